@@ -1,0 +1,69 @@
+"""What people ask of the agent between its passes: to run a deployment again, to send its result again, to forget it.
+
+Only who holds the lock may write the journal, and a daemon holds it all the time. So a request is a file in
+`STATE/asked/`, and whoever holds the lock carries it out: the command itself where no agent is running, else the agent
+at its next pass.
+"""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+
+from heat_config_agent.deployed import Deployed
+from heat_config_agent.errors import StateError
+from heat_config_agent.journal import Journal, State
+from heat_config_hooks import files
+
+
+class Wish(str, enum.Enum):
+    """What can be asked for."""
+
+    AGAIN = "again"
+    SEND = "send"
+    FORGET = "forget"
+
+
+def ask(state: Path, key: str, wish: Wish) -> None:
+    """Leave a request. Raises StateError."""
+    directory = state / "asked"
+    try:
+        files.make_directory(directory)
+        files.replace(directory / f"{key}.{wish.value}", b"")
+    except OSError as error:
+        raise StateError(f"cannot write to {directory}: {error.strerror}") from error
+
+
+def carry_out(state: Path, journal: Journal, deployed: Deployed) -> list[str]:
+    """Carry out all requests; return what was done, in words."""
+    directory = state / "asked"
+    done: list[str] = []
+    if not directory.is_dir():
+        return done
+    for path in sorted(directory.iterdir()):
+        key, _, word = path.name.rpartition(".")
+        entry = journal.entries.get(key)
+        if entry is not None and entry.state is not State.RUNNING and word in {wish.value for wish in Wish}:
+            done.append(_grant(journal, deployed, state, key, Wish(word)))
+        path.unlink(missing_ok=True)
+    return done
+
+
+def _grant(journal: Journal, deployed: Deployed, state: Path, key: str, wish: Wish) -> str:
+    name = journal.entries[key].name
+    if wish is Wish.AGAIN:
+        journal.again(key)
+        return f"{name} is run again by the next pass"
+    if wish is Wish.SEND:
+        journal.send_again(key)
+        return f"the result of {name} is sent again by the next pass"
+    journal.forget(key)
+    deployed.forget(key)
+    _remove(state / "runs" / key)
+    return f"{name} is forgotten"
+
+
+def _remove(folder: Path) -> None:
+    import shutil  # noqa: PLC0415  # only for those who forget
+
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,51 @@
+"""`heat-config-agent`: what ran, runs and waits on this machine."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from heat_config_agent import __version__
+from heat_config_agent.cli import forget, log, retry, show, status
+from heat_config_agent.errors import ExitCode
+
+if TYPE_CHECKING:
+    Commands: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  # it has no public name
+
+COMMANDS = (status, show, log, retry, forget)
+"""In the order of `--help`."""
+
+_DESCRIPTION = """\
+See and steer what the agent does on this machine. All of it works with Heat away: it is about what is on this machine.
+To apply a document, use heat-config-apply.
+"""
+
+_EPILOG = """\
+ID is a deployment's id, a beginning of it that no other has, or its name.
+
+exit codes:
+  0  all is well
+  1  there is no such deployment, or nothing of it
+  2  bad usage or configuration
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command and return its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="heat-config-agent",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"heat-config-agent {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", title="commands")
+    for command in COMMANDS:
+        command.add(commands)
+    options = parser.parse_args(arguments)
+    if not hasattr(options, "run"):
+        parser.print_help()
+        return ExitCode.USAGE
+    code: int = options.run(options)
+    return code

@@ -1,0 +1,230 @@
+"""`heat-config-apply`: apply what a document says, once."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from heat_config_agent import __version__, asked, journal, lock, plan, settings, tools
+from heat_config_agent.apply import Applier, Where, known, read
+from heat_config_agent.cli import chosen, progress, terminal
+from heat_config_agent.deployed import Deployed
+from heat_config_agent.errors import ExitCode, SourceError, UsageError
+from heat_config_agent.model import Document, Mistake
+from heat_config_agent.plan import Step, Verb
+from heat_config_agent.settings import Settings
+from heat_config_agent.signals import Outbox
+from heat_config_agent.sources import Source
+from heat_config_agent.sources.file import File, ShellConfig, Stdin
+
+_DESCRIPTION = """\
+Apply software deployments on this machine: choose each one's config for its action, run it with its tool, and send
+the result to where the deployment says. Run again, nothing is done twice, what is still running is followed, and
+results that could not be delivered are sent.
+"""
+
+_EPILOG = """\
+FILE holds Heat's server metadata (an object with `deployments`) or a list of deployments, as JSON or YAML. Without a
+FILE, $HEAT_SHELL_CONFIG or /var/run/heat-config/heat-config is applied the way heat-agents' 55-heat-config does it: the
+exit code is then 0 even if a deployment failed.
+
+exit codes:
+  0    all is well
+  1    a deployment failed, or an entry of a document could not be read
+  2    bad usage or configuration
+  3    no source answered
+  4    another agent holds the lock
+  5    all ran well, but a result is still to be delivered
+  130  interrupted; what was running goes on
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command and return its exit code."""
+    options = _parser().parse_args(arguments)
+    found = settings.make(
+        os.environ,
+        state=options.state_dir,
+        hooks=tuple(options.hooks_dir),
+        limit=options.timeout,
+        delivery=options.deliver_for,
+        ca_file=options.ca_file,
+    )
+    sources, drop_in = _sources(options.file, found)
+    documents = _collect(sources)
+    if options.plan:
+        return _show_plan(found, documents, options.only, as_json=options.json)
+    code = _apply(found, documents, options.only, as_json=options.json)
+    return ExitCode.OK if drop_in and code in (ExitCode.FAILED, ExitCode.UNDELIVERED) else code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="heat-config-apply",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", nargs="*", metavar="FILE", help="a document to apply; - is standard input")
+    parser.add_argument("--plan", action="store_true", help="show each step and its reason, and run nothing")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="NAME|ID", help="apply only this deployment; may be repeated"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines for people")
+    chosen.add_state(parser)
+    parser.add_argument(
+        "--hooks-dir",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="look for hooks here first; may be repeated (after it: $HEAT_CONFIG_HOOKS and heat-agents' directories)",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=_seconds,
+        metavar="SECONDS",
+        help=f"time limit of deployments that do not say their own (default {settings.TIME_LIMIT:g}; 0 is none)",
+    )
+    parser.add_argument(
+        "--deliver-for",
+        type=_seconds,
+        metavar="SECONDS",
+        help=f"how long to go on trying to deliver a result before leaving it to the next run "
+        f"(default {settings.DELIVERY_SECONDS:g})",
+    )
+    parser.add_argument("--ca-file", metavar="FILE", help="certificates to trust when delivering results")
+    parser.add_argument("--version", action="version", version=f"heat-config-agent {__version__}")
+    return parser
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number of seconds, 0 or more, not {text!r}")
+    return value
+
+
+def _sources(named: Sequence[str], given: Settings) -> tuple[list[Source], bool]:
+    """Return the sources to ask, and whether they are what heat-agents would apply."""
+    if named:
+        if list(named).count("-") > 1:
+            raise UsageError("standard input can be read only once", hint="name - once")
+        return [Stdin() if each == "-" else File(Path(each)) for each in named], False
+    if given.shell_config:
+        return [ShellConfig(given.shell_config)], True
+    if settings.SHELL_CONFIG.exists():
+        return [ShellConfig(settings.SHELL_CONFIG)], True
+    raise SourceError(
+        f"there is nothing to apply: no FILE is named, and there is no {settings.SHELL_CONFIG}",
+        hint="try heat-config-apply FILE; see --help",
+    )
+
+
+def _collect(sources: Sequence[Source]) -> list[Document]:
+    """Return what the sources answer. One that cannot be had is said, and counts only when none can."""
+    documents: list[Document] = []
+    troubles: list[SourceError] = []
+    for source in sources:
+        try:
+            documents.append(source.collect())
+        except SourceError as error:
+            troubles.append(error)
+    if not documents:
+        raise troubles[0]
+    for trouble in troubles:
+        print(f"warning: {trouble}", file=sys.stderr)
+    return documents
+
+
+def _apply(given: Settings, documents: list[Document], only: Sequence[str], *, as_json: bool) -> int:
+    report: progress.Lines | progress.Collected = progress.Collected() if as_json else progress.Lines(given.state)
+    with lock.held(given.state):
+        book = journal.Journal(given.state)
+        for warning in book.warnings:
+            report.warn(warning)
+        deployed = Deployed(given.deployed, old=given.deployed_old)
+        applier = Applier(
+            journal=book,
+            tools=tools.Tools(given.hooks),
+            deployed=deployed,
+            outbox=Outbox(given.ca_file),
+            where=Where(state=given.state, root=given.root, environment=given.environment, limit=given.limit),
+            report=report,
+            patience=given.delivery,
+        )
+        for line in asked.carry_out(given.state, book, deployed):
+            report.warn(line)
+        steps = applier.offer(documents, only=only)
+        _check_only(only, steps)
+        while applier.busy:
+            applier.turn(report.interval)
+            report.refresh()
+        applier.settle()
+        entries = book.entries
+        book.close()
+    code = _exit_code(steps, entries, applier.mistakes)
+    report.summary(steps, entries, applier.mistakes, code)
+    return code
+
+
+def _exit_code(steps: Sequence[Step], entries: dict[str, journal.Entry], mistakes: Sequence[Mistake]) -> ExitCode:
+    """Return how the run went: by what was done in it, not by what had been done before."""
+    done = [
+        entries[step.deployment.key] for step in steps if step.verb is not Verb.SKIP and step.deployment.key in entries
+    ]
+    if mistakes or any(entry.failed or entry.state is journal.State.ACCEPTED for entry in done):
+        return ExitCode.FAILED
+    if any(entry.state in (journal.State.FINISHED, journal.State.REFUSED) for entry in done):
+        return ExitCode.UNDELIVERED
+    return ExitCode.OK
+
+
+def _check_only(only: Sequence[str], steps: Sequence[Step]) -> None:
+    present = {name for step in steps for name in (step.deployment.name, step.deployment.id)}
+    missing = [each for each in only if each not in present]
+    if missing:
+        raise UsageError(
+            f"no deployment is named {missing[0]!r}", hint="--only takes a name or an id; --plan shows them all"
+        )
+
+
+def _show_plan(given: Settings, documents: list[Document], only: Sequence[str], *, as_json: bool) -> int:
+    deployments, sources, mistakes = read(documents)
+    entries = journal.read(given.state)
+    installed = tools.Tools(given.hooks)
+    steps = plan.make(
+        deployments, known(entries, installed, Deployed(given.deployed, old=given.deployed_old)), only=only
+    )
+    _check_only(only, steps)
+    gone = [entries[key] for key in plan.superseded(deployments, sources, entries)]
+    if as_json:
+        print(
+            json.dumps(
+                {"steps": [progress.step_values(step) for step in steps], "mistakes": progress.mistakes(mistakes)}
+            )
+        )
+    else:
+        rows = [
+            (
+                step.verb.value,
+                terminal.plain(step.deployment.name),
+                step.deployment.action or "-",
+                progress.tool(step),
+                step.reason.replace("\n", "; "),
+            )
+            for step in steps
+        ]
+        for line in terminal.table(rows):
+            print(terminal.plain(line))
+        for entry in gone:
+            print(f"the result of {terminal.plain(entry.name)} would never be sent: its deployment has been replaced")
+        print(f"{terminal.count(len(steps), 'deployment')}; nothing was run")
+    return ExitCode.FAILED if mistakes else ExitCode.OK

@@ -1,0 +1,57 @@
+"""Which deployment of which state directory a command is about."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from heat_config_agent import journal, settings
+from heat_config_agent.errors import AgentError
+from heat_config_agent.journal import Entry
+from heat_config_agent.settings import Settings
+
+
+def add_state(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names the state directory."""
+    parser.add_argument(
+        "--state-dir",
+        type=Path,
+        metavar="DIR",
+        help="where the agent keeps its journal and its runs (default /var/lib/heat-config-agent, or "
+        "~/.local/state/heat-config-agent for others than root)",
+    )
+
+
+def add_id(parser: argparse.ArgumentParser) -> None:
+    """Add the deployment that a command is about."""
+    parser.add_argument("id", metavar="ID", help="a deployment's id, a beginning of it, or its name")
+
+
+def of(options: argparse.Namespace) -> Settings:
+    """Return the settings of a command about a state directory."""
+    return settings.make(os.environ, state=options.state_dir)
+
+
+def entry(options: argparse.Namespace) -> Entry:
+    """Return the deployment that the command is about. Raises AgentError where it is none or several."""
+    state = of(options).state
+    return find(journal.read(state), options.id, str(state))
+
+
+def find(entries: Mapping[str, Entry], wanted: str, where: str) -> Entry:
+    """Return the one deployment with that id, name, or beginning of an id.
+
+    Raises AgentError where it is none or several.
+    """
+    exact = [each for each in entries.values() if wanted in (each.id, each.key)]
+    named = [each for each in entries.values() if each.name == wanted]
+    begun = [each for each in entries.values() if each.id.startswith(wanted) or each.key.startswith(wanted)]
+    for found in (exact, named, begun):
+        if len(found) == 1:
+            return found[0]
+        if found:
+            names = ", ".join(sorted(each.id or each.key for each in found)[:5])
+            raise AgentError(f"{wanted!r} is more than one deployment: {names}", hint="give more of the id")
+    raise AgentError(f"no deployment {wanted!r} in {where}", hint="`heat-config-agent status` shows them all")

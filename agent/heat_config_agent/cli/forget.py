@@ -1,0 +1,33 @@
+"""`heat-config-agent forget ID`: remove all that is kept of a deployment.
+
+If it is still in the metadata, it is new again.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from heat_config_agent.asked import Wish
+from heat_config_agent.cli import chosen, wishing
+from heat_config_agent.errors import AgentError
+from heat_config_agent.journal import State
+
+if TYPE_CHECKING:
+    from heat_config_agent.cli.agent import Commands
+
+
+def add(commands: Commands) -> None:
+    """Declare the command."""
+    parser = commands.add_parser("forget", help="remove all that is kept of it", description=__doc__)
+    chosen.add_id(parser)
+    chosen.add_state(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Ask for it."""
+    entry = chosen.entry(options)
+    if entry.state is State.RUNNING:
+        raise AgentError(f"{entry.name} is running, and cannot be forgotten before it ends")
+    return wishing.wish(options, entry, Wish.FORGET)

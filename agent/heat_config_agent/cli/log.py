@@ -1,0 +1,94 @@
+"""`heat-config-agent log ID`: what a deployment's tool printed, all of it, without its secrets."""
+
+from __future__ import annotations
+
+import argparse
+import codecs
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from heat_config_agent import journal, plan
+from heat_config_agent.cli import chosen, terminal
+from heat_config_agent.errors import AgentError, ExitCode
+from heat_config_agent.journal import Entry, State
+from heat_config_agent.redaction import redactor
+
+if TYPE_CHECKING:
+    from heat_config_agent.cli.agent import Commands
+
+_INTERVAL = 0.2
+"""Seconds between two looks at a run that is followed."""
+
+_BLOCK = 256 * 1024
+
+
+def add(commands: Commands) -> None:
+    """Declare the command."""
+    parser = commands.add_parser("log", help="what its tool printed", description=__doc__)
+    chosen.add_id(parser)
+    parser.add_argument("-f", "--follow", action="store_true", help="go on until the run ends")
+    chosen.add_state(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print standard output to standard output, and standard error to standard error."""
+    entry = chosen.entry(options)
+    folder = chosen.of(options).state / "runs" / entry.key
+    if not folder.is_dir():
+        raise AgentError(f"there is no output of {entry.name}: {status_of(entry)}")
+    redact = _redactor(entry)
+    streams = [_Stream(folder / "stdout", sys.stdout, redact), _Stream(folder / "stderr", sys.stderr, redact)]
+    while True:
+        running = options.follow and _is_running(options, entry)
+        for stream in streams:
+            stream.copy(to_the_end=not running)
+        if not running:
+            return ExitCode.OK
+        time.sleep(_INTERVAL)
+
+
+def status_of(entry: Entry) -> str:
+    """Say why there is no output."""
+    return "it has not been started yet" if entry.state is State.ACCEPTED else "nothing was run for it"
+
+
+def _is_running(options: argparse.Namespace, entry: Entry) -> bool:
+    found = journal.read(chosen.of(options).state).get(entry.key)
+    return found is not None and found.state is State.RUNNING
+
+
+def _redactor(entry: Entry) -> Callable[[str], str]:
+    if not entry.document:
+        return str
+    redact = redactor(plan.deployment_of(entry))
+    return lambda text: redact("deploy_stdout", text)
+
+
+class _Stream:
+    """One stream of a run, copied as it grows, whole lines at a time: a secret must not be cut in two."""
+
+    def __init__(self, path: Path, to: object, redact: Callable[[str], str]) -> None:
+        self._path = path
+        self._to = to
+        self._redact = redact
+        self._offset = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = ""
+
+    def copy(self, *, to_the_end: bool) -> None:
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            while block := file.read(_BLOCK):
+                self._offset += len(block)
+                lines, newline, self._rest = (self._rest + self._decoder.decode(block)).rpartition("\n")
+                self._print(lines + newline)
+        if to_the_end:
+            self._print(self._rest)
+            self._rest = ""
+
+    def _print(self, text: str) -> None:
+        print(terminal.plain(self._redact(text)), end="", file=self._to, flush=True)  # type: ignore[call-overload]

@@ -1,0 +1,61 @@
+"""The entry points of `heat-config-agent` and `heat-config-apply`, and how every command ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+from heat_config_agent.errors import AgentError, ExitCode
+
+
+class Interrupted(BaseException):
+    """A signal asks the command to end.
+
+    Whatever it was doing can be left as it is: the next run goes on from the journal.
+    """
+
+
+def agent() -> int:
+    """Run `heat-config-agent`."""
+    from heat_config_agent.cli import agent as command  # noqa: PLC0415  # each program loads only what it is
+
+    return _main(command.main)
+
+
+def apply() -> int:
+    """Run `heat-config-apply`."""
+    from heat_config_agent.cli import apply as command  # noqa: PLC0415
+
+    return _main(command.main)
+
+
+def _main(main: Callable[[list[str]], int]) -> int:
+    """Run a command: a failure that we understand is one line and an exit code, anything else keeps its traceback."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGINT, _interrupt)
+    with contextlib.suppress(FileNotFoundError):
+        for name in os.listdir("/proc/self/fd"):  # what was left open for us is not for the programs that we start
+            if int(name) > 2:
+                with contextlib.suppress(OSError):
+                    os.set_inheritable(int(name), False)
+    try:
+        code = main(sys.argv[1:])
+        sys.stdout.flush()
+    except AgentError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except Interrupted:
+        print("interrupted: what is running goes on; run the command again to follow it", file=sys.stderr)
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:  # the reader of our output has gone: `… | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.INTERRUPTED
+    return code
+
+
+def _interrupt(_number: int, _frame: object) -> NoReturn:
+    raise Interrupted

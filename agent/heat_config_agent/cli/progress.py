@@ -1,0 +1,229 @@
+"""What `heat-config-apply` says while it works: lines for people, or one JSON object at the end for machines."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from heat_config_agent.apply import Report
+from heat_config_agent.cli import terminal
+from heat_config_agent.errors import ExitCode
+from heat_config_agent.journal import Entry, Run, State
+from heat_config_agent.model import Mistake
+from heat_config_agent.plan import Step, Verb
+from heat_config_agent.redaction import redactor
+from heat_config_agent.signals import Fate, Outcome
+
+_STANDARD = ("deploy_stdout", "deploy_stderr", "deploy_status_code")
+_OUTPUT_CHARACTERS = 200
+"""Characters of an output value that a line shows."""
+
+
+class Lines(Report):
+    """One line for each deployment as it happens; on a terminal, one more that shows what is running."""
+
+    def __init__(self, state: Path) -> None:
+        """Show the output of runs from their folders in the state directory."""
+        self._state = state
+        self._live = terminal.is_live()
+        self._running: dict[str, tuple[Step, float]] = {}
+        self._drawn = False
+        self.interval = 0.2 if self._live else 3600.0
+        """Seconds after which `refresh` is worth calling."""
+
+    def begun(self, step: Step, run: Run) -> None:  # noqa: ARG002
+        self._running[step.deployment.key] = (step, time.monotonic())
+
+    def ended(self, step: Step, entry: Entry) -> None:
+        self._running.pop(entry.key, None)
+        took = terminal.duration(entry.ended - entry.started) if entry.started and entry.ended else ""
+        word, style = ("FAILED", "bad") if entry.failed else ("ok", "good")
+        why = entry.reason or step.reason
+        self._line(word, style, step, took, why.replace("\n", "; "))
+        for name, value in outputs(entry.values or {}).items():
+            text = value if isinstance(value, str) else json.dumps(value)
+            print(f"{'':10}{terminal.plain(name)} = {terminal.plain(_short(text))}")
+
+    def skipped(self, step: Step) -> None:
+        self._line("skipped", "quiet", step, "", step.reason)
+
+    def postponed(self, step: Step, why: str) -> None:
+        self._line("not run", "bad", step, "", f"{why}; the next run tries again")
+
+    def delivered(self, entry: Entry, outcome: Outcome | None) -> None:
+        if outcome is None:
+            self.warn(f"the result of {entry.name} is not sent: its deployment has been replaced")
+        elif outcome.fate is Fate.REFUSED:
+            self.warn(f"the result of {entry.name} was refused for good: {outcome.trouble}")
+        elif outcome.fate is Fate.RETRY and entry.tries == 1:
+            self.warn(f"the result of {entry.name} could not be delivered yet: {outcome.trouble}")
+
+    def warn(self, text: str) -> None:
+        self._clear()
+        print(terminal.styled(f"warning: {terminal.plain(text)}", "warn"), file=sys.stderr, flush=True)
+
+    def refresh(self) -> None:
+        """Draw the line about what is running again."""
+        if not self._live or not self._running:
+            return
+        step, since = next(iter(self._running.values()))
+        text = (
+            f"running   {step.deployment.name}  {terminal.duration(time.monotonic() - since)}  {self._last_line(step)}"
+        )
+        sys.stdout.write("\r\x1b[K" + terminal.styled(terminal.plain(text)[: terminal.width() - 1], "live"))
+        sys.stdout.flush()
+        self._drawn = True
+
+    def summary(
+        self, steps: Sequence[Step], entries: Mapping[str, Entry], found: Iterable[Mistake], code: ExitCode
+    ) -> None:
+        """Say what it came to."""
+        for mistake in found:
+            self.warn(str(mistake))
+        counted = totals(steps, entries)
+        parts = [f"{number} {what}" for what, number in counted.items() if number]
+        print(f"{terminal.count(len(steps), 'deployment')}: {', '.join(parts) or 'nothing to do'}")
+        if code is ExitCode.UNDELIVERED or counted["still to be delivered"]:
+            print("what is still to be delivered is kept, and sent again by the next run")
+
+    def _line(self, word: str, style: str, step: Step, took: str, why: str) -> None:
+        self._clear()
+        name = f"{terminal.plain(step.deployment.name):<24}"
+        about = f"{step.deployment.action or '-':<8} {tool(step):<10} {took:>10}"
+        print(
+            f"{terminal.styled(f'{word:<8}', style)}  {name} {terminal.plain(about)}  {terminal.plain(why)}".rstrip(),
+            flush=True,
+        )
+
+    def _clear(self) -> None:
+        if self._drawn:
+            sys.stdout.write("\r\x1b[K")
+            self._drawn = False
+
+    def _last_line(self, step: Step) -> str:
+        try:
+            with (self._state / "runs" / step.deployment.key / "stdout").open("rb") as file:
+                file.seek(max(file.seek(0, 2) - 4096, 0))
+                lines = file.read().decode("utf-8", "replace").rstrip().splitlines()
+        except OSError:
+            return ""
+        return redactor(step.deployment)("deploy_stdout", lines[-1]) if lines else ""
+
+
+class Collected(Report):
+    """Nothing until the end, then one JSON object."""
+
+    interval = 3600.0
+    """Seconds after which `refresh` is worth calling."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._warnings: list[str] = []
+
+    def begun(self, step: Step, run: Run) -> None:
+        """Wait for its end."""
+
+    def ended(self, step: Step, entry: Entry) -> None:
+        """Wait for the end of all."""
+
+    def skipped(self, step: Step) -> None:
+        """Wait for the end of all."""
+
+    def delivered(self, entry: Entry, outcome: Outcome | None) -> None:
+        """Wait for the end of all."""
+
+    def postponed(self, step: Step, why: str) -> None:  # noqa: ARG002
+        self._warnings.append(why)
+
+    def warn(self, text: str) -> None:
+        self._warnings.append(text)
+
+    def refresh(self) -> None:
+        """Show nothing."""
+
+    def summary(
+        self, steps: Sequence[Step], entries: Mapping[str, Entry], found: Iterable[Mistake], code: ExitCode
+    ) -> None:
+        """Print the object."""
+        value = {
+            "deployments": [{**step_values(step), **entry_values(entries.get(step.deployment.key))} for step in steps],
+            "mistakes": mistakes(found),
+            "warnings": self._warnings,
+            "summary": {what.replace(" ", "_"): number for what, number in totals(steps, entries).items()},
+            "exit_code": int(code),
+        }
+        print(json.dumps(value))
+
+
+def totals(steps: Sequence[Step], entries: Mapping[str, Entry]) -> Counter[str]:
+    """Count what was done in this pass."""
+    counted = Counter(
+        dict.fromkeys(("ok", "failed", "not run", "skipped", "delivered", "refused", "still to be delivered"), 0)
+    )
+    for step in steps:
+        entry = entries.get(step.deployment.key)
+        if step.verb is Verb.SKIP or entry is None:
+            counted["skipped"] += 1
+            continue
+        if step.verb is not Verb.RESEND:
+            counted["not run" if entry.ended is None else "failed" if entry.failed else "ok"] += 1
+        counted["delivered"] += entry.state is State.SIGNALLED
+        counted["refused"] += entry.state is State.REFUSED
+        counted["still to be delivered"] += entry.state is State.FINISHED
+    return counted
+
+
+def step_values(step: Step) -> dict[str, object]:
+    """Return a step as JSON."""
+    deployment = step.deployment
+    return {
+        "id": deployment.id,
+        "name": deployment.name,
+        "action": deployment.action,
+        "tool": tool(step),
+        "source": deployment.source,
+        "step": step.verb.value,
+        "why": step.reason,
+    }
+
+
+def entry_values(entry: Entry | None) -> dict[str, object]:
+    """Return what is known of a deployment as JSON."""
+    if entry is None:
+        return {"state": None}
+    return {
+        "state": entry.state.value,
+        "failed": entry.failed,
+        "reason": entry.reason,
+        "seconds": entry.ended - entry.started if entry.ended and entry.started else None,
+        "outputs": outputs(entry.values or {}),
+        "result": dict(entry.values) if entry.values is not None else None,
+        "tries": entry.tries,
+        "trouble": entry.trouble,
+    }
+
+
+def mistakes(found: Iterable[Mistake]) -> list[dict[str, str]]:
+    """Return mistakes as JSON."""
+    return [{"path": each.path, "problem": each.problem} for each in found]
+
+
+def outputs(values: Mapping[str, object]) -> dict[str, object]:
+    """Return the outputs of a result, without what every result has."""
+    return {name: value for name, value in values.items() if name not in _STANDARD}
+
+
+def tool(step: Step) -> str:
+    """Return the tool of a step, or what stands in its place."""
+    if step.config is not None:
+        return step.config.tool
+    return step.deployment.group or "-"
+
+
+def _short(text: str) -> str:
+    text = text.rstrip("\n").replace("\n", " \u23ce ")
+    return text if len(text) <= _OUTPUT_CHARACTERS else f"{text[:_OUTPUT_CHARACTERS]}… ({len(text):,} characters)"

@@ -1,0 +1,33 @@
+"""`heat-config-agent retry ID`: have a deployment run again, or only its result sent again."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from heat_config_agent.asked import Wish
+from heat_config_agent.cli import chosen, wishing
+from heat_config_agent.errors import AgentError
+from heat_config_agent.journal import State
+
+if TYPE_CHECKING:
+    from heat_config_agent.cli.agent import Commands
+
+
+def add(commands: Commands) -> None:
+    """Declare the command."""
+    parser = commands.add_parser("retry", help="have it run, or its result sent, again", description=__doc__)
+    chosen.add_id(parser)
+    parser.add_argument("--signal", action="store_true", help="send its result again and run nothing")
+    chosen.add_state(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Ask for it. The next pass that has the deployment in its metadata does it."""
+    entry = chosen.entry(options)
+    if entry.state is State.RUNNING:
+        raise AgentError(f"{entry.name} is running", hint=f"`heat-config-agent log -f {entry.id}` follows it")
+    if options.signal and entry.state not in (State.FINISHED, State.REFUSED):
+        raise AgentError(f"there is no result of {entry.name} to be sent again: it is {entry.state.value}")
+    return wishing.wish(options, entry, Wish.SEND if options.signal else Wish.AGAIN)

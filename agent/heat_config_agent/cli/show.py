@@ -1,0 +1,99 @@
+"""`heat-config-agent show ID`: all that is known of one deployment."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from heat_config_agent import plan
+from heat_config_agent.cli import chosen, status, terminal
+from heat_config_agent.errors import ExitCode
+from heat_config_agent.journal import Entry
+from heat_config_agent.model import Deployment
+from heat_config_agent.redaction import MASK, is_secret
+
+if TYPE_CHECKING:
+    from heat_config_agent.cli.agent import Commands
+
+_LINES = 20
+"""Lines of standard output and error that are shown."""
+
+
+def add(commands: Commands) -> None:
+    """Declare the command."""
+    parser = commands.add_parser("show", help="all that is known of one deployment", description=__doc__)
+    chosen.add_id(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    chosen.add_state(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show the deployment, without its secrets."""
+    settings = chosen.of(options)
+    entry = chosen.entry(options)
+    document = entry.document or _kept(settings.deployed / f"{entry.key}.json")
+    deployment = plan.deployment_of(entry, document) if document else None
+    result = entry.values if entry.values is not None else _kept(settings.deployed / f"{entry.key}.notify.json")
+    inputs = _inputs(deployment) if deployment else {}
+    if options.json:
+        print(json.dumps({**status.values(entry), "inputs": inputs, "result": result or None}))
+        return ExitCode.OK
+    for line in terminal.table(_facts(entry, deployment)):
+        print(terminal.plain(line))
+    _section("inputs", inputs)
+    _section("result", result)
+    return ExitCode.OK
+
+
+def _kept(path: Path) -> dict[str, object]:
+    """Return what the folder `deployed/` keeps, once the journal no longer does."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _facts(entry: Entry, deployment: Deployment | None) -> list[tuple[str, str]]:
+    facts = [
+        ("name", entry.name),
+        ("id", entry.id or "(none)"),
+        ("action", entry.action or "-"),
+        ("tool", entry.tool or "-"),
+        ("from", entry.source),
+        ("state", status.word(entry)),
+        ("", status.what(entry).replace("\n", "; ")),
+        ("accepted", plan.clock(entry.accepted)),
+    ]
+    if entry.started:
+        facts.append(("started", plan.clock(entry.started)))
+    if entry.ended:
+        took = f" ({terminal.duration(entry.ended - entry.started)})" if entry.started else ""
+        facts.append(("ended", plan.clock(entry.ended) + took))
+    if deployment is not None:
+        facts.append(("result goes", deployment.target.described))
+    return [fact for fact in facts if fact[1]]
+
+
+def _inputs(deployment: Deployment) -> dict[str, object]:
+    return {each.name: MASK if is_secret(each) else each.value for each in deployment.inputs}
+
+
+def _section(title: str, values: Mapping[str, object]) -> None:
+    if not values:
+        return
+    print(f"\n{title}")
+    for name, value in values.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        lines = text.rstrip("\n").split("\n")
+        left_out = len(lines) - _LINES
+        if left_out > 0:
+            lines = [*lines[: _LINES // 2], f"[... {left_out} lines; --json has them all ...]", *lines[-_LINES // 2 :]]
+        first, *rest = lines
+        print(f"  {terminal.plain(name)}: {terminal.plain(first)}")
+        for line in rest:
+            print(f"    {terminal.plain(line)}")

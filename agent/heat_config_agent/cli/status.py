@@ -1,0 +1,135 @@
+"""`heat-config-agent status`: every deployment, and how far it has come."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import TYPE_CHECKING
+
+from heat_config_agent import journal, plan, processes
+from heat_config_agent.cli import chosen, terminal
+from heat_config_agent.errors import ExitCode
+from heat_config_agent.journal import Entry, State
+
+if TYPE_CHECKING:
+    from heat_config_agent.cli.agent import Commands
+
+_STYLES = {State.RUNNING: "live", State.FINISHED: "warn", State.REFUSED: "bad", State.ACCEPTED: "warn"}
+
+
+def add(commands: Commands) -> None:
+    """Declare the command."""
+    parser = commands.add_parser("status", help="what ran, runs and waits", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    chosen.add_state(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show the deployments, the oldest first."""
+    state = chosen.of(options).state
+    entries = sorted(journal.read(state).values(), key=lambda entry: entry.accepted)
+    if options.json:
+        print(json.dumps({"state_directory": str(state), "deployments": [values(entry) for entry in entries]}))
+        return ExitCode.OK
+    if not entries:
+        print(f"no deployments yet in {state}")
+        return ExitCode.OK
+    rows = [("NAME", "ID", "ACTION", "TOOL", "STATE", "SINCE", "WHAT")]
+    rows += [
+        (
+            terminal.plain(entry.name),
+            terminal.plain(entry.id or entry.key)[:36],
+            terminal.plain(entry.action) or "-",
+            terminal.plain(entry.tool) or "-",
+            word(entry),
+            plan.clock(entry.at),
+            terminal.plain(what(entry).replace("\n", "; ")),
+        )
+        for entry in entries
+    ]
+    header, *lines = terminal.table(rows)
+    print(terminal.styled(header, "quiet"))
+    for entry, line in zip(entries, lines, strict=True):
+        style = "bad" if entry.failed else _STYLES.get(entry.state, "")
+        print(terminal.styled(line, style))
+    return ExitCode.OK
+
+
+def word(entry: Entry) -> str:
+    """Return in one word how far a deployment has come."""
+    if entry.ended is None:
+        return entry.state.value
+    outcome = "failed" if entry.failed else "ok"
+    return outcome if entry.state in (State.SIGNALLED, State.UNASKED) else f"{outcome}, {_UNDELIVERED[entry.state]}"
+
+
+_UNDELIVERED = {
+    State.FINISHED: "waiting",
+    State.REFUSED: "refused",
+    State.SUPERSEDED: "replaced",
+    State.ACCEPTED: "again",
+    State.RUNNING: "again",
+}
+
+
+def what(entry: Entry) -> str:
+    """Say what is going on with a deployment, or came of it."""
+    again = "; will be run again by the next pass" if entry.again else ""
+    if entry.state is State.ACCEPTED:
+        return "not started yet: the next pass does"
+    if entry.state is State.RUNNING:
+        return _running(entry)
+    if entry.state is State.FINISHED:
+        tried = (
+            f" after {terminal.count(entry.tries, 'try').replace('trys', 'tries')}: {entry.trouble}"
+            if entry.tries
+            else ""
+        )
+        due = f", not before {plan.clock(entry.not_before)}" if entry.not_before > time.time() else ""
+        return f"{_reason(entry)}its result is not delivered{tried}; sent by the next pass{due}{again}"
+    if entry.state is State.REFUSED:
+        return f"{_reason(entry)}its result was refused for good: {entry.trouble}{again}"
+    if entry.state is State.SUPERSEDED:
+        return f"{_reason(entry)}its result is not sent: its deployment has been replaced{again}"
+    return f"{entry.reason}{again}".removeprefix("; ")
+
+
+def _reason(entry: Entry) -> str:
+    return f"{entry.reason}; " if entry.reason else ""
+
+
+def _running(entry: Entry) -> str:
+    run = entry.run
+    if run is None or run.boot != processes.boot_id() or not processes.alive(run.pid, run.ticks):
+        return "has ended while no agent was there; the next pass finds out how"
+    lasted = processes.since_boot() - run.began
+    limit = f" of at most {terminal.duration(run.limit)}" if run.limit else ""
+    ending = f"; being ended, as {run.ending}" if run.ending else ""
+    return f"process {run.pid}, {terminal.duration(lasted)}{limit}{ending}"
+
+
+def values(entry: Entry) -> dict[str, object]:
+    """Return a deployment as JSON."""
+    return {
+        "id": entry.id,
+        "key": entry.key,
+        "name": entry.name,
+        "action": entry.action,
+        "tool": entry.tool,
+        "source": entry.source,
+        "state": entry.state.value,
+        "since": entry.at,
+        "accepted": entry.accepted,
+        "started": entry.started,
+        "ended": entry.ended,
+        "failed": entry.failed if entry.ended else None,
+        "reason": entry.reason,
+        "what": what(entry),
+        "process": entry.run.pid if entry.run and entry.state is State.RUNNING else None,
+        "tries": entry.tries,
+        "trouble": entry.trouble,
+        "not_before": entry.not_before or None,
+        "again": entry.again,
+    }

@@ -1,0 +1,60 @@
+"""How things are written for people: colour only on a terminal, durations in one form, columns that line up."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+
+_STYLES = {"good": "32", "bad": "1;31", "quiet": "2", "warn": "33", "live": "36"}
+
+
+def is_live() -> bool:
+    """Whether standard output is a terminal on which a line can be written again."""
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def styled(text: str, style: str) -> str:
+    """Return the text in one of our styles, where that can be seen and nobody has forbidden it (`NO_COLOR`)."""
+    if not is_live() or os.environ.get("NO_COLOR") or style not in _STYLES:
+        return text
+    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
+
+
+def plain(text: str) -> str:
+    """Return text that came from elsewhere without what would steer the terminal."""
+    return "".join(each if each.isprintable() or each in "\n\t" else "\ufffd" for each in text)
+
+
+def width() -> int:
+    """Return the columns of the terminal."""
+    return shutil.get_terminal_size((100, 24)).columns
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in few characters: 0.02 s, 12 s, 3 min 20 s, 2 h 5 min."""
+    if seconds < 10:
+        return f"{seconds:.2f} s"
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    if seconds < 3600:
+        return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+    return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min"
+
+
+def table(rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the rows with their columns lined up; the last column is as long as it is."""
+    lines = [tuple(row) for row in rows]
+    if not lines:
+        return []
+    widths = [max(len(row[column]) for row in lines) for column in range(len(lines[0]) - 1)]
+    return [
+        "  ".join([*(cell.ljust(size) for cell, size in zip(row, widths, strict=False)), row[-1]]).rstrip()
+        for row in lines
+    ]
+
+
+def count(number: int, noun: str) -> str:
+    """Return «1 result» or «3 results»."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,28 @@
+"""Asking the agent for something: done at once where no agent is running, else by it."""
+
+from __future__ import annotations
+
+import argparse
+
+from heat_config_agent import asked, journal, lock
+from heat_config_agent.asked import Wish
+from heat_config_agent.cli import chosen
+from heat_config_agent.deployed import Deployed
+from heat_config_agent.errors import ExitCode, LockedError
+from heat_config_agent.journal import Entry
+
+
+def wish(options: argparse.Namespace, entry: Entry, what: Wish) -> int:
+    """Leave the request, and carry it out if nobody else will."""
+    settings = chosen.of(options)
+    asked.ask(settings.state, entry.key, what)
+    try:
+        with lock.held(settings.state):
+            book = journal.Journal(settings.state)
+            for line in asked.carry_out(settings.state, book, Deployed(settings.deployed)):
+                print(line)
+            book.sync()
+            book.close()
+    except LockedError as error:
+        print(f"asked for; {error.brief} and does it at its next pass")
+    return ExitCode.OK

@@ -1,0 +1,65 @@
+"""The folder `deployed/`, in which heat-agents keep what they have done, and which others read.
+
+`ID.json` is a deployment as it was run, `ID.notify.json` its result as it was signalled. An `ID.json` that an older
+agent left means done; removing one means that it is to be run again. We keep both for the same readers; what we
+ourselves rely on is in the journal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from heat_config_hooks import files
+
+
+class Deployed:
+    """The folder, whether it exists yet or not."""
+
+    def __init__(self, directory: Path, *, old: Path | None = None) -> None:
+        """Use `directory`; where it does not exist and `old` does, that one becomes it when first written to."""
+        self.directory = directory
+        self._old = old
+
+    def keys(self) -> frozenset[str]:
+        """Return the deployments that are marked as done."""
+        try:
+            names = os.listdir(self._present())
+        except FileNotFoundError:
+            return frozenset()
+        return frozenset(name[:-5] for name in names if name.endswith(".json") and not name.endswith(".notify.json"))
+
+    def prepare(self) -> None:
+        """Make the folder, 0700, or take over the old one. Raises OSError."""
+        if self._present() != self.directory:
+            files.make_directory(self.directory.parent)
+            shutil.move(str(self._old), str(self.directory))  # perhaps to another file system
+        files.make_directory(self.directory)
+
+    def write(self, key: str, document: Mapping[str, object]) -> None:
+        """Keep a deployment as it was run. Raises OSError."""
+        files.replace(self.directory / f"{key}.json", json.dumps(document, indent=2).encode())
+
+    def write_result(self, key: str, values: Mapping[str, object]) -> None:
+        """Keep a result as it is signalled. Raises OSError."""
+        files.replace(self.directory / f"{key}.notify.json", json.dumps(values, indent=2).encode())
+
+    def forget(self, key: str) -> None:
+        """Remove what is kept of a deployment."""
+        for name in (f"{key}.json", f"{key}.notify.json"):
+            (self.directory / name).unlink(missing_ok=True)
+
+    def sync(self) -> None:
+        """Have the names of all files survive a power cut."""
+        descriptor = os.open(self.directory, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _present(self) -> Path:
+        old = self._old
+        return old if old is not None and old.is_dir() and not self.directory.is_dir() else self.directory

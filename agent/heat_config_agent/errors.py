@@ -1,0 +1,67 @@
+"""What can go wrong in a way we understand, and the exit code each comes to.
+
+An `AgentError` is shown as one sentence and a hint, never as a traceback; everything else is a defect of ours and keeps
+its traceback.
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class ExitCode(enum.IntEnum):
+    """How a command ended. The README documents these numbers: they are a contract."""
+
+    OK = 0
+    """All is well: everything asked for is done and its result delivered (or nobody wanted it)."""
+    FAILED = 1
+    """At least one deployment failed, or an entry of a document could not be read."""
+    USAGE = 2
+    """Bad usage or configuration: a wrong option, an unreadable document, a state directory that cannot be used."""
+    NO_SOURCE = 3
+    """No source answered: there was no document to apply."""
+    LOCKED = 4
+    """Another agent holds the lock of the state directory."""
+    UNDELIVERED = 5
+    """Everything ran well, but a result could not be delivered; it is kept and sent again by the next run."""
+    INTERRUPTED = 130
+    """Ended by a signal. What was running goes on, and the next run picks it up."""
+
+
+class AgentError(Exception):
+    """A failure we understand. Shown as one line; never as a traceback."""
+
+    exit_code = ExitCode.FAILED
+
+    def __init__(self, brief: str, *, hint: str = "") -> None:
+        """Say in `brief` what could not be done and why; in `hint` what to do about it."""
+        super().__init__(brief)
+        self.brief = brief
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.brief} ({self.hint})" if self.hint else self.brief
+
+
+class UsageError(AgentError):
+    """The command was called wrongly, or a document or a setting cannot be understood."""
+
+    exit_code = ExitCode.USAGE
+
+
+class SourceError(AgentError):
+    """A source did not answer: there is no document."""
+
+    exit_code = ExitCode.NO_SOURCE
+
+
+class LockedError(AgentError):
+    """Another agent works on the same state directory."""
+
+    exit_code = ExitCode.LOCKED
+
+
+class StateError(AgentError):
+    """The state directory cannot be read or written. What was not recorded has not been done."""
+
+    exit_code = ExitCode.USAGE

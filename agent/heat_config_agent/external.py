@@ -1,0 +1,81 @@
+"""Hooks that are executables: the deployment as JSON on standard input, the reply as JSON on standard output.
+
+The protocol is heat-agents', so its hooks and people's own work unchanged. `prepare` and `finish` are the two steps of
+`heat_config_hooks.protocol.Hook`, for a hook that is not a module.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from heat_config_hooks import files, protocol
+from heat_config_hooks.reply import Capture, Reply, failure
+
+NONSENSE = 125
+"""Status code where a hook ended well and did not say what came of the deployment."""
+
+_REPLY_LIMIT = 64 * 1024 * 1024
+"""Bytes of a reply at most: it is held in memory whole."""
+
+
+def prepare(hook: str, document: Mapping[str, object], run: Path) -> protocol.Command:
+    """Write the deployment for the hook to read."""
+    given = run / "deployment.json"
+    files.replace(given, json.dumps(document).encode())
+    return protocol.Command(argv=(hook,), cwd=run, stdin=given)
+
+
+def finish(hook: str, run: Path, ended: protocol.Ended) -> Reply:
+    """Read the hook's reply. Its exit code wins over a reply that claims success."""
+    (run / "deployment.json").unlink(missing_ok=True)
+    stdout, stderr = Capture(ended.stdout), Capture(ended.stderr)
+    if ended.stdout.stat().st_size > _REPLY_LIMIT:
+        return failure(
+            ended.code or NONSENSE, f"the reply of {hook} is over {_REPLY_LIMIT:,} bytes long", stdout, stderr
+        )
+    text = ended.stdout.read_bytes()
+    try:
+        reply = json.loads(text.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        reply = None
+    if ended.code:
+        return _of_a_failed_hook(reply, hook, ended.code, stdout, stderr)
+    if not text.strip():
+        return failure(NONSENSE, f"{hook} replied nothing, so nothing is known of what it did", "", stderr)
+    if not isinstance(reply, dict):
+        return failure(NONSENSE, f"{hook} did not reply with a JSON object", stdout, stderr)
+    if status_code(reply) is None:
+        sentence = f"{hook} replied without a number in deploy_status_code, so nothing is known of how it ended"
+        return {**reply, **failure(NONSENSE, sentence, _text(reply, "deploy_stdout"), _text(reply, "deploy_stderr"))}
+    return reply
+
+
+def _of_a_failed_hook(reply: object, hook: str, code: int, stdout: Capture, stderr: Capture) -> Reply:
+    if not isinstance(reply, dict):
+        return {"deploy_stdout": stdout, "deploy_stderr": stderr, "deploy_status_code": code}
+    if status_code(reply):
+        return reply
+    sentence = f"{hook} ended with exit code {code}, whatever it replied"
+    return {**reply, **failure(code, sentence, _text(reply, "deploy_stdout"), _text(reply, "deploy_stderr"))}
+
+
+def status_code(reply: Mapping[str, object]) -> int | None:
+    """Return a reply's status code: a number, or text that holds one; None where there is none."""
+    value = reply.get("deploy_status_code")
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value
+    if isinstance(value, str):
+        try:
+            return int(value)
+        except ValueError:
+            return None
+    return None
+
+
+def _text(reply: Mapping[str, object], name: str) -> str:
+    value = reply.get(name)
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,407 @@
+"""What was accepted, started, finished and signalled: the agent's only state, and what every promise rests on.
+
+The journal is one file of records, one JSON object a line behind its checksum, each appended whole. A deployment's
+entry is the sum of its records. One process writes (it holds the lock, see `lock`); any may read at any time.
+
+    accepted ─► running ─► finished ─► signalled | unasked | refused | superseded
+
+- `accepted` holds the deployment as it came, so that it can be carried out whatever becomes of its source.
+- `running` is on disk before the command starts (it waits for our word, see `runner`): an entry that is only accepted
+  has surely not been run, one that is running perhaps has.
+- `finished` holds the result and is on disk before the result is sent.
+- what follows needs no disk flush: a result that is sent again does no harm, Heat drops what it does not wait for.
+
+After a power cut the last line may be torn: it was never relied on, and is cut off. A line that is damaged in the
+middle is passed over, the file set aside, and that is said.
+"""
+
+from __future__ import annotations
+
+import enum
+import errno
+import json
+import os
+import time
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from heat_config_agent.errors import StateError
+from heat_config_agent.model import Deployment, Result
+
+FILE = "journal"
+COMPACT_BYTES = 256 * 1024
+"""A journal smaller than this is never rewritten."""
+
+
+class State(str, enum.Enum):
+    """How far a deployment has come."""
+
+    ACCEPTED = "accepted"
+    RUNNING = "running"
+    FINISHED = "finished"
+    """Its result waits to be delivered."""
+    SIGNALLED = "signalled"
+    UNASKED = "unasked"
+    """Finished, and nobody wanted the result."""
+    REFUSED = "refused"
+    """Its result was refused for good."""
+    SUPERSEDED = "superseded"
+    """Its deployment left the metadata before the result was delivered: it will never be sent."""
+
+
+SETTLED = frozenset({State.SIGNALLED, State.UNASKED, State.REFUSED, State.SUPERSEDED})
+"""Nothing more will be done."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A command that was started, so that another process can find it again."""
+
+    boot: str
+    """The kernel's boot id: process ids mean nothing in another boot."""
+    pid: int
+    ticks: int
+    """Start time of the process in clock ticks since boot: with it a process id names one process."""
+    began: float
+    """Seconds since boot (CLOCK_BOOTTIME, which no clock change moves)."""
+    limit: float | None
+    """Time limit in seconds."""
+    hook: str
+    """The hook that `finish`es the run: `builtin:NAME`, or the path of an executable."""
+    working: str
+    outputs: str
+    ending: str = ""
+    """Why the agent is ending the run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """What the journal knows of one deployment."""
+
+    key: str
+    id: str
+    name: str
+    action: str
+    tool: str
+    source: str
+    addressee: str
+    document: Mapping[str, object]
+    """As it came, with the component's config not yet chosen. Dropped once the deployment is settled."""
+    state: State
+    at: float
+    """When it came into its state, seconds since the epoch."""
+    accepted: float
+    started: float | None = None
+    ended: float | None = None
+    run: Run | None = None
+    values: Mapping[str, object] | None = None
+    """The result as it is signalled. Dropped once the deployment is settled."""
+    failed: bool = False
+    reason: str = ""
+    tries: int = 0
+    """How often the result was sent in vain."""
+    trouble: str = ""
+    """Why it was in vain the last time."""
+    not_before: float = 0
+    """The server asked not to be asked again before (seconds since the epoch)."""
+    again: bool = False
+    """A person asked for it to be run again."""
+    marked: bool = False
+    """`deployed/ID.json` is known to be on disk: if it is missing, somebody removed it."""
+
+    @property
+    def result(self) -> Result | None:
+        """The result, while the journal holds it."""
+        if self.values is None:
+            return None
+        return Result(values=self.values, failed=self.failed, reason=self.reason)
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing more will be done."""
+        return self.state in SETTLED
+
+
+class Journal:
+    """The journal of one state directory, open for writing."""
+
+    def __init__(self, directory: Path) -> None:
+        """Open the journal, repairing what a power cut left. The caller holds the lock. Raises StateError."""
+        self.path = directory / FILE
+        self.entries: dict[str, Entry] = {}
+        self.warnings: list[str] = []
+        try:
+            content = _content(self.path)
+            self._load(content)
+            self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._size = os.fstat(self._file).st_size
+            if not content:
+                _sync_directory(directory)
+        except OSError as error:
+            raise StateError(f"cannot open the journal {self.path}: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Close the file. Everything recorded is in it."""
+        os.close(self._file)
+
+    # What happens to a deployment, in the order in which it happens.
+
+    def accepted(self, deployment: Deployment, *, tool: str) -> None:
+        """The deployment is now the agent's to carry out."""
+        now = time.time()
+        entry = Entry(
+            key=deployment.key,
+            id=deployment.id,
+            name=deployment.name,
+            action=deployment.action,
+            tool=tool,
+            source=deployment.source,
+            addressee=deployment.target.addressee,
+            document=deployment.document,
+            state=State.ACCEPTED,
+            at=now,
+            accepted=now,
+        )
+        self._write(entry)
+
+    def running(self, key: str, run: Run) -> None:
+        """The command exists and waits for our word. On disk when this returns."""
+        now = time.time()
+        self._write(replace(self.entries[key], state=State.RUNNING, at=now, started=now, run=run, again=False))
+        self.sync()
+
+    def ending(self, key: str, why: str) -> None:
+        """The agent is about to end the run."""
+        entry = self.entries[key]
+        if entry.run:
+            self._write(replace(entry, run=replace(entry.run, ending=why)))
+
+    def not_started(self, key: str) -> None:
+        """The command never got our word: it is as if it had not been there."""
+        now = time.time()
+        self._write(replace(self.entries[key], state=State.ACCEPTED, at=now, started=None, run=None))
+
+    def finished(self, key: str, result: Result) -> None:
+        """The result is known. On disk when this returns."""
+        now = time.time()
+        entry = self.entries[key]
+        self._write(
+            replace(
+                entry,
+                state=State.FINISHED,
+                at=now,
+                ended=now,
+                values=result.values,
+                failed=result.failed,
+                reason=result.reason,
+                tries=0,
+                trouble="",
+                not_before=0,
+                again=False,
+            )
+        )
+        self.sync()
+
+    def settled(self, key: str, state: State, trouble: str = "") -> None:
+        """Nothing more will be done: the result was delivered, is not wanted, or can never be delivered."""
+        self._write(replace(self.entries[key], state=state, at=time.time(), trouble=trouble))
+
+    def tried(self, key: str, trouble: str, not_before: float = 0) -> None:
+        """The result was sent in vain, for now."""
+        entry = self.entries[key]
+        self._write(replace(entry, tries=entry.tries + 1, trouble=trouble, not_before=not_before))
+
+    # What people and the older agent's files ask for.
+
+    def again(self, key: str) -> None:
+        """Run the deployment again at the next pass."""
+        self._write(replace(self.entries[key], again=True))
+
+    def send_again(self, key: str) -> None:
+        """Deliver the result again at the next pass."""
+        self._write(replace(self.entries[key], state=State.FINISHED, at=time.time(), not_before=0))
+
+    def forget(self, key: str) -> None:
+        """Know nothing of the deployment any more."""
+        del self.entries[key]
+        self._append({"key": key, "state": None})
+
+    def marked(self, keys: list[str]) -> None:
+        """The files `deployed/ID.json` of these deployments are on disk."""
+        self._write(*(replace(self.entries[key], marked=True) for key in keys))
+
+    def sync(self) -> None:
+        """Have everything written so far survive a power cut. Raises StateError."""
+        try:
+            os.fdatasync(self._file)
+        except OSError as error:
+            raise StateError(f"cannot write the journal {self.path}: {error.strerror}") from error
+
+    # Reading and writing.
+
+    def _write(self, *entries: Entry) -> None:
+        """Append what changed of each entry."""
+        self._append(*(_changes(self.entries.get(entry.key), entry) for entry in entries))
+        self.entries.update((entry.key, entry) for entry in entries)
+
+    def _append(self, *records: Mapping[str, object]) -> None:
+        lines = b"".join(map(_line, records))
+        try:
+            written = os.write(self._file, lines)
+            trouble = "" if written == len(lines) else os.strerror(errno.ENOSPC)
+        except OSError as error:
+            trouble = error.strerror or str(error)
+        if trouble:
+            os.ftruncate(self._file, self._size)  # half a line would swallow the next one
+            raise StateError(f"cannot write the journal {self.path}: {trouble}", hint="what is in it is intact")
+        self._size += len(lines)
+
+    def _load(self, content: bytes) -> None:
+        """Take in the records, and leave a file that has nothing but whole lines."""
+        reader = _Reader(content)
+        self.entries = reader.entries
+        if reader.good < len(content):
+            os.truncate(self.path, reader.good)
+        if reader.damaged:
+            aside = self.path.with_name(f"{FILE}.damaged-{time.time_ns()}")
+            descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with open(descriptor, "wb") as copy:
+                copy.write(content)
+            self.warnings.append(f"{reader.damaged} damaged lines in {self.path} were passed over; a copy is {aside}")
+        if reader.damaged or self._wasteful(reader.good):
+            self._rewrite()
+
+    def _wasteful(self, size: int) -> bool:
+        """Whether most of the file is about what has long been settled."""
+        if size < COMPACT_BYTES:
+            return False
+        return size > 2 * sum(len(_line(_fields(_shortened(entry)))) for entry in self.entries.values())
+
+    def _rewrite(self) -> None:
+        """Write the journal anew, one line for each deployment. A disk without room for that leaves it as it is."""
+        entries = {key: _shortened(entry) for key, entry in self.entries.items()}
+        new = self.path.with_name(f"{FILE}.new")
+        try:
+            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with open(descriptor, "wb") as file:
+                file.writelines(_line(_fields(entry)) for entry in entries.values())
+                file.flush()
+                os.fsync(descriptor)
+            new.replace(self.path)
+            _sync_directory(self.path.parent)
+        except OSError as error:
+            new.unlink(missing_ok=True)
+            self.warnings.append(f"cannot write the journal {self.path} anew: {error.strerror}")
+        else:
+            self.entries = entries
+
+
+def read(directory: Path) -> dict[str, Entry]:
+    """Return what the journal of a state directory holds, without the lock and without changing anything.
+
+    Raises StateError where it cannot be read.
+    """
+    try:
+        return _Reader(_content(directory / FILE)).entries
+    except OSError as error:
+        raise StateError(f"cannot read the journal {directory / FILE}: {error.strerror}") from error
+
+
+_ABSENT = object()
+
+
+class _Reader:
+    """The records of a journal, summed up."""
+
+    def __init__(self, content: bytes) -> None:
+        self.entries: dict[str, Entry] = {}
+        self.damaged = 0
+        self.good = 0
+        """Bytes up to the end of the last whole line."""
+        fields: dict[str, dict[str, object]] = {}
+        for line in content.splitlines(keepends=True):
+            record = _record(line)
+            last = self.good + len(line) == len(content)
+            if record is None and last and not line.endswith(b"\n"):
+                break  # torn by a power cut, or being written this moment
+            self.good += len(line)
+            if record is None:
+                self.damaged += 1
+                continue
+            key = str(record["key"])
+            if record.get("state", "") is None:
+                fields.pop(key, None)
+            else:
+                fields.setdefault(key, {}).update(record)
+        for key, found in fields.items():
+            try:
+                self.entries[key] = _entry(found)
+            except (KeyError, TypeError, ValueError):
+                self.damaged += 1
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+def _line(record: Mapping[str, object]) -> bytes:
+    text = json.dumps(record, separators=(",", ":")).encode()
+    return b"%08x %s\n" % (zlib.crc32(text), text)
+
+
+def _record(line: bytes) -> dict[str, object] | None:
+    checksum, _, text = line.rstrip(b"\n").partition(b" ")
+    try:
+        if int(checksum, 16) != zlib.crc32(text):
+            return None
+        record = json.loads(text)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) and "key" in record else None
+
+
+def _changes(before: Entry | None, entry: Entry) -> dict[str, object]:
+    """Return the record that makes `entry` of the one before."""
+    old = _fields(before) if before else {}
+    changed = {name: value for name, value in _fields(entry).items() if old.get(name, _ABSENT) != value}
+    return {"key": entry.key, **changed}
+
+
+def _fields(entry: Entry) -> dict[str, object]:
+    """Return an entry as JSON."""
+    fields = dict(entry.__dict__)
+    fields["state"] = entry.state.value
+    fields["run"] = entry.run.__dict__ if entry.run else None
+    return fields
+
+
+def _entry(fields: dict[str, object]) -> Entry:
+    values = dict(fields)
+    run = values.get("run")
+    values["state"] = State(values["state"])
+    values["run"] = Run(**run) if isinstance(run, dict) else None
+    known = {name: value for name, value in values.items() if name in Entry.__dataclass_fields__}
+    return Entry(**known)  # type: ignore[arg-type]  # what lacks a field raises TypeError: its record is damaged
+
+
+def _shortened(entry: Entry) -> Entry:
+    """Return the entry without what a settled deployment does not need: its inputs, among them secrets, and its result.
+
+    A refused result stays: a person may have it sent again.
+    """
+    if not entry.settled or entry.state is State.REFUSED:
+        return entry
+    return replace(entry, document={}, values=None)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,154 @@
+"""The values that pass between the parts. Frozen, without input or output, and importing nothing of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+COMPONENT = "component"
+"""The group of a deployment that carries one config for each lifecycle action."""
+
+TOOLLESS = frozenset({"Heat::Ungrouped", "os-apply-config"})
+"""Groups that name no tool: Heat's default, and metadata that other programs read. Nothing is run and nothing
+signalled."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mistake:
+    """Something wrong in a document, and where."""
+
+    path: str
+    """Where in the document, e.g. `deployments[2].inputs[0].name`."""
+    problem: str
+    """What is wrong and what would be right, in one sentence."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.problem}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Input:
+    """One input value of a deployment."""
+
+    name: str
+    value: object
+    """Any JSON value. An input without a value has its default, or null."""
+    type: str = "String"
+    """As declared: String, Number, Boolean, CommaDelimitedList or Json."""
+    hidden: bool = False
+    """The document says that nobody may see the value (`hidden` or `no_echo`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """One declared output of a deployment."""
+
+    name: str
+    error_output: bool = False
+    """Heat fails the deployment when this output is produced, even empty."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """What is to be run: a tool, what it is given, and its options."""
+
+    tool: str
+    config: object
+    """The script, playbook, manifest…: text, or an object for structured configs."""
+    options: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """Where a deployment's result goes."""
+
+    kind: str
+    """`none`, `url` (CFN and Swift temporary URLs), `heat` or `zaqar`."""
+    url: str = ""
+    """For `url`: signed, so sent to exactly as given. A secret."""
+    verb: str = "POST"
+    addressee: str = ""
+    """Who waits for the result: the same for every action of one deployment resource."""
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anybody waits for the result."""
+        return self.kind != "none"
+
+    @property
+    def described(self) -> str:
+        """For people, without what is secret: who is told the result."""
+        if self.kind == "url":
+            return f"{self.verb} to {self.url.partition('?')[0].split('@')[-1]}"
+        return {"none": "nowhere: no signal is asked for", "heat": "to Heat's API", "zaqar": "to a Zaqar queue"}[
+            self.kind
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """One software deployment, as a document describes it."""
+
+    id: str
+    """Heat's id of the derived config. It changes with every action: a new id is new work, a known one is work already
+    taken."""
+    key: str
+    """The id where it is a safe file name, else a digest. Names everything of ours about this deployment."""
+    name: str
+    group: str
+    """The tool; `component` when the config carries one config for each action; or one of `TOOLLESS`."""
+    config: object
+    inputs: tuple[Input, ...]
+    outputs: tuple[Output, ...]
+    options: Mapping[str, object]
+    creation_time: str
+    target: Target
+    document: Mapping[str, object]
+    """The entry exactly as it came, unknown keys and all."""
+    source: str = ""
+    """The source whose document holds it."""
+    where: str = ""
+    """Its path in that document."""
+    mistakes: tuple[Mistake, ...] = ()
+    """What is wrong with the entry. Such a deployment is answered as failed, and never run."""
+
+    def input(self, name: str) -> object:
+        """Return the value of an input, or None.
+
+        Of several with one name the last counts, as in the tools' environment.
+        """
+        return next((each.value for each in reversed(self.inputs) if each.name == name), None)
+
+    @property
+    def action(self) -> str:
+        """The lifecycle action, e.g. CREATE; empty where the document names none."""
+        value = self.input("deploy_action")
+        return value if isinstance(value, str) else ""
+
+    @property
+    def status(self) -> str:
+        """The status of the action where the document carries one; Heat's today do not."""
+        value = self.input("deploy_status")
+        return value if isinstance(value, str) else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    """What a source answered."""
+
+    source: str
+    """Names the source across runs, e.g. `file:/srv/site.yaml`: what has left its document is no longer waited for."""
+    content: object
+    """The parsed document."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What came of a deployment: exactly what its target is told."""
+
+    values: Mapping[str, object]
+    """`deploy_stdout`, `deploy_stderr`, `deploy_status_code`, and each declared output that was produced."""
+    failed: bool
+    """What the target makes of the values: Heat's rules, see `result.judge`."""
+    reason: str = ""
+    """For people: why it failed, or what is remarkable about a success."""

@@ -1,0 +1,203 @@
+"""Deployments × journal → steps, each with its reason in words. Pure: it is the dry run too."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from heat_config_agent import metadata, selection
+from heat_config_agent.journal import Entry, State
+from heat_config_agent.model import TOOLLESS, Config, Deployment, Document, Mistake
+from heat_config_agent.tools import Tool
+from heat_config_hooks import protocol
+from heat_config_hooks.reply import Reply, failure
+
+MALFORMED = 125
+"""Status code of a deployment that cannot be understood."""
+NO_TOOL = 127
+"""Status code of a deployment whose tool has no hook: what a shell says of a command it does not find."""
+
+
+class Verb(str, enum.Enum):
+    """What is to be done about a deployment."""
+
+    RUN = "run"
+    ANSWER = "answer"
+    """Its result is known without running anything."""
+    RESUME = "resume"
+    """It was started before: follow it to its end, or find out how it ended."""
+    RESEND = "resend"
+    """Its result has not been delivered yet."""
+    SKIP = "skip"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """What is to be done about one deployment, and why."""
+
+    verb: Verb
+    deployment: Deployment
+    reason: str
+    config: Config | None = None
+    """What to run."""
+    tool: Tool | None = None
+    """With what to run it."""
+    limit: float | None = None
+    """The time limit that the deployment sets itself, in seconds."""
+    reply: Reply | None = None
+    """What to answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """What is known beside the deployments themselves."""
+
+    entries: Mapping[str, Entry]
+    """The journal."""
+    marked: Collection[str] = ()
+    """Keys that are in the folder `deployed/`."""
+    find: Callable[[str], Tool | None]
+    installed: Callable[[], list[str]]
+    now: float
+    """Seconds since the epoch."""
+
+
+def make(deployments: Iterable[Deployment], known: Known, *, only: Collection[str] = ()) -> list[Step]:
+    """Return a step for each deployment, in their order, after one for each run that is still to be followed.
+
+    `only` names deployments by name or id; the others are passed over, but their results stay waited for.
+    """
+    steps = list(_elsewhere(known))
+    for deployment in deployments:
+        if only and not {deployment.name, deployment.id}.intersection(only):
+            steps.append(Step(verb=Verb.SKIP, deployment=deployment, reason="not chosen"))
+        else:
+            steps.append(_step(deployment, known))
+    return _once(steps)
+
+
+def _once(steps: list[Step]) -> list[Step]:
+    """Drop the second step about a run: one that is in the metadata has its own."""
+    last = {step.deployment.key: position for position, step in enumerate(steps)}
+    return [step for position, step in enumerate(steps) if last[step.deployment.key] == position]
+
+
+def _elsewhere(known: Known) -> Iterator[Step]:
+    """Yield the steps for runs whose deployment may be in no document any more: they are followed all the same."""
+    for entry in known.entries.values():
+        if entry.state is State.RUNNING:
+            yield _resume(deployment_of(entry), entry)
+
+
+def deployment_of(entry: Entry, document: Mapping[str, object] | None = None) -> Deployment:
+    """Return the deployment that the journal holds, or the one kept of it elsewhere."""
+    parsed = metadata.parse(Document(source=entry.source, content=[document or entry.document]))
+    return parsed.deployments[0]
+
+
+def _step(deployment: Deployment, known: Known) -> Step:
+    entry = known.entries.get(deployment.key)
+    if entry is None:
+        if deployment.key in known.marked:
+            return Step(verb=Verb.SKIP, deployment=deployment, reason="done already, as its file in deployed/ says")
+        return _new(deployment, known, "new")
+    if entry.state is State.RUNNING:
+        return _resume(deployment, entry)
+    if entry.again:
+        return _new(deployment, known, "asked to run again")
+    if entry.state is State.ACCEPTED:
+        return _new(deployment, known, "accepted earlier and not started yet")
+    if entry.settled and entry.marked and deployment.key not in known.marked:
+        return _new(deployment, known, "its file in deployed/ was removed, so it is to run again")
+    if entry.state is State.FINISHED:
+        return _resend(deployment, entry, known.now)
+    return Step(verb=Verb.SKIP, deployment=deployment, reason=_settled(entry))
+
+
+def _new(deployment: Deployment, known: Known, why: str) -> Step:
+    if deployment.status and deployment.status.upper() != "IN_PROGRESS":
+        reason = f"its status is {deployment.status}: no work is asked for"
+        return Step(verb=Verb.SKIP, deployment=deployment, reason=reason)
+    if deployment.mistakes:
+        return _refuse(deployment, deployment.mistakes)
+    chosen = selection.select(deployment)
+    if isinstance(chosen, tuple):
+        return _refuse(deployment, chosen)
+    if isinstance(chosen, selection.Nothing):
+        note = f"{chosen.reason}: nothing was run"
+        reply: Reply = {"deploy_stdout": "", "deploy_stderr": f"{note}\n", "deploy_status_code": 0}
+        return Step(verb=Verb.ANSWER, deployment=deployment, reason=note, reply=reply)
+    tool = known.find(chosen.tool)
+    if tool is None and chosen.tool in TOOLLESS:
+        return Step(
+            verb=Verb.SKIP, deployment=deployment, reason=f"the group {chosen.tool} names no tool: nothing to run"
+        )
+    if tool is None:
+        sentence = f"no hook for the tool {chosen.tool!r}; installed: {', '.join(known.installed())}"
+        return Step(verb=Verb.ANSWER, deployment=deployment, reason=sentence, reply=failure(NO_TOOL, sentence))
+    try:
+        limit = _limit(chosen, tool)
+    except protocol.HookError as error:
+        return _refuse(deployment, (Mistake(path=f"{deployment.where}.{error.path}", problem=error.problem),))
+    return Step(verb=Verb.RUN, deployment=deployment, reason=why, config=chosen, tool=tool, limit=limit)
+
+
+def _limit(chosen: Config, tool: Tool) -> float | None:
+    """Return the time limit that a deployment sets itself. Options of hooks that are not ours may mean anything."""
+    try:
+        return protocol.time_limit(chosen.options)
+    except protocol.HookError:
+        if tool.builtin:
+            raise
+        return None
+
+
+def _refuse(deployment: Deployment, mistakes: tuple[Mistake, ...]) -> Step:
+    sentence = "\n".join(str(each) for each in mistakes)
+    return Step(verb=Verb.ANSWER, deployment=deployment, reason=sentence, reply=failure(MALFORMED, sentence))
+
+
+def _resume(deployment: Deployment, entry: Entry) -> Step:
+    since = f" since {clock(entry.started)}" if entry.started else ""
+    return Step(verb=Verb.RESUME, deployment=deployment, reason=f"started earlier, running{since}")
+
+
+def _resend(deployment: Deployment, entry: Entry, now: float) -> Step:
+    if entry.not_before > now:
+        reason = f"its result waits until {clock(entry.not_before)}, as the server asked: {entry.trouble}"
+        return Step(verb=Verb.SKIP, deployment=deployment, reason=reason)
+    tried = f" after {entry.tries} tries: {entry.trouble}" if entry.tries else ""
+    return Step(verb=Verb.RESEND, deployment=deployment, reason=f"its result is not delivered yet{tried}")
+
+
+def _settled(entry: Entry) -> str:
+    """Say what became of a deployment for which there is nothing to do any more."""
+    done = f"{'failed' if entry.failed else 'done'} {clock(entry.ended or entry.at)}"
+    if entry.state is State.REFUSED:
+        return f"{done}; its result was refused for good: {entry.trouble}"
+    if entry.state is State.SUPERSEDED:
+        return f"{done}; its result was not sent, as its deployment had been replaced"
+    return done
+
+
+def superseded(deployments: Iterable[Deployment], sources: Collection[str], entries: Mapping[str, Entry]) -> list[str]:
+    """Return the keys whose results must not be sent any more, nor their runs be started.
+
+    Heat's signal carries no id: a late result would complete the next action. So a result is only sent while its source
+    has its deployment, and no other deployment waits at the same addressee. `sources` are those that answered; of one
+    that did not, nothing is known.
+    """
+    current = {each.key for each in deployments}
+    addressees = {each.target.addressee for each in deployments if each.target.wanted and each.target.addressee}
+    return [
+        entry.key
+        for entry in entries.values()
+        if not entry.settled and entry.key not in current and (entry.source in sources or entry.addressee in addressees)
+    ]
+
+
+def clock(moment: float | None) -> str:
+    """Return a time as people read it, in this machine's time zone."""
+    return datetime.fromtimestamp(moment or 0).astimezone().strftime("%Y-%m-%d %H:%M:%S")

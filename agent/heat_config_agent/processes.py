@@ -1,0 +1,85 @@
+"""Processes of the kernel's: which one is which, and how a whole tree of them is ended.
+
+A process is named by its id and its start time in clock ticks since boot. Both are read from `/proc` and not through
+psutil, whose start times move when the clock is set.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import psutil
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def boot_id() -> str:
+    """Return the id of this boot of the machine."""
+    return _BOOT_ID.read_text().strip()
+
+
+def since_boot() -> float:
+    """Return seconds since boot, suspended time included, which no change of the clock moves."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def ticks(pid: int) -> int | None:
+    """Return the start time of a process that has not ended, in clock ticks since boot; None where there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    state, started = fields[0], int(fields[19])
+    return None if state in (b"Z", b"X") else started
+
+
+def alive(pid: int, started: int) -> bool:
+    """Whether the process with this id is still the one that was started then."""
+    return ticks(pid) == started
+
+
+def tree(leader: int, started: int) -> list[psutil.Process]:
+    """Return what lives of the session that `leader` leads or led, and all descendants, in sessions of their own too.
+
+    What has left the session and whose parents have ended, as a daemon does on purpose, is not found. The kernel gives
+    the leader's id to no other process while its session has members: where another process has it, nothing is left of
+    the session.
+    """
+    import psutil  # noqa: PLC0415  # 15 ms, and most runs are never ended
+
+    if ticks(leader) not in (None, started):
+        return []
+    living = {each.pid: each for each in psutil.process_iter(["ppid"])}
+    members = {pid for pid in living if _session(pid) == leader}
+    children: dict[int, list[int]] = {}
+    for pid, each in living.items():
+        children.setdefault(each.info["ppid"], []).append(pid)
+    found = list(members | ({leader} & living.keys()))
+    for pid in found:  # grows as it is walked
+        found += [child for child in children.get(pid, ()) if child not in members]
+        members.update(children.get(pid, ()))
+    return [living[pid] for pid in dict.fromkeys(found) if pid != os.getpid()]
+
+
+def _session(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return None
+
+
+def send(processes: list[psutil.Process], number: signal.Signals) -> None:
+    """Send a signal to each that still is the process it was. Those that have ended are passed over."""
+    import psutil  # noqa: PLC0415
+
+    for each in processes:
+        try:
+            each.send_signal(number)
+        except psutil.NoSuchProcess:
+            continue

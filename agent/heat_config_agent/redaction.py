@@ -1,0 +1,93 @@
+"""Keeping secrets out of everything that is shown, logged or sent.
+
+Secret are: the credentials and signed URLs with which Heat is spoken to, inputs that the document marks as hidden, and,
+in what a tool printed, inputs whose name says that they are secret. The last may be what a declared output is about, so
+outputs keep them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from urllib.parse import parse_qsl, quote, quote_plus, urlsplit
+
+from heat_config_agent.model import Deployment, Input
+from heat_config_hooks.protocol import CREDENTIALS
+
+MASK = "***"
+
+_SECRET_NAME = re.compile(
+    r"pass(wor[dt]|wd|phrase)|secret|token|credential|(private|api|access|auth)_?key", re.IGNORECASE
+)
+_SIGNATURE = re.compile(r"signature$|_sig$|token|accesskeyid", re.IGNORECASE)
+_SHORTEST = 4
+"""Characters of a value worth hiding: to mask every «a» would destroy the text and hide nothing."""
+
+
+def is_secret(given: Input) -> bool:
+    """Whether the value of an input is not to be shown."""
+    return given.hidden or given.name in CREDENTIALS or bool(_SECRET_NAME.search(given.name))
+
+
+def redactor(deployment: Deployment) -> Callable[[str, str], str]:
+    """Return what hides a deployment's secrets in a part of its result: (name of the part, text) → text."""
+    known = _forms(each for each in deployment.inputs if each.hidden or each.name in CREDENTIALS)
+    guessed = _forms(each for each in deployment.inputs if is_secret(each))
+    outputs = {each.name for each in deployment.outputs if not each.name.startswith("deploy_st")}
+
+    def redact(name: str, text: str) -> str:
+        for form in known if name in outputs else guessed:
+            text = text.replace(form, MASK)
+        return text
+
+    return redact
+
+
+def _forms(secrets: Iterable[Input]) -> list[str]:
+    """Return the texts in which the values may appear, longest first so that none is hidden in part."""
+    forms: set[str] = set()
+    for given in secrets:
+        for value in _texts(given.value):
+            parts = [value, *_signatures(value)] if given.name == "deploy_signal_id" else [value]
+            for part in parts:
+                if len(part) >= _SHORTEST:
+                    forms.update(_written(part))
+    return sorted(forms, key=len, reverse=True)
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _texts(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield json.dumps(value)
+
+
+def _signatures(url: str) -> Iterator[str]:
+    """Yield what makes a signed URL secret: its signature and key, decoded and as they stand in it."""
+    query = urlsplit(url).query
+    for name, value in parse_qsl(query):
+        if _SIGNATURE.search(name):
+            yield value
+    for pair in query.split("&"):
+        name, _, value = pair.partition("=")
+        if _SIGNATURE.search(name):
+            yield value
+
+
+def _written(value: str) -> Iterator[str]:
+    import base64  # noqa: PLC0415  # only for those who have secrets
+
+    yield value
+    yield json.dumps(value)[1:-1]
+    yield json.dumps(value, ensure_ascii=False)[1:-1]
+    yield quote(value, safe="", errors="replace")
+    yield quote(value, errors="replace")
+    yield quote_plus(value, errors="replace")
+    yield base64.b64encode(value.encode("utf-8", "surrogatepass")).decode().rstrip("=")

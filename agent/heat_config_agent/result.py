@@ -1,0 +1,40 @@
+"""A hook's reply → the result that its deployment's target is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from heat_config_agent.external import status_code
+from heat_config_agent.model import Deployment, Result
+from heat_config_agent.redaction import redactor
+from heat_config_hooks.reply import Reply, fit
+
+
+def make(reply: Reply, deployment: Deployment, reason: str = "") -> Result:
+    """Return the result: secrets hidden, short enough for a signal, and judged as Heat will.
+
+    `reason` says for people why it failed, where that is not for the reply to say.
+    """
+    values = fit(reply, change=redactor(deployment))
+    failed, found = judge(values, deployment)
+    return Result(values=values, failed=failed, reason=reason or found)
+
+
+def judge(values: Mapping[str, object], deployment: Deployment) -> tuple[bool, str]:
+    """Return whether Heat will make the deployment FAILED of these values, and why.
+
+    Heat's rules (`SoftwareDeployment.handle_signal`): a status code other than 0 fails it, and so does a declared
+    `error_output` that is there, even empty.
+    """
+    code = status_code(values)
+    if code:
+        return True, f"exit code {code}{_last_line(values.get('deploy_stderr'))}"
+    errors = [each.name for each in deployment.outputs if each.error_output and each.name in values]
+    if errors:
+        return True, f"error output {errors[0]!r} was produced{_last_line(values[errors[0]])}"
+    return False, ""
+
+
+def _last_line(value: object) -> str:
+    lines = value.strip().splitlines() if isinstance(value, str) else []
+    return f": {lines[-1].strip()[:200]}" if lines else ""

@@ -1,0 +1,226 @@
+"""Results to where their deployments say, apart from running: whoever runs deployments never waits for a server.
+
+Each server has a thread and a connection of its own, so that a slow one delays nobody else. The threads do nothing but
+send: what was accepted, refused or is to be tried again comes back through `Outbox.outcomes`, and the one thread that
+owns the journal records it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import queue
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from heat_config_agent.model import Target
+
+if TYPE_CHECKING:
+    from heat_config_agent import web
+
+PERMANENT = frozenset({401, 403, 404, 410, 413, 422})
+"""Answers that no repetition will change: not allowed, not there (any more), or not understood."""
+
+BACK_OFF_FIRST = 1.0
+BACK_OFF_LIMIT = 120.0
+"""Seconds between two tries, at first and at most, before jitter."""
+
+WAIT_LIMIT = 3600.0
+"""Seconds that a server may ask us to wait for at most."""
+
+PATIENCE = 90.0
+"""Seconds after which a request that is under way counts as unanswered: more than its own limits should allow."""
+
+
+class Fate(enum.Enum):
+    """What became of one try to deliver a result."""
+
+    SENT = "sent"
+    REFUSED = "refused"
+    RETRY = "retry"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one try to deliver one result."""
+
+    key: str
+    fate: Fate
+    trouble: str = ""
+    wait: float = 0.0
+    """Seconds that the server asked us to wait."""
+
+
+@dataclass(eq=False)
+class _Letter:
+    key: str
+    target: Target
+    body: bytes
+    begun: float | None = None
+    """When its request was begun (monotonic seconds); set by the sender."""
+
+    @property
+    def origin(self) -> str:
+        parts = urlsplit(self.target.url)
+        return f"{parts.scheme}://{parts.netloc}"
+
+
+def unsendable(target: Target) -> str:
+    """Return why nobody can ever send to the target; empty where somebody can."""
+    if target.kind != "url":
+        return ""
+    try:
+        parts = urlsplit(target.url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return "the signal URL cannot be understood"
+    if parts.scheme not in ("http", "https"):
+        return f"nobody can signal to a URL of the scheme {parts.scheme!r}; http and https are known"
+    if not host:
+        return "the signal URL names no host"
+    if target.verb not in ("POST", "PUT"):
+        return f"the signal verb {target.verb!r} is not known; POST and PUT are"
+    return ""
+
+
+def back_off(tries: int) -> float:
+    """Return the seconds to wait after that many tries in vain, with jitter: a fleet must not come back in step."""
+    longest: float = min(BACK_OFF_FIRST * 2.0 ** min(tries - 1, 16), BACK_OFF_LIMIT)
+    return longest * random.uniform(0.5, 1.0)  # noqa: S311  # nobody gains from guessing it
+
+
+def judge(key: str, answer: web.Answer) -> Outcome:
+    """Return what an answer means: accepted, refused for good, or to be tried again.
+
+    A redirect is none of the three for a signal: followed, a POST becomes a GET, and a success that was none is
+    claimed. So it is tried again, until whoever moved the server corrects it.
+    """
+    if 200 <= answer.status < 300:
+        return Outcome(key, Fate.SENT)
+    trouble = f"HTTP {answer.status} {answer.reason}".rstrip()
+    if answer.status in PERMANENT:
+        return Outcome(key, Fate.REFUSED, trouble)
+    return Outcome(key, Fate.RETRY, trouble, _asked_to_wait(answer.headers))
+
+
+def _asked_to_wait(headers: Mapping[str, str]) -> float:
+    """Return the seconds of a Retry-After header: a number or a date, of which nonsense counts as none."""
+    value = headers.get("Retry-After", "").strip()
+    if value.isdecimal():
+        seconds = float(value)
+    else:
+        try:
+            seconds = float(parsedate_to_datetime(value).timestamp()) - time.time()
+        except (TypeError, ValueError, OverflowError):
+            return 0.0
+    return min(max(seconds, 0.0), WAIT_LIMIT)
+
+
+class Outbox:
+    """The results that are on their way."""
+
+    def __init__(self, ca_file: str | None = None) -> None:
+        """Send, trusting the certificates in `ca_file`, or the environment's and the system's."""
+        self._ca_file = ca_file
+        self._senders: dict[str, _Sender] = {}
+        self._under_way: dict[str, _Letter] = {}
+        self._done: queue.SimpleQueue[tuple[_Letter, Outcome]] = queue.SimpleQueue()
+        self._wake, self._waker = os.pipe()
+        os.set_blocking(self._wake, False)
+        os.set_blocking(self._waker, False)
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when there are outcomes."""
+        return self._wake
+
+    def __len__(self) -> int:
+        return len(self._under_way)
+
+    def post(self, key: str, target: Target, body: bytes) -> None:
+        """Send a result. What becomes of it is one of the `outcomes`."""
+        letter = _Letter(key, target, body)
+        self._under_way[key] = letter
+        trouble = unsendable(target)
+        if trouble:
+            self._deliver(letter, Outcome(key, Fate.REFUSED, trouble))
+        elif target.kind != "url":
+            trouble = (
+                f"signals over {target.kind} are not known to this version; the result is kept for one that knows them"
+            )
+            self._deliver(letter, Outcome(key, Fate.RETRY, trouble, WAIT_LIMIT))
+        else:
+            self._send(letter)
+
+    def outcomes(self) -> list[Outcome]:
+        """Return what has become of results since the last call."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake, 65536)
+        found: list[Outcome] = []
+        while not self._done.empty():
+            letter, outcome = self._done.get()
+            if self._under_way.get(letter.key) is letter:
+                del self._under_way[letter.key]
+                found.append(outcome)
+        return found + self._overdue()
+
+    def _overdue(self) -> list[Outcome]:
+        """Give up requests that trickle for ever; their servers get a new thread and connection."""
+        longest = time.monotonic() - PATIENCE
+        late = [each for each in self._under_way.values() if each.begun is not None and each.begun < longest]
+        for letter in late:
+            del self._under_way[letter.key]
+            self._senders.pop(letter.origin).abandoned = True
+            for other in [each for each in self._under_way.values() if each.origin == letter.origin]:
+                self._send(other)
+        return [Outcome(each.key, Fate.RETRY, f"no full answer within {PATIENCE:g} s") for each in late]
+
+    def _send(self, letter: _Letter) -> None:
+        if letter.origin not in self._senders:
+            self._senders[letter.origin] = _Sender(letter.origin, self._ca_file, self._deliver)
+        self._senders[letter.origin].letters.put(letter)
+
+    def _deliver(self, letter: _Letter, outcome: Outcome) -> None:
+        self._done.put((letter, outcome))
+        with contextlib.suppress(BlockingIOError):  # it is awake
+            os.write(self._waker, b".")
+
+
+class _Sender(threading.Thread):
+    """Sends the results for one server, one after the other."""
+
+    def __init__(self, origin: str, ca_file: str | None, deliver: Callable[[_Letter, Outcome], None]) -> None:
+        super().__init__(name=f"signals to {origin}", daemon=True)
+        self.letters: queue.SimpleQueue[_Letter] = queue.SimpleQueue()
+        self.abandoned = False
+        """Its letters are another's now."""
+        self._origin = origin
+        self._ca_file = ca_file
+        self._deliver = deliver
+        self.start()
+
+    def run(self) -> None:
+        """Send whatever comes, until the process ends or another has taken over."""
+        from heat_config_agent import web  # noqa: PLC0415  # 50 ms, and only where there is something to send
+
+        connection: web.Connection | None = None
+        while not self.abandoned:
+            letter = self.letters.get()
+            letter.begun = time.monotonic()
+            try:
+                connection = connection or web.Connection(self._origin, self._ca_file)
+                answer = connection.send(
+                    letter.target.verb, letter.target.url, letter.body, {"Content-Type": "application/json"}
+                )
+                outcome = judge(letter.key, answer)
+            except web.UnreachableError as error:
+                outcome = Outcome(letter.key, Fate.RETRY, str(error))
+            except Exception as error:  # noqa: BLE001  # a sender that dies would take every later result with it
+                outcome = Outcome(letter.key, Fate.RETRY, f"{type(error).__name__} while sending")
+            self._deliver(letter, outcome)

@@ -1,0 +1,61 @@
+"""Which hook carries out which tool.
+
+An executable in a hook directory, named after the tool, wins over a hook of ours of the same name: that is how
+heat-agents' hooks and people's own are found. The directories are `$HEAT_CONFIG_HOOKS` and heat-agents' two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import heat_config_hooks
+
+BUILTIN = "builtin:"
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool that can be run."""
+
+    name: str
+    hook: str
+    """`builtin:NAME` for a hook of ours, else the path of an executable."""
+
+    @property
+    def builtin(self) -> bool:
+        """Whether the hook is one of ours, and needs no process of its own."""
+        return self.hook.startswith(BUILTIN)
+
+
+class Tools:
+    """The tools installed on this machine."""
+
+    def __init__(self, directories: Sequence[Path]) -> None:
+        """Look for hooks in the directories, in their order."""
+        self.directories = tuple(directories)
+
+    def find(self, tool: str) -> Tool | None:
+        """Return the tool of that name, None where no hook is installed for it.
+
+        Characters other than letters, digits, `-` and `_` are removed, as heat-agents does: a tool's name comes from
+        metadata, and may not lead out of the hook directory.
+        """
+        name = "".join(each for each in tool if each.isalnum() or each in "-_")
+        if not name:
+            return None
+        for directory in self.directories:
+            path = directory / name
+            if path.is_file():
+                ours = path.resolve().name == "heat-config-hook" and name in heat_config_hooks.HOOKS
+                return Tool(name, BUILTIN + name if ours else str(path))
+        return Tool(name, BUILTIN + name) if name in heat_config_hooks.HOOKS else None
+
+    def installed(self) -> list[str]:
+        """Return the names of all tools."""
+        names = set(heat_config_hooks.HOOKS)
+        for directory in self.directories:
+            if directory.is_dir():
+                names.update(each.name for each in directory.iterdir() if each.is_file())
+        return sorted(names)

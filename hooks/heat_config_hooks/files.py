@@ -1,0 +1,29 @@
+"""Files that a hook writes: whole or not at all, and for nobody else's eyes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def make_directory(path: Path) -> None:
+    """Make a folder and its parents where they are missing, 0700."""
+    if not path.is_dir():
+        make_directory(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
+
+
+def replace(path: Path, content: bytes, *, mode: int = 0o600) -> None:
+    """Write a file so that whoever reads it sees the old or the new content, never a mixture or a part."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+    try:
+        os.fchmod(descriptor, mode)
+        view = memoryview(content)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        os.close(descriptor)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

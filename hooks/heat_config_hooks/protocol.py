@@ -1,0 +1,240 @@
+"""What passes between whoever runs a hook and the hook. `hooks/README.md` explains it to people who write one.
+
+A hook of ours is a module with two functions around one command:
+
+    prepare(request, directories) -> Command | Reply     what to run, or the answer where nothing need be run
+    finish(request, directories, ended) -> Reply         what came of it
+
+Neither starts a process. Who calls them runs the command: the agent under its supervisor, `standalone` in the
+foreground.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from heat_config_hooks.reply import Reply
+
+CREDENTIALS = frozenset({"deploy_password", "deploy_signal_id", "deploy_user_id", "deploy_username"})
+"""Inputs with which Heat is spoken to. A config gets them only with the option `deploy_credentials: true`."""
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_RESERVED = re.compile(
+    r"PATH|IFS|CDPATH|ENV|BASH_ENV|BASHOPTS|SHELLOPTS|PS4|PROMPT_COMMAND|GLOBIGNORE|PWD|OLDPWD"
+    r"|LD_.*|_RLD.*|GLIBC_TUNABLES|GCONV_PATH|LOCPATH|NLSPATH|LOCALDOMAIN|RES_OPTIONS|HOSTALIASES|NODE_OPTIONS"
+    r"|PYTHON[A-Z]+|PERL(LIB|IO_DEBUG|5[A-Z]+)|RUBY(LIB|OPT)|JAVA_TOOL_OPTIONS|TERMINFO(_DIRS)?"
+)
+"""Variables that change how programs start, load code or find things: an input never sets them."""
+
+MAX_VARIABLE = 128 * 1024 - 1
+"""Bytes of one `NAME=value`: Linux refuses to start a program with a longer one (MAX_ARG_STRLEN, with its NUL)."""
+
+MAX_VARIABLES = 1024 * 1024
+"""Bytes of all inputs in the environment together: Linux takes a quarter of the stack limit (2 MiB by default) for
+arguments and environment."""
+
+
+class HookError(Exception):
+    """The deployment cannot be carried out as it is."""
+
+    def __init__(self, problem: str, path: str = "") -> None:
+        """Say in a sentence for its author what is wrong, and at which path in the deployment (`options.timeout`)."""
+        super().__init__(f"{path}: {problem}" if path else problem)
+        self.problem = problem
+        self.path = path
+
+
+_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
+
+
+def file_key(identity: str) -> str:
+    """Return `identity` where it is a safe file name, else a digest of it.
+
+    A deployment's id comes from outside and names files of ours (script, outputs, `deployed/ID.json`): a path
+    separator, a leading dot or a dot that would make `ID.NAME` ambiguous must never reach the disk. Heat's own ids are
+    UUIDs and stay as they are.
+    """
+    if _FILE_NAME.fullmatch(identity):
+        return identity
+    return "sha256-" + hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:40]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a hook is asked to do."""
+
+    id: str
+    key: str
+    """The id where that is a safe file name, else a digest of it."""
+    name: str
+    action: str
+    config: object
+    inputs: Mapping[str, object]
+    """Values by name, with their JSON types; those said to be `String` are text."""
+    outputs: tuple[str, ...]
+    options: Mapping[str, object]
+    creation_time: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Directories:
+    """Where a hook may write."""
+
+    run: Path
+    """This run's own folder (0700), kept with the run's output."""
+    working: Path
+    outputs: Path
+
+
+def directories(tool: str, run: Path, root: Path | None, environ: Mapping[str, str]) -> Directories:
+    """Return the folders of `tool`: heat-agents' own names and variables, below `root` where one is given.
+
+    `HEAT_SCRIPT_WORKING` and `HEAT_SCRIPT_OUTPUTS` (and so on for each tool) win; the defaults are
+    `/var/lib/heat-config/heat-config-TOOL` and `/var/run/heat-config/heat-config-TOOL`.
+    """
+    variable = "HEAT_" + tool.upper().replace("-", "_")
+    lib, volatile = (root, root / "run") if root else (Path("/var/lib/heat-config"), Path("/var/run/heat-config"))
+    return Directories(
+        run=run,
+        working=Path(environ.get(f"{variable}_WORKING") or lib / f"heat-config-{tool}"),
+        outputs=Path(environ.get(f"{variable}_OUTPUTS") or volatile / f"heat-config-{tool}"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """One command to run for a deployment."""
+
+    argv: tuple[str, ...]
+    cwd: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Added to the environment that the caller gives every run."""
+    stdin: Path | None = None
+    """A file to read from; nothing where None."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    """Its exit code; 128 plus the number of the signal that ended it, as a shell says it."""
+    stdout: Path
+    stderr: Path
+
+
+class Hook(Protocol):
+    """A hook module of ours."""
+
+    OPTIONS: frozenset[str]
+    """The options it knows, beside those in `COMMON_OPTIONS`."""
+
+    def prepare(self, request: Request, directories: Directories, /) -> Command | Reply:
+        """Write what the command needs and return it; or a reply, where nothing need be run. Raises HookError."""
+        ...
+
+    def finish(self, request: Request, directories: Directories, ended: Ended, /) -> Reply:
+        """Return what came of the command. Called perhaps by another process, long after `prepare`."""
+        ...
+
+
+def as_text(value: object) -> str:
+    """Return the text of an input value: the one conversion, for the environment and for inputs said to be `String`.
+
+    Text as it is; true and false; numbers as JSON writes them; null as nothing; lists and maps as compact JSON.
+    """
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    return json.dumps(value, separators=(",", ":"))
+
+
+def environment(request: Request) -> dict[str, str]:
+    """Return the inputs as environment variables, but for those that cannot or must not be one.
+
+    Left out are names that are no variable's, names that change how programs start (`PATH`, `LD_*`, `BASH_ENV`, …),
+    credentials, and values too long for one; `HEAT_INPUTS_FILE` has them all but the credentials.
+    """
+    variables: dict[str, str] = {}
+    room = MAX_VARIABLES
+    for name, value in visible_inputs(request).items():
+        if not _VARIABLE.fullmatch(name) or _RESERVED.fullmatch(name):
+            continue
+        text = as_text(value).replace("\0", "")
+        length = len(name) + 1 + len(text.encode("utf-8", "surrogatepass"))
+        if length <= MAX_VARIABLE and length <= room:
+            room -= length
+            variables[name] = text.encode("utf-8", "replace").decode("utf-8")
+    return variables
+
+
+def visible_inputs(request: Request) -> dict[str, object]:
+    """Return the inputs that a config may see: all but the credentials, unless it asks for those."""
+    if request.options.get("deploy_credentials") is True:
+        return dict(request.inputs)
+    return {name: value for name, value in request.inputs.items() if name not in CREDENTIALS}
+
+
+def time_limit(options: Mapping[str, object]) -> float | None:
+    """Return the time limit that options set, in seconds; None where they set none. Raises HookError."""
+    limit = options.get("timeout")
+    if limit is None:
+        return None
+    if isinstance(limit, str):
+        with contextlib.suppress(ValueError):
+            limit = float(limit)
+    if isinstance(limit, int | float) and not isinstance(limit, bool) and 0 < limit < float("inf"):
+        return float(limit)
+    raise HookError(f"expected a time limit in seconds, greater than 0, not {options['timeout']!r}", "options.timeout")
+
+
+COMMON_OPTIONS = frozenset({"timeout", "idempotent", "deploy_credentials"})
+"""Options of every tool of ours: the time limit in seconds; whether an interrupted run may simply be run again; whether
+the config is given the credentials with which Heat is spoken to."""
+
+
+def request(document: Mapping[str, object], *, key: str, options: Mapping[str, object] | None = None) -> Request:
+    """Read a deployment, its config chosen, as a hook gets it. Whatever may be missing may be missing.
+
+    `options` are the tool's own, where they have been picked out of a component's. Raises HookError.
+    """
+    inputs: dict[str, object] = {}
+    for each in _maps(document, "inputs"):
+        inputs[_name(each, "inputs")] = each.get("value", each.get("default"))
+    given = document.get("options") if options is None else options
+    if not isinstance(given, Mapping) and given is not None:
+        raise HookError("expected an object of the tool's options", "options")
+    action = inputs.get("deploy_action")
+    return Request(
+        id=str(document.get("id", "")),
+        key=key,
+        name=str(document.get("name") or ""),
+        action=action if isinstance(action, str) else "",
+        config=document.get("config"),
+        inputs=inputs,
+        outputs=tuple(_name(each, "outputs") for each in _maps(document, "outputs")),
+        options=given or {},
+        creation_time=str(document.get("creation_time") or ""),
+    )
+
+
+def _maps(document: Mapping[str, object], field_name: str) -> list[Mapping[str, object]]:
+    items = document.get(field_name) or []
+    if not isinstance(items, list) or not all(isinstance(each, Mapping) for each in items):
+        raise HookError("expected a list of objects", field_name)
+    return items
+
+
+def _name(item: Mapping[str, object], field_name: str) -> str:
+    name = item.get("name")
+    if not isinstance(name, str) or not name:
+        raise HookError("every one needs a name", field_name)
+    return name

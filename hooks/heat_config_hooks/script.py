@@ -1,0 +1,71 @@
+"""The `script` hook.
+
+The config is an executable, the inputs are its environment, files beside `$heat_outputs_path` its outputs.
+
+As heat-agents' hook of that name: the config goes to `WORKING/ID` and that path is run in `WORKING`; the output NAME is
+what the script wrote to `$heat_outputs_path.NAME`, byte for byte.
+"""
+
+from __future__ import annotations
+
+import json
+
+from heat_config_hooks import files, protocol
+from heat_config_hooks.reply import Capture, Reply
+
+OPTIONS: frozenset[str] = frozenset()
+
+
+def prepare(request: protocol.Request, directories: protocol.Directories) -> protocol.Command | Reply:
+    """Write the script and its inputs; say how to run it."""
+    script = _text(request.config)
+    if not script.strip():
+        return {
+            "deploy_stdout": "",
+            "deploy_stderr": "the config is empty: nothing was run\n",
+            "deploy_status_code": 0,
+        }
+    files.make_directory(directories.working)
+    files.make_directory(directories.outputs)
+    path = directories.working / request.key
+    outputs = directories.outputs / request.key
+    for name in request.outputs:  # of an earlier run with this id: they must not pass for this one's
+        outputs.with_name(f"{request.key}.{name}").unlink(missing_ok=True)
+    files.replace(path, script.encode("utf-8", "replace"), mode=0o700)
+    inputs = directories.run / "inputs.json"
+    files.replace(inputs, json.dumps(protocol.visible_inputs(request)).encode())
+    return protocol.Command(
+        # Without a #! line the kernel refuses to run it; the shell is what its author had in mind.
+        argv=(str(path),) if script.startswith("#!") else ("/bin/sh", str(path)),
+        cwd=directories.working,
+        environment={
+            **protocol.environment(request),
+            "heat_outputs_path": str(outputs),
+            "HEAT_INPUTS_FILE": str(inputs),
+        },
+    )
+
+
+def finish(request: protocol.Request, directories: protocol.Directories, ended: protocol.Ended) -> Reply:
+    """Collect the declared outputs that the script produced."""
+    (directories.run / "inputs.json").unlink(missing_ok=True)
+    reply: Reply = {
+        name: Capture(path)
+        for name in request.outputs
+        if (path := directories.outputs / f"{request.key}.{name}").is_file()
+    }
+    reply.update(
+        deploy_stdout=Capture(ended.stdout), deploy_stderr=Capture(ended.stderr), deploy_status_code=ended.code
+    )
+    return reply
+
+
+def _text(config: object) -> str:
+    """Return the script. One written on Windows runs too: a byte order mark or CR would hide the interpreter's name."""
+    if config is None:
+        return ""
+    if not isinstance(config, str):
+        raise protocol.HookError("the script tool takes text, not a structure", "config")
+    script = config.removeprefix("\ufeff") if config.startswith("\ufeff#!") else config
+    first = script.partition("\n")[0]
+    return script.replace("\r\n", "\n") if first.startswith("#!") and first.endswith("\r") else script

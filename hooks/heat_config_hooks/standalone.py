@@ -1,0 +1,129 @@
+"""A hook of ours run by hand or by another agent.
+
+`heat-config-hook NAME < deployment`, or through a link named after the tool.
+
+The same two steps as in the agent, around the same command, in the foreground. The reply goes to standard output and
+nothing else does: what the tool prints is in the reply. The tool gets the environment that we were given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import heat_config_hooks
+from heat_config_hooks import protocol
+from heat_config_hooks.reply import Capture, Reply, failure, fit
+
+_USAGE = """\
+usage: heat-config-hook NAME < DEPLOYMENT
+
+Carry out one deployment (a JSON object with id, config, inputs, outputs and options) with the hook NAME, and print its
+reply: a JSON object with deploy_stdout, deploy_stderr, deploy_status_code and the declared outputs. Linked into a hook
+directory under the name of a tool, it is that tool's hook.
+
+hooks: {hooks}
+
+exit codes:
+  0  there is a reply, whatever it says of the deployment
+  2  bad usage: no such hook, or no deployment on standard input
+"""
+
+GRACE = 10.0
+"""Seconds between TERM and KILL."""
+
+
+def main() -> int:
+    """Run the command and return its exit code."""
+    called = Path(sys.argv[0]).name
+    arguments = sys.argv[1:]
+    if called in heat_config_hooks.HOOKS and not arguments:
+        arguments = [called]
+    if arguments in (["-h"], ["--help"]):
+        print(_USAGE.format(hooks=", ".join(sorted(heat_config_hooks.HOOKS))), end="")
+        return 0
+    if len(arguments) != 1 or arguments[0] not in heat_config_hooks.HOOKS:
+        print(_USAGE.format(hooks=", ".join(sorted(heat_config_hooks.HOOKS))), end="", file=sys.stderr)
+        return 2
+    try:
+        document = json.loads(sys.stdin.buffer.read().decode("utf-8", "replace"))
+    except (ValueError, RecursionError) as error:
+        print(f"error: standard input is no JSON: {error}", file=sys.stderr)
+        return 2
+    if not isinstance(document, dict):
+        print("error: standard input is no deployment: expected a JSON object", file=sys.stderr)
+        return 2
+    json.dump(_carry_out(arguments[0], document), sys.stdout)
+    return 0
+
+
+def _carry_out(name: str, document: dict[str, object]) -> dict[str, object]:
+    folder = Path(tempfile.mkdtemp(prefix=f"heat-config-{name}-"))
+    try:
+        return fit(_reply(name, document, folder))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _reply(name: str, document: dict[str, object], folder: Path) -> Reply:
+    hook = heat_config_hooks.load(name)
+    directories = protocol.directories(name, folder, None, os.environ)
+    try:
+        request = protocol.request(document, key=protocol.file_key(str(document.get("id", ""))))
+        limit = protocol.time_limit(request.options)
+        command = hook.prepare(request, directories)
+        if not isinstance(command, protocol.Command):
+            return command
+        ended = _run(command, folder, limit)
+    except protocol.HookError as error:
+        return failure(125, str(error))
+    except OSError as error:
+        return failure(126, f"cannot run the {name} hook: {error.strerror}: {error.filename}")
+    if ended is None:
+        sentence = f"ended, as its time limit of {limit:g} s was over"
+        return failure(124, sentence, Capture(folder / "stdout"), Capture(folder / "stderr"))
+    return hook.finish(request, directories, ended)
+
+
+def _run(command: protocol.Command, folder: Path, limit: float | None) -> protocol.Ended | None:
+    """Run a command to its end; None where its time limit came first, and its process group was ended."""
+    ended = protocol.Ended(code=0, stdout=folder / "stdout", stderr=folder / "stderr")
+    with (
+        ended.stdout.open("xb") as stdout,
+        ended.stderr.open("xb") as stderr,
+        (command.stdin or Path(os.devnull)).open("rb") as stdin,
+    ):
+        process = subprocess.Popen(
+            command.argv,
+            cwd=command.cwd,
+            env={**os.environ, **command.environment},
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(limit)
+        except subprocess.TimeoutExpired:
+            _end(process)
+            return None
+        except BaseException:
+            _end(process)
+            raise
+    return protocol.Ended(code=code if code >= 0 else 128 - code, stdout=ended.stdout, stderr=ended.stderr)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    os.killpg(process.pid, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(GRACE)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
