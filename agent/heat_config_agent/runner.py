@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SUPERVISOR = """\
 trap : HUP INT QUIT TERM
 run=$1 in=$2 code=126
-if cd "$3" && shift 3; then
+if cd "$3" && unset OLDPWD && shift 3; then
   if read -r go; then "$@" <"$in" >>"$run/stdout" 2>>"$run/stderr"; code=$?; else code=unstarted; fi
 fi
 echo "$code" 1<>"$run/status"

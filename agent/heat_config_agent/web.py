@@ -18,6 +18,8 @@ import requests.adapters
 import requests.utils
 import urllib3.exceptions
 
+from heat_config_agent import __version__
+
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 30.0
 TOTAL_SECONDS = 60.0
@@ -44,8 +46,9 @@ class Connection:
     """A kept-alive connection to one server. Not for use by two threads at once."""
 
     def __init__(self, origin: str, ca_file: str | None = None) -> None:
-        """Speak to the server of `origin` (scheme, host, port), trusting the certificates in `ca_file` or the system's."""
+        """Speak to the server of `origin` (scheme, host, port), trusting the certificates in `ca_file` or the usual ones."""
         self._session = requests.Session()
+        self._session.headers.update({"User-Agent": f"heat-config-agent/{__version__}", "Accept-Encoding": "identity"})
         found = self._session.merge_environment_settings(origin, {}, True, ca_file or True, None)
         self._session.trust_env = False
         self._session.proxies = found["proxies"]

@@ -15,7 +15,7 @@ def make_directory(path: Path) -> None:
 
 def replace(path: Path, content: bytes, *, mode: int = 0o600) -> None:
     """Write a file so that whoever reads it sees the old or the new content, never a mixture or a part."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
+    temporary = path.with_name(f".{path.name}.new")  # always the same: what a kill leaves of it is overwritten
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
     try:
         os.fchmod(descriptor, mode)

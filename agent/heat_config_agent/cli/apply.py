@@ -34,7 +34,7 @@ exit code is then 0 even if a deployment failed.
 
 exit codes:
   0    all is well
-  1    a deployment failed, or an entry of a document could not be read
+  1    a deployment failed in this run, or an entry of a document could not be read
   2    bad usage or configuration
   3    no source answered
   4    another agent holds the lock
@@ -56,6 +56,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     sources, drop_in = _sources(options.file, found)
     documents = _collect(sources)
+    _check_only(options.only, documents)
     if options.plan:
         return _show_plan(found, documents, options.only, as_json=options.json)
     code = _apply(found, documents, options.only, as_json=options.json)
@@ -163,7 +164,6 @@ def _apply(given: Settings, documents: list[Document], only: Sequence[str], *, a
         for line in asked.carry_out(given.state, book, deployed):
             report.warn(line)
         steps = applier.offer(documents, only=only)
-        _check_only(only, steps)
         while applier.busy:
             applier.turn(report.interval)
             report.refresh()
@@ -187,8 +187,10 @@ def _exit_code(steps: Sequence[Step], entries: dict[str, journal.Entry], mistake
     return ExitCode.OK
 
 
-def _check_only(only: Sequence[str], steps: Sequence[Step]) -> None:
-    present = {name for step in steps for name in (step.deployment.name, step.deployment.id)}
+def _check_only(only: Sequence[str], documents: Sequence[Document]) -> None:
+    if not only:
+        return
+    present = {name for deployment in read(documents)[0] for name in (deployment.name, deployment.id)}
     missing = [each for each in only if each not in present]
     if missing:
         raise UsageError(
@@ -203,7 +205,6 @@ def _show_plan(given: Settings, documents: list[Document], only: Sequence[str], 
     steps = plan.make(
         deployments, known(entries, installed, Deployed(given.deployed, old=given.deployed_old)), only=only
     )
-    _check_only(only, steps)
     gone = [entries[key] for key in plan.superseded(deployments, sources, entries)]
     if as_json:
         print(

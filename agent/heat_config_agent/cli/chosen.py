@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from heat_config_agent import journal, settings
+from heat_config_agent import journal, plan, settings
 from heat_config_agent.errors import AgentError
 from heat_config_agent.journal import Entry
+from heat_config_agent.model import Deployment
 from heat_config_agent.settings import Settings
 
 
@@ -32,6 +34,21 @@ def add_id(parser: argparse.ArgumentParser) -> None:
 def of(options: argparse.Namespace) -> Settings:
     """Return the settings of a command about a state directory."""
     return settings.make(os.environ, state=options.state_dir)
+
+
+def deployment(given: Settings, entry: Entry) -> Deployment | None:
+    """Return the deployment of an entry: as the journal holds it, else as `deployed/` keeps it, if it does."""
+    document = entry.document or kept(given.deployed / f"{entry.key}.json")
+    return plan.deployment_of(entry, document) if document else None
+
+
+def kept(path: Path) -> dict[str, object]:
+    """Return what a file in `deployed/` keeps; nothing where it does not."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def entry(options: argparse.Namespace) -> Entry:

@@ -10,11 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heat_config_agent import journal, plan
+from heat_config_agent import journal
 from heat_config_agent.cli import chosen, terminal
 from heat_config_agent.errors import AgentError, ExitCode
 from heat_config_agent.journal import Entry, State
 from heat_config_agent.redaction import redactor
+from heat_config_agent.settings import Settings
 
 if TYPE_CHECKING:
     from heat_config_agent.cli.agent import Commands
@@ -37,10 +38,11 @@ def add(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print standard output to standard output, and standard error to standard error."""
     entry = chosen.entry(options)
-    folder = chosen.of(options).state / "runs" / entry.key
+    given = chosen.of(options)
+    folder = given.state / "runs" / entry.key
     if not folder.is_dir():
-        raise AgentError(f"there is no output of {entry.name}: {status_of(entry)}")
-    redact = _redactor(entry)
+        raise AgentError(f"there is no output of {entry.name}: {_status_of(entry)}")
+    redact = _redactor(given, entry, folder)
     streams = [_Stream(folder / "stdout", sys.stdout, redact), _Stream(folder / "stderr", sys.stderr, redact)]
     while True:
         running = options.follow and _is_running(options, entry)
@@ -51,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
         time.sleep(_INTERVAL)
 
 
-def status_of(entry: Entry) -> str:
+def _status_of(entry: Entry) -> str:
     """Say why there is no output."""
     return "it has not been started yet" if entry.state is State.ACCEPTED else "nothing was run for it"
 
@@ -61,10 +63,11 @@ def _is_running(options: argparse.Namespace, entry: Entry) -> bool:
     return found is not None and found.state is State.RUNNING
 
 
-def _redactor(entry: Entry) -> Callable[[str], str]:
-    if not entry.document:
-        return str
-    redact = redactor(plan.deployment_of(entry))
+def _redactor(given: Settings, entry: Entry, folder: Path) -> Callable[[str], str]:
+    deployment = chosen.deployment(given, entry)
+    if deployment is None:
+        raise AgentError(f"what is secret in the output of {entry.name} is no longer known", hint=f"it is in {folder}")
+    redact = redactor(deployment)
     return lambda text: redact("deploy_stdout", text)
 
 

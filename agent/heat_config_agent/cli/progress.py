@@ -82,8 +82,10 @@ class Lines(Report):
         self, steps: Sequence[Step], entries: Mapping[str, Entry], found: Iterable[Mistake], code: ExitCode
     ) -> None:
         """Say what it came to."""
+        said = "\n".join(step.reason for step in steps)
         for mistake in found:
-            self.warn(str(mistake))
+            if str(mistake) not in said:
+                self.warn(str(mistake))
         counted = totals(steps, entries)
         parts = [f"{number} {what}" for what, number in counted.items() if number]
         print(f"{terminal.count(len(steps), 'deployment')}: {', '.join(parts) or 'nothing to do'}")

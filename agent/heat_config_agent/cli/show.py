@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heat_config_agent import plan
@@ -35,9 +34,8 @@ def run(options: argparse.Namespace) -> int:
     """Show the deployment, without its secrets."""
     settings = chosen.of(options)
     entry = chosen.entry(options)
-    document = entry.document or _kept(settings.deployed / f"{entry.key}.json")
-    deployment = plan.deployment_of(entry, document) if document else None
-    result = entry.values if entry.values is not None else _kept(settings.deployed / f"{entry.key}.notify.json")
+    deployment = chosen.deployment(settings, entry)
+    result = entry.values if entry.values is not None else chosen.kept(settings.deployed / f"{entry.key}.notify.json")
     inputs = _inputs(deployment) if deployment else {}
     if options.json:
         print(json.dumps({**status.values(entry), "inputs": inputs, "result": result or None}))
@@ -47,15 +45,6 @@ def run(options: argparse.Namespace) -> int:
     _section("inputs", inputs)
     _section("result", result)
     return ExitCode.OK
-
-
-def _kept(path: Path) -> dict[str, object]:
-    """Return what the folder `deployed/` keeps, once the journal no longer does."""
-    try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _facts(entry: Entry, deployment: Deployment | None) -> list[tuple[str, str]]:

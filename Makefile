@@ -1,0 +1,40 @@
+# Everything happens in this folder: the environment in .venv, the example's state in .run.
+export PIP_CACHE_DIR := $(CURDIR)/.venv/pip-cache
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: clean format help lint run test
+
+help: ## what can be made
+	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 10
+
+run: .venv/installed ## apply the example, and show what was done
+	@rm -rf .run
+	$(BIN)/heat-config-apply --state-dir .run examples/hello.yaml
+	@echo
+	$(BIN)/heat-config-agent status --state-dir .run
+
+test: .venv/tested ## run the whole test suite, the linters included
+	$(BIN)/pytest $(ARGS)
+
+lint: .venv/tested ## ruff and mypy
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: .venv/tested ## put the code into its form
+	$(BIN)/ruff check --fix-only --quiet
+	$(BIN)/ruff format
+
+clean: ## remove what the others made
+	rm -rf .venv .run .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+.venv/installed: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --editable .
+	@touch $@
+
+.venv/tested: pyproject.toml .venv/installed
+	$(BIN)/pip install --quiet --editable '.[test]'
+	@touch $@

@@ -1,0 +1,136 @@
+"""A real HTTP server on loopback that records signals and answers as it is told."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Signal:
+    """A request that was received."""
+
+    verb: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+    at: float
+
+    @property
+    def value(self) -> dict[str, Any]:
+        """The body, which has to be a JSON object."""
+        value = json.loads(self.body)
+        assert isinstance(value, dict)
+        return value
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What to answer."""
+
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    delay: float = 0.0
+    """Seconds before anything is answered."""
+    trickle: float = 0.0
+    """Seconds between two bytes of the body."""
+    hang_up: bool = False
+    """Close the connection instead of answering."""
+
+
+class SignalServer:
+    """Where signals arrive. It can be stopped and started again on its port."""
+
+    def __init__(self) -> None:
+        self.signals: list[Signal] = []
+        self.answers: deque[Answer] = deque()
+        """The answers to the next requests; after them, `always`."""
+        self.always = Answer()
+        self.connections = 0
+        self._port = 0
+        self._server: ThreadingHTTPServer | None = None
+
+    def start(self) -> None:
+        self._server = _Server(("127.0.0.1", self._port), self)
+        self._port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+
+    def url(self, name: str = "signal") -> str:
+        return f"http://127.0.0.1:{self._port}/v1/{name}?Signature=c2lnbmVk%2Bsecret&AWSAccessKeyId=0123456789abcdef"
+
+    def values(self, name: str = "signal") -> list[dict[str, Any]]:
+        """The bodies of the signals that came to `url(name)`."""
+        return [each.value for each in self.signals if each.path.startswith(f"/v1/{name}?")]
+
+    def wait_for(self, number: int, seconds: float = 10) -> None:
+        """Wait until that many signals have come."""
+        wait_until(lambda: len(self.signals) >= number, seconds)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, address: tuple[str, int], owner: SignalServer) -> None:
+        self.owner = owner
+        super().__init__(address, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self.owner.connections += 1
+        super().process_request(request, client_address)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that is killed closes its connection: that is what some tests are about."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def do_POST(self) -> None:
+        owner = self.server.owner
+        body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        owner.signals.append(Signal(self.command, self.path, dict(self.headers), body, time.monotonic()))
+        answer = owner.answers.popleft() if owner.answers else owner.always
+        time.sleep(answer.delay)
+        if answer.hang_up:
+            self.close_connection = True
+            self.connection.close()
+            return
+        self.send_response(answer.status)
+        for name, value in {"Content-Length": str(len(answer.body)), **answer.headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        for byte in answer.body if answer.trickle else ():
+            self.wfile.write(bytes([byte]))
+            self.wfile.flush()
+            time.sleep(answer.trickle)
+        if not answer.trickle:
+            self.wfile.write(answer.body)
+
+    do_PUT = do_POST
+    do_GET = do_POST
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """Say nothing."""
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
+    """Wait until something is so; fail if it does not become so in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)

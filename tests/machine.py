@@ -1,0 +1,145 @@
+"""The installed commands, run as processes on a state directory of their own; and the deployments to give them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+BIN = Path(sys.executable).parent
+"""Where the commands are installed: beside the interpreter that runs the tests."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """What it printed, where that is one JSON object."""
+        value = json.loads(self.out)
+        assert isinstance(value, dict)
+        return value
+
+
+class Machine:
+    """A place where the commands can be run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.state = folder / "state"
+        self.hooks = folder / "hooks"
+        self.environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8", "TZ": "UTC"}
+        self._started: list[subprocess.Popen[str]] = []
+
+    def write(self, document: object, name: str = "document.json") -> Path:
+        """Write a document to a file."""
+        path = self.folder / name
+        path.write_text(document if isinstance(document, str) else json.dumps(document))
+        return path
+
+    def apply(self, document: object = None, *arguments: str, seconds: float = 60, **environment: str) -> Done:
+        """Run `heat-config-apply` on a document (a value, or a path) to its end."""
+        process = self.start_apply(document, *arguments, **environment)
+        out, err = process.communicate(timeout=seconds)
+        return Done(process.returncode, out, err)
+
+    def start_apply(self, document: object = None, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+        """Start `heat-config-apply` on a document."""
+        if document is not None and not isinstance(document, Path):
+            document = self.write(document)
+        named = [str(document)] if document is not None else []
+        return self.start("heat-config-apply", *self._places(), *arguments, *named, **environment)
+
+    def agent(self, command: str, *arguments: str, **environment: str) -> Done:
+        """Run `heat-config-agent COMMAND` to its end."""
+        process = self.start("heat-config-agent", command, "--state-dir", str(self.state), *arguments, **environment)
+        out, err = process.communicate(timeout=60)
+        return Done(process.returncode, out, err)
+
+    def start(self, program: str, *arguments: str, stdin: int | None = None, **environment: str) -> subprocess.Popen[str]:
+        """Start one of the installed commands."""
+        process = subprocess.Popen(
+            [str(BIN / program), *arguments],
+            stdin=subprocess.DEVNULL if stdin is None else stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**self.environment, **environment},
+            cwd=self.folder,
+        )
+        self._started.append(process)
+        return process
+
+    def status(self) -> dict[str, dict[str, Any]]:
+        """Return what `heat-config-agent status --json` says of each deployment, by id."""
+        done = self.agent("status", "--json")
+        assert done.code == 0, done.err
+        return {each["id"]: each for each in done.json["deployments"]}
+
+    def hook(self, name: str, script: str, *, mode: int = 0o755) -> Path:
+        """Install an executable as the hook of a tool."""
+        self.hooks.mkdir(exist_ok=True)
+        path = self.hooks / name
+        path.write_text(script)
+        path.chmod(mode)
+        return path
+
+    def processes(self) -> list[psutil.Process]:
+        """Return the processes of our runs: those whose environment or command line names our state directory."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.pid != os.getpid() and str(self.state) in " ".join([*process.cmdline(), *process.environ().values()]):
+                    found.append(process)
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
+                continue
+        return found
+
+    def end(self) -> None:
+        """End whatever is still running."""
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+        for each in self.processes():
+            try:
+                each.send_signal(signal.SIGKILL)
+            except psutil.NoSuchProcess:
+                continue
+
+    def _places(self) -> list[str]:
+        return ["--state-dir", str(self.state), *(["--hooks-dir", str(self.hooks)] if self.hooks.is_dir() else [])]
+
+
+def deployment(identity: str = "d1", config: object = "#!/bin/sh\n", **fields: Any) -> dict[str, Any]:
+    """Return a deployment. `inputs` may be a map; `signal` is the URL for its result, `action` its action."""
+    inputs = fields.pop("inputs", {})
+    items = inputs if isinstance(inputs, list) else [{"name": name, "value": value} for name, value in inputs.items()]
+    items = [*items, {"name": "deploy_action", "type": "String", "value": fields.pop("action", "CREATE")}]
+    if url := fields.pop("signal", None):
+        items.append({"name": "deploy_signal_id", "type": "String", "value": url})
+        items.append({"name": "deploy_signal_verb", "type": "String", "value": fields.pop("verb", "POST")})
+    outputs = [each if isinstance(each, dict) else {"name": each} for each in fields.pop("outputs", [])]
+    return {
+        "id": identity,
+        "name": identity,
+        "group": "script",
+        "creation_time": "2026-11-20T18:26:35Z",
+        "config": config,
+        "options": {},
+        "inputs": items,
+        "outputs": outputs,
+        **fields,
+    }
