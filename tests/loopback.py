@@ -121,8 +121,8 @@ class _Handler(BaseHTTPRequestHandler):
         if not answer.trickle:
             self.wfile.write(answer.body)
 
-    do_PUT = do_POST
-    do_GET = do_POST
+    do_PUT = do_POST  # noqa: N815
+    do_GET = do_POST  # noqa: N815
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         """Say nothing."""

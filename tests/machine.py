@@ -68,7 +68,9 @@ class Machine:
         out, err = process.communicate(timeout=60)
         return Done(process.returncode, out, err)
 
-    def start(self, program: str, *arguments: str, stdin: int | None = None, **environment: str) -> subprocess.Popen[str]:
+    def start(
+        self, program: str, *arguments: str, stdin: int | None = None, **environment: str
+    ) -> subprocess.Popen[str]:
         """Start one of the installed commands."""
         process = subprocess.Popen(
             [str(BIN / program), *arguments],
@@ -101,7 +103,8 @@ class Machine:
         found = []
         for process in psutil.process_iter():
             try:
-                if process.pid != os.getpid() and str(self.state) in " ".join([*process.cmdline(), *process.environ().values()]):
+                words = [*process.cmdline(), *process.environ().values()]
+                if process.pid != os.getpid() and str(self.state) in " ".join(words):
                     found.append(process)
             except (psutil.NoSuchProcess, psutil.AccessDenied):
                 continue

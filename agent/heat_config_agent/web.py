@@ -46,7 +46,7 @@ class Connection:
     """A kept-alive connection to one server. Not for use by two threads at once."""
 
     def __init__(self, origin: str, ca_file: str | None = None) -> None:
-        """Speak to the server of `origin` (scheme, host, port), trusting the certificates in `ca_file` or the usual ones."""
+        """Speak to the server of `origin` (scheme, host, port), trusting `ca_file`, or the usual certificates."""
         self._session = requests.Session()
         self._session.headers.update({"User-Agent": f"heat-config-agent/{__version__}", "Accept-Encoding": "identity"})
         found = self._session.merge_environment_settings(origin, {}, True, ca_file or True, None)
