@@ -71,6 +71,8 @@ class Where:
     """What every run gets."""
     limit: float | None
     """Time limit of a deployment that does not say its own, in seconds; None for none."""
+    grace: float
+    """Seconds between asking a run to end and killing it."""
 
     def run(self, key: str) -> Path:
         """Return the folder of a deployment's run."""
@@ -233,8 +235,11 @@ class Applier:
             self._finish(step, command)
             return
 
+        mark = f"{key}.{time.time_ns()}"
+
         def announce(pid: int, ticks: int) -> Run:
             run = Run(
+                mark=mark,
                 boot=processes.boot_id(),
                 pid=pid,
                 ticks=ticks,
@@ -248,7 +253,7 @@ class Applier:
             return run
 
         try:
-            running = runner.start(folder, command, self._where.environment, announce)
+            running = runner.start(folder, command, self._where.environment, mark, announce)
         except OSError as error:
             self._obstacle(step, error)
             return
@@ -299,7 +304,7 @@ class Applier:
         key = running.directory.name
         if not self._entry_run(key).ending:
             self._journal.ending(key, f"its time limit of {running.run.limit:g} s was over")
-        running.terminate()
+        running.terminate(self._where.grace)
 
     def _close(self, active: _Active) -> None:
         self._conclude(active.step, active.running.close())

@@ -59,6 +59,8 @@ SETTLED = frozenset({State.SIGNALLED, State.UNASKED, State.REFUSED, State.SUPERS
 class Run:
     """A command that was started, so that another process can find it again."""
 
+    mark: str = ""
+    """In the environment of all its processes, and of no others: see `runner.MARK`."""
     boot: str
     """The kernel's boot id: process ids mean nothing in another boot."""
     pid: int

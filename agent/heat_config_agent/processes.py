@@ -44,34 +44,39 @@ def alive(pid: int, started: int) -> bool:
     return ticks(pid) == started
 
 
-def tree(leader: int, started: int) -> list[psutil.Process]:
-    """Return what lives of the session that `leader` leads or led, and all descendants, in sessions of their own too.
+def tree(leader: int, started: int, mark: str) -> list[psutil.Process]:
+    """Return what lives of a run: the session that `leader` leads or led, all descendants, and whatever has `mark`.
 
-    What has left the session and whose parents have ended, as a daemon does on purpose, is not found. The kernel gives
-    the leader's id to no other process while its session has members: where another process has it, nothing is left of
-    the session.
+    `mark` is a `NAME=value` that was put into the environment of the run and of nothing else: by it those are found
+    that have left the session and whose parents have ended, as daemons do. The kernel gives the leader's id to no other
+    process while its session has members: where another process has it, nothing is left of the session.
     """
     import psutil  # noqa: PLC0415  # 15 ms, and most runs are never ended
 
-    if ticks(leader) not in (None, started):
-        return []
-    living = {each.pid: each for each in psutil.process_iter(["ppid"])}
-    members = {pid for pid in living if _session(pid) == leader}
+    living = {each.pid: each for each in psutil.process_iter(["ppid"]) if each.pid != os.getpid()}
+    session = leader if ticks(leader) in (None, started) else None
+    found = [pid for pid in living if pid == session or _session(pid) == session or _has(pid, mark)]
     children: dict[int, list[int]] = {}
     for pid, each in living.items():
         children.setdefault(each.info["ppid"], []).append(pid)
-    found = list(members | ({leader} & living.keys()))
     for pid in found:  # grows as it is walked
-        found += [child for child in children.get(pid, ()) if child not in members]
-        members.update(children.get(pid, ()))
-    return [living[pid] for pid in dict.fromkeys(found) if pid != os.getpid()]
+        found += [child for child in children.get(pid, ()) if child not in found]
+    return [living[pid] for pid in found]
 
 
-def _session(pid: int) -> int | None:
+def _has(pid: int, mark: str) -> bool:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return mark.encode() in file.read().split(b"\0")
+    except OSError:
+        return False
+
+
+def _session(pid: int) -> int:
     try:
         return os.getsid(pid)
     except OSError:
-        return None
+        return -1
 
 
 def send(processes: list[psutil.Process], number: signal.Signals) -> None:

@@ -41,11 +41,11 @@ back at its default in what it starts. Its own messages go to `$run/supervisor`;
 command's alone. The status file is written in place, where its block is already reserved: a disk that the run has
 filled cannot hide how it ended."""
 
+MARK = "HEAT_RUN"
+"""A variable in the environment of every run, of a value of its own: by it all its processes are known."""
+
 UNSTARTED = "unstarted"
 _PENDING = b"-".ljust(15) + b"\n"
-
-GRACE = 10.0
-"""Seconds between TERM and KILL."""
 
 RESET = (
     *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGCHLD),
@@ -89,19 +89,18 @@ class Running:
             return self._kill_at
         return None if self.run.limit is None else self.run.began + self.run.limit
 
-    def terminate(self) -> None:
-        """Ask every process of the run to end; the next call, and each after it, kills what has not.
+    def terminate(self, grace: float) -> None:
+        """Ask every process of the run to end; the next call, due after `grace` seconds, and later ones kill the rest.
 
-        The supervisor is left to record how the command ended, and killed only when the rest is gone and it still has
-        not.
+        The supervisor is left to record how the command ended, and killed when all else is gone and it still has not.
         """
-        living = processes.tree(self.run.pid, self.run.ticks)
+        living = _tree(self.run)
         known = {each.pid for each in living}
         self._snapshot = living + [each for each in self._snapshot if each.pid not in known]
         others = [each for each in self._snapshot if each.pid != self.run.pid]
         if self._kill_at is None:
             processes.send(others, signal.SIGTERM)
-            self._kill_at = processes.since_boot() + GRACE
+            self._kill_at = processes.since_boot() + grace
             return
         processes.send(others or self._snapshot, signal.SIGKILL)
         self._kill_at = processes.since_boot() + 1
@@ -117,7 +116,7 @@ class Running:
             os.close(self._pidfd)
             self._pidfd = None
         if self._kill_at is not None:
-            processes.send(processes.tree(self.run.pid, self.run.ticks) + self._snapshot, signal.SIGKILL)
+            processes.send(_tree(self.run) + self._snapshot, signal.SIGKILL)
         return recorded(self.directory)
 
     def _reap(self, flags: int) -> None:
@@ -130,6 +129,7 @@ def start(
     directory: Path,
     command: Command,
     environment: Mapping[str, str],
+    mark: str,
     announce: Callable[[int, int], Run],
 ) -> Running:
     """Start a command once `announce` (its process id and start time → the run) has put it on record.
@@ -151,7 +151,7 @@ def start(
                 str(command.cwd),
                 *command.argv,
             ],
-            {**environment, **command.environment},
+            {**environment, **command.environment, MARK: mark},
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, word, 0),
                 (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
@@ -218,6 +218,10 @@ def ended(directory: Path, code: int) -> Ended:
     return Ended(code=code, stdout=directory / "stdout", stderr=directory / "stderr")
 
 
+def _tree(run: Run) -> list[psutil.Process]:
+    return processes.tree(run.pid, run.ticks, f"{MARK}={run.mark}")
+
+
 def _pidfd(pid: int) -> int | None:
     try:
         return os.pidfd_open(pid)
@@ -227,6 +231,6 @@ def _pidfd(pid: int) -> int | None:
 
 def end_remains(run: Run) -> bool:
     """Kill what is left of a run whose supervisor is gone; return whether there was anything."""
-    remains = processes.tree(run.pid, run.ticks) if run.boot == processes.boot_id() else []
+    remains = _tree(run) if run.boot == processes.boot_id() else []
     processes.send(remains, signal.SIGKILL)
     return bool(remains)

@@ -19,6 +19,9 @@ DEPLOYED_OLD = Path("/var/run/heat-config/deployed")
 TIME_LIMIT = 3600.0
 """Seconds that a deployment may take which does not say its own limit: as long as Heat waits for a stack by default."""
 
+GRACE_SECONDS = 10.0
+"""Seconds between asking a run to end, when its time is over, and killing it."""
+
 DELIVERY_SECONDS = 10.0
 """Seconds that a one-shot run goes on trying to deliver a result before it leaves that to the next run."""
 
@@ -46,6 +49,7 @@ class Settings:
     environment: Mapping[str, str]
     """The environment of every run: what a program needs to work at all, and nothing that was meant for the agent."""
     limit: float | None
+    grace: float
     delivery: float
     ca_file: str | None
     shell_config: Path | None
@@ -58,6 +62,7 @@ def make(
     state: Path | None = None,
     hooks: tuple[Path, ...] = (),
     limit: float | None = None,
+    grace: float | None = None,
     delivery: float | None = None,
     ca_file: str | None = None,
 ) -> Settings:
@@ -75,6 +80,7 @@ def make(
         hooks=(*hooks, *((own_hooks,) if own_hooks else ()), *HOOK_DIRECTORIES),
         environment=run_environment(environ),
         limit=(TIME_LIMIT if limit is None else limit) or None,
+        grace=GRACE_SECONDS if grace is None else grace,
         delivery=DELIVERY_SECONDS if delivery is None else delivery,
         ca_file=ca_file,
         shell_config=_path(environ, "HEAT_SHELL_CONFIG"),

@@ -12,7 +12,6 @@ foreground.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -63,6 +62,8 @@ def file_key(identity: str) -> str:
     """
     if _FILE_NAME.fullmatch(identity):
         return identity
+    import hashlib  # noqa: PLC0415  # 3 ms, and Heat's ids need none
+
     return "sha256-" + hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 

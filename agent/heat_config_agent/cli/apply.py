@@ -51,6 +51,7 @@ def main(arguments: Sequence[str]) -> int:
         state=options.state_dir,
         hooks=tuple(options.hooks_dir),
         limit=options.timeout,
+        grace=options.grace,
         delivery=options.deliver_for,
         ca_file=options.ca_file,
     )
@@ -90,6 +91,12 @@ def _parser() -> argparse.ArgumentParser:
         type=_seconds,
         metavar="SECONDS",
         help=f"time limit of deployments that do not say their own (default {settings.TIME_LIMIT:g}; 0 is none)",
+    )
+    parser.add_argument(
+        "--grace",
+        type=_seconds,
+        metavar="SECONDS",
+        help=f"time between TERM and KILL when a time limit is over (default {settings.GRACE_SECONDS:g})",
     )
     parser.add_argument(
         "--deliver-for",
@@ -157,7 +164,9 @@ def _apply(given: Settings, documents: list[Document], only: Sequence[str], *, a
             tools=tools.Tools(given.hooks),
             deployed=deployed,
             outbox=Outbox(given.ca_file),
-            where=Where(state=given.state, root=given.root, environment=given.environment, limit=given.limit),
+            where=Where(
+                state=given.state, root=given.root, environment=given.environment, limit=given.limit, grace=given.grace
+            ),
             report=report,
             patience=given.delivery,
         )
