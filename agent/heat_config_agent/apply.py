@@ -21,11 +21,11 @@ import heat_config_hooks
 from heat_config_agent import external, metadata, plan, processes, result, runner, selection
 from heat_config_agent.deployed import Deployed
 from heat_config_agent.errors import StateError
-from heat_config_agent.journal import Entry, Journal, Run, State
-from heat_config_agent.model import Config, Deployment, Document, Mistake, Result
+from heat_config_agent.journal import Journal
+from heat_config_agent.model import BUILTIN, Config, Deployment, Document, Entry, Mistake, Result, Run, State, Tool
 from heat_config_agent.plan import Step, Verb
 from heat_config_agent.signals import Fate, Outbox, Outcome, back_off
-from heat_config_agent.tools import BUILTIN, Tool, Tools
+from heat_config_agent.tools import Tools
 from heat_config_hooks import protocol
 from heat_config_hooks.reply import Capture, Reply, failure
 
@@ -168,7 +168,7 @@ class Applier:
         """
         if self._unmarked:
             self._deployed.sync()
-            self._journal.marked(self._unmarked)
+            self._journal.marked(self._unmarked, str(self._deployed.directory))
             self._unmarked = []
         self._journal.sync()
 
@@ -474,8 +474,14 @@ def read(documents: Iterable[Document]) -> tuple[list[Deployment], frozenset[str
 
 def known(entries: Mapping[str, Entry], tools: Tools, deployed: Deployed) -> plan.Known:
     """Return what a plan has to know beside the deployments."""
+    folder = str(deployed.directory) if deployed.directory.is_dir() else ""
     return plan.Known(
-        entries=entries, marked=deployed.keys(), find=tools.find, installed=tools.installed, now=time.time()
+        entries=entries,
+        marked=deployed.keys(),
+        folder=folder,
+        find=tools.find,
+        installed=tools.installed,
+        now=time.time(),
     )
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from heat_config_agent.deployed import Deployed
 from heat_config_agent.errors import StateError
-from heat_config_agent.journal import Journal, State
+from heat_config_agent.journal import Journal
+from heat_config_agent.model import State
 from heat_config_hooks import files
 
 

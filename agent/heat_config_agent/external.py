@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from heat_config_hooks import files, protocol
-from heat_config_hooks.reply import Capture, Reply, failure
+from heat_config_hooks.reply import Capture, Reply, failure, status_code
 
 NONSENSE = 125
 """Status code where a hook ended well and did not say what came of the deployment."""
@@ -59,21 +59,6 @@ def _of_a_failed_hook(reply: object, hook: str, code: int, stdout: Capture, stde
         return reply
     sentence = f"{hook} ended with exit code {code}, whatever it replied"
     return {**reply, **failure(code, sentence, _text(reply, "deploy_stdout"), _text(reply, "deploy_stderr"))}
-
-
-def status_code(reply: Mapping[str, object]) -> int | None:
-    """Return a reply's status code: a number, or text that holds one; None where there is none."""
-    value = reply.get("deploy_status_code")
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int):
-        return value
-    if isinstance(value, str):
-        try:
-            return int(value)
-        except ValueError:
-            return None
-    return None
 
 
 def _text(reply: Mapping[str, object], name: str) -> str:

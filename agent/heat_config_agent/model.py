@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -152,3 +153,111 @@ class Result:
     """What the target makes of the values: Heat's rules, see `result.judge`."""
     reason: str = ""
     """For people: why it failed, or what is remarkable about a success."""
+
+
+BUILTIN = "builtin:"
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool that can be run."""
+
+    name: str
+    hook: str
+    """`builtin:NAME` for a hook of ours, else the path of an executable."""
+
+    @property
+    def builtin(self) -> bool:
+        """Whether the hook is one of ours, and needs no process of its own."""
+        return self.hook.startswith(BUILTIN)
+
+
+class State(str, enum.Enum):
+    """How far a deployment has come."""
+
+    ACCEPTED = "accepted"
+    RUNNING = "running"
+    FINISHED = "finished"
+    """Its result waits to be delivered."""
+    SIGNALLED = "signalled"
+    UNASKED = "unasked"
+    """Finished, and nobody wanted the result."""
+    REFUSED = "refused"
+    """Its result was refused for good."""
+    SUPERSEDED = "superseded"
+    """Its deployment left the metadata before the result was delivered: it will never be sent."""
+
+
+SETTLED = frozenset({State.SIGNALLED, State.UNASKED, State.REFUSED, State.SUPERSEDED})
+"""Nothing more will be done."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A command that was started, so that another process can find it again."""
+
+    mark: str = ""
+    """In the environment of all its processes, and of no others: see `runner.MARK`."""
+    boot: str
+    """The kernel's boot id: process ids mean nothing in another boot."""
+    pid: int
+    ticks: int
+    """Start time of the process in clock ticks since boot: with it a process id names one process."""
+    began: float
+    """Seconds since boot (CLOCK_BOOTTIME, which no clock change moves)."""
+    limit: float | None
+    """Time limit in seconds."""
+    hook: str
+    """The hook that `finish`es the run: `builtin:NAME`, or the path of an executable."""
+    working: str
+    outputs: str
+    ending: str = ""
+    """Why the agent is ending the run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """What the journal knows of one deployment."""
+
+    key: str
+    id: str
+    name: str
+    action: str
+    tool: str
+    source: str
+    addressee: str
+    document: Mapping[str, object]
+    """As it came, with the component's config not yet chosen. Dropped once the deployment is settled."""
+    state: State
+    at: float
+    """When it came into its state, seconds since the epoch."""
+    accepted: float
+    started: float | None = None
+    ended: float | None = None
+    run: Run | None = None
+    values: Mapping[str, object] | None = None
+    """The result as it is signalled. Dropped once the deployment is settled."""
+    failed: bool = False
+    reason: str = ""
+    tries: int = 0
+    """How often the result was sent in vain."""
+    trouble: str = ""
+    """Why it was in vain the last time."""
+    not_before: float = 0
+    """The server asked not to be asked again before (seconds since the epoch)."""
+    again: bool = False
+    """A person asked for it to be run again."""
+    marked: str = ""
+    """The folder in which its `ID.json` is known to be on disk: if it is missing there, somebody removed it."""
+
+    @property
+    def result(self) -> Result | None:
+        """The result, while the journal holds it."""
+        if self.values is None:
+            return None
+        return Result(values=self.values, failed=self.failed, reason=self.reason)
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing more will be done."""
+        return self.state in SETTLED

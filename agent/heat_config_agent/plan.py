@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from heat_config_agent import metadata, selection
-from heat_config_agent.journal import Entry, State
-from heat_config_agent.model import TOOLLESS, Config, Deployment, Document, Mistake
-from heat_config_agent.tools import Tool
+from heat_config_agent.model import TOOLLESS, Config, Deployment, Document, Entry, Mistake, State, Tool
 from heat_config_hooks import protocol
 from heat_config_hooks.reply import Reply, failure
 
@@ -58,6 +56,8 @@ class Known:
     """The journal."""
     marked: Collection[str] = ()
     """Keys that are in the folder `deployed/`."""
+    folder: str = ""
+    """That folder; empty where it is not there, and so says nothing."""
     find: Callable[[str], Tool | None]
     installed: Callable[[], list[str]]
     now: float
@@ -109,7 +109,7 @@ def _step(deployment: Deployment, known: Known) -> Step:
         return _new(deployment, known, "asked to run again")
     if entry.state is State.ACCEPTED:
         return _new(deployment, known, "accepted earlier and not started yet")
-    if entry.settled and entry.marked and deployment.key not in known.marked:
+    if entry.settled and entry.marked and entry.marked == known.folder and deployment.key not in known.marked:
         return _new(deployment, known, "its file in deployed/ was removed, so it is to run again")
     if entry.state is State.FINISHED:
         return _resend(deployment, entry, known.now)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from heat_config_agent.external import status_code
 from heat_config_agent.model import Deployment, Result
 from heat_config_agent.redaction import redactor
-from heat_config_hooks.reply import Reply, fit
+from heat_config_hooks.reply import Reply, fit, status_code
 
 
 def make(reply: Reply, deployment: Deployment, reason: str = "") -> Result:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from heat_config_agent import processes
 from heat_config_agent.errors import StateError
-from heat_config_agent.journal import Run
+from heat_config_agent.model import Run
 from heat_config_hooks import files
 from heat_config_hooks.protocol import Command, Ended
 

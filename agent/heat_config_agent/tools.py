@@ -7,26 +7,10 @@ heat-agents' hooks and people's own are found. The directories are `$HEAT_CONFIG
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import heat_config_hooks
-
-BUILTIN = "builtin:"
-
-
-@dataclass(frozen=True)
-class Tool:
-    """A tool that can be run."""
-
-    name: str
-    hook: str
-    """`builtin:NAME` for a hook of ours, else the path of an executable."""
-
-    @property
-    def builtin(self) -> bool:
-        """Whether the hook is one of ours, and needs no process of its own."""
-        return self.hook.startswith(BUILTIN)
+from heat_config_agent.model import BUILTIN, Tool
 
 
 class Tools:

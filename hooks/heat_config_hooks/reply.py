@@ -82,6 +82,21 @@ def failure(code: int, sentence: str, stdout: str | Capture = "", stderr: str | 
     return {"deploy_stdout": stdout, "deploy_stderr": text, "deploy_status_code": code}
 
 
+def status_code(reply: Mapping[str, object]) -> int | None:
+    """Return a reply's status code: a number, or text that holds one; None where there is none."""
+    value = reply.get("deploy_status_code")
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value
+    if isinstance(value, str):
+        try:
+            return int(value)
+        except ValueError:
+            return None
+    return None
+
+
 def shown(capture: Capture, limit: int = 64 * 1024) -> str:
     """Return the text of a file, shortened in the middle; empty where it cannot be read."""
     try:

@@ -14,7 +14,7 @@ from heat_config_agent.apply import Applier, Where, known, read
 from heat_config_agent.cli import chosen, progress, terminal
 from heat_config_agent.deployed import Deployed
 from heat_config_agent.errors import ExitCode, SourceError, UsageError
-from heat_config_agent.model import Document, Mistake
+from heat_config_agent.model import Document, Entry, Mistake, State
 from heat_config_agent.plan import Step, Verb
 from heat_config_agent.settings import Settings
 from heat_config_agent.signals import Outbox
@@ -184,14 +184,14 @@ def _apply(given: Settings, documents: list[Document], only: Sequence[str], *, a
     return code
 
 
-def _exit_code(steps: Sequence[Step], entries: dict[str, journal.Entry], mistakes: Sequence[Mistake]) -> ExitCode:
+def _exit_code(steps: Sequence[Step], entries: dict[str, Entry], mistakes: Sequence[Mistake]) -> ExitCode:
     """Return how the run went: by what was done in it, not by what had been done before."""
     done = [
         entries[step.deployment.key] for step in steps if step.verb is not Verb.SKIP and step.deployment.key in entries
     ]
-    if mistakes or any(entry.failed or entry.state is journal.State.ACCEPTED for entry in done):
+    if mistakes or any(entry.failed or entry.state is State.ACCEPTED for entry in done):
         return ExitCode.FAILED
-    if any(entry.state in (journal.State.FINISHED, journal.State.REFUSED) for entry in done):
+    if any(entry.state in (State.FINISHED, State.REFUSED) for entry in done):
         return ExitCode.UNDELIVERED
     return ExitCode.OK
 

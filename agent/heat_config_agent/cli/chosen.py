@@ -10,8 +10,7 @@ from pathlib import Path
 
 from heat_config_agent import journal, plan, settings
 from heat_config_agent.errors import AgentError
-from heat_config_agent.journal import Entry
-from heat_config_agent.model import Deployment
+from heat_config_agent.model import Deployment, Entry
 from heat_config_agent.settings import Settings
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from heat_config_agent.asked import Wish
 from heat_config_agent.cli import chosen, wishing
 from heat_config_agent.errors import AgentError
-from heat_config_agent.journal import State
+from heat_config_agent.model import State
 
 if TYPE_CHECKING:
     from heat_config_agent.cli.agent import Commands

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from heat_config_agent import journal
 from heat_config_agent.cli import chosen, terminal
 from heat_config_agent.errors import AgentError, ExitCode
-from heat_config_agent.journal import Entry, State
+from heat_config_agent.model import Entry, State
 from heat_config_agent.redaction import redactor
 from heat_config_agent.settings import Settings
 

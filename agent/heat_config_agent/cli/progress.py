@@ -12,8 +12,7 @@ from pathlib import Path
 from heat_config_agent.apply import Report
 from heat_config_agent.cli import terminal
 from heat_config_agent.errors import ExitCode
-from heat_config_agent.journal import Entry, Run, State
-from heat_config_agent.model import Mistake
+from heat_config_agent.model import Entry, Mistake, Run, State
 from heat_config_agent.plan import Step, Verb
 from heat_config_agent.redaction import redactor
 from heat_config_agent.signals import Fate, Outcome

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from heat_config_agent import plan
 from heat_config_agent.cli import chosen, status, terminal
 from heat_config_agent.errors import ExitCode
-from heat_config_agent.journal import Entry
-from heat_config_agent.model import Deployment
+from heat_config_agent.model import Deployment, Entry
 from heat_config_agent.redaction import MASK, is_secret
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from heat_config_agent import journal, plan, processes
 from heat_config_agent.cli import chosen, terminal
 from heat_config_agent.errors import ExitCode
-from heat_config_agent.journal import Entry, State
+from heat_config_agent.model import Entry, State
 
 if TYPE_CHECKING:
     from heat_config_agent.cli.agent import Commands

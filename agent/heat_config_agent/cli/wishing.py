@@ -9,7 +9,7 @@ from heat_config_agent.asked import Wish
 from heat_config_agent.cli import chosen
 from heat_config_agent.deployed import Deployed
 from heat_config_agent.errors import ExitCode, LockedError
-from heat_config_agent.journal import Entry
+from heat_config_agent.model import Entry
 
 
 def wish(options: argparse.Namespace, entry: Entry, what: Wish) -> int:
