@@ -150,7 +150,7 @@ class Applier:
         if self._waiting and not self._active:
             self._begin(self._waiting.popleft())
         self._wait(0 if self._waiting and not self._active else timeout)
-        for active in [each for each in self._active.values() if each.running.ended]:
+        for active in [each for each in self._active.values() if each.running.ended or each.running.hopeless]:
             del self._active[active.step.deployment.key]
             self._close(active)
         for active in self._active.values():
@@ -307,6 +307,10 @@ class Applier:
         running.terminate(self._where.grace)
 
     def _close(self, active: _Active) -> None:
+        if active.running.hopeless:
+            self._report.warn(
+                f"process {active.running.run.pid} cannot be ended; {active.step.deployment.name} is given up"
+            )
         self._conclude(active.step, active.running.close())
 
     def _conclude(self, step: Step, recorded: str) -> None:

@@ -41,6 +41,9 @@ back at its default in what it starts. Its own messages go to `$run/supervisor`;
 command's alone. The status file is written in place, where its block is already reserved: a disk that the run has
 filled cannot hide how it ended."""
 
+KILLS = 10
+"""How often, a second apart, a run is killed before it is given up."""
+
 MARK = "HEAT_RUN"
 """A variable in the environment of every run, of a value of its own: by it all its processes are known."""
 
@@ -65,6 +68,7 @@ class Running:
         self._pidfd = pidfd
         self._ours = ours
         self._kill_at: float | None = None
+        self._kills = 0
         self._snapshot: list[psutil.Process] = []
 
     def fileno(self) -> int:
@@ -104,6 +108,12 @@ class Running:
             return
         processes.send(others or self._snapshot, signal.SIGKILL)
         self._kill_at = processes.since_boot() + 1
+        self._kills += 1
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether the run cannot be ended: the kernel holds on to a process that was killed again and again."""
+        return self._kills > KILLS
 
     def close(self) -> str:
         """Return what the supervisor recorded: an exit code, `unstarted`, or nothing.
@@ -111,7 +121,7 @@ class Running:
         Of a run that was ended, end the rest too.
         """
         if self._ours:
-            self._reap(0)
+            self._reap(os.WNOHANG)
         if self._pidfd is not None:
             os.close(self._pidfd)
             self._pidfd = None
