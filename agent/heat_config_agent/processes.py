@@ -53,8 +53,10 @@ def tree(leader: int, started: int, mark: str) -> list[psutil.Process]:
     """
     import psutil  # noqa: PLC0415  # 15 ms, and most runs are never ended
 
-    living = {each.pid: each for each in psutil.process_iter(["ppid"]) if each.pid != os.getpid()}
-    session = leader if ticks(leader) in (None, started) else None
+    # Whatever a damaged journal says: the system's own processes, ourselves and who started us are part of no run.
+    spared = {0, 1, 2, os.getpid(), *(each.pid for each in psutil.Process().parents())}
+    living = {each.pid: each for each in psutil.process_iter(["ppid"]) if each.pid not in spared}
+    session = leader if leader > 1 and ticks(leader) in (None, started) else None
     found = [pid for pid in living if pid == session or _session(pid) == session or _has(pid, mark)]
     children: dict[int, list[int]] = {}
     for pid, each in living.items():
