@@ -1,4 +1,4 @@
-"""What the tests share: a server on loopback that stands where Heat's signal endpoint is, and the installed commands."""
+"""What the tests share: a server on loopback in the place of Heat, and the installed commands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def heat() -> Iterator[SignalServer]:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Machine]:
-    """A machine with the commands installed and a state directory of its own. Whatever runs on it is ended with the test."""
+    """The installed commands with a state directory of their own. Whatever they run is ended with the test."""
     machine = Machine(tmp_path)
     yield machine
     machine.end()

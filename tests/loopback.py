@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import socket
+import ssl
+import struct
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 
@@ -43,22 +47,34 @@ class Answer:
     """Seconds between two bytes of the body."""
     hang_up: bool = False
     """Close the connection instead of answering."""
+    reset: bool = False
+    """Reset the connection instead of answering."""
+    creep: float = 0.0
+    """Seconds between two bytes of the status line and headers."""
 
 
 class SignalServer:
     """Where signals arrive. It can be stopped and started again on its port."""
 
-    def __init__(self) -> None:
+    def __init__(self, certificate: Path | None = None) -> None:
+        self._certificate = certificate
+        """A PEM file with a certificate and its key: then it speaks HTTPS."""
         self.signals: list[Signal] = []
         self.answers: deque[Answer] = deque()
         """The answers to the next requests; after them, `always`."""
         self.always = Answer()
+        self.named: dict[str, Answer] = {}
+        """The answers to requests for `url(name)`, before all others."""
         self.connections = 0
         self._port = 0
         self._server: ThreadingHTTPServer | None = None
 
     def start(self) -> None:
         self._server = _Server(("127.0.0.1", self._port), self)
+        if self._certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(self._certificate)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self._port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
@@ -68,8 +84,12 @@ class SignalServer:
             self._server.server_close()
             self._server = None
 
+    @property
+    def origin(self) -> str:
+        return f"{'https' if self._certificate else 'http'}://127.0.0.1:{self._port}"
+
     def url(self, name: str = "signal") -> str:
-        return f"http://127.0.0.1:{self._port}/v1/{name}?Signature=c2lnbmVk%2Bsecret&AWSAccessKeyId=0123456789abcdef"
+        return f"{self.origin}/v1/{name}?Signature=c2lnbmVk%2Bsecret&AWSAccessKeyId=0123456789abcdef"
 
     def values(self, name: str = "signal") -> list[dict[str, Any]]:
         """The bodies of the signals that came to `url(name)`."""
@@ -102,14 +122,24 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         owner = self.server.owner
-        body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        length = int(self.headers.get("Content-Length", "0"))
+        body = self.rfile.read(length)
+        if len(body) < length:  # whoever sent it was killed meanwhile: it was not received
+            self.close_connection = True
+            return
         owner.signals.append(Signal(self.command, self.path, dict(self.headers), body, time.monotonic()))
-        answer = owner.answers.popleft() if owner.answers else owner.always
+        named = owner.named.get(self.path.removeprefix("/v1/").partition("?")[0])
+        answer = named or (owner.answers.popleft() if owner.answers else owner.always)
         time.sleep(answer.delay)
-        if answer.hang_up:
+        if answer.reset:
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        if answer.hang_up or answer.reset:
             self.close_connection = True
             self.connection.close()
             return
+        for byte in b"HTTP/1.1 200 OK\r\nX-Creeps: " + b"x" * 4096 if answer.creep else ():
+            self.wfile.write(bytes([byte]))
+            time.sleep(answer.creep)
         self.send_response(answer.status)
         for name, value in {"Content-Length": str(len(answer.body)), **answer.headers}.items():
             self.send_header(name, value)

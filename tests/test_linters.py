@@ -21,7 +21,6 @@ ROOT = Path(__file__).parents[1]
 )
 def test_the_code_is_clean(command: list[str]) -> None:
     """Nothing is found by ruff, nor by mypy at its strictest."""
-    done = subprocess.run(
-        [Path(sys.executable).parent / command[0], *command[1:]], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    program = Path(sys.executable).parent / command[0]
+    done = subprocess.run([program, *command[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

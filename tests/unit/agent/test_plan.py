@@ -1,0 +1,289 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from machine import deployment
+
+from heat_config_agent import metadata, plan
+from heat_config_agent.model import Deployment, Document, Entry, Run, State
+from heat_config_agent.plan import Known, Step, Verb
+from heat_config_agent.tools import Tools
+
+RUN = Run(boot="b", pid=1, ticks=2, began=3.0, limit=None, hook="builtin:script", working="/w", outputs="/o")
+
+
+def parse(*entries: object, source: str = "test") -> tuple[Deployment, ...]:
+    return metadata.parse(Document(source=source, content=list(entries))).deployments
+
+
+def entry(given: Deployment, state: State, **fields: Any) -> Entry:
+    found = Entry(
+        key=given.key,
+        id=given.id,
+        name=given.name,
+        action=given.action,
+        tool=given.group,
+        source=given.source,
+        addressee=given.target.addressee,
+        document=given.document,
+        state=state,
+        at=1000.0,
+        accepted=1000.0,
+    )
+    started = {} if state is State.ACCEPTED else {"started": 1000.0, "run": RUN}
+    ended = {} if state in (State.ACCEPTED, State.RUNNING) else {"ended": 1001.0, "values": {}}
+    return replace(found, **{**started, **ended, **fields})
+
+
+def known(*entries: Entry, hooks: tuple[Path, ...] = (), **fields: Any) -> Known:
+    tools = Tools(hooks)
+    values = {"entries": {each.key: each for each in entries}, "find": tools.find, "installed": tools.installed}
+    return Known(**{**values, "now": 5000.0, **fields})
+
+
+def plan_one(given: object, *entries: Entry, **fields: Any) -> Step:
+    (step,) = plan.make(parse(given), known(*entries, **fields))
+    return step
+
+
+def plan_in(state: State, **fields: Any) -> Step:
+    """Plan one deployment that the journal has in a state."""
+    (given,) = parse(deployment("a"))
+    return plan_one(deployment("a"), entry(given, state, **fields), folder="/deployed")
+
+
+def test_a_new_deployment_is_run() -> None:
+    """With its config, its tool, and the time limit that it sets itself."""
+    step = plan_one(deployment("a", "text", options={"timeout": "30"}))
+    assert (step.verb, step.reason, step.limit) == (Verb.RUN, "new", 30.0)
+    assert step.config is not None
+    assert step.config.config == "text"
+    assert step.tool is not None
+    assert step.tool.hook == "builtin:script"
+
+
+def test_steps_are_in_the_order_of_the_document() -> None:
+    """What is written first is done first."""
+    steps = plan.make(parse(*(deployment(each) for each in "cab")), known())
+    assert [step.deployment.id for step in steps] == ["c", "a", "b"]
+
+
+@pytest.mark.parametrize("state", [State.SIGNALLED, State.UNASKED, State.REFUSED, State.SUPERSEDED])
+def test_what_is_done_is_never_done_again(state: State) -> None:
+    """A known id never runs twice."""
+    assert plan_in(state).verb is Verb.SKIP
+
+
+def test_a_refused_result_is_explained() -> None:
+    """The reason says what the server said."""
+    assert "HTTP 404 Not Found" in plan_in(State.REFUSED, trouble="HTTP 404 Not Found").reason
+
+
+def test_what_was_only_accepted_is_run() -> None:
+    """It has surely not been started."""
+    assert plan_in(State.ACCEPTED).verb is Verb.RUN
+
+
+def test_what_is_running_is_followed() -> None:
+    """Whatever else may be said of it."""
+    assert plan_in(State.RUNNING, again=True).verb is Verb.RESUME
+
+
+def test_what_is_running_is_followed_when_it_has_left_the_metadata() -> None:
+    """One that nobody describes any more is followed to its end, before all else."""
+    (gone,) = parse(deployment("gone"))
+    steps = plan.make(parse(deployment("a")), known(entry(gone, State.RUNNING)))
+    assert [(step.verb, step.deployment.id) for step in steps] == [(Verb.RESUME, "gone"), (Verb.RUN, "a")]
+
+
+def test_a_run_in_the_metadata_has_one_step() -> None:
+    """It is not followed twice."""
+    (given,) = parse(deployment("a"))
+    assert [step.verb for step in plan.make([given], known(entry(given, State.RUNNING)))] == [Verb.RESUME]
+
+
+def test_a_result_that_was_not_delivered_is_sent_again() -> None:
+    """With what was wrong the last time."""
+    step = plan_in(State.FINISHED, tries=3, trouble="Connection refused")
+    assert step.verb is Verb.RESEND
+    assert "3 tries: Connection refused" in step.reason
+
+
+@pytest.mark.parametrize(("not_before", "verb"), [(4999.0, Verb.RESEND), (5001.0, Verb.SKIP)])
+def test_a_server_that_asked_for_time_is_given_it(not_before: float, verb: Verb) -> None:
+    """Until then the result waits."""
+    assert plan_in(State.FINISHED, not_before=not_before).verb is verb
+
+
+def test_a_person_may_ask_for_another_run() -> None:
+    """Then a known id is run again."""
+    step = plan_in(State.SIGNALLED, again=True)
+    assert (step.verb, step.reason) == (Verb.RUN, "asked to run again")
+
+
+def test_an_older_agents_mark_means_done() -> None:
+    """Nothing runs again after a change from heat-agents."""
+    assert plan_one(deployment("a"), marked={"a"}).verb is Verb.SKIP
+
+
+@pytest.mark.parametrize("identity", ["web.1", "a b", "_x", "x" * 200], ids=["dot", "space", "underscore", "long"])
+def test_an_older_agents_mark_is_found_by_the_id_that_it_used(identity: str) -> None:
+    """heat-agents named its file after any id, whatever name we would give it."""
+    assert plan_one(deployment(identity), marked={identity}).verb is Verb.SKIP
+
+
+@pytest.mark.parametrize(
+    ("there", "folder", "verb"),
+    [({"a"}, "/deployed", Verb.SKIP), ((), "/deployed", Verb.RUN), ((), "/other", Verb.SKIP), ((), "", Verb.SKIP)],
+)
+def test_removing_the_mark_means_run_again(there: set[str], folder: str, verb: Verb) -> None:
+    """As people do with heat-agents; but only in the folder that is known to have had it."""
+    (given,) = parse(deployment("a"))
+    before = entry(given, State.SIGNALLED, marked="/deployed")
+    assert plan_one(deployment("a"), before, marked=there, folder=folder).verb is verb
+    assert plan_one(deployment("a"), entry(given, State.SIGNALLED), marked=there, folder=folder).verb is Verb.SKIP
+
+
+def test_a_result_on_its_way_is_sent_before_anything_runs_again() -> None:
+    """A removed mark does not lose a result that somebody waits for."""
+    assert plan_in(State.FINISHED, marked="/deployed").verb is Verb.RESEND
+
+
+def test_what_was_given_up_before_it_ran_is_run_when_it_is_wanted_again() -> None:
+    """A deployment that left the metadata unstarted and came back has never run, and is still waited for."""
+    assert plan_in(State.SUPERSEDED, started=None, run=None, ended=None, values=None).verb is Verb.RUN
+
+
+@pytest.mark.parametrize("status", ["COMPLETE", "FAILED", "DELETE_IN_PROGRESS"])
+def test_only_a_status_in_progress_asks_for_work(status: str) -> None:
+    """Where the metadata carries one."""
+    step = plan_one(deployment("a", inputs={"deploy_status": status}))
+    assert step.verb is Verb.SKIP
+    assert status in step.reason
+
+
+@pytest.mark.parametrize("status", ["IN_PROGRESS", "in_progress", ""])
+def test_a_status_in_progress_asks_for_work(status: str) -> None:
+    """And so does none."""
+    assert plan_one(deployment("a", inputs={"deploy_status": status})).verb is Verb.RUN
+
+
+def test_a_mistake_is_answered_with_its_path() -> None:
+    """It is run by nobody, and whoever waits is told every mistake."""
+    step = plan_one({"id": "a", "group": "script", "inputs": 3, "outputs": 4})
+    assert step.verb is Verb.ANSWER
+    assert step.reply is not None
+    assert step.reply["deploy_status_code"] == plan.MALFORMED
+    assert "[0].inputs: " in str(step.reply["deploy_stderr"])
+    assert "[0].outputs: " in str(step.reply["deploy_stderr"])
+
+
+def test_an_action_without_a_config_is_answered_as_done() -> None:
+    """Nobody is left waiting, and the note says that nothing was run."""
+    step = plan_one(deployment("a", {"configs": []}, group="component", action="SUSPEND"))
+    assert step.verb is Verb.ANSWER
+    assert step.reply is not None
+    assert step.reply["deploy_status_code"] == 0
+    assert "no config for SUSPEND" in str(step.reply["deploy_stderr"])
+
+
+@pytest.mark.parametrize(
+    "group", ["no-such-tool", "/", "..", "✗", "x" * 5000], ids=["unknown", "slash", "dots", "odd", "long"]
+)
+def test_a_tool_without_a_hook_is_answered_as_failed(tmp_path: Path, group: str) -> None:
+    """The answer names the tool, and what is installed."""
+    (tmp_path / "mine").touch()
+    step = plan_one(deployment("a", group=group), hooks=(tmp_path,))
+    assert step.verb is Verb.ANSWER
+    assert step.reply is not None
+    assert step.reply["deploy_status_code"] == plan.NO_TOOL
+    assert "installed: mine, script" in str(step.reply["deploy_stderr"])
+
+
+@pytest.mark.parametrize("group", ["Heat::Ungrouped", "os-apply-config", None])
+def test_a_group_that_names_no_tool_is_passed_over(group: str | None) -> None:
+    """There is nothing to run, and nothing to answer."""
+    assert plan_one(deployment("a", group=group)).verb is Verb.SKIP
+
+
+@pytest.mark.parametrize(
+    "timeout", ["soon", -1, 0, True, [], "inf", 10**400, "1e400"], ids=lambda value: str(value)[:8]
+)
+def test_a_time_limit_that_is_none_is_a_mistake(timeout: object) -> None:
+    """A run that was meant to be limited is not started without its limit."""
+    step = plan_one(deployment("a", options={"timeout": timeout}))
+    assert step.verb is Verb.ANSWER
+    assert step.reason.startswith("[0].options.timeout: ")
+
+
+def test_a_mistake_in_a_tools_section_is_reported_at_its_place() -> None:
+    """The path is where it stands in the document."""
+    component = {"configs": [{"actions": ["CREATE"], "tool": "script", "config": ""}]}
+    step = plan_one(deployment("a", component, group="component", options={"script": {"timeout": "soon"}}))
+    assert step.reason.startswith("[0].options.script.timeout: ")
+
+
+def test_the_options_of_other_peoples_hooks_are_their_own(tmp_path: Path) -> None:
+    """A `timeout` of another meaning is none of ours."""
+    (tmp_path / "mine").touch()
+    step = plan_one(deployment("a", group="mine", options={"timeout": "soon"}), hooks=(tmp_path,))
+    assert (step.verb, step.limit) == (Verb.RUN, None)
+
+
+@pytest.mark.parametrize("chosen", ["b", "name of b"])
+def test_only_those_chosen_by_name_or_id_are_done(chosen: str) -> None:
+    """The others are passed over for now."""
+    steps = plan.make(parse(deployment("a"), deployment("b", name="name of b")), known(), only=[chosen])
+    assert [(step.verb, step.reason) for step in steps] == [(Verb.SKIP, "not chosen"), (Verb.RUN, "new")]
+
+
+def test_a_run_is_followed_although_another_was_chosen() -> None:
+    """What has been started is followed to its end whichever deployments are asked for."""
+    (given,) = parse(deployment("a"))
+    steps = plan.make([given], known(entry(given, State.RUNNING)), only=["b"])
+    assert [step.verb for step in steps] == [Verb.RESUME]
+
+
+def test_a_result_is_superseded_when_its_source_no_longer_has_its_deployment() -> None:
+    """A late result would complete the next action."""
+    (gone,) = parse(deployment("gone", signal="http://h/1"))
+    entries = {"gone": entry(gone, State.FINISHED)}
+    assert plan.superseded([gone], {"test"}, entries) == []
+    assert plan.superseded([], {"test"}, entries) == ["gone"]
+
+
+def test_nothing_is_known_of_a_source_that_did_not_answer() -> None:
+    """Its results go on waiting."""
+    (away,) = parse(deployment("away", signal="http://h/1"), source="other")
+    assert plan.superseded(parse(deployment("a")), {"test"}, {"away": entry(away, State.FINISHED)}) == []
+
+
+def test_a_result_is_superseded_by_the_next_action_of_its_addressee() -> None:
+    """Even where its own source is silent, another deployment waits at the same address."""
+    where = {"deploy_stack_id": "s/1", "deploy_resource_name": "web"}
+    (before,) = parse(deployment("before", inputs=where, signal="http://h/1"), source="other")
+    after = parse(deployment("after", inputs=where, signal="http://h/2"))
+    assert plan.superseded(after, {"test"}, {"before": entry(before, State.FINISHED)}) == ["before"]
+
+
+def test_deployments_that_answer_nobody_supersede_nothing() -> None:
+    """Nobody waiting is no address that two could share."""
+    (before,) = parse(deployment("before"), source="other")
+    assert plan.superseded(parse(deployment("after")), {"test"}, {"before": entry(before, State.FINISHED)}) == []
+
+
+@pytest.mark.parametrize("state", [State.SIGNALLED, State.UNASKED, State.REFUSED, State.SUPERSEDED])
+def test_what_is_settled_is_not_superseded(state: State) -> None:
+    """Of it nothing will be sent any more."""
+    (gone,) = parse(deployment("gone"))
+    assert plan.superseded([], {"test"}, {"gone": entry(gone, state)}) == []
+
+
+def test_the_journal_is_enough_to_carry_a_deployment_out() -> None:
+    """What is kept of it reads as it did when it came."""
+    (given,) = parse(deployment("a", inputs={"x": 1}, signal="http://h/1"))
+    kept = plan.deployment_of(entry(given, State.RUNNING))
+    assert replace(kept, where="", source="") == replace(given, where="", source="")

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from loopback import wait_until
+
+from heat_config_agent import processes
+
+MARK = "HEAT_RUN=test.1"
+
+
+@pytest.fixture
+def leader(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A session with a child, one in a session of its own, and one that has left both its session and its parent."""
+    script = "sleep 60 & setsid sleep 60 & (setsid sh -c 'echo $$ >daemon; exec sleep 60' &) & touch ready; wait"
+    environment = {"PATH": os.environ["PATH"], "HEAT_RUN": "test.1"}
+    process = subprocess.Popen(["sh", "-c", script], cwd=tmp_path, env=environment, start_new_session=True)
+    wait_until(lambda: bool((tmp_path / "daemon").exists() and (tmp_path / "daemon").read_text()))
+    wait_until(lambda: len(processes.tree(process.pid, ticks(process.pid), MARK)) >= 4)
+    yield process
+    for each in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if each.environ().get("HEAT_RUN") == "test.1":
+                each.kill()
+    process.wait()
+
+
+def ticks(pid: int) -> int:
+    found = processes.ticks(pid)
+    assert found is not None
+    return found
+
+
+def test_the_boot_has_an_id_and_a_clock() -> None:
+    """Neither changes while the machine runs, but for the time that passes."""
+    assert processes.boot_id() == processes.boot_id() != ""
+    assert 0 < processes.since_boot() < processes.since_boot() + 1
+
+
+def test_a_process_is_known_by_its_id_and_its_start() -> None:
+    """Another start is another process, though it has the same id."""
+    own = ticks(os.getpid())
+    assert processes.alive(os.getpid(), own)
+    assert not processes.alive(os.getpid(), own + 1)
+    since = processes.since_boot() - own / os.sysconf("SC_CLK_TCK")
+    assert 0 < since < time.time() - psutil.Process().create_time() + 60
+
+
+@pytest.mark.parametrize("name", ["a) R 1 (b", "two words", "(((", "\n"])
+def test_a_process_may_have_any_name(tmp_path: Path, name: str) -> None:
+    """The kernel writes it between brackets and escapes none in it."""
+    program = tmp_path / name
+    shutil.copy(shutil.which("sleep") or "", program)
+    with subprocess.Popen([program, "60"]) as process:
+        wait_until(lambda: Path(f"/proc/{process.pid}/comm").read_bytes() == f"{name}\n".encode())
+        assert ticks(process.pid) >= ticks(os.getpid())
+        process.kill()
+
+
+def test_a_process_that_has_ended_has_no_start() -> None:
+    """Not even while nobody has asked for its exit code."""
+    process = subprocess.Popen(["true"])
+    wait_until(lambda: processes.ticks(process.pid) is None)
+    process.wait()
+    assert processes.ticks(process.pid) is None
+
+
+def test_everything_of_a_run_is_found(leader: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    """The session, the descendants in other sessions, and what has left both but has the mark."""
+    found = {each.pid for each in processes.tree(leader.pid, ticks(leader.pid), MARK)}
+    assert {leader.pid, int((tmp_path / "daemon").read_text())} < found
+    assert os.getpid() not in found
+
+
+def test_nothing_of_another_process_is_found(leader: subprocess.Popen[bytes]) -> None:
+    """Where the id belongs to another process now, its session is none of ours."""
+    found = {each.pid for each in processes.tree(leader.pid, ticks(leader.pid) + 1, "HEAT_RUN=other.1")}
+    assert found == set()
+
+
+def test_a_run_is_found_without_its_leader(leader: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    """However it ended, the rest is still known."""
+    started = ticks(leader.pid)
+    leader.kill()
+    leader.wait()
+    found = {each.pid for each in processes.tree(leader.pid, started, MARK)}
+    assert int((tmp_path / "daemon").read_text()) in found
+    assert len(found) >= 3
+
+
+def test_signals_reach_what_is_there_and_pass_over_what_is_not() -> None:
+    """Processes end at any moment."""
+    first, second = subprocess.Popen(["sleep", "60"]), subprocess.Popen(["sleep", "60"])
+    found = [psutil.Process(first.pid), psutil.Process(second.pid)]
+    first.kill()
+    first.wait()
+    processes.send(found, signal.SIGTERM)
+    assert second.wait() == -signal.SIGTERM
+
+
+def test_a_process_of_somebody_else_is_passed_over() -> None:
+    """A run may have started what may not be signalled; the rest of it is ended all the same."""
+    with subprocess.Popen(["sleep", "60"], user=65534 if os.geteuid() == 0 else None) as process:
+        found = [psutil.Process(1), psutil.Process(process.pid)]
+        if os.geteuid() == 0:
+            os.setresuid(65534, 65534, 0)
+        try:
+            processes.send(found, signal.SIGCONT)
+            processes.send(found[1:], signal.SIGTERM)
+        finally:
+            if os.getresuid()[2] == 0:
+                os.setresuid(0, 0, 0)
+            process.kill()

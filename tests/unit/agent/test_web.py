@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from loopback import Answer, SignalServer
+
+from heat_config_agent import web
+from heat_config_agent.web import Connection, UnreachableError
+
+CERTIFICATE = """\
+-----BEGIN CERTIFICATE-----
+MIIBeDCCAR2gAwIBAgIBATAKBggqhkjOPQQDAjAUMRIwEAYDVQQDDAlsb2NhbGhv
+c3QwIBcNMjAwMTAxMDAwMDAwWhgPMjEyMDAxMDEwMDAwMDBaMBQxEjAQBgNVBAMM
+CWxvY2FsaG9zdDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABB6jG5vpMeIv57xU
+ITqvMqcz+FXvntlL7w8OeNkRQX7iv0j5NHWFUODez3gz4Et5P26wqD/atnfrJF0j
+bCDlC4OjXjBcMBoGA1UdEQQTMBGHBH8AAAGCCWxvY2FsaG9zdDAPBgNVHRMBAf8E
+BTADAQH/MA4GA1UdDwEB/wQEAwIChDAdBgNVHQ4EFgQUeoxs4ze2A+JMGi2Xk9Ct
+SDKlVzwwCgYIKoZIzj0EAwIDSQAwRgIhAN1bi8v1Aw+dTV4b2zV+D+QcQnw8z2R+
+wWufkd/u4GzrAiEAubmDWDUM2cW6QG5aV1cpFot+W+5e3nbRG4VinaAk4ho=
+-----END CERTIFICATE-----
+"""
+KEY = """\
+-----BEGIN EC PRIVATE KEY-----
+MHcCAQEEIG9Yab5fLlkzkdYGTL5wwioMo2X1/eGvZ+y1fRidWl6doAoGCCqGSM49
+AwEHoUQDQgAEHqMbm+kx4i/nvFQhOq8ypzP4Ve+e2UvvDw542RFBfuK/SPk0dYVQ
+4N7PeDPgS3k/brCoP9q2d+skXSNsIOULgw==
+-----END EC PRIVATE KEY-----
+"""
+"""Of 127.0.0.1 and localhost, signed by itself; for these tests alone, so known to everybody."""
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture(autouse=True)
+def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment of whoever runs the tests has no say."""
+    for name in list(os.environ):
+        if name.lower().endswith("_proxy") or name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    path = tmp_path / "ca.pem"
+    path.write_text(CERTIFICATE)
+    return path
+
+
+@pytest.fixture
+def secure(tmp_path: Path) -> Iterator[SignalServer]:
+    """A server that speaks HTTPS, with a certificate that nobody knows."""
+    path = tmp_path / "server.pem"
+    path.write_text(CERTIFICATE + KEY)
+    server = SignalServer(path)
+    server.start()
+    yield server
+    server.stop()
+
+
+def send(server: SignalServer, ca_file: Path | None = None) -> web.Answer:
+    connection = Connection(server.origin, str(ca_file) if ca_file else None)
+    return connection.send("POST", server.url(), b"{}", JSON)
+
+
+def test_an_answer_is_what_the_server_said(heat: SignalServer) -> None:
+    """Its status, its reason, its headers under any spelling, and the beginning of its body."""
+    heat.always = Answer(status=418, headers={"X-Some": "thing"}, body="tée".encode())
+    answer = send(heat)
+    assert (answer.status, answer.reason, answer.text) == (418, "I'm a Teapot", "tée")
+    assert answer.headers["x-some"] == "thing"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/signal/arn%3Aopenstack%3Aheat?Timestamp=2026-11-20T18%3A26%3A35Z&Signature=c2ln%2Bbm%2Fk%3D",
+        "/lower?Signature=c2ln%2bbm%2fk%3d",
+        "/needless?a=%41%7E%2D",
+        "/plain?a=~!$'()*,;:@[]|{}^",
+        "/a/./b/../c",
+        "/twice//slashes",
+        "/empty?",
+        "/no-value?a&b=&&c",
+        "",
+        "?query=only",
+    ],
+)
+def test_a_url_is_sent_to_exactly_as_given(heat: SignalServer, path: str) -> None:
+    """It is signed: another spelling of the same would not be the same."""
+    Connection(heat.origin).send("POST", heat.origin + path, b"{}", JSON)
+    assert heat.signals[0].path == (path if path.startswith("/") else f"/{path}")
+
+
+def test_a_request_says_who_sends_it_and_no_more(heat: SignalServer) -> None:
+    """No cookies, no credentials from a `.netrc`, nothing that asks for a compressed answer."""
+    send(heat)
+    headers = heat.signals[0].headers
+    assert headers["User-Agent"].startswith("heat-config-agent/")
+    assert headers["Accept-Encoding"] == "identity"
+    assert not {"Authorization", "Cookie"} & set(headers)
+
+
+def test_a_netrc_is_not_looked_at(heat: SignalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is in it is for people's own programs."""
+    netrc = tmp_path / ".netrc"
+    netrc.write_text("machine 127.0.0.1 login somebody password secret\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    send(heat)
+    assert "Authorization" not in heat.signals[0].headers
+
+
+def test_a_connection_is_kept(heat: SignalServer) -> None:
+    """Whatever was answered, the next request needs no new one."""
+    heat.answers.extend([Answer(body=b"x" * 100_000), Answer(status=404, body=b"no")])
+    connection = Connection(heat.origin)
+    for _ in range(3):
+        connection.send("POST", heat.url(), b"{}", JSON)
+    assert heat.connections <= 2  # an answer that is not read to its end costs its connection
+
+
+def test_a_redirect_is_not_followed(heat: SignalServer) -> None:
+    """It is an answer like others."""
+    heat.always = Answer(status=301, headers={"Location": heat.url("elsewhere")})
+    assert send(heat).status == 301
+    assert len(heat.signals) == 1
+
+
+def test_of_a_long_answer_only_the_beginning_is_read(heat: SignalServer) -> None:
+    """Enough to say what was wrong."""
+    heat.always = Answer(body=b"x" * 1_000_000)
+    assert send(heat).text == "x" * web.ANSWER_LIMIT
+
+
+def test_a_compressed_answer_does_not_grow(heat: SignalServer) -> None:
+    """Nobody asked for it, and it is not decompressed."""
+    body = gzip.compress(b"\0" * 10_000_000)
+    heat.always = Answer(body=body, headers={"Content-Encoding": "gzip"})
+    assert len(send(heat).text) <= len(body)
+
+
+def test_an_answer_that_breaks_off_is_an_answer(heat: SignalServer) -> None:
+    """The status is what counts."""
+    heat.always = Answer(status=200, body=b"short", headers={"Content-Length": "100", "Connection": "close"})
+    answer = send(heat)
+    assert (answer.status, answer.text) == (200, "short")
+
+
+def test_a_body_that_trickles_is_left_after_its_time(heat: SignalServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its status is known by then."""
+    monkeypatch.setattr(web, "TOTAL_SECONDS", 0.3)
+    heat.always = Answer(status=503, body=b"x" * 50, trickle=0.05)
+    answer = send(heat)
+    assert answer.status == 503
+    assert len(answer.text) < 25
+
+
+def test_a_server_that_says_nothing_is_left_after_its_time(heat: SignalServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not there."""
+    monkeypatch.setattr(web, "READ_SECONDS", 0.2)
+    heat.always = Answer(delay=1)
+    with pytest.raises(UnreachableError, match=r"no answer within 0\.2 s"):
+        send(heat)
+
+
+@pytest.mark.parametrize("answer", [Answer(hang_up=True), Answer(reset=True)], ids=["hangs up", "resets"])
+def test_a_server_that_hangs_up_is_not_there(heat: SignalServer, answer: Answer) -> None:
+    """And why is said without the URL, which is a secret."""
+    heat.always = answer
+    with pytest.raises(UnreachableError) as caught:
+        send(heat)
+    assert str(caught.value)
+    assert "Signature" not in str(caught.value)
+
+
+def test_nobody_listening_is_said_in_the_systems_words(heat: SignalServer) -> None:
+    """Without the URL, which is a secret."""
+    heat.stop()
+    with pytest.raises(UnreachableError, match="^Connection refused$"):
+        send(heat)
+
+
+def test_a_certificate_that_nobody_knows_is_not_accepted(secure: SignalServer) -> None:
+    """There is no way around it."""
+    with pytest.raises(UnreachableError, match=r"(?i)certificate|ssl"):
+        send(secure)
+    assert secure.signals == []
+
+
+def test_a_certificate_of_the_given_file_is_accepted(secure: SignalServer, certificate: Path) -> None:
+    """As private clouds have them."""
+    assert send(secure, certificate).status == 200
+
+
+def test_certificates_of_the_environment_are_accepted(
+    secure: SignalServer, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where whoever runs the agent has named a file for all programs."""
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
+    assert send(secure).status == 200
+
+
+def test_a_file_without_certificates_is_no_reason_to_trust(secure: SignalServer, tmp_path: Path) -> None:
+    """A wrong setting is said, and nothing is sent."""
+    with pytest.raises(UnreachableError):
+        send(secure, tmp_path / "missing.pem")
+    assert secure.signals == []
+
+
+def test_a_certificate_is_for_its_host(secure: SignalServer, certificate: Path) -> None:
+    """Another name of the same machine is another host."""
+    address = secure.url().replace("127.0.0.1", "127.0.0.2")
+    with pytest.raises(UnreachableError):
+        Connection(address, str(certificate)).send("POST", address, b"{}", JSON)
+    assert secure.signals == []
+
+
+def test_the_proxy_of_the_environment_is_used(heat: SignalServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked for the whole URL."""
+    monkeypatch.setenv("http_proxy", heat.origin)
+    address = "http://cloud.invalid:8000/v1/signal?Signature=abc"
+    assert Connection("http://cloud.invalid:8000").send("POST", address, b"{}", JSON).status == 200
+    assert heat.signals[0].path == address
+
+
+def test_a_host_without_a_proxy_is_spoken_to_itself(heat: SignalServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`no_proxy` names it."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    assert send(heat).status == 200
