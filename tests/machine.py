@@ -60,11 +60,12 @@ class Machine:
         if document is not None and not isinstance(document, Path):
             document = self.write(document)
         named = [str(document)] if document is not None else []
-        return self.start("heat-config-apply", *self._places(), *arguments, *named, **environment)
+        return self.start("heat-config-apply", *self._places(), *arguments, *named, stdin=None, **environment)
 
     def agent(self, command: str, *arguments: str, **environment: str) -> Done:
         """Run `heat-config-agent COMMAND` to its end."""
-        process = self.start("heat-config-agent", command, "--state-dir", str(self.state), *arguments, **environment)
+        named = ["--state-dir", str(self.state), *arguments]
+        process = self.start("heat-config-agent", command, *named, stdin=None, **environment)
         out, err = process.communicate(timeout=60)
         return Done(process.returncode, out, err)
 

@@ -175,7 +175,7 @@ class Applier:
     # Taking on.
 
     def _take_on(self, step: Step) -> None:
-        if step.verb is Verb.SKIP:
+        if step.verb in (Verb.SKIP, Verb.WAIT):
             self._report.skipped(step)
             return
         if step.verb in (Verb.RUN, Verb.ANSWER):
@@ -209,6 +209,7 @@ class Applier:
         elif step.verb is Verb.RESUME:
             self._resume(step)
         elif step.verb is Verb.RESEND:
+            self._tidy(step.deployment.key)  # the agent that had the result may have been killed before it could
             self._send(step.deployment.key)
 
     def _run(self, step: Step) -> None:
@@ -361,7 +362,7 @@ class Applier:
         folder = self._where.run(step.deployment.key)
         ended = runner.ended(folder, code)
         if not run.hook.startswith(BUILTIN):
-            return external.finish(run.hook, folder, ended)
+            return external.finish(run.hook, ended)
         name = run.hook.removeprefix(BUILTIN)
         where = protocol.Directories(run=folder, working=Path(run.working), outputs=Path(run.outputs))
         try:
@@ -377,6 +378,7 @@ class Applier:
         self._journal.finished(key, found)
         if step.verb is not Verb.ANSWER:
             self._write_result(step.deployment, found)
+            self._tidy(key)
         self._report.ended(step, self._journal.entries[key])
         self._send(key)
 
@@ -438,6 +440,12 @@ class Applier:
             self._deployed.write_result(deployment.key, found.values)
         except OSError as error:
             self._report.warn(f"cannot write to {self._deployed.directory}: {error.strerror}")
+
+    def _tidy(self, key: str) -> None:
+        try:
+            runner.tidy(self._where.run(key))
+        except OSError as error:
+            self._report.warn(f"cannot remove what {key} was given: {error.strerror}: {error.filename}")
 
     def _entry_run(self, key: str) -> Run:
         run = self._journal.entries[key].run

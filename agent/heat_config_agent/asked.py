@@ -13,7 +13,7 @@ from pathlib import Path
 from heat_config_agent.deployed import Deployed
 from heat_config_agent.errors import StateError
 from heat_config_agent.journal import Journal
-from heat_config_agent.model import State
+from heat_config_agent.model import Entry, State
 from heat_config_hooks import files
 
 
@@ -51,7 +51,8 @@ def carry_out(state: Path, journal: Journal, deployed: Deployed) -> list[str]:
 
 
 def _grant(journal: Journal, deployed: Deployed, state: Path, key: str, wish: Wish) -> str:
-    name = journal.entries[key].name
+    entry = journal.entries[key]
+    name = entry.name
     if wish is Wish.AGAIN:
         journal.again(key)
         return f"{name} is run again by the next pass"
@@ -60,11 +61,14 @@ def _grant(journal: Journal, deployed: Deployed, state: Path, key: str, wish: Wi
         return f"the result of {name} is sent again by the next pass"
     journal.forget(key)
     deployed.forget(key)
-    _remove(state / "runs" / key)
+    for path in (state / "runs" / key, *_written(entry)):
+        files.remove(path)
     return f"{name} is forgotten"
 
 
-def _remove(folder: Path) -> None:
-    import shutil  # noqa: PLC0415  # only for those who forget
-
-    shutil.rmtree(folder, ignore_errors=True)
+def _written(entry: Entry) -> list[Path]:
+    """Return what a run left in the folders of its hook: its config, and its outputs."""
+    if entry.run is None:
+        return []
+    folders = [Path(entry.run.working), Path(entry.run.outputs)]
+    return [path for folder in folders for path in (folder / entry.key, *folder.glob(f"{entry.key}.*"))]

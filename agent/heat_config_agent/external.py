@@ -27,9 +27,8 @@ def prepare(hook: str, document: Mapping[str, object], run: Path) -> protocol.Co
     return protocol.Command(argv=(hook,), cwd=run, stdin=given)
 
 
-def finish(hook: str, run: Path, ended: protocol.Ended) -> Reply:
+def finish(hook: str, ended: protocol.Ended) -> Reply:
     """Read the hook's reply. Its exit code wins over a reply that claims success."""
-    (run / "deployment.json").unlink(missing_ok=True)
     stdout, stderr = Capture(ended.stdout), Capture(ended.stderr)
     if ended.stdout.stat().st_size > _REPLY_LIMIT:
         return failure(

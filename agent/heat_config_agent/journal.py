@@ -45,12 +45,19 @@ class Journal:
         try:
             content = _content(self.path)
             self._load(content)
-            self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            self._size = os.fstat(self._file).st_size
+            self._file = -1
+            self._open()
             if not content:
                 _sync_directory(directory)
         except OSError as error:
             raise StateError(f"cannot open the journal {self.path}: {error.strerror}") from error
+
+    def _open(self) -> None:
+        """Open the file as it is now."""
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._size = os.fstat(self._file).st_size
 
     def close(self) -> None:
         """Close the file. Everything recorded is in it."""
@@ -134,9 +141,11 @@ class Journal:
         self._write(replace(self.entries[key], state=State.FINISHED, at=time.time(), not_before=0))
 
     def forget(self, key: str) -> None:
-        """Know nothing of the deployment any more."""
-        del self.entries[key]
+        """Know nothing of the deployment any more: neither its inputs nor its result stay in the file."""
         self._append({"key": key, "state": None})
+        del self.entries[key]
+        self._rewrite()
+        self._open()
 
     def marked(self, keys: list[str], folder: str) -> None:
         """The files `ID.json` of these deployments are on disk, in that folder."""

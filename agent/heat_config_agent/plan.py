@@ -28,6 +28,8 @@ class Verb(str, enum.Enum):
     """It was started before: follow it to its end, or find out how it ended."""
     RESEND = "resend"
     """Its result has not been delivered yet."""
+    WAIT = "wait"
+    """Its result has not been delivered, and the server asked to be left alone for a while."""
     SKIP = "skip"
 
 
@@ -109,7 +111,7 @@ def _step(deployment: Deployment, known: Known) -> Step:
         return _new(deployment, known, "asked to run again")
     if entry.state is State.ACCEPTED:
         return _new(deployment, known, "accepted earlier and not started yet")
-    if entry.settled and entry.marked and entry.marked == known.folder and deployment.key not in known.marked:
+    if entry.marked and entry.marked == known.folder and deployment.key not in known.marked:
         return _new(deployment, known, "its file in deployed/ was removed, so it is to run again")
     if entry.state is State.FINISHED:
         return _resend(deployment, entry, known.now)
@@ -167,7 +169,7 @@ def _resume(deployment: Deployment, entry: Entry) -> Step:
 def _resend(deployment: Deployment, entry: Entry, now: float) -> Step:
     if entry.not_before > now:
         reason = f"its result waits until {clock(entry.not_before)}, as the server asked: {entry.trouble}"
-        return Step(verb=Verb.SKIP, deployment=deployment, reason=reason)
+        return Step(verb=Verb.WAIT, deployment=deployment, reason=reason)
     tried = f" after {entry.tries} tries: {entry.trouble}" if entry.tries else ""
     return Step(verb=Verb.RESEND, deployment=deployment, reason=f"its result is not delivered yet{tried}")
 

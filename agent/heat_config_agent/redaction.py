@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, quote, quote_plus, urlsplit
 
 from heat_config_agent.model import Deployment, Input
 from heat_config_hooks.protocol import CREDENTIALS
+from heat_config_hooks.reply import changed
 
 MASK = "***"
 
@@ -37,11 +38,25 @@ def redactor(deployment: Deployment) -> Callable[[str, str], str]:
     outputs = {each.name for each in deployment.outputs if not each.name.startswith("deploy_st")}
 
     def redact(name: str, text: str) -> str:
+        if name == "deploy_status_code":
+            return text
         for form in known if name in outputs else guessed:
             text = text.replace(form, MASK)
         return text
 
     return redact
+
+
+def concealer(deployment: Deployment) -> Callable[[object], object]:
+    """Return what hides a deployment's secrets in a JSON value that is shown to people: in outputs and inputs, too."""
+    guessed = _forms(each for each in deployment.inputs if is_secret(each))
+
+    def conceal(text: str) -> str:
+        for form in guessed:
+            text = text.replace(form, MASK)
+        return text
+
+    return lambda value: changed(value, conceal)
 
 
 def _forms(secrets: Iterable[Input]) -> list[str]:

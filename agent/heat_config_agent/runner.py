@@ -48,6 +48,9 @@ MARK = "HEAT_RUN"
 """A variable in the environment of every run, of a value of its own: by it all its processes are known."""
 
 UNSTARTED = "unstarted"
+KEPT = frozenset({"stdout", "stderr", "supervisor", "status"})
+"""What stays in the folder of a run."""
+
 _PENDING = b"-".ljust(15) + b"\n"
 
 RESET = (
@@ -204,13 +207,24 @@ def adopt(directory: Path, run: Run) -> Running | None:
 def folder(directory: Path) -> None:
     """Make the folder of a run: empty streams, and a status that is still pending."""
     files.make_directory(directory)
-    for name in ("stdout", "stderr", "supervisor"):
+    tidy(directory)
+    for name in KEPT - {"status"}:
         os.close(os.open(directory / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
     descriptor = os.open(directory / "status", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         os.write(descriptor, _PENDING)
     finally:
         os.close(descriptor)
+
+
+def tidy(directory: Path) -> None:
+    """Remove from the folder of a run that has ended what it was given: inputs, and with them secrets."""
+    try:
+        found = [path for path in directory.iterdir() if path.name not in KEPT]
+        for path in found:
+            files.remove(path)
+    except FileNotFoundError:
+        return  # nothing was run
 
 
 def recorded(directory: Path) -> str:

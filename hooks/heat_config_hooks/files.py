@@ -13,6 +13,16 @@ def make_directory(path: Path) -> None:
         path.mkdir(mode=0o700, exist_ok=True)
 
 
+def remove(path: Path) -> None:
+    """Remove whatever is at `path`: a file, a link, or a folder with all that is in it. Nothing may be there."""
+    if path.is_dir() and not path.is_symlink():
+        import shutil  # noqa: PLC0415  # seldom needed, and slow to load
+
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
 def replace(path: Path, content: bytes, *, mode: int = 0o600) -> None:
     """Write a file so that whoever reads it sees the old or the new content, never a mixture or a part."""
     temporary = path.with_name(f".{path.name}.new")  # always the same: what a kill leaves of it is overwritten

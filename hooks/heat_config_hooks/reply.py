@@ -7,9 +7,11 @@ beginning and its end, and how much was left out between them.
 
 from __future__ import annotations
 
-import codecs
+import errno
+import functools
 import json
 import os
+import re
 import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,7 +28,7 @@ CUT = "\n[... {:,} bytes left out ...]\n"
 
 @dataclass(frozen=True)
 class Text:
-    """Text, perhaps without its middle."""
+    """Text, perhaps without its middle. Bytes that are no UTF-8 are in it as `surrogateescape` has them."""
 
     head: str
     tail: str = ""
@@ -41,7 +43,7 @@ class Capture:
     path: Path
 
     def text(self, limit: int = BODY_LIMIT) -> Text:
-        """Read at most `limit` bytes from each end. Bytes that are no UTF-8 become U+FFFD.
+        """Read the file if it is at most twice `limit` bytes long, else that many bytes from each end.
 
         Raises OSError where the file cannot be read or is none (a pipe or a device would block for ever).
         """
@@ -49,15 +51,12 @@ class Capture:
         try:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
-                raise OSError(f"{self.path} is no regular file")
+                raise OSError(errno.EINVAL, "no regular file", str(self.path))
             size = found.st_size
             if size <= 2 * limit:
-                return Text(_read(descriptor, size, 0).decode("utf-8", "replace"))
-            head = codecs.getincrementaldecoder("utf-8")("replace").decode(_read(descriptor, limit, 0))
-            tail = _read(descriptor, limit, size - limit)
-            while tail and tail[0] & 0xC0 == 0x80:  # the rest of a character whose start was left out
-                tail = tail[1:]
-            return Text(head, tail.decode("utf-8", "replace"), size - 2 * limit)
+                return Text(_decoded(_read(descriptor, size, 0)))
+            head, tail = _read(descriptor, limit, 0), _read(descriptor, limit, size - limit)
+            return Text(_decoded(head), _decoded(tail), size - 2 * limit)
         finally:
             os.close(descriptor)
 
@@ -69,6 +68,10 @@ def _read(descriptor: int, count: int, offset: int) -> bytes:
         count -= len(part)
         offset += len(part)
     return b"".join(parts)
+
+
+def _decoded(content: bytes) -> str:
+    return content.decode("utf-8", "surrogateescape")
 
 
 def failure(code: int, sentence: str, stdout: str | Capture = "", stderr: str | Capture = "") -> Reply:
@@ -119,37 +122,51 @@ def fit(
     `change` (name of the value, text → text) is made to every text before that; it hides secrets, and a cut can never
     leave half of one. A file that cannot be read is left out.
     """
-    texts: dict[str, Text] = {}
+    values: dict[str, object] = {}
     for name, value in reply.items():
-        try:
-            text = value.text() if isinstance(value, Capture) else Text(_plain(value))
-        except OSError:
-            continue
-        texts[name] = Text(change(name, text.head), change(name, text.tail), text.left_out)
-    whole = {name: _size(text) for name, text in texts.items()}
-    spent = _length(dict.fromkeys(texts, ""))
-    cap = _cap(sorted(whole.values()), limit - spent)
-    fitted: dict[str, object] = {}
-    for name, text in texts.items():
-        if isinstance(reply[name], str | Capture):
-            fitted[name] = cut(text, cap)
-        elif whole[name] <= cap:
-            fitted[name] = json.loads(text.head)
+        if isinstance(value, Capture):
+            try:
+                text = value.text()
+            except OSError:
+                continue
+            values[name] = Text(change(name, text.head), change(name, text.tail), text.left_out)
+        elif isinstance(value, str):
+            values[name] = Text(change(name, value))
         else:
-            fitted[name] = cut(text, cap)
+            values[name] = changed(value, functools.partial(change, name))
+    sizes = {name: _size(value) for name, value in values.items()}
+    cap = _cap(sorted(sizes.values()), limit - _length(dict.fromkeys(values, "")))
+    fitted: dict[str, object] = {}
+    for name, value in values.items():
+        if isinstance(value, Text):
+            fitted[name] = cut(value, cap)
+        else:
+            fitted[name] = value if sizes[name] <= cap else cut(Text(json.dumps(value)), cap)
     return fitted
 
 
-def _plain(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+def changed(value: object, change: Callable[[str], str]) -> object:
+    """Return a JSON value with `change` made to all text in it, and to numbers that it changes."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {change(key): changed(each, change) for key, each in value.items()}
+    if isinstance(value, list):
+        return [changed(each, change) for each in value]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        text = json.dumps(value)
+        return value if change(text) == text else change(text)
+    return value
 
 
 def _length(value: object) -> int:
     return len(json.dumps(value))
 
 
-def _size(text: Text) -> int:
-    return _length(text.head) + _length(text.tail) + text.left_out
+def _size(value: object) -> int:
+    if isinstance(value, Text):
+        return _length(value.head) + _length(value.tail) + value.left_out
+    return _length(value)
 
 
 def _cap(sizes: list[int], room: int) -> int:
@@ -163,10 +180,10 @@ def _cap(sizes: list[int], room: int) -> int:
 
 
 def cut(text: Text, cap: int) -> str:
-    """Return the text in at most `cap` bytes of JSON, saying how much was left out of its middle."""
+    """Return the text in at most `cap` bytes of JSON, saying how many bytes were left out of its middle."""
     if not text.left_out and _length(text.head) - 2 <= cap:
-        return text.head
-    total = len(text.head.encode("utf-8", "replace")) + len(text.tail.encode("utf-8", "replace")) + text.left_out
+        return _shown(text.head)
+    total = _bytes(text.head) + _bytes(text.tail) + text.left_out
     last = text.tail or text.head
     room = max(cap - len(CUT.format(total)) - 4, 0)
     keep = min(room // 2, len(text.head), len(last))
@@ -174,7 +191,26 @@ def cut(text: Text, cap: int) -> str:
         head, tail = text.head[:keep], last[len(last) - keep :]
         length = _length(head) + _length(tail) - 4
         if length <= room:
-            kept = len(head.encode("utf-8", "replace")) + len(tail.encode("utf-8", "replace"))
-            return head + CUT.format(total - kept) + tail
+            return _shown(head) + CUT.format(total - _bytes(head) - _bytes(tail)) + _shown(tail)
         keep = min(keep - 1, keep * room // length)
     return CUT.format(total) if room else ""
+
+
+_STRAY = re.compile("[\ud800-\udfff]")
+"""What stands for a byte that is no UTF-8, or is half of a character."""
+
+
+def _bytes(text: str) -> int:
+    """Return how many bytes the text was before it was decoded."""
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        return len(_STRAY.sub("?", text).encode())
+
+
+def _shown(text: str) -> str:
+    """Return the text as it is sent: U+FFFD for what is no UTF-8, as any decoder says it."""
+    try:
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    except UnicodeEncodeError:
+        return _STRAY.sub("\ufffd", text)

@@ -15,6 +15,9 @@ from heat_config_hooks.reply import Capture, Reply
 
 OPTIONS: frozenset[str] = frozenset()
 
+_INTERPRETER = 255
+"""Bytes of the line that names the interpreter at most (BINPRM_BUF_SIZE)."""
+
 
 def prepare(request: protocol.Request, directories: protocol.Directories) -> protocol.Command | Reply:
     """Write the script and its inputs; say how to run it."""
@@ -30,7 +33,7 @@ def prepare(request: protocol.Request, directories: protocol.Directories) -> pro
     path = directories.working / request.key
     outputs = directories.outputs / request.key
     for name in request.outputs:  # of an earlier run with this id: they must not pass for this one's
-        outputs.with_name(f"{request.key}.{name}").unlink(missing_ok=True)
+        files.remove(outputs.with_name(f"{request.key}.{name}"))
     files.replace(path, script.encode("utf-8", "replace"), mode=0o700)
     inputs = directories.run / "inputs.json"
     files.replace(inputs, json.dumps(protocol.visible_inputs(request)).encode())
@@ -48,7 +51,6 @@ def prepare(request: protocol.Request, directories: protocol.Directories) -> pro
 
 def finish(request: protocol.Request, directories: protocol.Directories, ended: protocol.Ended) -> Reply:
     """Collect the declared outputs that the script produced."""
-    (directories.run / "inputs.json").unlink(missing_ok=True)
     reply: Reply = {
         name: Capture(path)
         for name in request.outputs
@@ -61,11 +63,14 @@ def finish(request: protocol.Request, directories: protocol.Directories, ended: 
 
 
 def _text(config: object) -> str:
-    """Return the script. One written on Windows runs too: a byte order mark or CR would hide the interpreter's name."""
+    """Return the script. One written on Windows runs too: its byte order mark and CRs are no part of any command."""
     if config is None:
         return ""
     if not isinstance(config, str):
         raise protocol.HookError("the script tool takes text, not a structure", "config")
-    script = config.removeprefix("\ufeff") if config.startswith("\ufeff#!") else config
+    script = config.removeprefix("\ufeff")
     first = script.partition("\n")[0]
-    return script.replace("\r\n", "\n") if first.startswith("#!") and first.endswith("\r") else script
+    if first.startswith("#!") and len(first.encode("utf-8", "replace")) > _INTERPRETER:
+        # The kernel refuses it, and the shell that starts it would then run it itself, whatever it is written in.
+        raise protocol.HookError(f"the line that names the interpreter is over {_INTERPRETER} bytes long", "config")
+    return script.replace("\r\n", "\n") if first.endswith("\r") else script

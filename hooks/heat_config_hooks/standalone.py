@@ -33,6 +33,7 @@ hooks: {hooks}
 
 exit codes:
   0  there is a reply, whatever it says of the deployment
+  1  nobody read the reply
   2  bad usage: no such hook, or no deployment on standard input
 """
 
@@ -42,6 +43,16 @@ GRACE = 10.0
 
 def main() -> int:
     """Run the command and return its exit code."""
+    try:
+        code = _main()
+        sys.stdout.flush()
+    except BrokenPipeError:  # nobody reads the reply
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return code
+
+
+def _main() -> int:
     called = Path(sys.argv[0]).name
     arguments = sys.argv[1:]
     if called in heat_config_hooks.HOOKS and not arguments:

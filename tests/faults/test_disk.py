@@ -289,6 +289,31 @@ def test_deployed_that_cannot_be_a_folder(machine: Machine, heat: SignalServer, 
     assert ran(machine) == ["d1"]
 
 
+def test_deployed_that_a_script_removes(machine: Machine, heat: SignalServer) -> None:
+    """A script may remove `deployed/`: that is said, its result is delivered, and it is not run again."""
+    given = [counting(machine, then=f"rm -r {machine.state}/deployed", signal=heat.url())]
+
+    done = machine.apply(given)
+
+    assert (done.code, len(heat.signals)) == (0, 1), done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("stream", [1, 2])
+def test_a_log_on_a_disk_that_is_full(machine: Machine, heat: SignalServer, stream: int) -> None:
+    """Where the agent's own output cannot be written, all deployments are carried out and delivered all the same."""
+    bad = deployment("d0", group="missing", signal=heat.url("d0"))
+    path = machine.write([bad, *(counting(machine, each, signal=heat.url(each)) for each in ("d1", "d2"))])
+    command = [str(BIN / "heat-config-apply"), "--state-dir", str(machine.state), str(path)]
+
+    agent = machine.start("/bin/sh", "-c", f'exec "$@" {stream}>/dev/full', "sh", *command)
+    out, err = agent.communicate(timeout=20)
+
+    assert ran(machine) == ["d1", "d2"]
+    assert len(heat.signals) == 3
+    assert "Traceback" not in out + err
+
+
 # Damaged.
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from heat_config_agent import __version__
-from heat_config_agent.cli import forget, log, retry, show, status
+from heat_config_agent.cli import chosen, forget, log, retry, show, status
 from heat_config_agent.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -24,10 +24,6 @@ To apply a document, use heat-config-apply.
 _EPILOG = """\
 ID is a deployment's id, a beginning of it that no other has, or its name.
 
-exit codes:
-  0  all is well
-  1  there is no such deployment, or nothing of it
-  2  bad usage or configuration
 """
 
 
@@ -36,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="heat-config-agent",
         description=_DESCRIPTION,
-        epilog=_EPILOG,
+        epilog=_EPILOG + chosen.EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"heat-config-agent {__version__}")

@@ -191,7 +191,8 @@ def _exit_code(steps: Sequence[Step], entries: dict[str, Entry], mistakes: Seque
     ]
     if mistakes or any(entry.failed or entry.state is State.ACCEPTED for entry in done):
         return ExitCode.FAILED
-    if any(entry.state in (State.FINISHED, State.REFUSED) for entry in done):
+    waiting = any(step.verb is Verb.WAIT for step in steps)
+    if waiting or any(entry.state in (State.FINISHED, State.REFUSED) for entry in done):
         return ExitCode.UNDELIVERED
     return ExitCode.OK
 

@@ -7,11 +7,36 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from heat_config_agent import journal, plan, settings
 from heat_config_agent.errors import AgentError
 from heat_config_agent.model import Deployment, Entry
 from heat_config_agent.settings import Settings
+
+if TYPE_CHECKING:
+    from heat_config_agent.cli.agent import Commands
+
+
+EXIT_CODES = """\
+exit codes:
+  0  all is well
+  1  there is no such deployment, or nothing of it
+  2  bad usage or configuration
+"""
+
+
+def command(commands: Commands, name: str, brief: str, description: str | None) -> argparse.ArgumentParser:
+    """Declare a command about a state directory."""
+    parser = commands.add_parser(
+        name,
+        help=brief,
+        description=(description or brief).partition(": ")[2],
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_state(parser)
+    return parser
 
 
 def add_state(parser: argparse.ArgumentParser) -> None:

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
 def add(commands: Commands) -> None:
     """Declare the command."""
-    parser = commands.add_parser("forget", help="remove all that is kept of it", description=__doc__)
+    parser = chosen.command(commands, "forget", "remove all that is kept of it", __doc__)
     chosen.add_id(parser)
-    chosen.add_state(parser)
     parser.set_defaults(run=run)
 
 

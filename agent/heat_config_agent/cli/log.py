@@ -28,10 +28,9 @@ _BLOCK = 256 * 1024
 
 def add(commands: Commands) -> None:
     """Declare the command."""
-    parser = commands.add_parser("log", help="what its tool printed", description=__doc__)
+    parser = chosen.command(commands, "log", "what its tool printed", __doc__)
     chosen.add_id(parser)
     parser.add_argument("-f", "--follow", action="store_true", help="go on until the run ends")
-    chosen.add_state(parser)
     parser.set_defaults(run=run)
 
 

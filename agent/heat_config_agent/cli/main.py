@@ -43,18 +43,26 @@ def _main(main: Callable[[list[str]], int]) -> int:
                 with contextlib.suppress(OSError):
                     os.set_inheritable(int(name), False)
     try:
-        code = main(sys.argv[1:])
+        code = _ended(main)
         sys.stdout.flush()
+    except BrokenPipeError:  # the reader of our output has gone: `… | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.INTERRUPTED
+    return code
+
+
+def _ended(main: Callable[[list[str]], int]) -> int:
+    """Run a command and return its exit code, whichever way it ends."""
+    try:
+        return main(sys.argv[1:])
+    except SystemExit as end:  # argparse's, which has said what there was to say
+        return end.code if isinstance(end.code, int) else ExitCode.USAGE
     except AgentError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     except Interrupted:
         print("interrupted: what is running goes on; run the command again to follow it", file=sys.stderr)
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:  # the reader of our output has gone: `… | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.INTERRUPTED
-    return code
 
 
 def _interrupt(_number: int, _frame: object) -> NoReturn:

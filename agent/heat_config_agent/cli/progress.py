@@ -12,9 +12,9 @@ from pathlib import Path
 from heat_config_agent.apply import Report
 from heat_config_agent.cli import terminal
 from heat_config_agent.errors import ExitCode
-from heat_config_agent.model import Entry, Mistake, Run, State
+from heat_config_agent.model import Deployment, Entry, Mistake, Run, State
 from heat_config_agent.plan import Step, Verb
-from heat_config_agent.redaction import redactor
+from heat_config_agent.redaction import concealer, redactor
 from heat_config_agent.signals import Fate, Outcome
 
 _STANDARD = ("deploy_stdout", "deploy_stderr", "deploy_status_code")
@@ -43,7 +43,7 @@ class Lines(Report):
         word, style = ("FAILED", "bad") if entry.failed else ("ok", "good")
         why = entry.reason or step.reason
         self._line(word, style, step, took, why.replace("\n", "; "))
-        for name, value in outputs(entry.values or {}).items():
+        for name, value in outputs(entry, step.deployment).items():
             text = value if isinstance(value, str) else json.dumps(value)
             print(f"{'':10}{terminal.plain(name)} = {terminal.plain(_short(text))}")
 
@@ -151,7 +151,10 @@ class Collected(Report):
     ) -> None:
         """Print the object."""
         value = {
-            "deployments": [{**step_values(step), **entry_values(entries.get(step.deployment.key))} for step in steps],
+            "deployments": [
+                {**step_values(step), **entry_values(entries.get(step.deployment.key), step.deployment)}
+                for step in steps
+            ],
             "mistakes": mistakes(found),
             "warnings": self._warnings,
             "summary": {what.replace(" ", "_"): number for what, number in totals(steps, entries).items()},
@@ -170,6 +173,9 @@ def totals(steps: Sequence[Step], entries: Mapping[str, Entry]) -> Counter[str]:
         if step.verb is Verb.SKIP or entry is None:
             counted["skipped"] += 1
             continue
+        if step.verb is Verb.WAIT:
+            counted["still to be delivered"] += 1
+            continue
         if step.verb is not Verb.RESEND:
             counted["not run" if entry.ended is None else "failed" if entry.failed else "ok"] += 1
         counted["delivered"] += entry.state is State.SIGNALLED
@@ -186,23 +192,25 @@ def step_values(step: Step) -> dict[str, object]:
         "name": deployment.name,
         "action": deployment.action,
         "tool": tool(step),
+        "options": concealer(deployment)(dict(step.config.options if step.config else deployment.options)),
         "source": deployment.source,
         "step": step.verb.value,
         "why": step.reason,
     }
 
 
-def entry_values(entry: Entry | None) -> dict[str, object]:
+def entry_values(entry: Entry | None, deployment: Deployment) -> dict[str, object]:
     """Return what is known of a deployment as JSON."""
     if entry is None:
         return {"state": None}
+    conceal = concealer(deployment)
     return {
         "state": entry.state.value,
         "failed": entry.failed,
         "reason": entry.reason,
         "seconds": entry.ended - entry.started if entry.ended and entry.started else None,
-        "outputs": outputs(entry.values or {}),
-        "result": dict(entry.values) if entry.values is not None else None,
+        "outputs": outputs(entry, deployment),
+        "result": conceal(dict(entry.values)) if entry.values is not None else None,
         "tries": entry.tries,
         "trouble": entry.trouble,
     }
@@ -213,9 +221,10 @@ def mistakes(found: Iterable[Mistake]) -> list[dict[str, str]]:
     return [{"path": each.path, "problem": each.problem} for each in found]
 
 
-def outputs(values: Mapping[str, object]) -> dict[str, object]:
-    """Return the outputs of a result, without what every result has."""
-    return {name: value for name, value in values.items() if name not in _STANDARD}
+def outputs(entry: Entry, deployment: Deployment) -> dict[str, object]:
+    """Return the outputs of a result, without what every result has, and without secrets."""
+    conceal = concealer(deployment)
+    return {name: conceal(value) for name, value in (entry.values or {}).items() if name not in _STANDARD}
 
 
 def tool(step: Step) -> str:

@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 
 def add(commands: Commands) -> None:
     """Declare the command."""
-    parser = commands.add_parser("retry", help="have it run, or its result sent, again", description=__doc__)
+    parser = chosen.command(commands, "retry", "have it run, or its result sent, again", __doc__)
     chosen.add_id(parser)
     parser.add_argument("--signal", action="store_true", help="send its result again and run nothing")
-    chosen.add_state(parser)
     parser.set_defaults(run=run)
 
 

@@ -11,7 +11,7 @@ from heat_config_agent import plan
 from heat_config_agent.cli import chosen, status, terminal
 from heat_config_agent.errors import ExitCode
 from heat_config_agent.model import Deployment, Entry
-from heat_config_agent.redaction import MASK, is_secret
+from heat_config_agent.redaction import MASK, concealer, is_secret
 
 if TYPE_CHECKING:
     from heat_config_agent.cli.agent import Commands
@@ -22,10 +22,9 @@ _LINES = 20
 
 def add(commands: Commands) -> None:
     """Declare the command."""
-    parser = commands.add_parser("show", help="all that is known of one deployment", description=__doc__)
+    parser = chosen.command(commands, "show", "all that is known of one deployment", __doc__)
     chosen.add_id(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    chosen.add_state(parser)
     parser.set_defaults(run=run)
 
 
@@ -34,7 +33,13 @@ def run(options: argparse.Namespace) -> int:
     settings = chosen.of(options)
     entry = chosen.entry(options)
     deployment = chosen.deployment(settings, entry)
-    result = entry.values if entry.values is not None else chosen.kept(settings.deployed / f"{entry.key}.notify.json")
+    kept = entry.values
+    result = chosen.kept(settings.deployed / f"{entry.key}.notify.json") if kept is None else dict(kept)
+    if deployment is None:
+        result = {}  # what is secret in it is no longer known
+    else:
+        conceal = concealer(deployment)
+        result = {name: conceal(value) for name, value in result.items()}
     inputs = _inputs(deployment) if deployment else {}
     if options.json:
         print(json.dumps({**status.values(entry), "inputs": inputs, "result": result or None}))
@@ -68,7 +73,8 @@ def _facts(entry: Entry, deployment: Deployment | None) -> list[tuple[str, str]]
 
 
 def _inputs(deployment: Deployment) -> dict[str, object]:
-    return {each.name: MASK if is_secret(each) else each.value for each in deployment.inputs}
+    conceal = concealer(deployment)
+    return {each.name: MASK if is_secret(each) else conceal(each.value) for each in deployment.inputs}
 
 
 def _section(title: str, values: Mapping[str, object]) -> None:

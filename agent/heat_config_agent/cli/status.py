@@ -20,9 +20,8 @@ _STYLES = {State.RUNNING: "live", State.FINISHED: "warn", State.REFUSED: "bad", 
 
 def add(commands: Commands) -> None:
     """Declare the command."""
-    parser = commands.add_parser("status", help="what ran, runs and waits", description=__doc__)
+    parser = chosen.command(commands, "status", "what ran, runs and waits", __doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
-    chosen.add_state(parser)
     parser.set_defaults(run=run)
 
 

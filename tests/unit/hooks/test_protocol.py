@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heat_config_hooks import protocol
+from heat_config_hooks.protocol import CREDENTIALS, MAX_VARIABLE, MAX_VARIABLES, HookError
+
+
+def request(options: object = None, **inputs: object) -> protocol.Request:
+    """Read a deployment with these inputs."""
+    items = [{"name": name, "value": value} for name, value in inputs.items()]
+    return protocol.request({"id": "a", "inputs": items, "options": options}, key="a")
+
+
+def environment(**inputs: object) -> dict[str, str]:
+    return protocol.environment(request(**inputs))
+
+
+@pytest.mark.parametrize("identity", ["1234", "abcdef001", "c282641d-b602-48b9-8e01-cff1a53ee0c8", "A_b-9", "x" * 128])
+def test_a_safe_id_names_its_files_itself(identity: str) -> None:
+    """As with heat-agents."""
+    assert protocol.file_key(identity) == identity
+
+
+@pytest.mark.parametrize(
+    "identity",
+    ["", ".", "..", "../x", "a/b", "/", "a.b", ".a", "-a", "_a", "a b", "a\n", "\n", "a\0", "é", "\ud800", "x" * 129],
+    ids=lambda value: ascii(value)[:12],
+)
+def test_any_other_id_is_named_by_a_digest(identity: str) -> None:
+    """It is a safe file name, always the same, and another for another id."""
+    key = protocol.file_key(identity)
+    assert key == protocol.file_key(identity) == protocol.file_key(key)
+    assert key != protocol.file_key(f"{identity}.")
+    assert key.startswith("sha256-")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("as it is\n", "as it is\n"),
+        ("", ""),
+        (None, ""),
+        (True, "true"),
+        (False, "false"),
+        (0, "0"),
+        (-7, "-7"),
+        (1.5, "1.5"),
+        ([], "[]"),
+        ([1, "a", None, True], '[1,"a",null,true]'),
+        ({"k": {"x": 1}}, '{"k":{"x":1}}'),
+    ],
+)
+def test_every_value_has_one_text(value: object, text: str) -> None:
+    """Whatever its type, and everywhere the same."""
+    assert protocol.as_text(value) == text
+    assert environment(x=value) == {"x": text}
+
+
+def test_a_structure_can_be_read_back_from_its_text() -> None:
+    """It is JSON, in any language."""
+    value = {"é": ["\n", '"', {"k": 1e100}]}
+    assert json.loads(environment(x=value)["x"]) == value
+
+
+@pytest.mark.parametrize("name", ["x", "_x", "X9", "HOME", "deploy_action", "LC_ALL", "PATHS", "LDAP"])
+def test_an_input_is_a_variable(name: str) -> None:
+    """Whatever its name, that can be one."""
+    assert environment(**{name: "v"}) == {name: "v"}
+
+
+@pytest.mark.parametrize("name", ["a-b", "9a", "a b", "a=b", "é", "a\n", "a\0b", "BASH_FUNC_x%%"])
+def test_a_name_that_is_no_variables_is_left_out(name: str) -> None:
+    """It is in the file of inputs."""
+    assert environment(**{name: "v"}) == {}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["PATH", "IFS", "ENV", "BASH_ENV", "SHELLOPTS", "PS4", "LD_PRELOAD", "LD_LIBRARY_PATH", "GCONV_PATH"]
+    + ["PYTHONPATH", "PYTHONSTARTUP", "PERL5LIB", "PERL5OPT", "RUBYOPT", "NODE_OPTIONS", "PWD"],
+)
+def test_an_input_never_changes_how_programs_start(name: str) -> None:
+    """A template author's input is no way into the shell or the loader."""
+    assert environment(**{name: "v"}) == {}
+
+
+@pytest.mark.parametrize("name", sorted(CREDENTIALS))
+def test_credentials_are_only_given_to_those_who_ask_for_them(name: str) -> None:
+    """Neither in the environment nor in the file of inputs."""
+    assert environment(**{name: "secret", "x": "y"}) == {"x": "y"}
+    assert protocol.visible_inputs(request(**{name: "secret"})) == {}
+    asking = request({"deploy_credentials": True}, **{name: "secret"})
+    assert protocol.visible_inputs(asking) == protocol.environment(asking) == {name: "secret"}
+
+
+@pytest.mark.parametrize("asked", ["true", 1, "yes", None])
+def test_asking_for_credentials_is_done_in_one_way(asked: object) -> None:
+    """What may be a mistake gives nothing away."""
+    assert protocol.visible_inputs(request({"deploy_credentials": asked}, deploy_password="secret")) == {}
+
+
+def test_a_value_too_long_for_the_kernel_is_left_out() -> None:
+    """The others are there, and the program can be started."""
+    longest = "x" * (MAX_VARIABLE - 2)
+    found = environment(a=longest, b=f"{longest}x", c="c")
+    assert found == {"a": longest, "c": "c"}
+    subprocess.run(["true"], env=found, check=True)
+
+
+def test_values_too_many_for_the_kernel_are_left_out() -> None:
+    """What fits is there, in the order of the inputs, and the program can be started."""
+    found = environment(**{f"v{index}": "é" * 30_000 for index in range(100)})
+    assert list(found) == [f"v{index}" for index in range(len(found))]
+    assert MAX_VARIABLES - 61_000 < sum(len(name) + 1 + len(value.encode()) for name, value in found.items())
+    subprocess.run(["true"], env=found, check=True)
+
+
+@pytest.mark.parametrize(("value", "text"), [("a\0b", "ab"), ("\ud800", "?"), ("é\x80", "é\x80")])
+def test_what_no_variable_can_hold_is_replaced(value: str, text: str) -> None:
+    """So that any input can be handed on."""
+    assert environment(x=value) == {"x": text}
+    os.fsencode(text)
+
+
+@pytest.mark.parametrize(("value", "limit"), [(None, None), (30, 30.0), (0.5, 0.5), ("30", 30.0), (" 1e3 ", 1000.0)])
+def test_options_may_set_a_time_limit(value: object, limit: float | None) -> None:
+    """In seconds, as a number or as text."""
+    assert protocol.time_limit({"timeout": value}) == limit
+
+
+@pytest.mark.parametrize(
+    "value", [0, -1, "", "soon", "nan", "inf", "-1", "1e999", True, False, [], {}, 10**400], ids=lambda v: str(v)[:8]
+)
+def test_a_time_limit_that_is_none_is_a_mistake(value: object) -> None:
+    """It says where."""
+    with pytest.raises(HookError) as caught:
+        protocol.time_limit({"timeout": value})
+    assert caught.value.path == "options.timeout"
+
+
+def test_no_time_limit_is_set_where_none_is_named() -> None:
+    """The agent has one of its own."""
+    assert protocol.time_limit({}) is None
+
+
+def test_whatever_may_be_missing_may_be_missing() -> None:
+    """A deployment is its id, or not even that."""
+    found = protocol.request({}, key="k")
+    assert (found.id, found.key, found.name, found.action, found.config) == ("", "k", "", "", None)
+    assert (found.inputs, found.outputs, found.options) == ({}, (), {})
+
+
+def test_a_deployment_is_read_as_a_hook_gets_it() -> None:
+    """Inputs by name, the last of several counts; one without a value has its default."""
+    inputs = [
+        {"name": "a", "value": 1},
+        {"name": "a", "value": 2},
+        {"name": "b", "default": "d"},
+        {"name": "c"},
+        {"name": "deploy_action", "value": "UPDATE"},
+    ]
+    document = {"id": 7, "name": "n", "config": {"k": 1}, "inputs": inputs, "outputs": [{"name": "o"}], "options": {}}
+    found = protocol.request(document, key="7")
+    assert (found.id, found.name, found.action, found.config) == ("7", "n", "UPDATE", {"k": 1})
+    assert found.inputs == {"a": 2, "b": "d", "c": None, "deploy_action": "UPDATE"}
+    assert found.outputs == ("o",)
+
+
+def test_options_that_were_picked_out_win() -> None:
+    """Of a component's options, the tool's section."""
+    found = protocol.request({"options": {"script": {"a": 1}}}, key="k", options={"a": 1})
+    assert found.options == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"options": []}, "options"),
+        ({"inputs": {"a": 1}}, "inputs"),
+        ({"inputs": [1]}, "inputs"),
+        ({"inputs": [{}]}, "inputs"),
+        ({"outputs": [{"name": 7}]}, "outputs"),
+        ({"outputs": "o"}, "outputs"),
+    ],
+)
+def test_a_deployment_of_another_shape_is_a_mistake(fields: dict[str, Any], path: str) -> None:
+    """It says where."""
+    with pytest.raises(HookError) as caught:
+        protocol.request(fields, key="k")
+    assert caught.value.path == path
+    assert str(caught.value).startswith(f"{path}: ")
+
+
+def test_a_hook_works_in_heat_agents_own_places() -> None:
+    """Unless there is a place for all, and unless the environment names one."""
+    run, root = Path("/run/x"), Path("/state")
+    usual = protocol.directories("docker-cmd", run, None, {})
+    assert usual.working == Path("/var/lib/heat-config/heat-config-docker-cmd")
+    assert usual.outputs == Path("/var/run/heat-config/heat-config-docker-cmd")
+    below = protocol.directories("script", run, root, {})
+    assert (below.run, below.working) == (run, root / "heat-config-script")
+    assert below.outputs == root / "run" / "heat-config-script"
+    named = {"HEAT_DOCKER_CMD_WORKING": "/w", "HEAT_DOCKER_CMD_OUTPUTS": "/o"}
+    given = protocol.directories("docker-cmd", run, root, named)
+    assert (given.working, given.outputs) == (Path("/w"), Path("/o"))

@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from heat_config_hooks import reply
+from heat_config_hooks.reply import BODY_LIMIT, Capture, Text, cut, failure, fit
+
+MARKER = re.compile(r"\n\[\.\.\. ([\d,]+) bytes left out \.\.\.\]\n")
+
+
+def size(value: object) -> int:
+    return len(json.dumps(value).encode())
+
+
+def left_out(text: object) -> tuple[str, int, str]:
+    """Return the head, the number of bytes that are said to be left out, and the tail."""
+    assert isinstance(text, str)
+    head, count, tail = MARKER.split(text)
+    return head, int(count.replace(",", "")), tail
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "stdout"
+
+
+def test_what_fits_is_not_changed(path: Path) -> None:
+    """Of any type; a file is its text."""
+    path.write_bytes("tée\r\n\0\x1b[1m".encode())
+    given = {"a": "é\n", "b": 7, "c": [None, True, 1.5], "d": {"k": {}}, "e": None, "f": "", "g": Capture(path)}
+    assert fit(given) == {**given, "g": "tée\r\n\0\x1b[1m"}
+
+
+def test_nothing_fits_into_nothing() -> None:
+    """And nothing is left of it."""
+    assert fit({}) == {}
+
+
+def test_bytes_that_are_no_text_are_replaced(path: Path) -> None:
+    """The result is not lost over them."""
+    path.write_bytes(b"a\xff\xfe\x80b\xc3")
+    assert fit({"x": Capture(path)}) == {"x": "a\ufffd\ufffd\ufffdb\ufffd"}
+
+
+def test_a_file_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
+    """As is one that would block for ever: the other values arrive."""
+    os.mkfifo(tmp_path / "pipe")
+    given = {name: Capture(tmp_path / name) for name in ("missing", "pipe", "")}
+    assert fit({**given, "device": Capture(Path("/dev/zero")), "a": "b"}) == {"a": "b"}
+
+
+@pytest.mark.parametrize(
+    "unit", ["x", "é", "€", "😀", "\0", "\x1b", "\n", '"', "\\", "\x7f", "aé€😀\n\0"], ids=lambda value: ascii(value)
+)
+@pytest.mark.parametrize("limit", [100, 1000, BODY_LIMIT])
+def test_what_is_too_long_is_cut_to_fit(unit: str, limit: int) -> None:
+    """Counted as JSON, where a character may be six bytes long and more; hardly anything is given away."""
+    text = unit * (limit // len(unit.encode()) * 2)
+    fitted = fit({"deploy_stdout": text}, limit)
+    assert limit - 100 < size(fitted) <= limit
+    head, count, tail = left_out(fitted["deploy_stdout"])
+    assert text.startswith(head)
+    assert text.endswith(tail)
+    assert len((head + tail).encode()) + count == len(text.encode())
+    assert abs(len(head) - len(tail)) <= 1
+
+
+@pytest.mark.parametrize("unit", ["x", "é", "€", "😀"])
+@pytest.mark.parametrize("shift", range(4))
+@pytest.mark.parametrize("length", [BODY_LIMIT + 1, 2 * BODY_LIMIT, 2 * BODY_LIMIT + 7, 5_000_000])
+def test_a_file_is_cut_like_text(path: Path, unit: str, shift: int, length: int) -> None:
+    """Wherever its characters lie: none is broken, and the count of what was left out is exact."""
+    text = "." * shift + unit * (length // len(unit.encode())) + "end"
+    path.write_text(text)
+    fitted = fit({"deploy_stdout": Capture(path)})
+    assert size(fitted) <= BODY_LIMIT
+    head, count, tail = left_out(fitted["deploy_stdout"])
+    assert text.startswith(head)
+    assert text.endswith(tail)
+    assert len(head) > 10_000
+    assert len(tail) > 10_000
+    assert len((head + tail).encode()) + count == path.stat().st_size
+
+
+def test_of_binary_the_count_is_that_of_its_bytes(path: Path) -> None:
+    """Not of the signs that stand for what is no text."""
+    path.write_bytes(b"\xff" * 3_000_000)
+    head, count, tail = left_out(fit({"x": Capture(path)})["x"])
+    assert len(head) + len(tail) + count == 3_000_000
+
+
+@pytest.mark.parametrize("byte", [b"\x80", b"\xbf", b"\xff", b"\0"])
+def test_binary_of_any_kind_is_cut_at_once(path: Path, byte: bytes) -> None:
+    """Of a file that is no text, beginning and end are shown like those of any other."""
+    path.write_bytes(byte * 2_500_000)
+    begun = time.monotonic()
+    fitted = fit({"x": Capture(path)})
+    assert time.monotonic() - begun < 2
+    head, _, tail = left_out(fitted["x"])
+    assert len(head) > 10_000
+    assert len(tail) > 10_000
+
+
+def test_a_huge_file_costs_no_more_than_a_long_one(path: Path) -> None:
+    """Only its ends are read."""
+    with path.open("wb") as file:
+        file.write(b"begin")
+        file.truncate(10**12)
+        file.seek(0, os.SEEK_END)
+        file.write(b"end")
+    begun = time.monotonic()
+    fitted = fit({"deploy_stdout": Capture(path), "deploy_stderr": "kept whole"})
+    assert time.monotonic() - begun < 5
+    assert size(fitted) <= BODY_LIMIT
+    head, count, tail = left_out(fitted["deploy_stdout"])
+    assert head.startswith("begin\0")
+    assert tail.endswith("\0end")
+    assert len(head) + len(tail) + count == 10**12 + 3
+    assert fitted["deploy_stderr"] == "kept whole"
+
+
+def test_the_longest_is_cut_first() -> None:
+    """No value is cut while a longer one is whole."""
+    given = {"short": "s" * 100, "long": "l" * 2000, "longer": "m" * 5000, "code": 0}
+    fitted = fit(given, 4000)
+    assert size(fitted) <= 4000
+    assert {name: fitted[name] for name in ("short", "code")} == {"short": "s" * 100, "code": 0}
+    assert abs(size(fitted["long"]) - size(fitted["longer"])) <= 2
+    fitted = fit(given, 6000)
+    assert fitted["long"] == given["long"]
+    assert size(fitted["longer"]) > 3000
+
+
+def test_a_structure_that_is_too_long_is_cut_as_its_json() -> None:
+    """It is better half said than not at all."""
+    given = {"x": {"k": ["value"] * 1000}, "y": [1]}
+    fitted = fit(given, 1000)
+    assert size(fitted) <= 1000
+    head, count, tail = left_out(fitted["x"])
+    assert len(head) + len(tail) + count == len(json.dumps(given["x"]))
+    assert fitted["y"] == [1]
+
+
+@pytest.mark.parametrize("limit", [200, 300, 1000])
+def test_how_it_ended_is_never_cut(limit: int) -> None:
+    """However many other values there are."""
+    given: dict[str, object] = {f"o{index}": "x" * 50 for index in range(10)}
+    assert fit({**given, "deploy_status_code": 255}, limit)["deploy_status_code"] == 255
+    assert fit({**given, "deploy_status_code": "255"}, limit)["deploy_status_code"] == "255"
+
+
+@pytest.mark.parametrize("names", [1, 1000])
+def test_names_that_are_too_long_fit_too(names: int) -> None:
+    """A hook may reply with any; how it ended arrives all the same."""
+    given: dict[str, object] = {f"{index}" + "n" * (3_000_000 // names): "" for index in range(names)}
+    fitted = fit({**given, "deploy_status_code": 1})
+    assert size(fitted) <= BODY_LIMIT
+    assert fitted["deploy_status_code"] == 1
+
+
+def test_a_change_is_made_before_a_cut() -> None:
+    """It sees each text under its name, whole, and what it makes of it is what is cut."""
+    seen = []
+
+    def change(name: str, text: str) -> str:
+        seen.append((name, text))
+        return text.replace("secret", "***")
+
+    fitted = fit({"a": "secret" * 1000, "b": {"k": "secret"}, "c": "none"}, 500, change)
+    assert ("a", "secret" * 1000) in seen
+    assert "s" not in MARKER.sub("", str(fitted["a"]))
+    assert (fitted["b"], fitted["c"]) == ({"k": "***"}, "none")
+
+
+def test_a_change_leaves_no_half_of_what_it_hides_in_a_file(path: Path) -> None:
+    """Also where so much is hidden that what is left would fit."""
+    path.write_text("." + "0123456789abcdef" * 200_000)
+    fitted = fit({"x": Capture(path)}, change=lambda _, text: text.replace("0123456789abcdef", "*"))
+    assert set(MARKER.sub("", str(fitted["x"]))) <= {".", "*"}
+
+
+def test_text_that_fits_is_not_cut() -> None:
+    """To the byte."""
+    text = 'é\n"'
+    assert cut(Text(text), size(text) - 2) == text
+    assert cut(Text(text), size(text) - 3) != text
+
+
+@pytest.mark.parametrize("cap", range(60))
+def test_a_cut_is_never_longer_than_it_may_be(cap: int) -> None:
+    """Down to nothing."""
+    for text in (Text("é" * 1000), Text("x" * 10, "y" * 10, 10**9), Text("", "", 5)):
+        assert size(cut(text, cap)) - 2 <= cap
+
+
+def test_a_failure_says_why_before_what_the_tool_said(path: Path) -> None:
+    """Whatever that was, and however much."""
+    path.write_text("its log\n")
+    assert failure(5, "It broke.", "out", Capture(path)) == {
+        "deploy_stdout": "out",
+        "deploy_stderr": "It broke.\nits log\n",
+        "deploy_status_code": 5,
+    }
+    assert failure(5, "It broke.")["deploy_stderr"] == "It broke.\n"
+    assert failure(5, "It broke.", "", Capture(path.with_name("missing")))["deploy_stderr"] == "It broke.\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [(0, 0), (3, 3), (-1, -1), ("0", 0), ("3", 3)]
+    + [(each, None) for each in (None, True, False, "", "x", "1.5", [], {}, "9" * 5000)],
+    ids=lambda value: str(value)[:8],
+)
+def test_a_status_code_is_a_number_or_text_that_holds_one(value: object, code: int | None) -> None:
+    """Of anything else nothing is known."""
+    assert reply.status_code({"deploy_status_code": value}) == code
+
+
+def test_a_reply_may_have_no_status_code() -> None:
+    """Whoever asks decides what that means."""
+    assert reply.status_code({}) is None
