@@ -34,6 +34,15 @@ INTERRUPTED = 125
 CANNOT_START = 126
 """Status codes, as shells and `timeout` have them."""
 
+RERUNS = 3
+"""How often a deployment that may be run again after an interruption is: what interrupts it may be what it does."""
+
+_LEAST = 3.0
+"""Seconds that a request gets in any case."""
+
+_LOOK = 1.0
+"""Seconds between two looks at requests that are under way."""
+
 _TICK = 0.02
 """Seconds between two looks at a run on a kernel that cannot announce its end."""
 
@@ -46,6 +55,9 @@ class Report(Protocol):
 
     def ended(self, step: Step, entry: Entry) -> None:
         """The result of a deployment is known and on record."""
+
+    def resent(self, step: Step) -> None:
+        """A result of an earlier run is on its way again."""
 
     def skipped(self, step: Step) -> None:
         """There is nothing to do about a deployment."""
@@ -118,6 +130,7 @@ class Applier:
         self._retries: dict[str, float] = {}
         """When to send which result again (monotonic seconds)."""
         self._first_tries: dict[str, float] = {}
+        self._last_tries: dict[str, float] = {}
         self._unmarked: list[str] = []
         self.mistakes: list[Mistake] = []
         """Of the documents offered last."""
@@ -138,7 +151,14 @@ class Applier:
     @property
     def busy(self) -> bool:
         """Whether anything is left to do."""
-        return bool(self._waiting or self._active or len(self._outbox) or self._retries)
+        return bool(self._waiting or self._active or self._retries) or any(map(self._patient, self._outbox.under_way))
+
+    def _patient(self, key: str) -> bool:
+        """Whether to go on trying to deliver a result; a try that is under way is always given a few seconds."""
+        if self._patience is None:
+            return True
+        now = time.monotonic()
+        return now < max(self._first_tries[key] + self._patience, self._last_tries[key] + _LEAST)
 
     @property
     def active(self) -> list[Step]:
@@ -149,6 +169,8 @@ class Applier:
         """Do what can be done, and wait at most `timeout` seconds for something to happen. Raises StateError."""
         if self._waiting and not self._active:
             self._begin(self._waiting.popleft())
+            if not self.busy:
+                return
         self._wait(0 if self._waiting and not self._active else timeout)
         for active in [each for each in self._active.values() if each.running.ended or each.running.hopeless]:
             del self._active[active.step.deployment.key]
@@ -167,8 +189,12 @@ class Applier:
         Call when there is nothing left to do, or before ending.
         """
         if self._unmarked:
-            self._deployed.sync()
-            self._journal.marked(self._unmarked, str(self._deployed.directory))
+            try:
+                self._deployed.sync()
+            except OSError as error:
+                self._report.warn(f"cannot write to {self._deployed.directory}: {error.strerror}")
+            else:
+                self._journal.marked(self._unmarked, str(self._deployed.directory))
             self._unmarked = []
         self._journal.sync()
 
@@ -180,7 +206,7 @@ class Applier:
             return
         if step.verb in (Verb.RUN, Verb.ANSWER):
             entry = self._journal.entries.get(step.deployment.key)
-            if entry is None or entry.state is not State.ACCEPTED:
+            if entry is None or entry.state is not State.ACCEPTED or entry.document != step.deployment.document:
                 self._journal.accepted(step.deployment, tool=step.config.tool if step.config else step.deployment.group)
         if step.verb is Verb.RUN:
             self._waiting.append(step)
@@ -188,14 +214,13 @@ class Applier:
             self._begin(step)  # it needs nothing that another deployment could hold up
 
     def _supersede(self, key: str) -> None:
-        """Let go of a deployment that has left its source.
-
-        One that is running is followed to its end, but not reported.
-        """
+        """Let go of a deployment that has left its source. One that runs is followed to its end, but not reported."""
         entry = self._journal.entries[key]
         self._waiting = deque(step for step in self._waiting if step.deployment.key != key)
         self._retries.pop(key, None)
-        if entry.state in (State.ACCEPTED, State.FINISHED):
+        if entry.state in (State.ACCEPTED, State.DAMAGED):
+            self._journal.drop(key)
+        elif entry.state is State.FINISHED:
             self._journal.settled(key, State.SUPERSEDED)
             self._report.delivered(self._journal.entries[key], None)
 
@@ -209,17 +234,20 @@ class Applier:
         elif step.verb is Verb.RESUME:
             self._resume(step)
         elif step.verb is Verb.RESEND:
+            self._report.resent(step)
             self._tidy(step.deployment.key)  # the agent that had the result may have been killed before it could
+            if self._journal.entries[step.deployment.key].state is not State.FINISHED:
+                self._journal.send_again(step.deployment.key)
             self._send(step.deployment.key)
 
     def _run(self, step: Step) -> None:
         """Start a deployment's command. What stands in its way is its own failure, or the machine's for now."""
         config, tool, key = _runnable(step)
-        folder = self._where.run(key)
+        folder, mark = self._where.run(key), f"{key}.{time.time_ns()}"
         limit = step.limit or self._where.limit
         where = protocol.directories(tool.name, folder, self._where.root, self._where.environment)
         try:
-            runner.folder(folder)
+            runner.folder(folder, mark)
             command = _prepare(step.deployment, config, tool, where)
         except protocol.HookError as error:
             sentence = f"{step.deployment.where}.{error}"
@@ -233,10 +261,8 @@ class Applier:
             self._finish(step, failure(CANNOT_START, sentence), sentence)
             return
         if not isinstance(command, protocol.Command):
-            self._finish(step, command)
+            self._finish(step, command, str(command.get("deploy_stderr", "")).strip())
             return
-
-        mark = f"{key}.{time.time_ns()}"
 
         def announce(pid: int, ticks: int) -> Run:
             run = Run(
@@ -293,7 +319,8 @@ class Applier:
             self._active[key] = _Active(step, running)
             self._report.begun(step, run)
         else:
-            self._conclude(step, runner.recorded(self._where.run(key)))
+            folder = self._where.run(key)
+            self._conclude(step, runner.recorded(folder, run), runner.noted_ending(folder, run))
 
     # Ending.
 
@@ -302,9 +329,12 @@ class Applier:
         due = running.due
         if due is None or processes.since_boot() < due:
             return
-        key = running.directory.name
-        if not self._entry_run(key).ending:
-            self._journal.ending(key, f"its time limit of {running.run.limit:g} s was over")
+        if not running.ending:
+            running.ending = f"its time limit of {running.run.limit:g} s was over"
+            try:
+                runner.note_ending(running.directory, running.run, running.ending)
+            except OSError as error:  # that it ends is more than that it is known why
+                self._report.warn(f"cannot note why {running.directory.name} is ended: {error.strerror}")
         running.terminate(self._where.grace)
 
     def _close(self, active: _Active) -> None:
@@ -312,17 +342,17 @@ class Applier:
             self._report.warn(
                 f"process {active.running.run.pid} cannot be ended; {active.step.deployment.name} is given up"
             )
-        self._conclude(active.step, active.running.close())
+        self._conclude(active.step, active.running.close(), active.running.ending)
 
-    def _conclude(self, step: Step, recorded: str) -> None:
-        """Make a result of what is known about a run that has ended."""
+    def _conclude(self, step: Step, recorded: str, ending: str) -> None:
+        """Make a result of what is known about a run that has ended: its exit code, and why the agent ended it."""
         key = step.deployment.key
         run = self._entry_run(key)
         if recorded == runner.UNSTARTED:
             self._journal.not_started(key)
             self._again(step)
-        elif run.ending:
-            self._finish(step, self._broken_off(key, TIMED_OUT, f"ended, as {run.ending}"), f"ended, as {run.ending}")
+        elif ending:
+            self._finish(step, self._broken_off(key, TIMED_OUT, f"ended, as {ending}"), f"ended, as {ending}")
         elif recorded:
             self._finish(step, self._collect(step, run, int(recorded)))
         else:
@@ -336,8 +366,8 @@ class Applier:
             why = "interrupted: what watched over it was killed, so nothing is known of how it ended"
             if runner.end_remains(run):
                 why += "; what was left of it was ended"
-        if _may_rerun(step.deployment):
-            self._journal.not_started(step.deployment.key)
+        if _may_rerun(step.deployment) and self._journal.entries[step.deployment.key].reruns < RERUNS:
+            self._journal.interrupted(step.deployment.key)
             self._again(step)
         else:
             self._finish(step, self._broken_off(step.deployment.key, INTERRUPTED, why), why)
@@ -361,11 +391,11 @@ class Applier:
         """Have the hook say what came of its command."""
         folder = self._where.run(step.deployment.key)
         ended = runner.ended(folder, code)
-        if not run.hook.startswith(BUILTIN):
-            return external.finish(run.hook, ended)
         name = run.hook.removeprefix(BUILTIN)
         where = protocol.Directories(run=folder, working=Path(run.working), outputs=Path(run.outputs))
         try:
+            if not run.hook.startswith(BUILTIN):
+                return external.finish(run.hook, ended)
             return heat_config_hooks.load(name).finish(_request(step.deployment), where, ended)
         except Exception as error:  # noqa: BLE001  # whatever is wrong with one hook is no other deployment's affair
             sentence = f"the {name} hook cannot say what came of it: {type(error).__name__}: {error}"
@@ -375,7 +405,8 @@ class Applier:
         """Put a result on record, and send it if it is still waited for."""
         key = step.deployment.key
         found = result.make(reply, step.deployment, reason)
-        self._journal.finished(key, found)
+        run = self._journal.entries[key].run
+        self._journal.finished(key, found, runner.ended_at(self._where.run(key), run) if run else None)
         if step.verb is not Verb.ANSWER:
             self._write_result(step.deployment, found)
             self._tidy(key)
@@ -395,7 +426,8 @@ class Applier:
             self._journal.settled(key, State.UNASKED)
             return
         body = json.dumps(entry.values).encode()
-        self._first_tries.setdefault(key, time.monotonic())
+        self._last_tries[key] = time.monotonic()
+        self._first_tries.setdefault(key, self._last_tries[key])
         self._outbox.post(key, deployment.target, body)
 
     def _delivered(self, outcome: Outcome) -> None:
@@ -464,6 +496,8 @@ class Applier:
                 poll.register(running.fileno(), select.POLLIN)
             if running.due is not None:
                 timeout = min(timeout, max(running.due - processes.since_boot(), 0))
+        if self._outbox.under_way:
+            timeout = min(timeout, _LOOK)
         for due in self._retries.values():
             timeout = min(timeout, max(due - time.monotonic(), 0))
         poll.poll(timeout * 1000)
@@ -480,7 +514,10 @@ def read(documents: Iterable[Document]) -> tuple[list[Deployment], frozenset[str
         if parsed.understood:
             sources.add(document.source)
         for each in parsed.deployments:
-            deployments.setdefault(each.key, each)
+            first = deployments.setdefault(each.key, each)
+            if first.document != each.document:
+                problem = f"{each.id!r} is the id of another deployment in {first.source}; that one is applied"
+                mistakes.append(Mistake(path=f"{document.source}: {each.where}.id", problem=problem))
     return list(deployments.values()), frozenset(sources), mistakes
 
 

@@ -2,7 +2,7 @@
 
 Only who holds the lock may write the journal, and a daemon holds it all the time. So a request is a file in
 `STATE/asked/`, and whoever holds the lock carries it out: the command itself where no agent is running, else the agent
-at its next pass.
+at its next run.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from heat_config_agent.deployed import Deployed
 from heat_config_agent.errors import StateError
 from heat_config_agent.journal import Journal
-from heat_config_agent.model import Entry, State
+from heat_config_agent.model import UNDELIVERED, Entry, State
 from heat_config_hooks import files
 
 
@@ -43,22 +43,27 @@ def carry_out(state: Path, journal: Journal, deployed: Deployed) -> list[str]:
         return done
     for path in sorted(directory.iterdir()):
         key, _, word = path.name.rpartition(".")
+        if word == "new":
+            continue  # it is being written
         entry = journal.entries.get(key)
-        if entry is not None and entry.state is not State.RUNNING and word in {wish.value for wish in Wish}:
-            done.append(_grant(journal, deployed, state, key, Wish(word)))
+        if entry is not None and entry.state is State.RUNNING:
+            continue  # it has to end first
+        if entry is not None and word in {wish.value for wish in Wish}:
+            done.append(_grant(journal, deployed, state, entry, Wish(word)))
         path.unlink(missing_ok=True)
     return done
 
 
-def _grant(journal: Journal, deployed: Deployed, state: Path, key: str, wish: Wish) -> str:
-    entry = journal.entries[key]
-    name = entry.name
+def _grant(journal: Journal, deployed: Deployed, state: Path, entry: Entry, wish: Wish) -> str:
+    key, name = entry.key, entry.name
     if wish is Wish.AGAIN:
         journal.again(key)
-        return f"{name} is run again by the next pass"
+        return f"{name} is run again by the next run"
     if wish is Wish.SEND:
+        if entry.values is None or entry.state not in UNDELIVERED:
+            return f"the result of {name} is not sent again: it is {entry.state.value}"
         journal.send_again(key)
-        return f"the result of {name} is sent again by the next pass"
+        return f"the result of {name} is sent again by the next run"
     journal.forget(key)
     deployed.forget(key)
     for path in (state / "runs" / key, *_written(entry)):

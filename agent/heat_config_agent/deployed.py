@@ -26,18 +26,28 @@ class Deployed:
 
     def keys(self) -> frozenset[str]:
         """Return the deployments that are marked as done."""
-        try:
-            names = os.listdir(self._present())
-        except FileNotFoundError:
-            return frozenset()
+        names: list[str] = []
+        for directory in (self.directory, self._old):
+            try:
+                names += os.listdir(directory) if directory else []
+            except OSError:  # it is not there, or no folder
+                continue
         return frozenset(name[:-5] for name in names if name.endswith(".json") and not name.endswith(".notify.json"))
 
     def prepare(self) -> None:
-        """Make the folder, 0700, or take over the old one. Raises OSError."""
-        if self._present() != self.directory:
-            files.make_directory(self.directory.parent)
-            shutil.move(str(self._old), str(self.directory))  # perhaps to another file system
-        files.make_directory(self.directory)
+        """Make the folder, 0700, or take over the old one, whole or not at all. Raises OSError."""
+        if self._old is None or not self._old.is_dir() or self.directory.is_dir():
+            files.make_directory(self.directory)
+            return
+        files.make_directory(self.directory.parent)
+        try:
+            self._old.rename(self.directory)
+        except OSError:  # it is on another file system, or does not want to be moved
+            new = self.directory.with_name(f".{self.directory.name}.new")
+            files.remove(new)
+            shutil.copytree(self._old, new)
+            new.rename(self.directory)
+            files.remove(self._old)
 
     def write(self, key: str, document: Mapping[str, object]) -> None:
         """Keep a deployment as it was run. Raises OSError."""
@@ -59,7 +69,3 @@ class Deployed:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-    def _present(self) -> Path:
-        old = self._old
-        return old if old is not None and old.is_dir() and not self.directory.is_dir() else self.directory

@@ -23,7 +23,7 @@ class ExitCode(enum.IntEnum):
     LOCKED = 4
     """Another agent holds the lock of the state directory."""
     UNDELIVERED = 5
-    """Everything ran well, but a result could not be delivered; it is kept and sent again by the next run."""
+    """All ran well, but a result could not be delivered: the next run sends it, unless it was refused for good."""
     INTERRUPTED = 130
     """Ended by a signal. What was running goes on, and the next run picks it up."""
 
@@ -53,6 +53,10 @@ class SourceError(AgentError):
     """A source did not answer: there is no document."""
 
     exit_code = ExitCode.NO_SOURCE
+
+
+class UnreachableError(AgentError):
+    """A server gave no answer; the text says why."""
 
 
 class LockedError(AgentError):

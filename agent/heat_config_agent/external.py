@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from heat_config_hooks import files, protocol
+from heat_config_hooks import files, protocol, strict_json
 from heat_config_hooks.reply import Capture, Reply, failure, status_code
 
 NONSENSE = 125
@@ -36,8 +36,8 @@ def finish(hook: str, ended: protocol.Ended) -> Reply:
         )
     text = ended.stdout.read_bytes()
     try:
-        reply = json.loads(text.decode("utf-8", "replace"))
-    except (ValueError, RecursionError):
+        reply = strict_json.loads(text.decode("utf-8", "replace"))
+    except ValueError:
         reply = None
     if ended.code:
         return _of_a_failed_hook(reply, hook, ended.code, stdout, stderr)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import time
 import zlib
 from collections.abc import Mapping
@@ -89,19 +90,17 @@ class Journal:
         self._write(replace(self.entries[key], state=State.RUNNING, at=now, started=now, run=run, again=False))
         self.sync()
 
-    def ending(self, key: str, why: str) -> None:
-        """The agent is about to end the run."""
-        entry = self.entries[key]
-        if entry.run:
-            self._write(replace(entry, run=replace(entry.run, ending=why)))
-
     def not_started(self, key: str) -> None:
         """The command never got our word: it is as if it had not been there."""
-        now = time.time()
-        self._write(replace(self.entries[key], state=State.ACCEPTED, at=now, started=None, run=None))
+        self._write(replace(self.entries[key], state=State.ACCEPTED, at=time.time(), started=None, run=None))
 
-    def finished(self, key: str, result: Result) -> None:
-        """The result is known. On disk when this returns."""
+    def interrupted(self, key: str) -> None:
+        """The command was cut short, and may simply be run again."""
+        self.not_started(key)
+        self._write(replace(self.entries[key], reruns=self.entries[key].reruns + 1))
+
+    def finished(self, key: str, result: Result, ended: float | None = None) -> None:
+        """The result is known, of what ended a while ago perhaps. On disk when this returns."""
         now = time.time()
         entry = self.entries[key]
         self._write(
@@ -109,7 +108,7 @@ class Journal:
                 entry,
                 state=State.FINISHED,
                 at=now,
-                ended=now,
+                ended=ended or now,
                 values=result.values,
                 failed=result.failed,
                 reason=result.reason,
@@ -140,10 +139,14 @@ class Journal:
         """Deliver the result again at the next pass."""
         self._write(replace(self.entries[key], state=State.FINISHED, at=time.time(), not_before=0))
 
-    def forget(self, key: str) -> None:
-        """Know nothing of the deployment any more: neither its inputs nor its result stay in the file."""
+    def drop(self, key: str) -> None:
+        """Know nothing of the deployment any more: it was not run."""
         self._append({"key": key, "state": None})
         del self.entries[key]
+
+    def forget(self, key: str) -> None:
+        """Know nothing of the deployment any more: neither its inputs nor its result stay in the file."""
+        self.drop(key)
         self._rewrite()
         self._open()
 
@@ -239,26 +242,52 @@ class _Reader:
         self.damaged = 0
         self.good = 0
         """Bytes up to the end of the last whole line."""
+        self._hurt: set[str] = set()
         fields: dict[str, dict[str, object]] = {}
-        for line in content.splitlines(keepends=True):
-            record = _record(line)
-            last = self.good + len(line) == len(content)
-            if record is None and last and not line.endswith(b"\n"):
-                break  # torn by a power cut, or being written this moment
-            self.good += len(line)
-            if record is None:
-                self.damaged += 1
-                continue
-            key = str(record["key"])
-            if record.get("state", "") is None:
-                fields.pop(key, None)
-            else:
-                fields.setdefault(key, {}).update(record)
-        for key, found in fields.items():
-            try:
-                self.entries[key] = _entry(found)
-            except (KeyError, TypeError, ValueError):
-                self.damaged += 1
+        *lines, _torn = content.split(b"\n")  # the last one is empty, torn by a power cut, or being written this moment
+        for line in lines:
+            self.good += len(line) + 1
+            self._sum_up(line, fields)
+        for key in fields.keys() | self._hurt:
+            self.entries[key] = self._entry(key, fields.get(key, {}))
+
+    def _sum_up(self, line: bytes, fields: dict[str, dict[str, object]]) -> None:
+        record = _record(line)
+        if record is None:
+            self.damaged += 1
+            if found := _KEY.search(line):
+                self._hurt.add(found[1].decode("utf-8", "replace"))
+            return
+        key = str(record["key"])
+        if record.get("state", "") is None:
+            fields.pop(key, None)
+            self._hurt.discard(key)
+        else:
+            fields.setdefault(key, {}).update(record)
+
+    def _entry(self, key: str, fields: dict[str, object]) -> Entry:
+        """Return the entry; of one that has lost a record, what is certain: what may have been run is not run again."""
+        whole = {
+            "id": key,
+            "name": key,
+            "action": "",
+            "tool": "",
+            "source": "",
+            "addressee": "",
+            "document": {},
+            "at": 0.0,
+            "accepted": 0.0,
+            "state": State.DAMAGED.value,
+            **fields,
+            "key": key,
+        }
+        self.damaged += key not in self._hurt and len(whole) > len(fields)
+        entry = _entry(whole)
+        known = key not in self._hurt or entry.state is not State.ACCEPTED
+        return entry if known else replace(entry, state=State.DAMAGED)
+
+
+_KEY = re.compile(rb'"key":"([^"\\]{1,200})"')
 
 
 def _content(path: Path) -> bytes:
@@ -274,12 +303,12 @@ def _line(record: Mapping[str, object]) -> bytes:
 
 
 def _record(line: bytes) -> dict[str, object] | None:
-    checksum, _, text = line.rstrip(b"\n").partition(b" ")
+    checksum, _, text = line.partition(b" ")
     try:
         if int(checksum, 16) != zlib.crc32(text):
             return None
         record = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) and "key" in record else None
 
@@ -300,20 +329,31 @@ def _fields(entry: Entry) -> dict[str, object]:
 
 
 def _entry(fields: dict[str, object]) -> Entry:
-    values = dict(fields)
+    """Return the entry that records sum up to.
+
+    Fields that this version does not know are passed over. A state that it does not know is a StateError: what a newer
+    version has done must not be done again.
+    """
+    values = {name: value for name, value in fields.items() if name in Entry.__dataclass_fields__}
     run = values.get("run")
-    values["state"] = State(values["state"])
-    values["run"] = Run(**run) if isinstance(run, dict) else None
-    known = {name: value for name, value in values.items() if name in Entry.__dataclass_fields__}
-    return Entry(**known)  # type: ignore[arg-type]  # what lacks a field raises TypeError: its record is damaged
+    try:
+        values["state"] = State(values["state"])
+    except ValueError:
+        raise StateError(
+            f"the journal has a deployment in the state {values['state']!r}, which this version does not know",
+            hint="it was written by a newer version: use that one",
+        ) from None
+    if isinstance(run, dict):
+        values["run"] = Run(**{name: value for name, value in run.items() if name in Run.__dataclass_fields__})
+    return Entry(**values)  # type: ignore[arg-type]  # the checksum says that they are what we wrote
 
 
 def _shortened(entry: Entry) -> Entry:
     """Return the entry without what a settled deployment does not need: its inputs, among them secrets, and its result.
 
-    A refused result stays: a person may have it sent again.
+    A result that was not delivered stays: a person may have it sent again, or its deployment come back.
     """
-    if not entry.settled or entry.state is State.REFUSED:
+    if entry.state not in (State.SIGNALLED, State.UNASKED):
         return entry
     return replace(entry, document={}, values=None)
 

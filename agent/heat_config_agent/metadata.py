@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from heat_config_agent.model import Deployment, Document, Input, Mistake, Output, Target
+from heat_config_agent.model import STANDARD_OUTPUTS, Deployment, Document, Input, Mistake, Output, Target
 from heat_config_hooks import protocol
 
 
@@ -190,7 +190,7 @@ def _outputs(entry: _Entry) -> Iterable[Output]:
         name = str(item["name"])
         if "/" in name or "\0" in name:
             entry.wrong(f"{path}.name", f"{name!r} cannot be an output: it names a file, so it may have no '/' in it")
-        elif name.startswith("deploy_st"):
+        elif name in STANDARD_OUTPUTS:
             yield Output(name=name)  # the standard ones; a template may declare them
         else:
             yield Output(name=name, error_output=item.get("error_output") is True)

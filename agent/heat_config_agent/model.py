@@ -9,6 +9,12 @@ from dataclasses import dataclass, field
 COMPONENT = "component"
 """The group of a deployment that carries one config for each lifecycle action."""
 
+STANDARD_OUTPUTS = frozenset({"deploy_stdout", "deploy_stderr", "deploy_status_code"})
+"""What every result has. A template may declare them, and that changes nothing."""
+
+WAIT_LIMIT = 3600.0
+"""Seconds that a server may ask us to wait for at most."""
+
 TOOLLESS = frozenset({"Heat::Ungrouped", "os-apply-config"})
 """Groups that name no tool: Heat's default, and metadata that other programs read. Nothing is run and nothing
 signalled."""
@@ -57,6 +63,8 @@ class Config:
     config: object
     """The script, playbook, manifest…: text, or an object for structured configs."""
     options: Mapping[str, object] = field(default_factory=dict)
+    section: str = "options"
+    """Where the options stand in the deployment."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,6 +183,8 @@ class Tool:
 class State(str, enum.Enum):
     """How far a deployment has come."""
 
+    DAMAGED = "damaged"
+    """What became of it was in a part of the journal that cannot be read any more: it must not be run."""
     ACCEPTED = "accepted"
     RUNNING = "running"
     FINISHED = "finished"
@@ -190,6 +200,10 @@ class State(str, enum.Enum):
 
 SETTLED = frozenset({State.SIGNALLED, State.UNASKED, State.REFUSED, State.SUPERSEDED})
 """Nothing more will be done."""
+
+
+UNDELIVERED = frozenset({State.FINISHED, State.REFUSED, State.SUPERSEDED})
+"""There is a result, and nobody has been told it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,8 +225,6 @@ class Run:
     """The hook that `finish`es the run: `builtin:NAME`, or the path of an executable."""
     working: str
     outputs: str
-    ending: str = ""
-    """Why the agent is ending the run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,6 +251,8 @@ class Entry:
     """The result as it is signalled. Dropped once the deployment is settled."""
     failed: bool = False
     reason: str = ""
+    reruns: int = 0
+    """How often it was interrupted and run again, as it may be."""
     tries: int = 0
     """How often the result was sent in vain."""
     trouble: str = ""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from heat_config_agent import metadata, selection
-from heat_config_agent.model import TOOLLESS, Config, Deployment, Document, Entry, Mistake, State, Tool
+from heat_config_agent.model import TOOLLESS, WAIT_LIMIT, Config, Deployment, Document, Entry, Mistake, State, Tool
 from heat_config_hooks import protocol
 from heat_config_hooks.reply import Reply, failure
 
@@ -16,6 +16,13 @@ MALFORMED = 125
 """Status code of a deployment that cannot be understood."""
 NO_TOOL = 127
 """Status code of a deployment whose tool has no hook: what a shell says of a command it does not find."""
+
+
+_DAMAGED = "the journal is damaged where it said what became of this deployment; it is not run, as it may have been"
+
+
+NOT_CHOSEN = "not chosen"
+"""Why a deployment that `only` does not name is passed over."""
 
 
 class Verb(str, enum.Enum):
@@ -71,51 +78,58 @@ def make(deployments: Iterable[Deployment], known: Known, *, only: Collection[st
 
     `only` names deployments by name or id; the others are passed over, but their results stay waited for.
     """
-    steps = list(_elsewhere(known))
-    for deployment in deployments:
+    running = [entry for entry in known.entries.values() if entry.state is State.RUNNING]
+    # As it was started, whatever its source says of it now, and whether it still has it: a run is followed to its end.
+    current = {each.key: each for each in deployments}
+    steps = [_resume(_started(entry, current), entry) for entry in running]
+    followed = {entry.key for entry in running}
+    for deployment in current.values():
+        if deployment.key in followed:
+            continue
         if only and not {deployment.name, deployment.id}.intersection(only):
-            steps.append(Step(verb=Verb.SKIP, deployment=deployment, reason="not chosen"))
+            steps.append(Step(verb=Verb.SKIP, deployment=deployment, reason=NOT_CHOSEN))
         else:
             steps.append(_step(deployment, known))
-    return _once(steps)
+    return steps
 
 
-def _once(steps: list[Step]) -> list[Step]:
-    """Drop the second step about a run: one that is in the metadata has its own."""
-    last = {step.deployment.key: position for position, step in enumerate(steps)}
-    return [step for position, step in enumerate(steps) if last[step.deployment.key] == position]
-
-
-def _elsewhere(known: Known) -> Iterator[Step]:
-    """Yield the steps for runs whose deployment may be in no document any more: they are followed all the same."""
-    for entry in known.entries.values():
-        if entry.state is State.RUNNING:
-            yield _resume(deployment_of(entry), entry)
+def _started(entry: Entry, current: Mapping[str, Deployment]) -> Deployment:
+    """Return the deployment as it was started; as it is now where the journal has lost that."""
+    return deployment_of(entry) if entry.document else current.get(entry.key) or deployment_of(entry)
 
 
 def deployment_of(entry: Entry, document: Mapping[str, object] | None = None) -> Deployment:
     """Return the deployment that the journal holds, or the one kept of it elsewhere."""
     parsed = metadata.parse(Document(source=entry.source, content=[document or entry.document]))
-    return parsed.deployments[0]
+    return replace(parsed.deployments[0], key=entry.key)
 
 
 def _step(deployment: Deployment, known: Known) -> Step:
     entry = known.entries.get(deployment.key)
     if entry is None:
-        if deployment.key in known.marked:
+        if deployment.key in known.marked or deployment.id in known.marked:
             return Step(verb=Verb.SKIP, deployment=deployment, reason="done already, as its file in deployed/ says")
         return _new(deployment, known, "new")
-    if entry.state is State.RUNNING:
-        return _resume(deployment, entry)
     if entry.again:
         return _new(deployment, known, "asked to run again")
     if entry.state is State.ACCEPTED:
         return _new(deployment, known, "accepted earlier and not started yet")
     if entry.marked and entry.marked == known.folder and deployment.key not in known.marked:
         return _new(deployment, known, "its file in deployed/ was removed, so it is to run again")
+    if entry.state is State.DAMAGED:
+        reply = failure(MALFORMED, _DAMAGED)
+        return Step(verb=Verb.ANSWER, deployment=deployment, reason=_DAMAGED, reply=reply)
     if entry.state is State.FINISHED:
         return _resend(deployment, entry, known.now)
-    return Step(verb=Verb.SKIP, deployment=deployment, reason=_settled(entry))
+    if entry.state is State.SUPERSEDED and entry.ended is None:
+        return _new(deployment, known, "given up before it was started, and wanted again")
+    if entry.state is State.SUPERSEDED and entry.values is not None:
+        reason = "its result was not sent while its deployment was gone from the metadata"
+        return Step(verb=Verb.RESEND, deployment=deployment, reason=reason)
+    reason = _settled(entry)
+    if entry.document and entry.document != deployment.document:
+        reason += "; it was another then, under this id (a new id is run)"
+    return Step(verb=Verb.SKIP, deployment=deployment, reason=reason)
 
 
 def _new(deployment: Deployment, known: Known, why: str) -> Step:
@@ -142,7 +156,8 @@ def _new(deployment: Deployment, known: Known, why: str) -> Step:
     try:
         limit = _limit(chosen, tool)
     except protocol.HookError as error:
-        return _refuse(deployment, (Mistake(path=f"{deployment.where}.{error.path}", problem=error.problem),))
+        path = error.path.replace("options", chosen.section, 1)
+        return _refuse(deployment, (Mistake(path=f"{deployment.where}.{path}", problem=error.problem),))
     return Step(verb=Verb.RUN, deployment=deployment, reason=why, config=chosen, tool=tool, limit=limit)
 
 
@@ -167,7 +182,7 @@ def _resume(deployment: Deployment, entry: Entry) -> Step:
 
 
 def _resend(deployment: Deployment, entry: Entry, now: float) -> Step:
-    if entry.not_before > now:
+    if now < entry.not_before <= now + WAIT_LIMIT:  # what is later was reckoned with a clock that was wrong
         reason = f"its result waits until {clock(entry.not_before)}, as the server asked: {entry.trouble}"
         return Step(verb=Verb.WAIT, deployment=deployment, reason=reason)
     tried = f" after {entry.tries} tries: {entry.trouble}" if entry.tries else ""

@@ -6,6 +6,7 @@ psutil, whose start times move when the clock is set.
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import time
@@ -16,11 +17,13 @@ if TYPE_CHECKING:
     import psutil
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_PROCESS_IDS = Path("/proc/self/ns/pid")
 
 
+@functools.cache
 def boot_id() -> str:
-    """Return the id of this boot of the machine."""
-    return _BOOT_ID.read_text().strip()
+    """Return what tells this boot of the machine, or of the container, from every other: process ids are its own."""
+    return f"{_BOOT_ID.read_text().strip()}/{_PROCESS_IDS.stat().st_ino}"
 
 
 def since_boot() -> float:
@@ -48,15 +51,15 @@ def tree(leader: int, started: int, mark: str) -> list[psutil.Process]:
     """Return what lives of a run: the session that `leader` leads or led, all descendants, and whatever has `mark`.
 
     `mark` is a `NAME=value` that was put into the environment of the run and of nothing else: by it those are found
-    that have left the session and whose parents have ended, as daemons do. The kernel gives the leader's id to no other
-    process while its session has members: where another process has it, nothing is left of the session.
+    that have left the session and whose parents have ended, as daemons do. The session is looked at only while its
+    leader lives: once it has ended, its id may be that of anybody's session.
     """
     import psutil  # noqa: PLC0415  # 15 ms, and most runs are never ended
 
     # Whatever a damaged journal says: the system's own processes, ourselves and who started us are part of no run.
     spared = {0, 1, 2, os.getpid(), *(each.pid for each in psutil.Process().parents())}
     living = {each.pid: each for each in psutil.process_iter(["ppid"]) if each.pid not in spared}
-    session = leader if leader > 1 and ticks(leader) in (None, started) else None
+    session = leader if leader > 1 and ticks(leader) == started else None
     found = [pid for pid in living if pid == session or _session(pid) == session or _has(pid, mark)]
     children: dict[int, list[int]] = {}
     for pid, each in living.items():
@@ -88,5 +91,5 @@ def send(processes: list[psutil.Process], number: signal.Signals) -> None:
     for each in processes:
         try:
             each.send_signal(number)
-        except psutil.NoSuchProcess:
+        except psutil.Error:  # it has ended, or we may not
             continue

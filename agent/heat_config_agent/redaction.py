@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from urllib.parse import parse_qsl, quote, quote_plus, urlsplit
+from urllib.parse import parse_qsl, quote, quote_plus
 
-from heat_config_agent.model import Deployment, Input
+from heat_config_agent.model import STANDARD_OUTPUTS, Deployment, Input
 from heat_config_hooks.protocol import CREDENTIALS
 from heat_config_hooks.reply import changed
 
@@ -22,6 +22,9 @@ _SECRET_NAME = re.compile(
     r"pass(wor[dt]|wd|phrase)|secret|token|credential|(private|api|access|auth)_?key", re.IGNORECASE
 )
 _SIGNATURE = re.compile(r"signature$|_sig$|token|accesskeyid", re.IGNORECASE)
+_SHORTEST_LINE = 8
+"""Characters of a line that is hidden on its own: a key is printed line by line, and indented."""
+
 _SHORTEST = 4
 """Characters of a value worth hiding: to mask every «a» would destroy the text and hide nothing."""
 
@@ -35,7 +38,7 @@ def redactor(deployment: Deployment) -> Callable[[str, str], str]:
     """Return what hides a deployment's secrets in a part of its result: (name of the part, text) → text."""
     known = _forms(each for each in deployment.inputs if each.hidden or each.name in CREDENTIALS)
     guessed = _forms(each for each in deployment.inputs if is_secret(each))
-    outputs = {each.name for each in deployment.outputs if not each.name.startswith("deploy_st")}
+    outputs = {each.name for each in deployment.outputs} - STANDARD_OUTPUTS
 
     def redact(name: str, text: str) -> str:
         if name == "deploy_status_code":
@@ -64,8 +67,9 @@ def _forms(secrets: Iterable[Input]) -> list[str]:
     forms: set[str] = set()
     for given in secrets:
         for value in _texts(given.value):
-            parts = [value, *_signatures(value)] if given.name == "deploy_signal_id" else [value]
-            for part in parts:
+            lines = [line.strip() for line in value.splitlines() if len(line.strip()) >= _SHORTEST_LINE]
+            signatures = _signatures(value) if given.name == "deploy_signal_id" else ()
+            for part in (value, *lines, *signatures):
                 if len(part) >= _SHORTEST:
                     forms.update(_written(part))
     return sorted(forms, key=len, reverse=True)
@@ -86,7 +90,7 @@ def _texts(value: object) -> Iterator[str]:
 
 def _signatures(url: str) -> Iterator[str]:
     """Yield what makes a signed URL secret: its signature and key, decoded and as they stand in it."""
-    query = urlsplit(url).query
+    query = url.partition("?")[2].partition("#")[0]
     for name, value in parse_qsl(query):
         if _SIGNATURE.search(name):
             yield value

@@ -12,15 +12,15 @@ supervisor leaves, having started nothing.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from heat_config_agent import processes
-from heat_config_agent.errors import StateError
 from heat_config_agent.model import Run
 from heat_config_hooks import files
 from heat_config_hooks.protocol import Command, Ended
@@ -30,16 +30,22 @@ if TYPE_CHECKING:
 
 SUPERVISOR = """\
 trap : HUP INT QUIT TERM
-run=$1 in=$2 code=126
-if cd "$3" && unset OLDPWD && shift 3; then
-  if read -r go; then "$@" <"$in" >>"$run/stdout" 2>>"$run/stderr"; code=$?; else code=unstarted; fi
+if cd "$1" 2>&5 && shift && unset OLDPWD; then
+  if read -r HEAT_RUN_WORD; then
+    unset HEAT_RUN_WORD
+    (exec "$@") <&3 >&4 2>&5 3<&- 4>&- 5>&- 6>&-
+    echo $? >&6
+  else
+    echo unstarted >&6
+  fi
+else
+  echo 126 >&6
 fi
-echo "$code" 1<>"$run/status"
 """
 """It catches the signals that end a run so as to record the run's end, and a caught signal, unlike an ignored one, is
-back at its default in what it starts. Its own messages go to `$run/supervisor`; the command's two streams are the
-command's alone. The status file is written in place, where its block is already reserved: a disk that the run has
-filled cannot hide how it ended."""
+back at its default in what it starts. It sets no variable that an input could have: what it set would be the script's.
+Its descriptors: 0 the agent's word, 2 its own complaints, 3 to 5 the command's streams, 6 the status. That file is
+written in place, where its block is already reserved: a disk that the run has filled cannot hide how it ended."""
 
 KILLS = 10
 """How often, a second apart, a run is killed before it is given up."""
@@ -48,10 +54,11 @@ MARK = "HEAT_RUN"
 """A variable in the environment of every run, of a value of its own: by it all its processes are known."""
 
 UNSTARTED = "unstarted"
-KEPT = frozenset({"stdout", "stderr", "supervisor", "status"})
-"""What stays in the folder of a run."""
+STREAMS = ("stdout", "stderr", "supervisor")
 
-_PENDING = b"-".ljust(15) + b"\n"
+_CODE, _ENDING = 16, 240
+"""Bytes of a status file that are reserved for how the command ended, and for why the agent ended it."""
+_PENDING = b"-".ljust(_CODE - 1) + b"\n" + b"-".ljust(_ENDING - 1) + b"\n"
 
 RESET = (
     *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGCHLD),
@@ -72,6 +79,8 @@ class Running:
         self._ours = ours
         self._kill_at: float | None = None
         self._kills = 0
+        self.ending = "" if ours else noted_ending(directory, run)
+        """Why the agent, or one before it, is ending the run."""
         self._snapshot: list[psutil.Process] = []
 
     def fileno(self) -> int:
@@ -119,10 +128,7 @@ class Running:
         return self._kills > KILLS
 
     def close(self) -> str:
-        """Return what the supervisor recorded: an exit code, `unstarted`, or nothing.
-
-        Of a run that was ended, end the rest too.
-        """
+        """Let go of the run and return what the supervisor recorded. Of a run that was ended, end the rest too."""
         if self._ours:
             self._reap(os.WNOHANG)
         if self._pidfd is not None:
@@ -130,7 +136,7 @@ class Running:
             self._pidfd = None
         if self._kill_at is not None:
             processes.send(_tree(self.run) + self._snapshot, signal.SIGKILL)
-        return recorded(self.directory)
+        return recorded(self.directory, self.run)
 
     def _reap(self, flags: int) -> None:
         with contextlib.suppress(ChildProcessError):
@@ -147,28 +153,24 @@ def start(
 ) -> Running:
     """Start a command once `announce` (its process id and start time → the run) has put it on record.
 
-    `directory` is the run's folder, see `folder`. Raises OSError where the process cannot be started, and whatever
-    `announce` raises; in both cases the command was not started.
+    `directory` is the run's folder, see `folder`; `mark` names this run and no other. Raises OSError where the process
+    cannot be started, and whatever `announce` raises; in both cases the command was not started.
     """
+    _keep_descriptors()
     word, hold = os.pipe()
     try:
         pid = os.posix_spawn(
             "/bin/sh",
-            [
-                "sh",
-                "-c",
-                SUPERVISOR,
-                "supervisor",
-                str(directory),
-                str(command.stdin or os.devnull),
-                str(command.cwd),
-                *command.argv,
-            ],
+            ["sh", "-c", SUPERVISOR, "heat-config-agent", str(command.cwd), *command.argv],
             {**environment, **command.environment, MARK: mark},
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, word, 0),
                 (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-                (os.POSIX_SPAWN_OPEN, 2, str(directory / "supervisor"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+                (os.POSIX_SPAWN_OPEN, 2, str(directory / "supervisor"), os.O_WRONLY | os.O_APPEND, 0),
+                (os.POSIX_SPAWN_OPEN, 3, str(command.stdin or os.devnull), os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 4, str(directory / "stdout"), os.O_WRONLY | os.O_APPEND, 0),
+                (os.POSIX_SPAWN_OPEN, 5, str(directory / "stderr"), os.O_WRONLY | os.O_APPEND, 0),
+                (os.POSIX_SPAWN_OPEN, 6, str(status(directory, mark)), os.O_WRONLY, 0),
             ],
             setsid=True,
             setsigmask=(),
@@ -181,15 +183,28 @@ def start(
     os.close(word)
     try:
         started = processes.ticks(pid)
-        if started is None:
-            os.waitpid(pid, 0)
-            raise StateError(f"cannot start /bin/sh, which supervises every run: see {directory / 'supervisor'}")
-        run = announce(pid, started)
+        run = announce(pid, started if started is not None else _ended_at_once(directory))
         with contextlib.suppress(BrokenPipeError):  # killed already: its status says how far it came
             os.write(hold, b"go\n")
-    finally:
-        os.close(hold)
+    except BaseException:
+        os.close(hold)  # without the word it leaves
+        os.waitpid(pid, 0)
+        raise
+    os.close(hold)
     return Running(directory, run, pidfd=_pidfd(pid), ours=True)
+
+
+def _keep_descriptors() -> None:
+    """Keep to ourselves what was left open for us: a lock that a run inherits is held while its daemons live."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2:
+            with contextlib.suppress(OSError):  # the one with which the folder was read
+                os.set_inheritable(int(name), False)
+
+
+def _ended_at_once(directory: Path) -> NoReturn:
+    complaint = (directory / "supervisor").read_text(errors="replace").strip()[:500]
+    raise ChildProcessError(errno.ECHILD, "its supervisor ended at once", complaint)
 
 
 def adopt(directory: Path, run: Run) -> Running | None:
@@ -204,13 +219,23 @@ def adopt(directory: Path, run: Run) -> Running | None:
     return None
 
 
-def folder(directory: Path) -> None:
-    """Make the folder of a run: empty streams, and a status that is still pending."""
+def status(directory: Path, mark: str) -> Path:
+    """Return the file in which the end of the run of that mark is recorded.
+
+    It is this run's alone: neither what a power cut brings back of an earlier run, nor the supervisor of one that comes
+    to its end late, can speak for another.
+    """
+    return directory / f"status.{mark.rpartition('.')[2]}"
+
+
+def folder(directory: Path, mark: str) -> None:
+    """Make the folder of a run: empty streams, and a status that is still pending. What was there is removed."""
     files.make_directory(directory)
-    tidy(directory)
-    for name in KEPT - {"status"}:
-        os.close(os.open(directory / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
-    descriptor = os.open(directory / "status", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    for path in list(directory.iterdir()):
+        files.remove(path)
+    for name in STREAMS:
+        os.close(os.open(directory / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    descriptor = os.open(status(directory, mark), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         os.write(descriptor, _PENDING)
     finally:
@@ -220,21 +245,48 @@ def folder(directory: Path) -> None:
 def tidy(directory: Path) -> None:
     """Remove from the folder of a run that has ended what it was given: inputs, and with them secrets."""
     try:
-        found = [path for path in directory.iterdir() if path.name not in KEPT]
-        for path in found:
-            files.remove(path)
+        for path in list(directory.iterdir()):
+            if path.name not in STREAMS and not path.name.startswith("status."):
+                files.remove(path)
     except FileNotFoundError:
         return  # nothing was run
 
 
-def recorded(directory: Path) -> str:
-    """Return what the supervisor wrote when the command ended; empty where it did not."""
+def note_ending(directory: Path, run: Run, why: str) -> None:
+    """Put on record why the agent is about to end a run: in the status file, where there is room for it on any disk."""
+    descriptor = os.open(status(directory, run.mark), os.O_WRONLY | os.O_CLOEXEC)
     try:
-        line, newline, _ = (directory / "status").read_bytes().partition(b"\n")
-    except FileNotFoundError:
-        return ""
+        os.pwrite(descriptor, why.encode()[: _ENDING - 1].ljust(_ENDING - 1) + b"\n", _CODE)
+        os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def recorded(directory: Path, run: Run) -> str:
+    """Return what the supervisor wrote when the command ended; empty where it did not."""
+    line, newline, _ = _status(directory, run)[:_CODE].partition(b"\n")
     text = line.decode("ascii", "replace")
     return text if newline and (text.isdecimal() or text == UNSTARTED) else ""
+
+
+def noted_ending(directory: Path, run: Run) -> str:
+    """Return why an agent has begun to end the run; empty where none has."""
+    return _status(directory, run)[_CODE:].decode("utf-8", "replace").strip().removeprefix("-")
+
+
+def _status(directory: Path, run: Run) -> bytes:
+    try:
+        return status(directory, run.mark).read_bytes()
+    except OSError:  # the command may have done anything to its own folder
+        return b""
+
+
+def ended_at(directory: Path, run: Run) -> float | None:
+    """Return when the end of a run was recorded, in seconds since the epoch."""
+    try:
+        return status(directory, run.mark).stat().st_mtime
+    except OSError:
+        return None
 
 
 def ended(directory: Path, code: int) -> Ended:

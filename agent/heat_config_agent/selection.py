@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from heat_config_agent.metadata import kind_of, says_text
 from heat_config_agent.model import COMPONENT, Config, Deployment, Mistake
-from heat_config_hooks import protocol
+from heat_config_hooks import protocol, strict_json
 
 
 @dataclass(frozen=True)
@@ -32,8 +31,8 @@ def select(deployment: Deployment) -> Config | Nothing | tuple[Mistake, ...]:
     component = deployment.config
     if isinstance(component, str):
         try:
-            component = json.loads(component)
-        except (ValueError, RecursionError) as error:
+            component = strict_json.loads(component)
+        except ValueError as error:
             return (
                 Mistake(
                     path=path,
@@ -61,8 +60,10 @@ def select(deployment: Deployment) -> Config | Nothing | tuple[Mistake, ...]:
         return Nothing(f"the component has no config for {action}")
     config = configs[chosen[0]]
     section = deployment.options.get(config["tool"])
-    options = section if isinstance(section, Mapping) else deployment.options
-    return Config(tool=config["tool"], config=config.get("config"), options=options)
+    if not isinstance(section, Mapping):
+        return Config(tool=config["tool"], config=config.get("config"), options=deployment.options)
+    place = f"options.{config['tool']}"
+    return Config(tool=config["tool"], config=config.get("config"), options=section, section=place)
 
 
 def _config_mistakes(config: object, path: str) -> Iterable[Mistake]:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from heat_config_agent.errors import UsageError
+
 SYSTEM_STATE = Path("/var/lib/heat-config-agent")
 SHELL_CONFIG = Path("/var/run/heat-config/heat-config")
 HOOK_DIRECTORIES = (Path("/usr/libexec/heat-config/hooks"), Path("/var/lib/heat-config/hooks"))
@@ -67,6 +69,8 @@ def make(
     ca_file: str | None = None,
 ) -> Settings:
     """Return the settings. What is given wins over the environment; a limit of 0 means none."""
+    if ca_file is not None and not Path(ca_file).is_file():
+        raise UsageError(f"cannot read the certificates in {ca_file}: there is no such file")
     directory = state or _path(environ, "HEAT_CONFIG_AGENT_STATE") or _usual_state(environ)
     system = directory == SYSTEM_STATE
     deployed = _path(environ, "HEAT_CONFIG_DEPLOYED")
@@ -76,8 +80,8 @@ def make(
         state=directory.absolute(),
         root=None if system else directory.absolute(),
         deployed=(deployed or (DEPLOYED if system else directory / "deployed")).absolute(),
-        deployed_old=old or (DEPLOYED_OLD if system and not deployed else None),
-        hooks=(*hooks, *((own_hooks,) if own_hooks else ()), *HOOK_DIRECTORIES),
+        deployed_old=(old or DEPLOYED_OLD).absolute() if system or deployed or old else None,
+        hooks=tuple(each.absolute() for each in (*hooks, *((own_hooks,) if own_hooks else ()), *HOOK_DIRECTORIES)),
         environment=run_environment(environ),
         limit=(TIME_LIMIT if limit is None else limit) or None,
         grace=GRACE_SECONDS if grace is None else grace,

@@ -13,12 +13,13 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from heat_config_agent.model import Target
+from heat_config_agent.errors import UnreachableError
+from heat_config_agent.model import WAIT_LIMIT, Target
 
 if TYPE_CHECKING:
     from heat_config_agent import web
@@ -29,9 +30,6 @@ PERMANENT = frozenset({401, 403, 404, 410, 413, 422})
 BACK_OFF_FIRST = 1.0
 BACK_OFF_LIMIT = 120.0
 """Seconds between two tries, at first and at most, before jitter."""
-
-WAIT_LIMIT = 3600.0
-"""Seconds that a server may ask us to wait for at most."""
 
 PATIENCE = 90.0
 """Seconds after which a request that is under way counts as unanswered: more than its own limits should allow."""
@@ -142,8 +140,10 @@ class Outbox:
         """Return a descriptor that is readable when there are outcomes."""
         return self._wake
 
-    def __len__(self) -> int:
-        return len(self._under_way)
+    @property
+    def under_way(self) -> Collection[str]:
+        """The results of whose delivery nothing is known yet."""
+        return self._under_way.keys()
 
     def post(self, key: str, target: Target, body: bytes) -> None:
         """Send a result. What becomes of it is one of the `outcomes`."""
@@ -184,9 +184,13 @@ class Outbox:
         return [Outcome(each.key, Fate.RETRY, f"no full answer within {PATIENCE:g} s") for each in late]
 
     def _send(self, letter: _Letter) -> None:
-        if letter.origin not in self._senders:
-            self._senders[letter.origin] = _Sender(letter.origin, self._ca_file, self._deliver)
-        self._senders[letter.origin].letters.put(letter)
+        try:
+            if letter.origin not in self._senders:
+                self._senders[letter.origin] = _Sender(letter.origin, self._ca_file, self._deliver)
+        except RuntimeError:  # the machine has no room for one more thread
+            self._deliver(letter, Outcome(letter.key, Fate.RETRY, "no thread could be started to send it"))
+        else:
+            self._senders[letter.origin].letters.put(letter)
 
     def _deliver(self, letter: _Letter, outcome: Outcome) -> None:
         self._done.put((letter, outcome))
@@ -203,26 +207,31 @@ class _Sender(threading.Thread):
         self.abandoned = False
         """Its letters are another's now."""
         self._origin = origin
+        self._host = origin.rpartition("/")[2].rpartition("@")[2]
         self._ca_file = ca_file
         self._deliver = deliver
         self.start()
 
     def run(self) -> None:
         """Send whatever comes, until the process ends or another has taken over."""
-        from heat_config_agent import web  # noqa: PLC0415  # 50 ms, and only where there is something to send
-
         connection: web.Connection | None = None
         while not self.abandoned:
             letter = self.letters.get()
             letter.begun = time.monotonic()
             try:
-                connection = connection or web.Connection(self._origin, self._ca_file)
+                connection = connection or _connection(self._origin, self._ca_file)
                 answer = connection.send(
                     letter.target.verb, letter.target.url, letter.body, {"Content-Type": "application/json"}
                 )
                 outcome = judge(letter.key, answer)
-            except web.UnreachableError as error:
-                outcome = Outcome(letter.key, Fate.RETRY, str(error))
+            except UnreachableError as error:
+                outcome = Outcome(letter.key, Fate.RETRY, f"{self._host}: {error}")
             except Exception as error:  # noqa: BLE001  # a sender that dies would take every later result with it
                 outcome = Outcome(letter.key, Fate.RETRY, f"{type(error).__name__} while sending")
             self._deliver(letter, outcome)
+
+
+def _connection(origin: str, ca_file: str | None) -> web.Connection:
+    from heat_config_agent import web  # noqa: PLC0415  # 50 ms, and only where there is something to send
+
+    return web.Connection(origin, ca_file)

@@ -31,7 +31,7 @@ class Tools:
             return None
         for directory in self.directories:
             path = directory / name
-            if path.is_file():
+            if _is_file(path):
                 ours = path.resolve().name == "heat-config-hook" and name in heat_config_hooks.HOOKS
                 return Tool(name, BUILTIN + name if ours else str(path))
         return Tool(name, BUILTIN + name) if name in heat_config_hooks.HOOKS else None
@@ -40,6 +40,15 @@ class Tools:
         """Return the names of all tools."""
         names = set(heat_config_hooks.HOOKS)
         for directory in self.directories:
-            if directory.is_dir():
+            try:
                 names.update(each.name for each in directory.iterdir() if each.is_file())
+            except OSError:  # it is not there, or not for us
+                continue
         return sorted(names)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that is too long, or a folder that we may not enter
+        return False

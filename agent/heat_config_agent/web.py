@@ -1,34 +1,34 @@
-"""HTTP for everything that speaks it.
+"""HTTP for everything that speaks it: with time limits, certificates checked, answers bounded, redirects not followed.
 
-Always with a time limit, certificates checked, answers bounded, redirects not followed.
-
-The environment's proxies and certificates are read once for each server, not at every request, and no `.netrc` is
-looked at.
+The environment's proxies and certificates are read once for each server, not at every request, and no `.netrc` is read.
 """
 
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import requests
 import requests.adapters
-import requests.utils
+import urllib3
+import urllib3.connection
 import urllib3.exceptions
 
 from heat_config_agent import __version__
+from heat_config_agent.errors import UnreachableError
 
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 30.0
-TOTAL_SECONDS = 60.0
-ANSWER_LIMIT = 64 * 1024
-"""Bytes of an answer that are read: enough to say what was wrong."""
 
+DRAIN_SECONDS = 1.0
+DRAIN_BYTES = 4096
+"""How long, and how far, an answer's body is read so that its connection can be used again.
 
-class UnreachableError(Exception):
-    """No answer came; the text says why."""
+Nothing in a body changes what an answer means, so none is waited for: a longer one costs the connection."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,6 @@ class Answer:
     status: int
     reason: str
     headers: Mapping[str, str]
-    text: str
-    """The beginning of the body."""
 
 
 class Connection:
@@ -53,13 +51,17 @@ class Connection:
         self._session.trust_env = False
         self._session.proxies = found["proxies"]
         self._session.verify = found["verify"]
+        for scheme in ("http://", "https://"):
+            self._session.mount(scheme, _Adapter())
 
     def send(self, verb: str, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
-        """Send one request and return the answer, whatever its status. Raises UnreachableError."""
-        deadline = time.monotonic() + TOTAL_SECONDS
+        """Send one request to the URL exactly as it is given, and return the answer, whatever its status.
+
+        Raises UnreachableError.
+        """
+        token = _url.set(url)
         try:
             request = self._session.prepare_request(requests.Request(verb, url, data=body, headers=dict(headers)))
-            request.url = url  # it is signed: exactly as given, not as requests would write it
             response = self._session.send(
                 request,
                 timeout=(CONNECT_SECONDS, READ_SECONDS),
@@ -69,25 +71,63 @@ class Connection:
                 verify=self._session.verify,
             )
             with contextlib.closing(response):
-                return Answer(
-                    response.status_code, response.reason or "", response.headers, _beginning(response, deadline)
-                )
+                _drain(response)
+                return Answer(response.status_code, response.reason or "", response.headers)
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise UnreachableError(_cause(error)) from error
+        finally:
+            _url.reset(token)
 
 
-def _beginning(response: requests.Response, deadline: float) -> str:
-    """Read the beginning of the body as it came: never decompressed, so no answer grows in memory."""
-    body = b""
-    try:
-        while len(body) < ANSWER_LIMIT and time.monotonic() < deadline:
-            part = response.raw.read(min(4096, ANSWER_LIMIT - len(body)), decode_content=False)
-            if not part:
-                break
-            body += part
-    except (urllib3.exceptions.HTTPError, OSError):
-        pass  # the status is what counts, and it is here
-    return body.decode("utf-8", "replace")
+_url: contextvars.ContextVar[str] = contextvars.ContextVar("url")
+"""The URL of the request that is being sent."""
+
+
+class _AsGiven:
+    """A connection that writes the URL as it was given: as requests and urllib3 would write it, signatures break."""
+
+    def putrequest(self, method: str, url: str, *args: Any, **options: Any) -> None:
+        given = _url.get().partition("#")[0]
+        if url.startswith("/"):  # not for a proxy, which is told the whole
+            path = given.partition("://")[2].partition("/")[2].partition("?")
+            given = "/" + "".join(path) if "/" in given.partition("://")[2].partition("?")[0] else url
+        super().putrequest(method, given, *args, **options)  # type: ignore[misc]  # what it is mixed into has one
+
+
+class _HttpConnection(_AsGiven, urllib3.connection.HTTPConnection):
+    pass
+
+
+class _HttpsConnection(_AsGiven, urllib3.connection.HTTPSConnection):
+    pass
+
+
+class _HttpPool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _HttpConnection
+
+
+class _HttpsPool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _HttpsConnection
+
+
+class _Adapter(requests.adapters.HTTPAdapter):
+    def init_poolmanager(self, *args: Any, **options: Any) -> None:
+        super().init_poolmanager(*args, **options)
+        self.poolmanager.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
+
+    def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
+        manager = super().proxy_manager_for(proxy, **options)
+        manager.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
+        return manager
+
+
+def _drain(response: requests.Response) -> None:
+    """Read a short body, byte by byte, for no longer than it may take: each read may wait for one byte only."""
+    deadline = time.monotonic() + DRAIN_SECONDS
+    with contextlib.suppress(urllib3.exceptions.HTTPError, OSError):  # the status is what counts, and it is here
+        for _ in range(DRAIN_BYTES):
+            if not response.raw.read(1, decode_content=False) or time.monotonic() > deadline:
+                return
 
 
 def _cause(error: BaseException) -> str:
@@ -97,7 +137,8 @@ def _cause(error: BaseException) -> str:
     if isinstance(error, requests.exceptions.Timeout):
         return f"no answer within {READ_SECONDS:g} s"
     if isinstance(
-        error, requests.exceptions.InvalidURL | requests.exceptions.MissingSchema | requests.exceptions.InvalidSchema
+        error,
+        requests.exceptions.InvalidURL | requests.exceptions.MissingSchema | requests.exceptions.InvalidSchema,
     ):
         return "its URL cannot be understood"
     seen: BaseException = error
@@ -108,4 +149,6 @@ def _cause(error: BaseException) -> str:
         seen = inner
     if isinstance(seen, OSError) and seen.strerror:
         return seen.strerror
-    return f"{type(seen).__name__}"
+    if type(seen) is OSError:  # of requests itself, about a file with certificates
+        return str(seen)
+    return type(seen).__name__

@@ -28,11 +28,13 @@ def replace(path: Path, content: bytes, *, mode: int = 0o600) -> None:
     temporary = path.with_name(f".{path.name}.new")  # always the same: what a kill leaves of it is overwritten
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
     try:
-        os.fchmod(descriptor, mode)
-        view = memoryview(content)
-        while view:
-            view = view[os.write(descriptor, view) :]
-        os.close(descriptor)
+        try:
+            os.fchmod(descriptor, mode)
+            view = memoryview(content)
+            while view:
+                view = view[os.write(descriptor, view) :]
+        finally:
+            os.close(descriptor)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)

@@ -26,7 +26,7 @@ CREDENTIALS = frozenset({"deploy_password", "deploy_signal_id", "deploy_user_id"
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED = re.compile(
-    r"PATH|IFS|CDPATH|ENV|BASH_ENV|BASHOPTS|SHELLOPTS|PS4|PROMPT_COMMAND|GLOBIGNORE|PWD|OLDPWD"
+    r"PATH|IFS|OPTIND|HEAT_RUN(_WORD)?|CDPATH|ENV|BASH_ENV|BASHOPTS|SHELLOPTS|PS4|PROMPT_COMMAND|GLOBIGNORE|PWD|OLDPWD"
     r"|LD_.*|_RLD.*|GLIBC_TUNABLES|GCONV_PATH|LOCPATH|NLSPATH|LOCALDOMAIN|RES_OPTIONS|HOSTALIASES|NODE_OPTIONS"
     r"|PYTHON[A-Z]+|PERL(LIB|IO_DEBUG|5[A-Z]+)|RUBY(LIB|OPT)|JAVA_TOOL_OPTIONS|TERMINFO(_DIRS)?"
 )
@@ -104,8 +104,8 @@ def directories(tool: str, run: Path, root: Path | None, environ: Mapping[str, s
     lib, volatile = (root, root / "run") if root else (Path("/var/lib/heat-config"), Path("/var/run/heat-config"))
     return Directories(
         run=run,
-        working=Path(environ.get(f"{variable}_WORKING") or lib / f"heat-config-{tool}"),
-        outputs=Path(environ.get(f"{variable}_OUTPUTS") or volatile / f"heat-config-{tool}"),
+        working=Path(environ.get(f"{variable}_WORKING") or lib / f"heat-config-{tool}").absolute(),
+        outputs=Path(environ.get(f"{variable}_OUTPUTS") or volatile / f"heat-config-{tool}").absolute(),
     )
 
 
@@ -184,15 +184,19 @@ def visible_inputs(request: Request) -> dict[str, object]:
     return {name: value for name, value in request.inputs.items() if name not in CREDENTIALS}
 
 
+LONGEST = 366 * 24 * 3600
+"""Seconds of the longest time limit."""
+
+
 def time_limit(options: Mapping[str, object]) -> float | None:
     """Return the time limit that options set, in seconds; None where they set none. Raises HookError."""
     limit = options.get("timeout")
     if limit is None:
         return None
     if isinstance(limit, str):
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError):  # it is refused below
             limit = float(limit)
-    if isinstance(limit, int | float) and not isinstance(limit, bool) and 0 < limit < float("inf"):
+    if isinstance(limit, int | float) and not isinstance(limit, bool) and 0 < limit <= LONGEST:
         return float(limit)
     raise HookError(f"expected a time limit in seconds, greater than 0, not {options['timeout']!r}", "options.timeout")
 
@@ -221,10 +225,17 @@ def request(document: Mapping[str, object], *, key: str, options: Mapping[str, o
         action=action if isinstance(action, str) else "",
         config=document.get("config"),
         inputs=inputs,
-        outputs=tuple(_name(each, "outputs") for each in _maps(document, "outputs")),
+        outputs=tuple(_output(each) for each in _maps(document, "outputs")),
         options=given or {},
         creation_time=str(document.get("creation_time") or ""),
     )
+
+
+def _output(item: Mapping[str, object]) -> str:
+    name = _name(item, "outputs")
+    if "/" in name or "\0" in name:
+        raise HookError(f"{name!r} cannot be an output: it names a file, so it may have no '/' in it", "outputs")
+    return name
 
 
 def _maps(document: Mapping[str, object], field_name: str) -> list[Mapping[str, object]]:

@@ -23,6 +23,11 @@ Reply = dict[str, object]
 BODY_LIMIT = 950_000
 """Bytes of a signal's body at most: below Heat's 1 MiB, with room for what wraps it."""
 
+EDGE = 4096
+"""Characters at a cut that are left out with the rest: a longer secret than that is no secret."""
+
+STATUS = "deploy_status_code"
+
 CUT = "\n[... {:,} bytes left out ...]\n"
 
 
@@ -41,6 +46,8 @@ class Capture:
     """A file whose text is to go into a reply."""
 
     path: Path
+    before: str = ""
+    """What is to stand before it."""
 
     def text(self, limit: int = BODY_LIMIT) -> Text:
         """Read the file if it is at most twice `limit` bytes long, else that many bytes from each end.
@@ -54,9 +61,9 @@ class Capture:
                 raise OSError(errno.EINVAL, "no regular file", str(self.path))
             size = found.st_size
             if size <= 2 * limit:
-                return Text(_decoded(_read(descriptor, size, 0)))
+                return Text(self.before + _decoded(_read(descriptor, size, 0)))
             head, tail = _read(descriptor, limit, 0), _read(descriptor, limit, size - limit)
-            return Text(_decoded(head), _decoded(tail), size - 2 * limit)
+            return Text(self.before + _decoded(head), _decoded(tail), size - 2 * limit)
         finally:
             os.close(descriptor)
 
@@ -79,15 +86,13 @@ def failure(code: int, sentence: str, stdout: str | Capture = "", stderr: str | 
 
     The sentence stands before whatever the tool wrote to standard error.
     """
-    if isinstance(stderr, Capture):
-        stderr = shown(stderr)
-    text = f"{sentence}\n{stderr}" if stderr else f"{sentence}\n"
-    return {"deploy_stdout": stdout, "deploy_stderr": text, "deploy_status_code": code}
+    said = Capture(stderr.path, f"{sentence}\n") if isinstance(stderr, Capture) else f"{sentence}\n{stderr}"
+    return {"deploy_stdout": stdout, "deploy_stderr": said, STATUS: code}
 
 
 def status_code(reply: Mapping[str, object]) -> int | None:
     """Return a reply's status code: a number, or text that holds one; None where there is none."""
-    value = reply.get("deploy_status_code")
+    value = reply.get(STATUS)
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
@@ -98,14 +103,6 @@ def status_code(reply: Mapping[str, object]) -> int | None:
         except ValueError:
             return None
     return None
-
-
-def shown(capture: Capture, limit: int = 64 * 1024) -> str:
-    """Return the text of a file, shortened in the middle; empty where it cannot be read."""
-    try:
-        return cut(capture.text(limit), 2 * limit)
-    except OSError:
-        return ""
 
 
 def unchanged(_name: str, text: str) -> str:
@@ -128,21 +125,38 @@ def fit(
             try:
                 text = value.text()
             except OSError:
-                continue
-            values[name] = Text(change(name, text.head), change(name, text.tail), text.left_out)
+                if not value.before:
+                    continue
+                text = Text(value.before)
+            values[name] = _changed_text(text, functools.partial(change, name))
         elif isinstance(value, str):
             values[name] = Text(change(name, value))
         else:
             values[name] = changed(value, functools.partial(change, name))
-    sizes = {name: _size(value) for name, value in values.items()}
-    cap = _cap(sorted(sizes.values()), limit - _length(dict.fromkeys(values, "")))
+    spent = _length(dict.fromkeys(values, "")) + _size(values.get(STATUS, ""))
+    if spent > limit // 2:
+        return fit(failure(125, f"the names of the outputs alone are {spent:,} bytes long: too much for a signal"))
+    sizes = {name: _size(value) for name, value in values.items() if name != STATUS}
+    cap = _cap(sorted(sizes.values()), limit - spent)
     fitted: dict[str, object] = {}
     for name, value in values.items():
-        if isinstance(value, Text):
+        if name == STATUS:
+            fitted[name] = _shown(value.head) if isinstance(value, Text) else value
+        elif isinstance(value, Text):
             fitted[name] = cut(value, cap)
         else:
             fitted[name] = value if sizes[name] <= cap else cut(Text(json.dumps(value)), cap)
     return fitted
+
+
+def _changed_text(text: Text, change: Callable[[str], str]) -> Text:
+    """Return the text with `change` made to both parts, without what at their inner ends may be half of a secret."""
+    if not text.left_out:
+        return Text(change(text.head), change(text.tail))
+    head, tail = change(text.head), change(text.tail)
+    edge = min(EDGE, len(head), len(tail))
+    lost = _bytes(head[len(head) - edge :]) + _bytes(tail[:edge])
+    return Text(head[: len(head) - edge], tail[edge:], text.left_out + lost)
 
 
 def changed(value: object, change: Callable[[str], str]) -> object:

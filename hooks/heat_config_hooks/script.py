@@ -9,9 +9,10 @@ what the script wrote to `$heat_outputs_path.NAME`, byte for byte.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from heat_config_hooks import files, protocol
-from heat_config_hooks.reply import Capture, Reply
+from heat_config_hooks.reply import Capture, Reply, failure
 
 OPTIONS: frozenset[str] = frozenset()
 
@@ -28,6 +29,9 @@ def prepare(request: protocol.Request, directories: protocol.Directories) -> pro
             "deploy_stderr": "the config is empty: nothing was run\n",
             "deploy_status_code": 0,
         }
+    interpreter = _interpreter(script)
+    if interpreter and not Path(interpreter).exists():
+        return failure(126, f"it cannot be started: its interpreter {interpreter} is not there")
     files.make_directory(directories.working)
     files.make_directory(directories.outputs)
     path = directories.working / request.key
@@ -60,6 +64,12 @@ def finish(request: protocol.Request, directories: protocol.Directories, ended: 
         deploy_stdout=Capture(ended.stdout), deploy_stderr=Capture(ended.stderr), deploy_status_code=ended.code
     )
     return reply
+
+
+def _interpreter(script: str) -> str:
+    """Return the program that a script names in its first line; empty where it names none."""
+    words = script.partition("\n")[0].removeprefix("#!").split() if script.startswith("#!") else []
+    return words[0] if words else ""
 
 
 def _text(config: object) -> str:

@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 import heat_config_hooks
-from heat_config_hooks import protocol
+from heat_config_hooks import protocol, strict_json
 from heat_config_hooks.reply import Capture, Reply, failure, fit
 
 _USAGE = """\
@@ -53,6 +53,7 @@ def main() -> int:
 
 
 def _main() -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     called = Path(sys.argv[0]).name
     arguments = sys.argv[1:]
     if called in heat_config_hooks.HOOKS and not arguments:
@@ -61,11 +62,12 @@ def _main() -> int:
         print(_USAGE.format(hooks=", ".join(sorted(heat_config_hooks.HOOKS))), end="")
         return 0
     if len(arguments) != 1 or arguments[0] not in heat_config_hooks.HOOKS:
-        print(_USAGE.format(hooks=", ".join(sorted(heat_config_hooks.HOOKS))), end="", file=sys.stderr)
+        wrong = f"there is no hook {arguments[0]!r}" if len(arguments) == 1 else "expected the name of one hook"
+        print(f"error: {wrong} (there are: {', '.join(sorted(heat_config_hooks.HOOKS))}; see --help)", file=sys.stderr)
         return 2
     try:
-        document = json.loads(sys.stdin.buffer.read().decode("utf-8", "replace"))
-    except (ValueError, RecursionError) as error:
+        document = strict_json.loads(sys.stdin.buffer.read().decode("utf-8", "replace"))
+    except ValueError as error:
         print(f"error: standard input is no JSON: {error}", file=sys.stderr)
         return 2
     if not isinstance(document, dict):

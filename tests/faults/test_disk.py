@@ -397,7 +397,7 @@ def test_files_of_a_run_that_are_not_there(machine: Machine, heat: SignalServer,
     """A run whose files were taken away ends in a result, and holds up no other deployment."""
     folder = machine.state / "runs" / "d1"
     damage = {
-        "status": f"rm {folder}/status; mkdir {folder}/status",
+        "status": f"name=$(echo {folder}/status.*); rm $name; mkdir $name",
         "stdout": f"rm {folder}/stdout; mkdir {folder}/stdout",
         "everything": f"rm -r {folder}",
     }[hurt]

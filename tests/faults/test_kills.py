@@ -75,9 +75,11 @@ def craft(machine: Machine, given: dict[str, Any], status: str = "-", **changes:
     book = Journal(machine.state)
     accepted = metadata.parse(Document(source=source, content=[given])).deployments[0]
     folder = machine.state / "runs" / accepted.key
-    runner.folder(folder)
-    (folder / "status").write_text(f"{status}\n")
+    mark = f"{accepted.key}.1"
+    runner.folder(folder, mark)
+    runner.status(folder, mark).write_text(f"{status}\n")
     about = {
+        "mark": mark,
         "boot": processes.boot_id(),
         "pid": os.getpid(),
         "ticks": 1,

@@ -48,8 +48,8 @@ def hasty(machine: Machine, document: object, *arguments: str) -> Done:
         import sys
         from heat_config_agent import signals, web
         from heat_config_agent.cli import main
-        assert web.CONNECT_SECONDS and web.READ_SECONDS and web.TOTAL_SECONDS and signals.PATIENCE
-        web.CONNECT_SECONDS, web.READ_SECONDS, web.TOTAL_SECONDS, signals.PATIENCE = 1.0, 0.8, 1.2, 2.0
+        assert web.CONNECT_SECONDS and web.READ_SECONDS and signals.PATIENCE
+        web.CONNECT_SECONDS, web.READ_SECONDS, signals.PATIENCE = 1.0, 0.8, 2.0
         code = main.apply()
         print(open("/proc/self/status").read(), file=sys.stderr)
         sys.exit(code)

@@ -22,13 +22,13 @@ LAYERS = (
 )
 """The modules of the agent, top to bottom. Those of one layer may know each other."""
 
-HOOKS = {"protocol", "reply", "files", "load", "HOOKS"}
+HOOKS = {"protocol", "reply", "files", "strict_json", "load", "HOOKS"}
 """What the agent knows of the hooks."""
 
 
 def imports(path: Path) -> set[str]:
     """Return the dotted names that a module imports."""
-    found = set()
+    found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from heat_config_agent import __version__, asked, journal, lock, plan, settings,
 from heat_config_agent.apply import Applier, Where, known, read
 from heat_config_agent.cli import chosen, progress, terminal
 from heat_config_agent.deployed import Deployed
-from heat_config_agent.errors import ExitCode, SourceError, UsageError
+from heat_config_agent.errors import AgentError, ExitCode, SourceError, UsageError
 from heat_config_agent.model import Document, Entry, Mistake, State
 from heat_config_agent.plan import Step, Verb
 from heat_config_agent.settings import Settings
@@ -34,11 +33,11 @@ exit code is then 0 even if a deployment failed.
 
 exit codes:
   0    all is well
-  1    a deployment failed in this run, or an entry of a document could not be read
+  1    a deployment failed in this run, or a document, or an entry of one, could not be read
   2    bad usage or configuration
   3    no source answered
   4    another agent holds the lock
-  5    all ran well, but a result is still to be delivered
+  5    all ran well, but a result could not be delivered: the next run sends it, unless it was refused for good
   130  interrupted; what was running goes on
 """
 
@@ -56,11 +55,13 @@ def main(arguments: Sequence[str]) -> int:
         ca_file=options.ca_file,
     )
     sources, drop_in = _sources(options.file, found)
-    documents = _collect(sources)
+    documents, troubles = _collect(sources)
     _check_only(options.only, documents)
     if options.plan:
         return _show_plan(found, documents, options.only, as_json=options.json)
     code = _apply(found, documents, options.only, as_json=options.json)
+    if troubles and code is ExitCode.OK:
+        code = ExitCode.FAILED
     return ExitCode.OK if drop_in and code in (ExitCode.FAILED, ExitCode.UNDELIVERED) else code
 
 
@@ -136,23 +137,23 @@ def _sources(named: Sequence[str], given: Settings) -> tuple[list[Source], bool]
     )
 
 
-def _collect(sources: Sequence[Source]) -> list[Document]:
-    """Return what the sources answer. One that cannot be had is said, and counts only when none can."""
+def _collect(sources: Sequence[Source]) -> tuple[list[Document], list[AgentError]]:
+    """Return what the sources answer, and why others do not. Raises the first reason where none does."""
     documents: list[Document] = []
-    troubles: list[SourceError] = []
+    troubles: list[AgentError] = []
     for source in sources:
         try:
             documents.append(source.collect())
-        except SourceError as error:
+        except (SourceError, UsageError) as error:
             troubles.append(error)
     if not documents:
         raise troubles[0]
     for trouble in troubles:
-        print(f"warning: {trouble}", file=sys.stderr)
-    return documents
+        terminal.say(f"warning: {trouble}", error=True)
+    return documents, troubles
 
 
-def _apply(given: Settings, documents: list[Document], only: Sequence[str], *, as_json: bool) -> int:
+def _apply(given: Settings, documents: list[Document], only: Sequence[str], *, as_json: bool) -> ExitCode:
     report: progress.Lines | progress.Collected = progress.Collected() if as_json else progress.Lines(given.state)
     with lock.held(given.state):
         book = journal.Journal(given.state)
@@ -173,9 +174,12 @@ def _apply(given: Settings, documents: list[Document], only: Sequence[str], *, a
         for line in asked.carry_out(given.state, book, deployed):
             report.warn(line)
         steps = applier.offer(documents, only=only)
-        while applier.busy:
-            applier.turn(report.interval)
-            report.refresh()
+        try:
+            while applier.busy:
+                applier.turn(report.interval)
+                report.refresh()
+        finally:
+            report.clear()
         applier.settle()
         entries = book.entries
         book.close()

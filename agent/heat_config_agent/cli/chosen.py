@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heat_config_agent import journal, plan, settings
-from heat_config_agent.errors import AgentError
+from heat_config_agent.errors import AgentError, UsageError
 from heat_config_agent.model import Deployment, Entry
 from heat_config_agent.settings import Settings
 
@@ -86,6 +86,8 @@ def find(entries: Mapping[str, Entry], wanted: str, where: str) -> Entry:
 
     Raises AgentError where it is none or several.
     """
+    if not wanted:
+        raise UsageError("an ID is needed", hint="`heat-config-agent status` shows them all")
     exact = [each for each in entries.values() if wanted in (each.id, each.key)]
     named = [each for each in entries.values() if each.name == wanted]
     begun = [each for each in entries.values() if each.id.startswith(wanted) or each.key.startswith(wanted)]

@@ -25,6 +25,9 @@ _INTERVAL = 0.2
 
 _BLOCK = 256 * 1024
 
+_LONGEST = 64 * 1024
+"""Characters of a line that has not ended which are held back: a secret must not be printed in two parts."""
+
 
 def add(commands: Commands) -> None:
     """Declare the command."""
@@ -71,7 +74,7 @@ def _redactor(given: Settings, entry: Entry, folder: Path) -> Callable[[str], st
 
 
 class _Stream:
-    """One stream of a run, copied as it grows, whole lines at a time: a secret must not be cut in two."""
+    """One stream of a run, copied as it grows, whole lines at a time."""
 
     def __init__(self, path: Path, to: object, redact: Callable[[str], str]) -> None:
         self._path = path
@@ -86,11 +89,16 @@ class _Stream:
             file.seek(self._offset)
             while block := file.read(_BLOCK):
                 self._offset += len(block)
-                lines, newline, self._rest = (self._rest + self._decoder.decode(block)).rpartition("\n")
+                self._rest += self._decoder.decode(block)
+                lines, newline, rest = self._rest.rpartition("\n")
+                if len(rest) > _LONGEST:
+                    lines, newline, rest = self._rest[:-_LONGEST], "", self._rest[-_LONGEST:]
+                self._rest = rest
                 self._print(lines + newline)
         if to_the_end:
             self._print(self._rest)
             self._rest = ""
 
     def _print(self, text: str) -> None:
-        print(terminal.plain(self._redact(text)), end="", file=self._to, flush=True)  # type: ignore[call-overload]
+        if text:
+            print(terminal.plain(self._redact(text)), end="", file=self._to, flush=True)  # type: ignore[call-overload]

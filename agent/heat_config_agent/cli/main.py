@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import io
 import os
 import signal
 import sys
@@ -35,17 +35,13 @@ def apply() -> int:
 
 def _main(main: Callable[[list[str]], int]) -> int:
     """Run a command: a failure that we understand is one line and an exit code, anything else keeps its traceback."""
+    _usable_output()
     signal.signal(signal.SIGTERM, _interrupt)
     signal.signal(signal.SIGINT, _interrupt)
-    with contextlib.suppress(FileNotFoundError):
-        for name in os.listdir("/proc/self/fd"):  # what was left open for us is not for the programs that we start
-            if int(name) > 2:
-                with contextlib.suppress(OSError):
-                    os.set_inheritable(int(name), False)
     try:
         code = _ended(main)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader of our output has gone: `… | head`
+    except OSError:  # the reader of our output has gone (`… | head`), or the disk that it goes to is full
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.INTERRUPTED
     return code
@@ -65,5 +61,18 @@ def _ended(main: Callable[[list[str]], int]) -> int:
         return ExitCode.INTERRUPTED
 
 
+def _usable_output() -> None:
+    """See to it that whatever is said can be written: in any alphabet, and where there is no output at all."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
 def _interrupt(_number: int, _frame: object) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough, and twice would interrupt the ending
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     raise Interrupted

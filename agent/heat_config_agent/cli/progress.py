@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,12 +11,14 @@ from pathlib import Path
 from heat_config_agent.apply import Report
 from heat_config_agent.cli import terminal
 from heat_config_agent.errors import ExitCode
-from heat_config_agent.model import Deployment, Entry, Mistake, Run, State
-from heat_config_agent.plan import Step, Verb
+from heat_config_agent.model import STANDARD_OUTPUTS, Deployment, Entry, Mistake, Run, State
+from heat_config_agent.plan import NOT_CHOSEN, Step, Verb
 from heat_config_agent.redaction import concealer, redactor
 from heat_config_agent.signals import Fate, Outcome
 
-_STANDARD = ("deploy_stdout", "deploy_stderr", "deploy_status_code")
+_DELIVERIES = ("delivered", "refused")
+"""How the words end that say what became of results."""
+
 _OUTPUT_CHARACTERS = 200
 """Characters of an output value that a line shows."""
 
@@ -30,6 +31,7 @@ class Lines(Report):
         self._state = state
         self._live = terminal.is_live()
         self._running: dict[str, tuple[Step, float]] = {}
+        self._resent: dict[str, Step] = {}
         self._drawn = False
         self.interval = 0.2 if self._live else 3600.0
         """Seconds after which `refresh` is worth calling."""
@@ -45,40 +47,51 @@ class Lines(Report):
         self._line(word, style, step, took, why.replace("\n", "; "))
         for name, value in outputs(entry, step.deployment).items():
             text = value if isinstance(value, str) else json.dumps(value)
-            print(f"{'':10}{terminal.plain(name)} = {terminal.plain(_short(text))}")
+            terminal.say(f"{'':10}{terminal.plain(name)} = {terminal.plain(_short(text))}")
+
+    def resent(self, step: Step) -> None:
+        self._resent[step.deployment.key] = step
 
     def skipped(self, step: Step) -> None:
+        if step.reason == NOT_CHOSEN:
+            return
         self._line("skipped", "quiet", step, "", step.reason)
 
     def postponed(self, step: Step, why: str) -> None:
         self._line("not run", "bad", step, "", f"{why}; the next run tries again")
 
     def delivered(self, entry: Entry, outcome: Outcome | None) -> None:
+        if outcome is not None and outcome.fate is Fate.SENT and entry.key in self._resent:
+            self._line("sent", "good", self._resent[entry.key], "", "its result is delivered")
         if outcome is None:
             self.warn(f"the result of {entry.name} is not sent: its deployment has been replaced")
         elif outcome.fate is Fate.REFUSED:
-            self.warn(f"the result of {entry.name} was refused for good: {outcome.trouble}")
+            self.warn(f"the result of {entry.name} was refused for good, and is not sent again: {outcome.trouble}")
         elif outcome.fate is Fate.RETRY and entry.tries == 1:
             self.warn(f"the result of {entry.name} could not be delivered yet: {outcome.trouble}")
 
     def warn(self, text: str) -> None:
-        self._clear()
-        print(terminal.styled(f"warning: {terminal.plain(text)}", "warn"), file=sys.stderr, flush=True)
+        self.clear()
+        terminal.say(terminal.styled(f"warning: {terminal.plain(text)}", "warn"), error=True)
 
     def refresh(self) -> None:
         """Draw the line about what is running again."""
         if not self._live or not self._running:
             return
         step, since = next(iter(self._running.values()))
-        text = (
-            f"running   {step.deployment.name}  {terminal.duration(time.monotonic() - since)}  {self._last_line(step)}"
-        )
-        sys.stdout.write("\r\x1b[K" + terminal.styled(terminal.plain(text)[: terminal.width() - 1], "live"))
-        sys.stdout.flush()
+        name = terminal.shortened(terminal.line(step.deployment.name), terminal.width() // 2)
+        took = terminal.duration(time.monotonic() - since)
+        text = f"running   {name}  {took}  {terminal.line(self._last_line(step))}"
+        text = terminal.shortened(text, terminal.width() - 1)
+        terminal.say("\r\x1b[K" + terminal.styled(text, "live"), end="")
         self._drawn = True
 
     def summary(
-        self, steps: Sequence[Step], entries: Mapping[str, Entry], found: Iterable[Mistake], code: ExitCode
+        self,
+        steps: Sequence[Step],
+        entries: Mapping[str, Entry],
+        found: Iterable[Mistake],
+        code: ExitCode,  # noqa: ARG002
     ) -> None:
         """Say what it came to."""
         said = "\n".join(step.reason for step in steps)
@@ -86,23 +99,26 @@ class Lines(Report):
             if str(mistake) not in said:
                 self.warn(str(mistake))
         counted = totals(steps, entries)
-        parts = [f"{number} {what}" for what, number in counted.items() if number]
-        print(f"{terminal.count(len(steps), 'deployment')}: {', '.join(parts) or 'nothing to do'}")
-        if code is ExitCode.UNDELIVERED or counted["still to be delivered"]:
-            print("what is still to be delivered is kept, and sent again by the next run")
+        found_out = [f"{number} {what}" for what, number in counted.items() if number]
+        done = [each for each in found_out if not each.endswith(_DELIVERIES)]
+        sent = [each for each in found_out if each.endswith(_DELIVERIES)]
+        text = f"{terminal.count(len(steps), 'deployment')}: {', '.join(done) or 'nothing to do'}"
+        terminal.say(f"{text}; results: {', '.join(sent)}" if sent else text)
+        if counted["still to be delivered"]:
+            terminal.say("what is still to be delivered is kept, and sent again by the next run")
 
     def _line(self, word: str, style: str, step: Step, took: str, why: str) -> None:
-        self._clear()
-        name = f"{terminal.plain(step.deployment.name):<24}"
+        self.clear()
+        name = terminal.padded(terminal.line(step.deployment.name), 24)
         about = f"{step.deployment.action or '-':<8} {tool(step):<10} {took:>10}"
-        print(
-            f"{terminal.styled(f'{word:<8}', style)}  {name} {terminal.plain(about)}  {terminal.plain(why)}".rstrip(),
-            flush=True,
+        terminal.say(
+            f"{terminal.styled(f'{word:<8}', style)}  {name} {terminal.line(about)}  {terminal.line(why)}".rstrip()
         )
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
+        """Take away the line about what is running."""
         if self._drawn:
-            sys.stdout.write("\r\x1b[K")
+            terminal.say("\r\x1b[K", end="")
             self._drawn = False
 
     def _last_line(self, step: Step) -> str:
@@ -131,6 +147,9 @@ class Collected(Report):
     def ended(self, step: Step, entry: Entry) -> None:
         """Wait for the end of all."""
 
+    def resent(self, step: Step) -> None:
+        """Wait for the end of all."""
+
     def skipped(self, step: Step) -> None:
         """Wait for the end of all."""
 
@@ -144,6 +163,9 @@ class Collected(Report):
         self._warnings.append(text)
 
     def refresh(self) -> None:
+        """Show nothing."""
+
+    def clear(self) -> None:
         """Show nothing."""
 
     def summary(
@@ -160,7 +182,7 @@ class Collected(Report):
             "summary": {what.replace(" ", "_"): number for what, number in totals(steps, entries).items()},
             "exit_code": int(code),
         }
-        print(json.dumps(value))
+        terminal.say(json.dumps(value))
 
 
 def totals(steps: Sequence[Step], entries: Mapping[str, Entry]) -> Counter[str]:
@@ -224,7 +246,7 @@ def mistakes(found: Iterable[Mistake]) -> list[dict[str, str]]:
 def outputs(entry: Entry, deployment: Deployment) -> dict[str, object]:
     """Return the outputs of a result, without what every result has, and without secrets."""
     conceal = concealer(deployment)
-    return {name: conceal(value) for name, value in (entry.values or {}).items() if name not in _STANDARD}
+    return {name: conceal(value) for name, value in (entry.values or {}).items() if name not in STANDARD_OUTPUTS}
 
 
 def tool(step: Step) -> str:

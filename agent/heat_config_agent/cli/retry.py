@@ -8,10 +8,16 @@ from typing import TYPE_CHECKING
 from heat_config_agent.asked import Wish
 from heat_config_agent.cli import chosen, wishing
 from heat_config_agent.errors import AgentError
-from heat_config_agent.model import State
+from heat_config_agent.model import UNDELIVERED, State
 
 if TYPE_CHECKING:
     from heat_config_agent.cli.agent import Commands
+
+
+_WHY = {
+    State.SIGNALLED: "it was delivered",
+    State.UNASKED: "nobody has asked for it",
+}
 
 
 def add(commands: Commands) -> None:
@@ -23,10 +29,12 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Ask for it. The next pass that has the deployment in its metadata does it."""
+    """Ask for it. The next run that has the deployment in its metadata does it."""
     entry = chosen.entry(options)
     if entry.state is State.RUNNING:
         raise AgentError(f"{entry.name} is running", hint=f"`heat-config-agent log -f {entry.id}` follows it")
-    if options.signal and entry.state not in (State.FINISHED, State.REFUSED):
-        raise AgentError(f"there is no result of {entry.name} to be sent again: it is {entry.state.value}")
+    if options.signal and entry.state not in UNDELIVERED:
+        raise AgentError(
+            f"there is no result of {entry.name} to be sent again: {_WHY.get(entry.state, 'it has none yet')}"
+        )
     return wishing.wish(options, entry, Wish.SEND if options.signal else Wish.AGAIN)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heat_config_agent import plan
 from heat_config_agent.cli import chosen, status, terminal
 from heat_config_agent.errors import ExitCode
-from heat_config_agent.model import Deployment, Entry
+from heat_config_agent.model import Deployment, Entry, State
 from heat_config_agent.redaction import MASK, concealer, is_secret
 
 if TYPE_CHECKING:
@@ -42,16 +43,16 @@ def run(options: argparse.Namespace) -> int:
         result = {name: conceal(value) for name, value in result.items()}
     inputs = _inputs(deployment) if deployment else {}
     if options.json:
-        print(json.dumps({**status.values(entry), "inputs": inputs, "result": result or None}))
+        print(json.dumps({**status.values(entry, settings.state), "inputs": inputs, "result": result or None}))
         return ExitCode.OK
-    for line in terminal.table(_facts(entry, deployment)):
+    for line in terminal.table(_facts(entry, deployment, settings.state)):
         print(terminal.plain(line))
     _section("inputs", inputs)
     _section("result", result)
     return ExitCode.OK
 
 
-def _facts(entry: Entry, deployment: Deployment | None) -> list[tuple[str, str]]:
+def _facts(entry: Entry, deployment: Deployment | None, state: Path) -> list[tuple[str, str]]:
     facts = [
         ("name", entry.name),
         ("id", entry.id or "(none)"),
@@ -59,7 +60,7 @@ def _facts(entry: Entry, deployment: Deployment | None) -> list[tuple[str, str]]
         ("tool", entry.tool or "-"),
         ("from", entry.source),
         ("state", status.word(entry)),
-        ("", status.what(entry).replace("\n", "; ")),
+        ("", status.what(entry, state).replace("\n", "; ")),
         ("accepted", plan.clock(entry.accepted)),
     ]
     if entry.started:
@@ -67,6 +68,8 @@ def _facts(entry: Entry, deployment: Deployment | None) -> list[tuple[str, str]]
     if entry.ended:
         took = f" ({terminal.duration(entry.ended - entry.started)})" if entry.started else ""
         facts.append(("ended", plan.clock(entry.ended) + took))
+    if entry.state is State.SIGNALLED:
+        facts.append(("delivered", plan.clock(entry.at)))
     if deployment is not None:
         facts.append(("result goes", deployment.target.described))
     return [fact for fact in facts if fact[1]]
@@ -86,7 +89,11 @@ def _section(title: str, values: Mapping[str, object]) -> None:
         lines = text.rstrip("\n").split("\n")
         left_out = len(lines) - _LINES
         if left_out > 0:
-            lines = [*lines[: _LINES // 2], f"[... {left_out} lines; --json has them all ...]", *lines[-_LINES // 2 :]]
+            lines = [
+                *lines[: _LINES // 2],
+                f"[... {left_out} lines; `log` has all that was printed ...]",
+                *lines[-_LINES // 2 :],
+            ]
         first, *rest = lines
         print(f"  {terminal.plain(name)}: {terminal.plain(first)}")
         for line in rest:

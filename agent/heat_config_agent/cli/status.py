@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heat_config_agent import journal, plan, processes
+from heat_config_agent import journal, plan, processes, runner
 from heat_config_agent.cli import chosen, terminal
 from heat_config_agent.errors import ExitCode
 from heat_config_agent.model import Entry, State
@@ -30,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     state = chosen.of(options).state
     entries = sorted(journal.read(state).values(), key=lambda entry: entry.accepted)
     if options.json:
-        print(json.dumps({"state_directory": str(state), "deployments": [values(entry) for entry in entries]}))
+        print(json.dumps({"state_directory": str(state), "deployments": [values(entry, state) for entry in entries]}))
         return ExitCode.OK
     if not entries:
         print(f"no deployments yet in {state}")
@@ -44,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
             terminal.plain(entry.tool) or "-",
             word(entry),
             plan.clock(entry.at),
-            terminal.plain(what(entry).replace("\n", "; ")),
+            terminal.plain(what(entry, state).replace("\n", "; ")),
         )
         for entry in entries
     ]
@@ -73,13 +74,13 @@ _UNDELIVERED = {
 }
 
 
-def what(entry: Entry) -> str:
+def what(entry: Entry, state: Path) -> str:
     """Say what is going on with a deployment, or came of it."""
-    again = "; will be run again by the next pass" if entry.again else ""
+    again = "; will be run again by the next run" if entry.again else ""
     if entry.state is State.ACCEPTED:
-        return "not started yet: the next pass does"
+        return "not started yet: the next run does"
     if entry.state is State.RUNNING:
-        return _running(entry)
+        return _running(entry, state / "runs" / entry.key)
     if entry.state is State.FINISHED:
         tried = (
             f" after {terminal.count(entry.tries, 'try').replace('trys', 'tries')}: {entry.trouble}"
@@ -87,7 +88,7 @@ def what(entry: Entry) -> str:
             else ""
         )
         due = f", not before {plan.clock(entry.not_before)}" if entry.not_before > time.time() else ""
-        return f"{_reason(entry)}its result is not delivered{tried}; sent by the next pass{due}{again}"
+        return f"{_reason(entry)}its result is not delivered{tried}; sent by the next run{due}{again}"
     if entry.state is State.REFUSED:
         return f"{_reason(entry)}its result was refused for good: {entry.trouble}{again}"
     if entry.state is State.SUPERSEDED:
@@ -99,17 +100,18 @@ def _reason(entry: Entry) -> str:
     return f"{entry.reason}; " if entry.reason else ""
 
 
-def _running(entry: Entry) -> str:
+def _running(entry: Entry, folder: Path) -> str:
     run = entry.run
     if run is None or run.boot != processes.boot_id() or not processes.alive(run.pid, run.ticks):
-        return "has ended while no agent was there; the next pass finds out how"
+        return "has ended while no agent was there; the next run finds out how"
     lasted = processes.since_boot() - run.began
     limit = f" of at most {terminal.duration(run.limit)}" if run.limit else ""
-    ending = f"; being ended, as {run.ending}" if run.ending else ""
+    why = runner.noted_ending(folder, run)
+    ending = f"; being ended, as {why}" if why else ""
     return f"process {run.pid}, {terminal.duration(lasted)}{limit}{ending}"
 
 
-def values(entry: Entry) -> dict[str, object]:
+def values(entry: Entry, state: Path) -> dict[str, object]:
     """Return a deployment as JSON."""
     return {
         "id": entry.id,
@@ -125,7 +127,7 @@ def values(entry: Entry) -> dict[str, object]:
         "ended": entry.ended,
         "failed": entry.failed if entry.ended else None,
         "reason": entry.reason,
-        "what": what(entry),
+        "what": what(entry, state),
         "process": entry.run.pid if entry.run and entry.state is State.RUNNING else None,
         "tries": entry.tries,
         "trouble": entry.trouble,

@@ -15,6 +15,15 @@ def is_live() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
+def say(text: str, *, error: bool = False, end: str = "\n") -> None:
+    """Write to standard output, or error, if that can be written: what is done matters more than that it is said."""
+    stream = sys.stderr if error else sys.stdout
+    try:
+        print(text, end=end, file=stream, flush=True)
+    except OSError:  # the reader has gone, or the disk is full
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def styled(text: str, style: str) -> str:
     """Return the text in one of our styles, where that can be seen and nobody has forbidden it (`NO_COLOR`)."""
     if not is_live() or os.environ.get("NO_COLOR") or style not in _STYLES:
@@ -25,6 +34,33 @@ def styled(text: str, style: str) -> str:
 def plain(text: str) -> str:
     """Return text that came from elsewhere without what would steer the terminal."""
     return "".join(each if each.isprintable() or each in "\n\t" else "\ufffd" for each in text)
+
+
+def line(text: str) -> str:
+    """Return text that came from elsewhere as part of one line."""
+    return plain(text.replace("\n", " ").replace("\t", " "))
+
+
+def columns(text: str) -> int:
+    """Return how many columns of a terminal a line takes."""
+    import unicodedata  # noqa: PLC0415  # only where something is drawn or lined up that is not ASCII
+
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(each) in "WF" for each in text)
+    return len(text) + wide - sum(unicodedata.combining(each) > 0 for each in text)
+
+
+def shortened(text: str, room: int) -> str:
+    """Return as much of the beginning of a line as fits into so many columns."""
+    while columns(text) > room:
+        text = text[: max(len(text) - max((columns(text) - room) // 2, 1), 0)]
+    return text
+
+
+def padded(text: str, room: int) -> str:
+    """Return the line filled up to so many columns."""
+    return text + " " * max(room - columns(text), 0)
 
 
 def width() -> int:
@@ -48,9 +84,9 @@ def table(rows: Iterable[Sequence[str]]) -> list[str]:
     lines = [tuple(row) for row in rows]
     if not lines:
         return []
-    widths = [max(len(row[column]) for row in lines) for column in range(len(lines[0]) - 1)]
+    widths = [max(columns(row[column]) for row in lines) for column in range(len(lines[0]) - 1)]
     return [
-        "  ".join([*(cell.ljust(size) for cell, size in zip(row, widths, strict=False)), row[-1]]).rstrip()
+        "  ".join([*(padded(cell, size) for cell, size in zip(row, widths, strict=False)), row[-1]]).rstrip()
         for row in lines
     ]
 

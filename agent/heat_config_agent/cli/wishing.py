@@ -24,5 +24,5 @@ def wish(options: argparse.Namespace, entry: Entry, what: Wish) -> int:
             book.sync()
             book.close()
     except LockedError as error:
-        print(f"asked for; {error.brief} and does it at its next pass")
+        print(f"asked for; {error.brief} and does it at its next run")
     return ExitCode.OK

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from heat_config_agent.errors import UsageError
+from heat_config_hooks import strict_json
+
+LARGEST = 5_000_000
+"""Values in a YAML document at most."""
+
+LONGEST_NUMBER = 1000
+"""Digits of a number at most."""
 
 
 def load(text: str, name: str) -> object:
@@ -15,19 +24,13 @@ def load(text: str, name: str) -> object:
     stays text.
     """
     try:
-        return json.loads(text, parse_constant=_no_constant)
-    except RecursionError:
-        raise UsageError(f"cannot read {name}: it is nested too deeply") from None
+        return strict_json.loads(text)
     except json.JSONDecodeError as error:
         if name.endswith(".json") or (text.lstrip()[:1] in ("{", "[") and not _is_flow(text)):
             raise UsageError(f"cannot read {name}: line {error.lineno}, column {error.colno}: {error.msg}") from None
     except ValueError as error:
         raise UsageError(f"cannot read {name}: {error}") from None
     return _yaml(text, name)
-
-
-def _no_constant(text: str) -> float:
-    raise ValueError(f"{text} is no JSON value")
 
 
 def _is_flow(text: str) -> bool:
@@ -52,7 +55,8 @@ def _yaml(text: str, name: str) -> object:
         for first, resolvers in base.yaml_implicit_resolvers.items()
     }
     try:
-        return _json_value(yaml.load(text, Loader=Loader), name)  # noqa: S506  # a SafeLoader with fewer types
+        _check_depth(yaml.parse(text, Loader=base))
+        value = _json_value(yaml.load(text, Loader=Loader), name, _Room(LARGEST))  # noqa: S506  # a SafeLoader with fewer types
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
@@ -61,16 +65,46 @@ def _yaml(text: str, name: str) -> object:
         raise UsageError(f"cannot read {name}: {str(error).splitlines()[0]}") from None
     except RecursionError:
         raise UsageError(f"cannot read {name}: it is nested too deeply, or in itself") from None
+    except (ValueError, TypeError, AttributeError, LookupError) as error:  # what PyYAML itself trips over
+        raise UsageError(f"cannot read {name}: a value is not what its type says: {error}") from None
+    try:
+        strict_json.check(value)
+    except ValueError as error:
+        raise UsageError(f"cannot read {name}: {error}") from None
+    return value
 
 
-def _json_value(value: object, name: str) -> object:
+def _check_depth(events: Iterable[Any]) -> None:
+    """Raise RecursionError where YAML is nested too deeply. libyaml goes down without a limit, and never comes back."""
+    depth = 0
+    for event in events:
+        kind = type(event).__name__
+        depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
+        if depth > strict_json.DEPTH + 2:  # the stream's and the document's own
+            raise RecursionError
+
+
+@dataclass
+class _Room:
+    """How many more values a document may have: a few lines of YAML can stand for as many as there are atoms."""
+
+    left: int
+
+    def take(self, name: str) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise UsageError(f"cannot read {name}: with all its aliases it has over {LARGEST:,} values")
+
+
+def _json_value(value: object, name: str, room: _Room) -> object:
     """Return the value with text for the keys of objects; refuse what JSON cannot say."""
+    room.take(name)
     if isinstance(value, dict):
-        return {_key(key): _json_value(each, name) for key, each in value.items()}
+        return {_key(key): _json_value(each, name, room) for key, each in value.items()}
     if isinstance(value, list):
-        return [_json_value(each, name) for each in value]
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):  # noqa: PLR0124  # NaN
-        raise UsageError(f"cannot read {name}: {value} is no JSON value")
+        return [_json_value(each, name, room) for each in value]
+    if isinstance(value, int) and abs(value) >= 10**LONGEST_NUMBER:
+        raise UsageError(f"cannot read {name}: a number of over {LONGEST_NUMBER} digits is no JSON value")
     if value is None or isinstance(value, str | int | float):
         return value
     raise UsageError(

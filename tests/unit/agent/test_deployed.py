@@ -65,15 +65,16 @@ def test_the_older_folder_is_moved_when_there_is_no_newer_one(tmp_path: Path) ->
 
 
 def test_the_older_folder_is_left_alone_when_there_is_a_newer_one(tmp_path: Path) -> None:
-    """It has been moved already."""
+    """Both mark what was done; what is done from now on is marked in the newer one."""
     old, new = tmp_path / "old", tmp_path / "new"
     for folder, name in ((old, "a.json"), (new, "b.json")):
         folder.mkdir()
         (folder / name).touch()
     deployed = Deployed(new, old=old)
     deployed.prepare()
-    assert deployed.keys() == {"b"}
-    assert old.is_dir()
+    deployed.write("c", {})
+    assert deployed.keys() == {"a", "b", "c"}
+    assert [each.name for each in old.iterdir()] == ["a.json"]
 
 
 def test_to_forget_a_deployment_removes_both_files(tmp_path: Path) -> None:

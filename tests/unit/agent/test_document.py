@@ -14,6 +14,7 @@ from heat_config_agent.sources.file import File, ShellConfig
 
 
 def load(text: str, name: str = "x") -> object:
+    """Read a text."""
     return document.load(text, name)
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from machine import deployment
 
 from heat_config_agent import journal, metadata
 from heat_config_agent.errors import StateError
 from heat_config_agent.journal import Journal
 from heat_config_agent.model import Deployment, Document, Result, Run, State
+from machine import deployment
 
 RUN = Run(
     mark="a.1", boot="b", pid=1, ticks=2, began=3.5, limit=60.0, hook="builtin:script", working="/w", outputs="/o"
@@ -25,6 +25,7 @@ Open = Callable[[], Journal]
 
 
 def parse(identity: str, **fields: Any) -> Deployment:
+    """Return a deployment."""
     content = [deployment(identity, **fields)]
     return metadata.parse(Document(source="test", content=content)).deployments[0]
 
@@ -46,6 +47,7 @@ def reopen(tmp_path: Path) -> Iterator[Open]:
 
 
 def states(book: Journal) -> dict[str, State]:
+    """Return how far each deployment has come."""
     return {each.key: each.state for each in book.entries.values()}
 
 
@@ -127,7 +129,9 @@ def test_a_deployment_can_be_forgotten_and_come_again(reopen: Open) -> None:
     book = reopen()
     finish(book, "a", "b")
     book.forget("a")
-    assert states(reopen()) == {"b": State.FINISHED}
+    assert b'"a"' not in book.path.read_bytes()
+    book.accepted(parse("c"), tool="script")
+    assert states(reopen()) == {"b": State.FINISHED, "c": State.ACCEPTED}
     reopen().accepted(parse("a"), tool="script")
     assert reopen().entries["a"].values is None
 
@@ -214,6 +218,18 @@ def test_a_damaged_line_is_passed_over_and_said(reopen: Open, tmp_path: Path) ->
     assert str(aside) in book.warnings[0]
     assert reopen().warnings == []
     assert states(reopen()) == states(book)
+
+
+@pytest.mark.parametrize("byte", [b"\r", b"\x0b", b"\x85", b"\0"])
+def test_whatever_is_in_a_damaged_line_the_next_ones_stand(reopen: Open, byte: bytes) -> None:
+    """Only a newline ends a line, and what is no last line is not torn."""
+    book = reopen()
+    finish(book, "a", "b")
+    content = book.path.read_bytes()
+    book.path.write_bytes(content.replace(b"-", byte, 1))
+    book = reopen()
+    assert states(book)["b"] is State.FINISHED
+    assert len(book.warnings) == 1
 
 
 def test_a_deployment_that_has_run_stays_known_when_its_first_line_is_damaged(reopen: Open) -> None:

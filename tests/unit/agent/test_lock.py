@@ -78,6 +78,6 @@ def test_no_run_inherits_it(tmp_path: Path) -> None:
 def test_a_state_directory_that_cannot_be_used_is_an_error_of_its_own(tmp_path: Path, name: str) -> None:
     """It says which, and what to do about it."""
     (tmp_path / "file").touch()
-    with pytest.raises(StateError, match="cannot use the state directory .*--state-dir"):  # noqa: SIM117
+    with pytest.raises(StateError, match=r"cannot use the state directory .*--state-dir"):  # noqa: SIM117
         with lock.held(Path(f"{tmp_path}/file{name}")):
             pytest.fail("held")

@@ -5,35 +5,40 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from machine import deployment
 
 from heat_config_agent import metadata
 from heat_config_agent.metadata import Parsed
 from heat_config_agent.model import Deployment, Document, Target
 from heat_config_agent.sources import document
 from heat_config_hooks import protocol
+from machine import deployment
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 
 
 def parse(content: object) -> Parsed:
+    """Read a document."""
     return metadata.parse(Document(source="test", content=content))
 
 
 def parse_one(**fields: Any) -> Deployment:
+    """Read the one deployment of a document."""
     (found,) = parse([{"id": "d1", **fields}]).deployments
     return found
 
 
 def parse_input(**fields: Any) -> object:
+    """Return what the one input of a deployment is taken for."""
     return parse_one(inputs=[{"name": "x", **fields}]).input("x")
 
 
 def paths(found: Parsed | Deployment) -> list[str]:
+    """Return where the mistakes are."""
     return [each.path for each in found.mistakes]
 
 
 def target(**inputs: object) -> Target:
+    """Return where the result of a deployment with these inputs goes."""
     return parse_one(inputs=[{"name": name, "value": value} for name, value in inputs.items()]).target
 
 

@@ -5,21 +5,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from machine import deployment
 
 from heat_config_agent import metadata, plan
 from heat_config_agent.model import Deployment, Document, Entry, Run, State
 from heat_config_agent.plan import Known, Step, Verb
 from heat_config_agent.tools import Tools
+from machine import deployment
 
 RUN = Run(boot="b", pid=1, ticks=2, began=3.0, limit=None, hook="builtin:script", working="/w", outputs="/o")
 
 
 def parse(*entries: object, source: str = "test") -> tuple[Deployment, ...]:
+    """Return the deployments of a document."""
     return metadata.parse(Document(source=source, content=list(entries))).deployments
 
 
 def entry(given: Deployment, state: State, **fields: Any) -> Entry:
+    """Return what the journal knows of a deployment that has come into a state."""
     found = Entry(
         key=given.key,
         id=given.id,
@@ -39,12 +41,14 @@ def entry(given: Deployment, state: State, **fields: Any) -> Entry:
 
 
 def known(*entries: Entry, hooks: tuple[Path, ...] = (), **fields: Any) -> Known:
+    """Return what is known beside the deployments."""
     tools = Tools(hooks)
     values = {"entries": {each.key: each for each in entries}, "find": tools.find, "installed": tools.installed}
     return Known(**{**values, "now": 5000.0, **fields})
 
 
 def plan_one(given: object, *entries: Entry, **fields: Any) -> Step:
+    """Return what is to be done about one deployment."""
     (step,) = plan.make(parse(given), known(*entries, **fields))
     return step
 
@@ -71,7 +75,12 @@ def test_steps_are_in_the_order_of_the_document() -> None:
     assert [step.deployment.id for step in steps] == ["c", "a", "b"]
 
 
-@pytest.mark.parametrize("state", [State.SIGNALLED, State.UNASKED, State.REFUSED, State.SUPERSEDED])
+def test_a_result_that_was_held_back_is_sent_when_it_is_wanted_again() -> None:
+    """Its deployment had left the metadata and is back; it is not run again."""
+    assert plan_in(State.SUPERSEDED).verb is Verb.RESEND
+
+
+@pytest.mark.parametrize("state", [State.SIGNALLED, State.UNASKED, State.REFUSED])
 def test_what_is_done_is_never_done_again(state: State) -> None:
     """A known id never runs twice."""
     assert plan_in(state).verb is Verb.SKIP
@@ -112,7 +121,7 @@ def test_a_result_that_was_not_delivered_is_sent_again() -> None:
     assert "3 tries: Connection refused" in step.reason
 
 
-@pytest.mark.parametrize(("not_before", "verb"), [(4999.0, Verb.RESEND), (5001.0, Verb.SKIP)])
+@pytest.mark.parametrize(("not_before", "verb"), [(4999.0, Verb.RESEND), (5001.0, Verb.WAIT)])
 def test_a_server_that_asked_for_time_is_given_it(not_before: float, verb: Verb) -> None:
     """Until then the result waits."""
     assert plan_in(State.FINISHED, not_before=not_before).verb is verb
@@ -142,14 +151,10 @@ def test_an_older_agents_mark_is_found_by_the_id_that_it_used(identity: str) -> 
 def test_removing_the_mark_means_run_again(there: set[str], folder: str, verb: Verb) -> None:
     """As people do with heat-agents; but only in the folder that is known to have had it."""
     (given,) = parse(deployment("a"))
-    before = entry(given, State.SIGNALLED, marked="/deployed")
-    assert plan_one(deployment("a"), before, marked=there, folder=folder).verb is verb
+    for state, otherwise in ((State.SIGNALLED, Verb.SKIP), (State.FINISHED, Verb.RESEND)):
+        found = plan_one(deployment("a"), entry(given, state, marked="/deployed"), marked=there, folder=folder)
+        assert found.verb is (Verb.RUN if verb is Verb.RUN else otherwise)
     assert plan_one(deployment("a"), entry(given, State.SIGNALLED), marked=there, folder=folder).verb is Verb.SKIP
-
-
-def test_a_result_on_its_way_is_sent_before_anything_runs_again() -> None:
-    """A removed mark does not lose a result that somebody waits for."""
-    assert plan_in(State.FINISHED, marked="/deployed").verb is Verb.RESEND
 
 
 def test_what_was_given_up_before_it_ran_is_run_when_it_is_wanted_again() -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from loopback import wait_until
 
 from heat_config_agent import processes
+from loopback import wait_until
 
 MARK = "HEAT_RUN=test.1"
 
@@ -35,6 +35,7 @@ def leader(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def ticks(pid: int) -> int:
+    """Return the start of a process that is there."""
     found = processes.ticks(pid)
     assert found is not None
     return found
@@ -85,6 +86,14 @@ def test_nothing_of_another_process_is_found(leader: subprocess.Popen[bytes]) ->
     """Where the id belongs to another process now, its session is none of ours."""
     found = {each.pid for each in processes.tree(leader.pid, ticks(leader.pid) + 1, "HEAT_RUN=other.1")}
     assert found == set()
+
+
+@pytest.mark.parametrize("pid", [0, 1, 2, os.getpid(), os.getppid()])
+def test_the_systems_own_processes_are_part_of_no_run(pid: int) -> None:
+    """Whatever a damaged journal says: nor are we, nor who started us."""
+    spared = {1, 2, *(each.pid for each in psutil.Process().parents()), os.getpid()}
+    found = processes.tree(pid, processes.ticks(pid) or 0, MARK)
+    assert not spared & {each.pid for each in found}
 
 
 def test_a_run_is_found_without_its_leader(leader: subprocess.Popen[bytes], tmp_path: Path) -> None:

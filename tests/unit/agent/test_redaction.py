@@ -23,6 +23,7 @@ def parse(*outputs: str, **inputs: Any) -> Deployment:
 
 
 def redact(text: str, part: str = "deploy_stdout", *outputs: str, **inputs: Any) -> str:
+    """Hide the secrets among the inputs in a part of a result."""
     return redactor(parse(*outputs, **inputs))(part, text)
 
 

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from loopback import wait_until
 
 from heat_config_agent import processes, runner
 from heat_config_agent.errors import StateError
 from heat_config_agent.model import Run
 from heat_config_agent.runner import Running
 from heat_config_hooks.protocol import Command
+from loopback import wait_until
 
 ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": "/nowhere"}
 
@@ -42,11 +42,12 @@ class Runs:
         self.folder = folder / "run"
         self.work = folder / "work"
         self.work.mkdir()
-        runner.folder(self.folder)
+        self.mark = f"{self.folder}.1"
+        runner.folder(self.folder, self.mark)
 
     def announce(self, pid: int, ticks: int, limit: float | None = None) -> Run:
         return Run(
-            mark=f"mark.{self.folder}",
+            mark=self.mark,
             boot=processes.boot_id(),
             pid=pid,
             ticks=ticks,
@@ -57,16 +58,26 @@ class Runs:
             outputs="",
         )
 
-    def start(self, *argv: str, announce: Callable[[int, int], Run] | None = None, **fields: Path) -> Running:
-        command = Command(**{"argv": argv, "cwd": self.work, "environment": {"X": "y"}, **fields})
-        return runner.start(self.folder, command, ENVIRONMENT, f"mark.{self.folder}", announce or self.announce)
+    def start(
+        self,
+        *argv: str,
+        announce: Callable[[int, int], Run] | None = None,
+        cwd: Path | None = None,
+        stdin: Path | None = None,
+    ) -> Running:
+        command = Command(argv=argv, cwd=cwd or self.work, environment={"X": "y"}, stdin=stdin)
+        return runner.start(self.folder, command, ENVIRONMENT, self.mark, announce or self.announce)
+
+    def recorded(self) -> str:
+        """Return what is recorded of the run."""
+        return runner.recorded(self.folder, self.announce(0, 0))
 
     def shell(self, script: str) -> Running:
         return self.start("sh", "-c", script)
 
-    def sleeper(self, **fields: Callable[[int, int], Run]) -> Running:
+    def sleeper(self, announce: Callable[[int, int], Run] | None = None) -> Running:
         """Start a command that obeys TERM, and wait until it does."""
-        running = self.start("sh", "-c", "echo x >begun; exec sleep 60", **fields)
+        running = self.start("sh", "-c", "echo x >begun; exec sleep 60", announce=announce)
         wait_until(self.made("begun"))
         return running
 
@@ -83,7 +94,7 @@ class Runs:
         return lambda: (self.work / name).exists() and bool((self.work / name).read_text())
 
     def living(self) -> list[psutil.Process]:
-        return marked(f"mark.{self.folder}")
+        return marked(self.mark)
 
     def another_agent(self, script: str) -> subprocess.Popen[str]:
         """Start an agent that starts `sh -c SCRIPT` and prints its run; standard input is its word to go on."""
@@ -95,14 +106,14 @@ from heat_config_agent.model import Run
 from heat_config_hooks.protocol import Command
 
 def announce(pid, ticks):
-    run = Run(mark={f"mark.{self.folder}"!r}, boot=processes.boot_id(), pid=pid, ticks=ticks, began=0.0, limit=None,
+    run = Run(mark={self.mark!r}, boot=processes.boot_id(), pid=pid, ticks=ticks, began=0.0, limit=None,
               hook="", working="", outputs="")
     print(json.dumps(run.__dict__), flush=True)
     sys.stdin.readline()
     return run
 
 command = Command(argv=("sh", "-c", {script!r}), cwd=Path({str(self.work)!r}))
-runner.start(Path({str(self.folder)!r}), command, {ENVIRONMENT!r}, {f"mark.{self.folder}"!r}, announce)
+runner.start(Path({str(self.folder)!r}), command, {ENVIRONMENT!r}, {self.mark!r}, announce)
 sys.stdin.readline()
 """
         return subprocess.Popen(
@@ -112,6 +123,7 @@ sys.stdin.readline()
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Iterator[Runs]:
+    """Return a place for runs; whatever is left of them ends with the test."""
     found = Runs(tmp_path)
     yield found
     for each in found.living():
@@ -136,7 +148,7 @@ def test_how_the_command_ended_is_recorded(runs: Runs, script: str, code: str) -
     """As a shell says it: the exit code, or 128 and the number of the signal."""
     running = runs.shell(f"ulimit -c 0; {script}")
     assert runs.end(running) == code
-    assert runner.recorded(runs.folder) == code
+    assert runs.recorded() == code
 
 
 @pytest.mark.parametrize(("name", "code"), [("missing", "127"), ("folder", "126"), ("text", "126"), ("bad", "127")])
@@ -151,10 +163,13 @@ def test_a_command_that_cannot_be_started_is_recorded_and_said(runs: Runs, name:
     assert runs.text("stderr")
 
 
-def test_a_folder_to_work_in_that_is_not_there_is_recorded(runs: Runs) -> None:
-    """The command is not run anywhere else, and the deployment fails by itself, however quickly it does."""
+def test_a_folder_to_work_in_that_is_not_there_fails_the_run(runs: Runs) -> None:
+    """The command is not run anywhere else; no more than this deployment fails, however quickly it does."""
     for _ in range(20):
-        running = runs.start("touch", str(runs.folder / "ran"), cwd=runs.work / "missing")
+        try:
+            running = runs.start("touch", str(runs.folder / "ran"), cwd=runs.work / "missing")
+        except OSError:
+            continue
         assert runs.end(running) == "126"
     assert not (runs.folder / "ran").exists()
 
@@ -192,7 +207,7 @@ def test_the_environment_is_the_given_one(runs: Runs, monkeypatch: pytest.Monkey
     assert {name: value for name, value in found.items() if name not in shells_own} == {
         **ENVIRONMENT,
         "X": "y",
-        runner.MARK: f"mark.{runs.folder}",
+        runner.MARK: runs.mark,
     }
 
 
@@ -255,7 +270,7 @@ def test_a_command_that_could_not_be_recorded_is_never_run(runs: Runs) -> None:
 
     with pytest.raises(StateError, match="no room"):
         runs.start("touch", "ran", announce=announce)
-    wait_until(lambda: runner.recorded(runs.folder) == runner.UNSTARTED)
+    wait_until(lambda: runs.recorded() == runner.UNSTARTED)
     assert not (runs.work / "ran").exists()
     wait_until(lambda: not psutil.pid_exists(pids[0]), 2)
 
@@ -266,7 +281,7 @@ def test_an_agent_that_dies_before_its_word_has_started_nothing(runs: Runs) -> N
         assert agent.stdout is not None
         run = Run(**json.loads(agent.stdout.readline()))
         agent.kill()
-    wait_until(lambda: runner.recorded(runs.folder) == runner.UNSTARTED)
+    wait_until(lambda: runs.recorded() == runner.UNSTARTED)
     assert not (runs.work / "ran").exists()
     wait_until(lambda: runner.adopt(runs.folder, run) is None)
 
@@ -320,9 +335,9 @@ def test_a_script_may_start_a_daemon_and_end(runs: Runs) -> None:
 
 def test_the_status_is_written_in_its_place(runs: Runs) -> None:
     """Its block is reserved: a full disk cannot hide how a run ended."""
-    before = (runs.folder / "status").stat()
+    before = runner.status(runs.folder, runs.mark).stat()
     assert runs.end(runs.shell("exit 143")) == "143"
-    after = (runs.folder / "status").stat()
+    after = runner.status(runs.folder, runs.mark).stat()
     assert (after.st_ino, after.st_size, after.st_blocks) == (before.st_ino, before.st_size, before.st_blocks)
 
 
@@ -397,11 +412,22 @@ def test_nothing_is_left_of_a_run_before_the_machine_went_down(runs: Runs) -> No
 def test_the_folder_of_a_run_is_for_nobody_else_and_begins_empty(runs: Runs) -> None:
     """Whatever an earlier run left in it."""
     runs.end(runs.shell("echo out; echo err >&2"))
-    runner.folder(runs.folder)
+    runner.folder(runs.folder, runs.mark)
     assert stat.S_IMODE(runs.folder.stat().st_mode) == 0o700
     assert {stat.S_IMODE(each.stat().st_mode) for each in runs.folder.iterdir()} == {0o600}
     assert [runs.text(name) for name in ("stdout", "stderr", "supervisor")] == ["", "", ""]
-    assert runner.recorded(runs.folder) == ""
+    assert runs.recorded() == ""
+
+
+def test_what_a_run_was_given_does_not_stay(runs: Runs) -> None:
+    """Inputs may be secrets; its streams and how it ended are kept."""
+    runs.end(runs.shell("echo out; exit 3"))
+    (runs.folder / "inputs.json").touch()
+    (runs.folder / "more" / "deep").mkdir(parents=True)
+    runner.tidy(runs.folder)
+    assert {each.name for each in runs.folder.iterdir()} == {"stdout", "stderr", "supervisor", "status.1"}
+    assert (runs.text("stdout"), runs.recorded()) == ("out\n", "3")
+    runner.tidy(runs.folder / "missing")
 
 
 @pytest.mark.parametrize(
@@ -420,15 +446,26 @@ def test_the_folder_of_a_run_is_for_nobody_else_and_begins_empty(runs: Runs) -> 
         ("٣\n".encode(), ""),
     ],
 )
-def test_only_what_a_supervisor_writes_is_a_record(tmp_path: Path, content: bytes, said: str) -> None:
+def test_only_what_a_supervisor_writes_is_a_record(runs: Runs, content: bytes, said: str) -> None:
     """Of anything else nothing is known."""
-    (tmp_path / "status").write_bytes(content)
-    assert runner.recorded(tmp_path) == said
+    runner.status(runs.folder, runs.mark).write_bytes(content)
+    assert runs.recorded() == said
 
 
-def test_a_folder_without_a_status_records_nothing(tmp_path: Path) -> None:
-    """As after somebody removed it."""
-    assert runner.recorded(tmp_path / "missing") == ""
+def test_a_run_speaks_for_itself_alone(runs: Runs) -> None:
+    """How another run of the deployment ended is not how this one did."""
+    assert runs.end(runs.shell("exit 3")) == "3"
+    another = replace(runs.announce(1, 1), mark=f"{runs.folder}.2")
+    assert runner.recorded(runs.folder, another) == ""
+
+
+def test_a_folder_without_a_status_records_nothing(runs: Runs) -> None:
+    """The command may have done anything to its own folder."""
+    path = runner.status(runs.folder, runs.mark)
+    path.unlink()
+    assert runs.recorded() == ""
+    path.mkdir()
+    assert runs.recorded() == ""
 
 
 def test_a_command_too_long_for_the_kernel_is_not_started(runs: Runs) -> None:

@@ -4,16 +4,17 @@ import json
 from typing import Any
 
 import pytest
-from machine import deployment
 
 from heat_config_agent import metadata, selection
 from heat_config_agent.model import Config, Deployment, Document
+from machine import deployment
 
 ONE = {"actions": ["CREATE", "UPDATE"], "tool": "script", "config": "one"}
 TWO = {"actions": ["DELETE"], "tool": "ansible", "config": "two"}
 
 
 def component(config: object, **fields: Any) -> Deployment:
+    """Return a deployment of the group `component`, unless the fields say otherwise."""
     given = deployment("d1", config, **{"group": "component", **fields})
     return metadata.parse(Document(source="test", content=[given])).deployments[0]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from heat_config_agent import settings
+from heat_config_agent.errors import UsageError
 from heat_config_agent.settings import DEPLOYED, DEPLOYED_OLD, HOOK_DIRECTORIES, SYSTEM_STATE, make, run_environment
 
 
@@ -86,6 +87,12 @@ def test_a_run_has_a_time_limit_unless_it_is_told_to_have_none(
 ) -> None:
     """A limit of 0 is none."""
     assert make({}, state=tmp_path, limit=given).limit == limit
+
+
+def test_certificates_that_are_not_there_are_a_mistake(tmp_path: Path) -> None:
+    """Better said at once than at every signal."""
+    with pytest.raises(UsageError, match="certificates"):
+        make({}, state=tmp_path, ca_file=str(tmp_path / "missing.pem"))
 
 
 def test_a_run_gets_what_a_program_needs_to_work() -> None:

@@ -10,6 +10,7 @@ from heat_config_agent.tools import Tools
 
 
 def install(folder: Path, *names: str) -> Path:
+    """Put executables into a folder."""
     folder.mkdir(exist_ok=True)
     for name in names:
         (folder / name).write_text("#!/bin/sh\n")

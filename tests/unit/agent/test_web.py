@@ -2,14 +2,16 @@ from __future__ import annotations
 
 import gzip
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from loopback import Answer, SignalServer
 
 from heat_config_agent import web
-from heat_config_agent.web import Connection, UnreachableError
+from heat_config_agent.errors import UnreachableError
+from heat_config_agent.web import Connection
+from loopback import Answer, SignalServer
 
 CERTIFICATE = """\
 -----BEGIN CERTIFICATE-----
@@ -45,6 +47,7 @@ def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
+    """Return a file with the certificate of the secure server."""
     path = tmp_path / "ca.pem"
     path.write_text(CERTIFICATE)
     return path
@@ -62,15 +65,16 @@ def secure(tmp_path: Path) -> Iterator[SignalServer]:
 
 
 def send(server: SignalServer, ca_file: Path | None = None) -> web.Answer:
+    """Send one signal over a new connection."""
     connection = Connection(server.origin, str(ca_file) if ca_file else None)
     return connection.send("POST", server.url(), b"{}", JSON)
 
 
 def test_an_answer_is_what_the_server_said(heat: SignalServer) -> None:
-    """Its status, its reason, its headers under any spelling, and the beginning of its body."""
-    heat.always = Answer(status=418, headers={"X-Some": "thing"}, body="tée".encode())
+    """Its status, its reason, and its headers under any spelling."""
+    heat.always = Answer(status=418, headers={"X-Some": "thing"}, body=b"short and stout")
     answer = send(heat)
-    assert (answer.status, answer.reason, answer.text) == (418, "I'm a Teapot", "tée")
+    assert (answer.status, answer.reason) == (418, "I'm a Teapot")
     assert answer.headers["x-some"] == "thing"
 
 
@@ -130,33 +134,33 @@ def test_a_redirect_is_not_followed(heat: SignalServer) -> None:
     assert len(heat.signals) == 1
 
 
-def test_of_a_long_answer_only_the_beginning_is_read(heat: SignalServer) -> None:
-    """Enough to say what was wrong."""
-    heat.always = Answer(body=b"x" * 1_000_000)
-    assert send(heat).text == "x" * web.ANSWER_LIMIT
+def test_a_long_answer_is_not_waited_for(heat: SignalServer) -> None:
+    """Nothing in it changes what it means."""
+    heat.always = Answer(status=503, body=b"x" * 50_000_000)
+    begun = time.monotonic()
+    assert send(heat).status == 503
+    assert time.monotonic() - begun < 2
 
 
-def test_a_compressed_answer_does_not_grow(heat: SignalServer) -> None:
+def test_a_compressed_answer_is_an_answer(heat: SignalServer) -> None:
     """Nobody asked for it, and it is not decompressed."""
-    body = gzip.compress(b"\0" * 10_000_000)
-    heat.always = Answer(body=body, headers={"Content-Encoding": "gzip"})
-    assert len(send(heat).text) <= len(body)
+    heat.always = Answer(body=gzip.compress(b"\0" * 10_000_000)[:2000], headers={"Content-Encoding": "gzip"})
+    assert send(heat).status == 200
 
 
 def test_an_answer_that_breaks_off_is_an_answer(heat: SignalServer) -> None:
     """The status is what counts."""
     heat.always = Answer(status=200, body=b"short", headers={"Content-Length": "100", "Connection": "close"})
-    answer = send(heat)
-    assert (answer.status, answer.text) == (200, "short")
+    assert send(heat).status == 200
 
 
 def test_a_body_that_trickles_is_left_after_its_time(heat: SignalServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its status is known by then."""
-    monkeypatch.setattr(web, "TOTAL_SECONDS", 0.3)
+    monkeypatch.setattr(web, "DRAIN_SECONDS", 0.2)
     heat.always = Answer(status=503, body=b"x" * 50, trickle=0.05)
-    answer = send(heat)
-    assert answer.status == 503
-    assert len(answer.text) < 25
+    begun = time.monotonic()
+    assert send(heat).status == 503
+    assert time.monotonic() - begun < 1
 
 
 def test_a_server_that_says_nothing_is_left_after_its_time(heat: SignalServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +184,7 @@ def test_a_server_that_hangs_up_is_not_there(heat: SignalServer, answer: Answer)
 def test_nobody_listening_is_said_in_the_systems_words(heat: SignalServer) -> None:
     """Without the URL, which is a secret."""
     heat.stop()
-    with pytest.raises(UnreachableError, match="^Connection refused$"):
+    with pytest.raises(UnreachableError, match=r"^Connection refused$"):
         send(heat)
 
 

@@ -1,0 +1,40 @@
+"""Reading JSON from elsewhere: what cannot be written again as JSON is refused here, once for all who use it."""
+
+from __future__ import annotations
+
+import json
+
+DEPTH = 100
+"""Levels of lists and objects in one another. Heat's metadata has about ten."""
+
+
+def loads(text: str) -> object:
+    """Return the value. Raises ValueError, of which json.JSONDecodeError has the place."""
+    try:
+        value = json.loads(text, parse_constant=_refuse)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    check(value)
+    return value
+
+
+def check(value: object) -> None:
+    """Raise ValueError where the value is nested too deeply, or holds a number that JSON cannot say."""
+    level: list[object] = [value]
+    for _ in range(DEPTH):
+        inner: list[object] = []
+        for each in level:
+            if isinstance(each, dict):
+                inner.extend(each.values())
+            elif isinstance(each, list):
+                inner.extend(each)
+            elif isinstance(each, float) and not float("-inf") < each < float("inf"):
+                _refuse(str(each))
+        if not inner:
+            return
+        level = inner
+    raise ValueError("it is nested too deeply")
+
+
+def _refuse(text: str) -> float:
+    raise ValueError(f"{text} is no number in JSON")

@@ -1,0 +1,67 @@
+"""A case is a file: a document, and what is to be done about each of its deployments."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from heat_config_agent import metadata, plan
+from heat_config_agent.model import Document
+from heat_config_agent.plan import Known, Step
+from heat_config_agent.sources import document
+from heat_config_agent.tools import Tools
+
+CASES = Path(__file__).parent / "cases"
+INSTALLED = ("ansible", "puppet")
+"""The hooks in a hook directory, beside ours."""
+
+
+def load(name: str) -> dict[str, Any]:
+    """Read a case, which has to say what it is about."""
+    case = yaml.safe_load((CASES / name).read_text())
+    assert isinstance(case, dict)
+    assert set(case) <= {"name", "document", "text", "steps", "mistakes"}, "a case has no other keys"
+    assert case["name"]
+    return case
+
+
+def content_of(case: dict[str, Any]) -> object:
+    """Return the document: as it stands in the case, or read from the `text` as a source would."""
+    return document.load(case["text"], "text") if "text" in case else case["document"]
+
+
+def found(step: Step) -> dict[str, Any]:
+    """Return what a case says of a step."""
+    refused = step.reply is not None and step.reply["deploy_status_code"] == plan.MALFORMED
+    values = {
+        "id": step.deployment.id,
+        "step": step.verb.value,
+        "tool": step.tool.name if step.tool else None,
+        "options": dict(step.config.options) if step.config else None,
+        "code": step.reply["deploy_status_code"] if step.reply else None,
+        "mistakes": [line.partition(": ")[0] for line in step.reason.splitlines()] if refused else None,
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+@pytest.mark.parametrize("name", sorted(each.name for each in CASES.glob("*.yaml")))
+def test_case(name: str, tmp_path: Path) -> None:
+    """The steps are those of the case, and what else is wrong in the document is said with its path."""
+    for tool in INSTALLED:
+        (tmp_path / tool).touch()
+    tools = Tools([tmp_path])
+    case = load(name)
+    parsed = metadata.parse(Document(source="case", content=content_of(case)))
+    known = Known(entries={}, find=tools.find, installed=tools.installed, now=time.time())
+    assert [found(step) for step in plan.make(parsed.deployments, known)] == case["steps"], case["name"]
+    assert [each.path for each in parsed.mistakes] == case.get("mistakes", []), case["name"]
+    assert all(each.problem for each in parsed.mistakes)
+
+
+def test_there_are_cases() -> None:
+    """An empty folder would pass."""
+    assert len(list(CASES.glob("*.yaml"))) >= 40

@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from loopback import wait_until
+from machine import BIN
+
+HOOK = BIN / "heat-config-hook"
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """Return an environment in which the hook works below a folder of its own."""
+    places = {"HEAT_SCRIPT_WORKING": tmp_path / "w", "HEAT_SCRIPT_OUTPUTS": tmp_path / "o", "TMPDIR": tmp_path / "tmp"}
+    (tmp_path / "tmp").mkdir()
+    return {"PATH": os.environ["PATH"], **{name: str(path) for name, path in places.items()}}
+
+
+@pytest.fixture
+def run(environment: dict[str, str]) -> Run:
+    """Run the command with this on its standard input."""
+
+    def run(given: object, *arguments: str, program: Path = HOOK) -> subprocess.CompletedProcess[str]:
+        text = given if isinstance(given, str) else json.dumps(given)
+        command = [str(program), *arguments]
+        return subprocess.run(
+            command, input=text, env=environment, capture_output=True, text=True, check=False, timeout=60
+        )
+
+    return run
+
+
+def deployment(config: object, **fields: Any) -> dict[str, Any]:
+    """Return a deployment for the hook."""
+    return {"id": "a", "group": "script", "config": config, "inputs": [], "outputs": [], "options": {}, **fields}
+
+
+def reply(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """Return the reply, where there is nothing but one."""
+    assert (done.returncode, done.stderr) == (0, "")
+    value = json.loads(done.stdout)
+    assert isinstance(value, dict)
+    return value
+
+
+def test_a_hook_is_run_by_its_name(run: Run) -> None:
+    """It reads the deployment, and prints the reply and nothing else."""
+    given = deployment(
+        "#!/bin/sh\necho out $x\necho err >&2\nprintf y >$heat_outputs_path.o\nexit 3\n",
+        inputs=[{"name": "x", "value": 1}],
+        outputs=[{"name": "o"}, {"name": "missing"}],
+    )
+    assert reply(run(given, "script")) == {
+        "deploy_stdout": "out 1\n",
+        "deploy_stderr": "err\n",
+        "deploy_status_code": 3,
+        "o": "y",
+    }
+
+
+def test_a_link_of_a_tools_name_is_its_hook(run: Run, tmp_path: Path) -> None:
+    """As other agents look for it."""
+    (tmp_path / "script").symlink_to(HOOK)
+    assert reply(run(deployment("echo hi"), program=tmp_path / "script"))["deploy_stdout"] == "hi\n"
+
+
+def test_the_tool_gets_our_environment(run: Run, environment: dict[str, str]) -> None:
+    """Whoever runs the hook says what is in it."""
+    environment["MINE"] = "kept"
+    assert reply(run(deployment("echo $MINE"), "script"))["deploy_stdout"] == "kept\n"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, 137), (signal.SIGTERM, 143)])
+def test_a_signal_is_said_as_shells_do(run: Run, number: int, code: int) -> None:
+    """128 and its number."""
+    assert reply(run(deployment(f"kill -{number:d} $$"), "script"))["deploy_status_code"] == code
+
+
+def test_nothing_is_left_but_the_tools_own_files(run: Run, tmp_path: Path) -> None:
+    """Neither streams nor inputs."""
+    reply(run(deployment("echo hi"), "script"))
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert [each.name for each in (tmp_path / "w").iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("identity", [7, "../../x", "a/b", "x" * 1000, ""], ids=lambda value: str(value)[:8])
+def test_an_id_names_files_safely(run: Run, tmp_path: Path, identity: object) -> None:
+    """None is written elsewhere."""
+    assert reply(run(deployment("echo hi", id=identity), "script"))["deploy_stdout"] == "hi\n"
+    assert len(list((tmp_path / "w").iterdir())) == 1
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["o", "tmp", "w"]
+
+
+def test_output_of_any_length_fits_into_a_reply(run: Run) -> None:
+    """Beginning and end, and how much is between."""
+    done = run(deployment("head -c 20000000 /dev/zero; echo end"), "script")
+    assert len(done.stdout) <= 950_000
+    assert reply(done)["deploy_stdout"].endswith("\0end\n")
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        (deployment({"a": 1}), "config: "),
+        (deployment("true", options={"timeout": "soon"}), "options.timeout: "),
+        (deployment("true", options=[]), "options: "),
+        (deployment("true", inputs={"a": 1}), "inputs: "),
+        (deployment("true", outputs=[{}]), "outputs: "),
+        (deployment("true", outputs=[{"name": "../../x"}]), "outputs"),
+        (deployment("true", outputs=[{"name": "/etc/passwd"}]), "outputs"),
+        (deployment("true", outputs=[{"name": "a\0b"}]), "outputs"),
+    ],
+)
+def test_a_mistake_in_the_deployment_is_a_reply_that_says_it(run: Run, given: dict[str, Any], word: str) -> None:
+    """Whoever called the hook has a result to pass on."""
+    found = reply(run(given, "script"))
+    assert found["deploy_status_code"] == 125
+    assert word in found["deploy_stderr"]
+
+
+def test_a_place_that_cannot_be_written_to_is_a_reply_that_says_it(run: Run, environment: dict[str, str]) -> None:
+    """With what stood in the way."""
+    environment["HEAT_SCRIPT_WORKING"] = "/dev/null/w"
+    found = reply(run(deployment("true"), "script"))
+    assert found["deploy_status_code"] == 126
+    assert "/dev/null" in found["deploy_stderr"]
+
+
+def test_an_interpreter_that_is_not_there_is_a_reply_that_says_it(run: Run) -> None:
+    """The script could not be started."""
+    found = reply(run(deployment("#!/no/such/interpreter\n"), "script"))
+    assert found["deploy_status_code"] in (126, 127)
+    assert found["deploy_stderr"]
+
+
+def test_a_time_limit_ends_it(run: Run) -> None:
+    """With what it wrote until then, and why."""
+    begun = time.monotonic()
+    found = reply(run(deployment("echo begun; sleep 60", options={"timeout": 0.3}), "script"))
+    assert time.monotonic() - begun < 8
+    assert (found["deploy_status_code"], found["deploy_stdout"]) == (124, "begun\n")
+    assert "time limit of 0.3 s" in found["deploy_stderr"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_when_it_is_ended_so_is_its_tool(environment: dict[str, str], tmp_path: Path, number: signal.Signals) -> None:
+    """Whoever ends the hook ends the deployment."""
+    given = json.dumps(deployment(f"echo $$ >{tmp_path}/pid; exec sleep 60"))
+    with subprocess.Popen(
+        [HOOK, "script"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, text=True
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(given)
+        process.stdin.close()
+        wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text() != "")
+        process.send_signal(number)
+        process.wait(15)
+    pid = int((tmp_path / "pid").read_text())
+    wait_until(lambda: not psutil.pid_exists(pid), 3)
+
+
+@pytest.mark.parametrize("given", ["", "hello", "[]", "7", "null", "[" * 100_000, '{"a"'], ids=lambda value: value[:8])
+def test_standard_input_without_a_deployment_is_bad_usage(run: Run, given: str) -> None:
+    """It says so where a person sees it, and replies nothing."""
+    done = run(given, "script")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: standard input is no ")
+
+
+@pytest.mark.parametrize("arguments", [(), ("no-such-hook",), ("script", "more"), ("--no-such-option",)])
+def test_a_hook_that_there_is_not_is_bad_usage(run: Run, arguments: tuple[str, ...]) -> None:
+    """It shows how it is used, and which there are."""
+    done = run("{}", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "usage: heat-config-hook NAME" in done.stderr
+    assert "hooks: script" in done.stderr
+
+
+def test_its_help_is_one_page(run: Run) -> None:
+    """With the exit codes."""
+    done = run("", "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "exit codes:" in done.stdout
+
+
+def test_it_needs_nothing_of_the_agent() -> None:
+    """Nor anything else that is not with every Python."""
+    script = "import sys, heat_config_hooks.standalone, heat_config_hooks.script\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True)
+    assert not {"heat_config_agent", "yaml", "requests", "psutil"} & set(done.stdout.split())
