@@ -30,11 +30,15 @@ def prepare(hook: str, document: Mapping[str, object], run: Path) -> protocol.Co
 def finish(hook: str, ended: protocol.Ended) -> Reply:
     """Read the hook's reply. Its exit code wins over a reply that claims success."""
     stdout, stderr = Capture(ended.stdout), Capture(ended.stderr)
-    if ended.stdout.stat().st_size > _REPLY_LIMIT:
+    try:
+        size = ended.stdout.stat().st_size
+        text = ended.stdout.read_bytes() if size <= _REPLY_LIMIT else b""
+    except OSError as error:  # it has the folder to itself, and may have done anything there
+        return failure(ended.code or NONSENSE, f"the reply of {hook} cannot be read: {error.strerror}", "", stderr)
+    if size > _REPLY_LIMIT:
         return failure(
             ended.code or NONSENSE, f"the reply of {hook} is over {_REPLY_LIMIT:,} bytes long", stdout, stderr
         )
-    text = ended.stdout.read_bytes()
     try:
         reply = strict_json.loads(text.decode("utf-8", "replace"))
     except ValueError:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from loopback import Answer, SignalServer
+from loopback import Answer, SignalServer, wait_until
 from machine import Done, Machine, deployment
 
 UNDELIVERED = 5
@@ -516,18 +516,49 @@ def test_a_proxy_that_is_down(machine: Machine, heat: SignalServer) -> None:
 
 
 def test_a_result_whose_deployment_has_gone(machine: Machine, heat: SignalServer) -> None:
-    """The result of a deployment that has left its document is never sent: it would complete the next action."""
+    """The result of a deployment that has left its document is not sent: it would complete the next action."""
     heat.stop()
     assert machine.apply([counting(machine, url=heat.url("old"))], *ONCE).code == UNDELIVERED
     heat.start()
 
     done = machine.apply([counting(machine, "d2", heat.url("new"))])
     assert "d1 is not sent: its deployment has been replaced" in done.err
-    machine.apply([counting(machine, url=heat.url("old")), counting(machine, "d2", heat.url("new"))])
+    machine.apply([counting(machine, "d2", heat.url("new"))])
 
     assert heat.values("old") == []
     assert len(heat.values("new")) == 1
     assert machine.status()["d1"]["state"] == "superseded"
+
+
+def test_a_result_whose_deployment_comes_back(machine: Machine, heat: SignalServer) -> None:
+    """A document that was empty for a while loses nothing: what is in it again is waited for again."""
+    given = [counting(machine, url=heat.url())]
+    heat.stop()
+    assert machine.apply(given, *ONCE).code == UNDELIVERED
+    heat.start()
+    assert machine.apply([]).code == 0
+    assert heat.signals == []
+
+    assert machine.apply(given).code == 0
+
+    assert [each["deploy_stdout"] for each in heat.values()] == ["d1\n"]
+    assert ran(machine) == ["d1"]
+
+
+def test_what_never_began_before_it_left_is_run_when_it_comes_back(machine: Machine, heat: SignalServer) -> None:
+    """A deployment that left the document before its turn, and is in it again, is new work and not done work."""
+    first = deployment("first", "#!/bin/sh\nsleep 60\n", options={"timeout": 1})
+    given = [first, counting(machine, "second", heat.url("second"))]
+    agent = machine.start_apply(given, "--grace", "0.1")
+    wait_until(lambda: machine.status().get("first", {}).get("state") == "running")
+    agent.kill()
+    agent.communicate()
+
+    assert machine.apply([], "--grace", "0.1").code == 0
+    assert machine.apply(given).code == 0
+
+    assert ran(machine) == ["second"]
+    assert len(heat.values("second")) == 1
 
 
 def test_a_result_whose_deployment_is_replaced_elsewhere(machine: Machine, heat: SignalServer) -> None:

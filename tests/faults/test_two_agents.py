@@ -99,4 +99,4 @@ def test_looking_needs_no_lock(machine: Machine) -> None:
     assert "d1" in machine.agent("show", "d1").out
     forget = machine.agent("forget", "d2")
     assert forget.code == 0
-    assert "next pass" in forget.out
+    assert "next run" in forget.out

@@ -37,7 +37,7 @@ def book(tmp_path: Path) -> Iterator[Journal]:
 
 @pytest.fixture
 def carry_out(tmp_path: Path, book: Journal) -> CarryOut:
-    """Carry out what was asked for, as an agent does at its next pass."""
+    """Carry out what was asked for, as an agent does at its next run."""
     return lambda: asked.carry_out(tmp_path, book, Deployed(tmp_path / "deployed"))
 
 
@@ -56,9 +56,9 @@ def test_a_request_is_a_file_for_nobody_else(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("state", [each for each in State if each is not State.RUNNING])
 def test_a_deployment_is_run_again(tmp_path: Path, book: Journal, carry_out: CarryOut, state: State) -> None:
-    """At the next pass; the request is carried out once."""
+    """At the next run; the request is carried out once."""
     asked.ask(tmp_path, state.value, Wish.AGAIN)
-    assert carry_out() == [f"{state.value} is run again by the next pass"]
+    assert carry_out() == [f"{state.value} is run again by the next run"]
     assert book.entries[state.value].again
     assert carry_out() == []
 
@@ -67,7 +67,7 @@ def test_a_deployment_is_run_again(tmp_path: Path, book: Journal, carry_out: Car
 def test_a_result_is_sent_again(tmp_path: Path, book: Journal, carry_out: CarryOut, state: State) -> None:
     """Where there is one that was not delivered."""
     asked.ask(tmp_path, state.value, Wish.SEND)
-    assert carry_out() == [f"the result of {state.value} is sent again by the next pass"]
+    assert carry_out() == [f"the result of {state.value} is sent again by the next run"]
     assert book.entries[state.value].state is State.FINISHED
 
 

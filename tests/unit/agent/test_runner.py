@@ -476,3 +476,15 @@ def test_a_command_too_long_for_the_kernel_is_not_started(runs: Runs) -> None:
 
     with pytest.raises(OSError, match="Argument list too long"):
         runs.start("echo", "x" * 200_000, announce=announce)
+
+
+def test_why_a_run_is_ended_is_on_record_where_there_is_room_for_it(tmp_path: Path) -> None:
+    """The reason is known to whichever agent sees its end, and spoils nothing that the supervisor writes."""
+    run = Run(mark="a.1", boot="b", pid=1, ticks=1, began=0, limit=1, hook="h", working="w", outputs="o")
+    runner.folder(tmp_path / "run", run.mark)
+    size = runner.status(tmp_path / "run", run.mark).stat().st_size
+    assert runner.noted_ending(tmp_path / "run", run) == ""
+    runner.note_ending(tmp_path / "run", run, "its time was over, é" + "!" * 1000)
+    assert runner.noted_ending(tmp_path / "run", run).startswith("its time was over, é!!!")
+    assert runner.recorded(tmp_path / "run", run) == ""
+    assert runner.status(tmp_path / "run", run.mark).stat().st_size == size

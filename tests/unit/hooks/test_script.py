@@ -197,10 +197,11 @@ def test_a_declared_stream_is_the_stream(where: Directories) -> None:
 
 
 def test_an_interpreter_that_is_not_there_is_a_failure_to_start(where: Directories) -> None:
-    """The command is what the author wrote; whoever starts it says what is wrong with it."""
-    command = prepare(request("#!/no/such/interpreter\n"), where)
-    with pytest.raises(FileNotFoundError):
-        subprocess.run(command.argv, check=False)
+    """The system's own words would be about the script, which is there."""
+    reply = script.prepare(request("#!/no/such/interpreter -e\n"), where)
+    assert isinstance(reply, dict)
+    assert reply["deploy_status_code"] == 126
+    assert "/no/such/interpreter is not there" in fit(reply)["deploy_stderr"]  # type: ignore[operator]
 
 
 def test_what_came_of_it_can_be_said_long_after(where: Directories) -> None:
