@@ -126,10 +126,10 @@ def test_nothing_named_is_told_by_the_exit_code(machine: Machine) -> None:
 
 
 def test_a_missing_document_does_not_hold_up_the_others(machine: Machine) -> None:
-    """Of several documents those are applied that can be had, and the other is said."""
+    """Of several documents those are applied that can be had; the other is said, and all is not well."""
     ran = machine.apply([counted(machine)], str(machine.folder / "missing.json"))
 
-    assert ran.code == 0
+    assert ran.code == 1
     assert "missing.json" in ran.err
     assert runs(machine) == ["d1"]
 
@@ -956,7 +956,8 @@ def test_a_deployment_may_be_named_in_short(machine: Machine, command: str) -> N
     def meant(wanted: str) -> Done:
         return machine.agent(command, wanted)
 
-    for wanted in ("ab", "same", ""):
+    assert (meant("").code, meant("").out) == (2, "")
+    for wanted in ("ab", "same"):
         done = meant(wanted)
         assert (done.code, done.out) == (1, "")
         assert "more than one" in done.err
@@ -1104,7 +1105,8 @@ def test_bad_usage_of_a_hook_is_told(machine: Machine, arguments: list[str], giv
     done = run(machine, "heat-config-hook", *arguments, given=given, **hook_places(machine))
 
     assert (done.code, done.out) == (2, "")
-    assert "usage: heat-config-hook" in done.err or "standard input" in done.err
+    assert done.err.startswith("error: ")
+    assert "there are: script" in done.err or "standard input" in done.err
     assert "Traceback" not in done.err
 
 

@@ -26,12 +26,11 @@ class Deployed:
 
     def keys(self) -> frozenset[str]:
         """Return the deployments that are marked as done."""
-        names: list[str] = []
-        for directory in (self.directory, self._old):
-            try:
-                names += os.listdir(directory) if directory else []
-            except OSError:  # it is not there, or no folder
-                continue
+        old = self._old if self._old and not self.directory.is_dir() else None
+        try:
+            names = os.listdir(old or self.directory)
+        except OSError:  # it is not there, or no folder
+            return frozenset()
         return frozenset(name[:-5] for name in names if name.endswith(".json") and not name.endswith(".notify.json"))
 
     def prepare(self) -> None:
