@@ -8,40 +8,37 @@ is told to.
 from __future__ import annotations
 
 import errno
-import json
 import select
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import heat_config_hooks
-from heat_config_agent import external, metadata, plan, processes, result, runner, selection
+from heat_config_agent import hook, metadata, plan, processes, result, runner, selection
+from heat_config_agent.delivery import Delivery
 from heat_config_agent.deployed import Deployed
 from heat_config_agent.errors import StateError
 from heat_config_agent.journal import Journal
-from heat_config_agent.model import BUILTIN, Config, Deployment, Document, Entry, Mistake, Result, Run, State, Tool
+from heat_config_agent.model import Config, Deployment, Document, Entry, Mistake, Run, State, Tool
 from heat_config_agent.plan import Step, Verb
-from heat_config_agent.signals import Fate, Outbox, Outcome, back_off
+from heat_config_agent.signals import Fate, Outcome
 from heat_config_agent.tools import Tools
 from heat_config_hooks import protocol
 from heat_config_hooks.reply import Capture, Reply, failure
 
 TIMED_OUT = 124
 INTERRUPTED = 125
-CANNOT_START = 126
-"""Status codes, as shells and `timeout` have them."""
+"""Status codes of runs that did not come to an end of their own."""
+
+PASSING = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
+)
+"""Why a command cannot be started now, and may be at the next pass: the machine has no space, or no processes."""
 
 RERUNS = 3
 """How often a deployment that may be run again after an interruption is: what interrupts it may be what it does."""
-
-_LEAST = 3.0
-"""Seconds that a request gets in any case."""
-
-_LOOK = 1.0
-"""Seconds between two looks at requests that are under way."""
 
 _TICK = 0.02
 """Seconds between two looks at a run on a kernel that cannot announce its end."""
@@ -106,32 +103,22 @@ class Applier:
         journal: Journal,
         tools: Tools,
         deployed: Deployed,
-        outbox: Outbox,
+        delivery: Delivery,
         where: Where,
         report: Report,
-        patience: float | None = None,
     ) -> None:
-        """Work on an open journal.
-
-        `patience` is how many seconds to go on trying to deliver a result; None for as long as it takes.
-        """
+        """Work on an open journal."""
         self._journal = journal
         self._tools = tools
         self._deployed = deployed
-        self._outbox = outbox
+        self._delivery = delivery
         self._where = where
         self._report = report
-        self._patience = patience
         self._waiting: deque[Step] = deque()
         self._active: dict[str, _Active] = {}
         self._current: dict[str, Deployment] = {}
         """What the sources have now: only these results are sent."""
         self._sources: frozenset[str] = frozenset()
-        self._retries: dict[str, float] = {}
-        """When to send which result again (monotonic seconds)."""
-        self._first_tries: dict[str, float] = {}
-        self._last_tries: dict[str, float] = {}
-        self._unmarked: list[str] = []
         self.mistakes: list[Mistake] = []
         """Of the documents offered last."""
 
@@ -151,14 +138,7 @@ class Applier:
     @property
     def busy(self) -> bool:
         """Whether anything is left to do."""
-        return bool(self._waiting or self._active or self._retries) or any(map(self._patient, self._outbox.under_way))
-
-    def _patient(self, key: str) -> bool:
-        """Whether to go on trying to deliver a result; a try that is under way is always given a few seconds."""
-        if self._patience is None:
-            return True
-        now = time.monotonic()
-        return now < max(self._first_tries[key] + self._patience, self._last_tries[key] + _LEAST)
+        return bool(self._waiting or self._active) or self._delivery.busy
 
     @property
     def active(self) -> list[Step]:
@@ -177,25 +157,18 @@ class Applier:
             self._close(active)
         for active in self._active.values():
             self._limit(active.running)
-        for outcome in self._outbox.outcomes():
+        for outcome in self._delivery.outcomes():
             self._delivered(outcome)
-        for key in [key for key, due in self._retries.items() if due <= time.monotonic()]:
-            del self._retries[key]
-            self._send(key)
 
     def settle(self) -> None:
         """Have everything about what was done survive a power cut.
 
         Call when there is nothing left to do, or before ending.
         """
-        if self._unmarked:
-            try:
-                self._deployed.sync()
-            except OSError as error:
-                self._report.warn(f"cannot write to {self._deployed.directory}: {error.strerror}")
-            else:
-                self._journal.marked(self._unmarked, str(self._deployed.directory))
-            self._unmarked = []
+        kept: list[str] = []
+        self._view(lambda: kept.extend(self._deployed.sync()))
+        if kept:
+            self._journal.marked(kept, str(self._deployed.directory))
         self._journal.sync()
 
     # Taking on.
@@ -217,7 +190,7 @@ class Applier:
         """Let go of a deployment that has left its source. One that runs is followed to its end, but not reported."""
         entry = self._journal.entries[key]
         self._waiting = deque(step for step in self._waiting if step.deployment.key != key)
-        self._retries.pop(key, None)
+        self._delivery.drop(key)
         if entry.state in (State.ACCEPTED, State.DAMAGED):
             self._journal.drop(key)
         elif entry.state is State.FINISHED:
@@ -244,24 +217,15 @@ class Applier:
         """Start a deployment's command. What stands in its way is its own failure, or the machine's for now."""
         config, tool, key = _runnable(step)
         folder, mark = self._where.run(key), f"{key}.{time.time_ns()}"
-        limit = step.limit or self._where.limit
         where = protocol.directories(tool.name, folder, self._where.root, self._where.environment)
         try:
             runner.folder(folder, mark)
-            command = _prepare(step.deployment, config, tool, where)
-        except protocol.HookError as error:
-            sentence = f"{step.deployment.where}.{error}"
-            self._finish(step, failure(plan.MALFORMED, sentence), sentence)
-            return
+            command = hook.prepare(step.deployment, config, tool, where)
         except OSError as error:
             self._obstacle(step, error)
             return
-        except Exception as error:  # noqa: BLE001  # whatever is wrong with one hook is no other deployment's affair
-            sentence = f"the {tool.name} hook cannot be prepared: {type(error).__name__}: {error}"
-            self._finish(step, failure(CANNOT_START, sentence), sentence)
-            return
         if not isinstance(command, protocol.Command):
-            self._finish(step, command, str(command.get("deploy_stderr", "")).strip())
+            self._finish(step, command, _note(command))
             return
 
         def announce(pid: int, ticks: int) -> Run:
@@ -271,7 +235,7 @@ class Applier:
                 pid=pid,
                 ticks=ticks,
                 began=processes.since_boot(),
-                limit=limit,
+                limit=step.limit or self._where.limit,
                 hook=tool.hook,
                 working=str(where.working),
                 outputs=str(where.outputs),
@@ -285,7 +249,7 @@ class Applier:
             self._obstacle(step, error)
             return
         self._active[key] = _Active(step, running)
-        self._mark(step.deployment)
+        self._view(lambda: self._keep(step.deployment))
         self._report.begun(step, running.run)
 
     def _obstacle(self, step: Step, error: OSError) -> None:
@@ -293,22 +257,12 @@ class Applier:
 
         A machine without space or processes may have some at the next pass.
         """
-        why = f"cannot start {step.deployment.name}: {error.strerror or error}" + (
-            f": {error.filename}" if error.filename else ""
-        )
-        if error.errno in (
-            errno.ENOSPC,
-            errno.EDQUOT,
-            errno.EIO,
-            errno.EROFS,
-            errno.EAGAIN,
-            errno.ENOMEM,
-            errno.EMFILE,
-            errno.ENFILE,
-        ):
+        about = f": {error.filename}" if error.filename else ""
+        why = f"cannot start {step.deployment.name}: {error.strerror or error}{about}"
+        if error.errno in PASSING:
             self._report.postponed(step, why)
         else:
-            self._finish(step, failure(CANNOT_START, why), why)
+            self._finish(step, failure(hook.CANNOT_START, why), why)
 
     def _resume(self, step: Step) -> None:
         """Follow a run that an agent before us started, or find out how it ended."""
@@ -354,7 +308,8 @@ class Applier:
         elif ending:
             self._finish(step, self._broken_off(key, TIMED_OUT, f"ended, as {ending}"), f"ended, as {ending}")
         elif recorded:
-            self._finish(step, self._collect(step, run, int(recorded)))
+            folder = self._where.run(key)
+            self._finish(step, hook.finish(step.deployment, run, folder, runner.ended(folder, int(recorded))))
         else:
             self._lost(step, run)
 
@@ -366,7 +321,7 @@ class Applier:
             why = "interrupted: what watched over it was killed, so nothing is known of how it ended"
             if runner.end_remains(run):
                 why += "; what was left of it was ended"
-        if _may_rerun(step.deployment) and self._journal.entries[step.deployment.key].reruns < RERUNS:
+        if hook.may_rerun(step.deployment) and self._journal.entries[step.deployment.key].reruns < RERUNS:
             self._journal.interrupted(step.deployment.key)
             self._again(step)
         else:
@@ -387,20 +342,6 @@ class Applier:
         folder = self._where.run(key)
         return failure(code, sentence, Capture(folder / "stdout"), Capture(folder / "stderr"))
 
-    def _collect(self, step: Step, run: Run, code: int) -> Reply:
-        """Have the hook say what came of its command."""
-        folder = self._where.run(step.deployment.key)
-        ended = runner.ended(folder, code)
-        name = run.hook.removeprefix(BUILTIN)
-        where = protocol.Directories(run=folder, working=Path(run.working), outputs=Path(run.outputs))
-        try:
-            if not run.hook.startswith(BUILTIN):
-                return external.finish(run.hook, ended)
-            return heat_config_hooks.load(name).finish(_request(step.deployment), where, ended)
-        except Exception as error:  # noqa: BLE001  # whatever is wrong with one hook is no other deployment's affair
-            sentence = f"the {name} hook cannot say what came of it: {type(error).__name__}: {error}"
-            return self._broken_off(step.deployment.key, INTERRUPTED, sentence)
-
     def _finish(self, step: Step, reply: Reply, reason: str = "") -> None:
         """Put a result on record, and send it if it is still waited for."""
         key = step.deployment.key
@@ -408,7 +349,7 @@ class Applier:
         run = self._journal.entries[key].run
         self._journal.finished(key, found, runner.ended_at(self._where.run(key), run) if run else None)
         if step.verb is not Verb.ANSWER:
-            self._write_result(step.deployment, found)
+            self._view(lambda: self._keep(step.deployment, found.values))
             self._tidy(key)
         self._report.ended(step, self._journal.entries[key])
         self._send(key)
@@ -425,10 +366,7 @@ class Applier:
         if not deployment.target.wanted:
             self._journal.settled(key, State.UNASKED)
             return
-        body = json.dumps(entry.values).encode()
-        self._last_tries[key] = time.monotonic()
-        self._first_tries.setdefault(key, self._last_tries[key])
-        self._outbox.post(key, deployment.target, body)
+        self._delivery.send(key, deployment.target, entry.values or {})
 
     def _delivered(self, outcome: Outcome) -> None:
         entry = self._journal.entries.get(outcome.key)
@@ -440,36 +378,20 @@ class Applier:
             self._journal.settled(entry.key, State.REFUSED, outcome.trouble)
         else:
             self._journal.tried(entry.key, outcome.trouble, time.time() + outcome.wait if outcome.wait else 0)
-            self._schedule(entry.key, outcome)
         self._report.delivered(self._journal.entries[entry.key], outcome)
-
-    def _schedule(self, key: str, outcome: Outcome) -> None:
-        """Try again later, if there is still patience for it then; else the next pass will."""
-        delay = max(back_off(self._journal.entries[key].tries), outcome.wait)
-        due = time.monotonic() + delay
-        if self._patience is None or due <= self._first_tries[key] + self._patience:
-            self._retries[key] = due
 
     # The older agent's files, and small things.
 
-    def _mark(self, deployment: Deployment) -> None:
-        """Keep `deployed/ID.json` for those who read it. It is a view: a disk that has no room for it stops nothing."""
+    def _keep(self, deployment: Deployment, values: Mapping[str, object] | None = None) -> None:
+        """Keep a deployment, and its result, for those who read heat-agents' folder."""
         chosen = selection.select(deployment)
-        if deployment.key in self._unmarked or not isinstance(chosen, Config):
-            return
-        try:
-            self._deployed.prepare()
-            self._deployed.write(deployment.key, selection.chosen_document(deployment, chosen))
-            self._unmarked.append(deployment.key)
-        except OSError as error:
-            self._report.warn(f"cannot write to {self._deployed.directory}: {error.strerror}")
+        if isinstance(chosen, Config):
+            self._deployed.keep(deployment.key, selection.chosen_document(deployment, chosen), values)
 
-    def _write_result(self, deployment: Deployment, found: Result) -> None:
-        self._mark(deployment)  # of a run that an agent before us started
-        if deployment.key not in self._unmarked:
-            return
+    def _view(self, write: Callable[[], None]) -> None:
+        """Write what is only for others to read: a disk that has no room for it stops nothing."""
         try:
-            self._deployed.write_result(deployment.key, found.values)
+            write()
         except OSError as error:
             self._report.warn(f"cannot write to {self._deployed.directory}: {error.strerror}")
 
@@ -487,7 +409,7 @@ class Applier:
 
     def _wait(self, timeout: float) -> None:
         poll = select.poll()
-        poll.register(self._outbox.fileno(), select.POLLIN)
+        poll.register(self._delivery.fileno(), select.POLLIN)
         for active in self._active.values():
             running = active.running
             if running.fileno() < 0:
@@ -496,10 +418,8 @@ class Applier:
                 poll.register(running.fileno(), select.POLLIN)
             if running.due is not None:
                 timeout = min(timeout, max(running.due - processes.since_boot(), 0))
-        if self._outbox.under_way:
-            timeout = min(timeout, _LOOK)
-        for due in self._retries.values():
-            timeout = min(timeout, max(due - time.monotonic(), 0))
+        if self._delivery.due is not None:
+            timeout = min(timeout, self._delivery.due)
         poll.poll(timeout * 1000)
 
 
@@ -540,25 +460,7 @@ def _runnable(step: Step) -> tuple[Config, Tool, str]:
     return step.config, step.tool, step.deployment.key
 
 
-def _prepare(
-    deployment: Deployment, config: Config, tool: Tool, where: protocol.Directories
-) -> protocol.Command | Reply:
-    if not tool.builtin:
-        return external.prepare(tool.hook, selection.chosen_document(deployment, config), where.run)
-    request = protocol.request(
-        selection.chosen_document(deployment, config), key=deployment.key, options=config.options
-    )
-    return heat_config_hooks.load(tool.name).prepare(request, where)
-
-
-def _request(deployment: Deployment) -> protocol.Request:
-    chosen = selection.select(deployment)
-    if not isinstance(chosen, Config):
-        raise protocol.HookError("its config can no longer be chosen")
-    return protocol.request(selection.chosen_document(deployment, chosen), key=deployment.key, options=chosen.options)
-
-
-def _may_rerun(deployment: Deployment) -> bool:
-    """Whether the deployment says that an interrupted run may simply be run again."""
-    chosen = selection.select(deployment)
-    return isinstance(chosen, Config) and chosen.options.get("idempotent") is True
+def _note(reply: Reply) -> str:
+    """Return the sentence of a reply that was given without running anything."""
+    stderr = reply.get("deploy_stderr")
+    return stderr.strip() if isinstance(stderr, str) else ""

@@ -23,6 +23,8 @@ class Deployed:
         """Use `directory`; where it does not exist and `old` does, that one becomes it when first written to."""
         self.directory = directory
         self._old = old
+        self._new: list[str] = []
+        """Kept since the last `sync`."""
 
     def keys(self) -> frozenset[str]:
         """Return the deployments that are marked as done."""
@@ -48,23 +50,30 @@ class Deployed:
             new.rename(self.directory)
             files.remove(self._old)
 
-    def write(self, key: str, document: Mapping[str, object]) -> None:
-        """Keep a deployment as it was run. Raises OSError."""
-        files.replace(self.directory / f"{key}.json", json.dumps(document, indent=2).encode())
-
-    def write_result(self, key: str, values: Mapping[str, object]) -> None:
-        """Keep a result as it is signalled. Raises OSError."""
-        files.replace(self.directory / f"{key}.notify.json", json.dumps(values, indent=2).encode())
+    def keep(self, key: str, document: Mapping[str, object], values: Mapping[str, object] | None = None) -> None:
+        """Keep a deployment as it was run, and its result once there is one. Raises OSError."""
+        if key not in self._new:
+            self.prepare()
+            files.replace(self.directory / f"{key}.json", json.dumps(document, indent=2).encode())
+            self._new.append(key)
+        if values is not None:
+            files.replace(self.directory / f"{key}.notify.json", json.dumps(values, indent=2).encode())
 
     def forget(self, key: str) -> None:
         """Remove what is kept of a deployment."""
         for name in (f"{key}.json", f"{key}.notify.json"):
             (self.directory / name).unlink(missing_ok=True)
 
-    def sync(self) -> None:
-        """Have the names of all files survive a power cut."""
-        descriptor = os.open(self.directory, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    def sync(self) -> list[str]:
+        """Have the names of all files survive a power cut; return the deployments kept since the last time.
+
+        Raises OSError.
+        """
+        new, self._new = self._new, []
+        if new:
+            descriptor = os.open(self.directory, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        return new

@@ -13,6 +13,7 @@ LAYERS = (
     {"cli"},
     {"settings"},
     {"apply"},
+    {"hook", "delivery"},
     {"sources", "journal", "runner", "signals", "web", "lock", "asked", "deployed", "tools", "external"},
     {"plan"},
     {"selection", "result"},

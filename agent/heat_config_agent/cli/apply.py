@@ -11,6 +11,7 @@ from pathlib import Path
 from heat_config_agent import __version__, asked, journal, lock, plan, settings, tools
 from heat_config_agent.apply import Applier, Where, known, read
 from heat_config_agent.cli import chosen, progress, terminal
+from heat_config_agent.delivery import Delivery
 from heat_config_agent.deployed import Deployed
 from heat_config_agent.errors import AgentError, ExitCode, SourceError, UsageError
 from heat_config_agent.model import Document, Entry, Mistake, State
@@ -164,12 +165,11 @@ def _apply(given: Settings, documents: list[Document], only: Sequence[str], *, a
             journal=book,
             tools=tools.Tools(given.hooks),
             deployed=deployed,
-            outbox=Outbox(given.ca_file),
+            delivery=Delivery(Outbox(given.ca_file), given.delivery),
             where=Where(
                 state=given.state, root=given.root, environment=given.environment, limit=given.limit, grace=given.grace
             ),
             report=report,
-            patience=given.delivery,
         )
         for line in asked.carry_out(given.state, book, deployed):
             report.warn(line)

@@ -85,9 +85,8 @@ def test_a_result_that_there_is_not_cannot_be_sent(
 def test_a_deployment_is_forgotten(tmp_path: Path, book: Journal, carry_out: CarryOut, state: State) -> None:
     """With its files; nothing of any other is touched."""
     deployed = Deployed(tmp_path / "deployed")
-    deployed.prepare()
     for key in (state.value, "other"):
-        deployed.write(key, {})
+        deployed.keep(key, {})
         (tmp_path / "runs" / key).mkdir(parents=True)
         (tmp_path / "runs" / key / "stdout").touch()
     asked.ask(tmp_path, state.value, Wish.FORGET)

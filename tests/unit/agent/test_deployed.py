@@ -17,10 +17,10 @@ def test_what_was_done_is_kept_as_others_read_it(tmp_path: Path) -> None:
     """`ID.json` is the deployment, `ID.notify.json` its result; nobody else may read them."""
     folder = tmp_path / "var" / "deployed"
     deployed = Deployed(folder)
-    deployed.prepare()
-    deployed.write("a", {"id": "a", "config": "é"})
-    deployed.write_result("a", {"deploy_status_code": 0})
-    deployed.sync()
+    deployed.keep("a", {"id": "a", "config": "é"})
+    deployed.keep("a", {}, {"deploy_status_code": 0})
+    assert deployed.sync() == ["a"]
+    assert deployed.sync() == []
     assert json.loads((folder / "a.json").read_text()) == {"id": "a", "config": "é"}
     assert json.loads((folder / "a.notify.json").read_text()) == {"deploy_status_code": 0}
     assert {stat.S_IMODE(each.stat().st_mode) for each in folder.iterdir()} == {0o600}
@@ -30,8 +30,8 @@ def test_what_was_done_is_kept_as_others_read_it(tmp_path: Path) -> None:
 def test_a_shorter_one_replaces_a_longer_one_whole(tmp_path: Path) -> None:
     """No tail of the old one is left."""
     deployed = Deployed(tmp_path)
-    deployed.write_result("a", {"deploy_stdout": "x" * 1000})
-    deployed.write_result("a", {})
+    deployed.keep("a", {}, {"deploy_stdout": "x" * 1000})
+    deployed.keep("a", {}, {})
     assert (tmp_path / "a.notify.json").read_text() == "{}"
 
 
@@ -71,8 +71,7 @@ def test_the_older_folder_is_left_alone_when_there_is_a_newer_one(tmp_path: Path
         folder.mkdir()
         (folder / name).touch()
     deployed = Deployed(new, old=old)
-    deployed.prepare()
-    deployed.write("c", {})
+    deployed.keep("c", {})
     assert deployed.keys() == {"b", "c"}
     assert [each.name for each in old.iterdir()] == ["a.json"]
 
@@ -81,8 +80,7 @@ def test_to_forget_a_deployment_removes_both_files(tmp_path: Path) -> None:
     """And nothing of any other; forgetting twice does no harm."""
     deployed = Deployed(tmp_path)
     for key in ("a", "ab"):
-        deployed.write(key, {})
-        deployed.write_result(key, {})
+        deployed.keep(key, {}, {})
     deployed.forget("a")
     deployed.forget("a")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["ab.json", "ab.notify.json"]
