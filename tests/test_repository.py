@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -66,6 +67,15 @@ def test_every_example_can_be_applied(machine: Machine, example: Path) -> None:
     """An example ends well, and a second time there is nothing to do."""
     assert machine.apply(example).code == 0
     assert machine.apply(example, "--json").json["summary"]["skipped"] == len(machine.status())
+
+
+def test_the_example_of_a_hook_is_one(machine: Machine) -> None:
+    """The hook that hooks/README.md shows works as it stands there."""
+    [source] = re.findall(r"```python\n(#!.*?)```", (ROOT / "hooks/README.md").read_text(), re.DOTALL)
+    machine.hook("shout", source)
+    given = deployment(config="quiet\n", group="shout", outputs=["length", "other"])
+    [found] = machine.apply([given], "--json").json["deployments"]
+    assert found["result"] == {"deploy_stdout": "QUIET\n", "deploy_stderr": "", "deploy_status_code": 0, "length": "6"}
 
 
 def test_the_script_for_os_refresh_config_applies_the_list(machine: Machine) -> None:

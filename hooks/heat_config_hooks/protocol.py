@@ -134,9 +134,6 @@ class Ended:
 class Hook(Protocol):
     """A hook module of ours."""
 
-    OPTIONS: frozenset[str]
-    """The options it knows, beside those in `COMMON_OPTIONS`."""
-
     def prepare(self, request: Request, directories: Directories, /) -> Command | Reply:
         """Write what the command needs and return it; or a reply, where nothing need be run. Raises HookError."""
         ...
@@ -199,11 +196,6 @@ def time_limit(options: Mapping[str, object]) -> float | None:
     if isinstance(limit, int | float) and not isinstance(limit, bool) and 0 < limit <= LONGEST:
         return float(limit)
     raise HookError(f"expected a time limit in seconds, greater than 0, not {options['timeout']!r}", "options.timeout")
-
-
-COMMON_OPTIONS = frozenset({"timeout", "idempotent", "deploy_credentials"})
-"""Options of every tool of ours: the time limit in seconds; whether an interrupted run may simply be run again; whether
-the config is given the credentials with which Heat is spoken to."""
 
 
 def request(document: Mapping[str, object], *, key: str, options: Mapping[str, object] | None = None) -> Request:

@@ -14,8 +14,6 @@ from pathlib import Path
 from heat_config_hooks import files, protocol
 from heat_config_hooks.reply import Capture, Reply, failure
 
-OPTIONS: frozenset[str] = frozenset()
-
 _INTERPRETER = 255
 """Bytes of the line that names the interpreter at most (BINPRM_BUF_SIZE)."""
 

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
 
 from heat_config_agent import __version__
 from heat_config_agent.cli import chosen, forget, log, retry, show, status
 from heat_config_agent.errors import ExitCode
-
-if TYPE_CHECKING:
-    Commands: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  # it has no public name
 
 COMMANDS = (status, show, log, retry, forget)
 """In the order of `--help`."""

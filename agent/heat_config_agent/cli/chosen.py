@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from heat_config_agent import journal, plan, settings
 from heat_config_agent.errors import AgentError, UsageError
@@ -15,7 +15,7 @@ from heat_config_agent.model import Deployment, Entry
 from heat_config_agent.settings import Settings
 
 if TYPE_CHECKING:
-    from heat_config_agent.cli.agent import Commands
+    Commands: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  # it has no public name
 
 
 EXIT_CODES = """\

@@ -6,18 +6,14 @@ If it is still in the metadata, it is new again.
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from heat_config_agent.asked import Wish
 from heat_config_agent.cli import chosen, wishing
 from heat_config_agent.errors import AgentError
 from heat_config_agent.model import State
 
-if TYPE_CHECKING:
-    from heat_config_agent.cli.agent import Commands
 
-
-def add(commands: Commands) -> None:
+def add(commands: chosen.Commands) -> None:
     """Declare the command."""
     parser = chosen.command(commands, "forget", "remove all that is kept of it", __doc__)
     chosen.add_id(parser)

@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from heat_config_agent import journal
 from heat_config_agent.cli import chosen, terminal
@@ -16,9 +15,6 @@ from heat_config_agent.errors import AgentError, ExitCode
 from heat_config_agent.model import Entry, State
 from heat_config_agent.redaction import redactor
 from heat_config_agent.settings import Settings
-
-if TYPE_CHECKING:
-    from heat_config_agent.cli.agent import Commands
 
 _INTERVAL = 0.2
 """Seconds between two looks at a run that is followed."""
@@ -29,7 +25,7 @@ _LONGEST = 64 * 1024
 """Characters of a line that has not ended which are held back: a secret must not be printed in two parts."""
 
 
-def add(commands: Commands) -> None:
+def add(commands: chosen.Commands) -> None:
     """Declare the command."""
     parser = chosen.command(commands, "log", "what its tool printed", __doc__)
     chosen.add_id(parser)

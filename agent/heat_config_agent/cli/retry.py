@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from heat_config_agent.asked import Wish
 from heat_config_agent.cli import chosen, wishing
 from heat_config_agent.errors import AgentError
 from heat_config_agent.model import UNDELIVERED, State
-
-if TYPE_CHECKING:
-    from heat_config_agent.cli.agent import Commands
-
 
 _WHY = {
     State.SIGNALLED: "it was delivered",
@@ -20,7 +15,7 @@ _WHY = {
 }
 
 
-def add(commands: Commands) -> None:
+def add(commands: chosen.Commands) -> None:
     """Declare the command."""
     parser = chosen.command(commands, "retry", "have it run, or its result sent, again", __doc__)
     chosen.add_id(parser)

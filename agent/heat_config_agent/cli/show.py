@@ -6,7 +6,6 @@ import argparse
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from heat_config_agent import plan
 from heat_config_agent.cli import chosen, status, terminal
@@ -14,14 +13,11 @@ from heat_config_agent.errors import ExitCode
 from heat_config_agent.model import Deployment, Entry, State
 from heat_config_agent.redaction import MASK, concealer, is_secret
 
-if TYPE_CHECKING:
-    from heat_config_agent.cli.agent import Commands
-
 _LINES = 20
 """Lines of standard output and error that are shown."""
 
 
-def add(commands: Commands) -> None:
+def add(commands: chosen.Commands) -> None:
     """Declare the command."""
     parser = chosen.command(commands, "show", "all that is known of one deployment", __doc__)
     chosen.add_id(parser)

@@ -6,20 +6,16 @@ import argparse
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from heat_config_agent import journal, plan, processes, runner
 from heat_config_agent.cli import chosen, terminal
 from heat_config_agent.errors import ExitCode
 from heat_config_agent.model import Entry, State
 
-if TYPE_CHECKING:
-    from heat_config_agent.cli.agent import Commands
-
 _STYLES = {State.RUNNING: "live", State.FINISHED: "warn", State.REFUSED: "bad", State.ACCEPTED: "warn"}
 
 
-def add(commands: Commands) -> None:
+def add(commands: chosen.Commands) -> None:
     """Declare the command."""
     parser = chosen.command(commands, "status", "what ran, runs and waits", __doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")

@@ -30,7 +30,7 @@ def test_anybody_else_works_below_the_state_directory(tmp_path: Path) -> None:
     assert (found.root, found.deployed, found.deployed_old) == (tmp_path, tmp_path / "deployed", None)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root's is the system's")
+@pytest.mark.skipif(os.geteuid() == 0, reason="root's default is the system's: to see a user's, run the tests as one")
 @pytest.mark.parametrize(
     ("environ", "state"),
     [({"HOME": "/h"}, "/h/.local/state"), ({"HOME": "/h", "XDG_STATE_HOME": "/s"}, "/s"), ({}, "/.local/state")],
