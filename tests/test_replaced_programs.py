@@ -372,7 +372,7 @@ def test_records_are_on_disk_before_they_are_relied_on(machine: Machine, heat: S
     try:
         done = subprocess.run(strace, env=machine.environment, capture_output=True, text=True, check=False, timeout=30)
     except FileNotFoundError:
-        pytest.skip("strace is not installed")
+        pytest.skip("strace is missing: apt-get install strace")
     if not heat.signals:
         pytest.skip(f"strace cannot trace here: {done.stderr.strip()}")
 

@@ -347,7 +347,8 @@ class Applier:
         key = step.deployment.key
         found = result.make(reply, step.deployment, reason)
         run = self._journal.entries[key].run
-        self._journal.finished(key, found, runner.ended_at(self._where.run(key), run) if run else None)
+        earlier = runner.ended_at(self._where.run(key), run) if run and step.verb is Verb.RESUME else None
+        self._journal.finished(key, found, earlier)
         if step.verb is not Verb.ANSWER:
             self._view(lambda: self._keep(step.deployment, found.values))
             self._tidy(key)

@@ -108,7 +108,7 @@ class Journal:
                 entry,
                 state=State.FINISHED,
                 at=now,
-                ended=ended or now,
+                ended=max(ended or now, entry.started or 0),
                 values=result.values,
                 failed=result.failed,
                 reason=result.reason,

@@ -52,7 +52,7 @@ def disk(machine: Machine) -> Iterator[Disk]:
     """The state directory of the machine, on a file system of 256 KiB."""
     machine.state.mkdir(mode=0o700)
     if os.geteuid() != 0:
-        pytest.skip("only root may mount a small file system")
+        pytest.skip("only root may mount a small file system: run the tests as root")
     mount = ["mount", "-t", "tmpfs", "-o", "size=256k,mode=0700", "tmpfs", str(machine.state)]
     done = subprocess.run(mount, check=False, capture_output=True, text=True)
     if done.returncode:

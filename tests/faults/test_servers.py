@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -433,6 +434,8 @@ def test_one_answer_that_trickles_does_not_hold_up_the_next(machine: Machine, he
 @pytest.fixture
 def secure(tmp_path: Path) -> Iterator[SignalServer]:
     """A server that speaks HTTPS, with a certificate that nobody knows."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is missing: apt-get install openssl")
     path = tmp_path / "server.pem"
     subprocess.run(
         [
