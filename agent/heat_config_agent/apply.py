@@ -140,11 +140,6 @@ class Applier:
         """Whether anything is left to do."""
         return bool(self._waiting or self._active) or self._delivery.busy
 
-    @property
-    def active(self) -> list[Step]:
-        """The steps whose commands are running."""
-        return [each.step for each in self._active.values()]
-
     def turn(self, timeout: float) -> None:
         """Do what can be done, and wait at most `timeout` seconds for something to happen. Raises StateError."""
         if self._waiting and not self._active:

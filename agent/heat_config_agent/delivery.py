@@ -63,6 +63,7 @@ class Delivery:
 
     def drop(self, key: str) -> None:
         """Send a result no more."""
+        self._outbox.withdraw(key)
         self._results.pop(key, None)
 
     def outcomes(self) -> list[Outcome]:

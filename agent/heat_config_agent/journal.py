@@ -248,7 +248,7 @@ class _Reader:
         for line in lines:
             self.good += len(line) + 1
             self._sum_up(line, fields)
-        for key in fields.keys() | self._hurt:
+        for key in dict.fromkeys([*fields, *sorted(self._hurt)]):
             self.entries[key] = self._entry(key, fields.get(key, {}))
 
     def _sum_up(self, line: bytes, fields: dict[str, dict[str, object]]) -> None:

@@ -13,7 +13,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -61,6 +61,7 @@ class _Letter:
     body: bytes
     begun: float | None = None
     """When its request was begun (monotonic seconds); set by the sender."""
+    withdrawn: bool = False
 
     @property
     def origin(self) -> str:
@@ -140,11 +141,6 @@ class Outbox:
         """Return a descriptor that is readable when there are outcomes."""
         return self._wake
 
-    @property
-    def under_way(self) -> Collection[str]:
-        """The results of whose delivery nothing is known yet."""
-        return self._under_way.keys()
-
     def post(self, key: str, target: Target, body: bytes) -> None:
         """Send a result. What becomes of it is one of the `outcomes`."""
         letter = _Letter(key, target, body)
@@ -159,6 +155,12 @@ class Outbox:
             self._deliver(letter, Outcome(key, Fate.RETRY, trouble, WAIT_LIMIT))
         else:
             self._send(letter)
+
+    def withdraw(self, key: str) -> None:
+        """Do not send a result that is still waiting for its turn; whatever becomes of it is no outcome any more."""
+        letter = self._under_way.pop(key, None)
+        if letter is not None:
+            letter.withdrawn = True
 
     def outcomes(self) -> list[Outcome]:
         """Return what has become of results since the last call."""
@@ -217,6 +219,8 @@ class _Sender(threading.Thread):
         connection: web.Connection | None = None
         while not self.abandoned:
             letter = self.letters.get()
+            if letter.withdrawn:
+                continue
             letter.begun = time.monotonic()
             try:
                 connection = connection or _connection(self._origin, self._ca_file)

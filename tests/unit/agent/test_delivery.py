@@ -91,3 +91,15 @@ def test_what_is_dropped_is_not_heard_of_again(heat: SignalServer, settle: Settl
     waiting.drop("a")
     waiting.drop("a")
     assert settle(waiting) == []
+
+
+def test_what_is_dropped_before_its_turn_is_not_sent(heat: SignalServer, settle: Settle) -> None:
+    """A result that waits behind another for a slow server may be superseded meanwhile."""
+    heat.answers.append(Answer(delay=0.5))
+    waiting = Delivery(Outbox(), patience=10)
+    waiting.send("first", Target(kind="url", url=heat.url("first")), {})
+    waiting.send("second", Target(kind="url", url=heat.url("second")), {})
+    waiting.send("third", Target(kind="url", url=heat.url("third")), {})
+    waiting.drop("second")
+    assert settle(waiting) == [Fate.SENT, Fate.SENT]
+    assert [len(heat.values(each)) for each in ("first", "second", "third")] == [1, 0, 1]
