@@ -1033,6 +1033,73 @@ def test_a_secret_inside_another_input_is_not_shown(machine: Machine) -> None:
     assert "hidden-value" not in shown
 
 
+def test_a_secret_in_a_line_without_end_is_not_printed_in_two_parts(machine: Machine) -> None:
+    """`log` prints what is longer than it holds back bit by bit, and no bit has half of a secret."""
+    script = f"{SH}head -c 196600 /dev/zero | tr '\\0' x; printf $db_password; head -c 200000 /dev/zero | tr '\\0' y\n"
+    machine.apply([deployment("d1", script, inputs={"db_password": "gr8-secret"})])
+
+    printed = machine.agent("log", "d1").out
+
+    assert printed == "x" * 196600 + "***" + "y" * 200000
+
+
+def test_a_log_that_was_taken_away_is_said(machine: Machine) -> None:
+    """A script may do anything to its own folder."""
+    machine.apply([deployment("d1")])
+    (machine.state / "runs" / "d1" / "stdout").unlink()
+
+    done = machine.agent("log", "d1")
+
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("error: cannot read")
+    assert "stdout" in done.err
+
+
+def test_what_cannot_be_forgotten_is_not_said_to_be(machine: Machine) -> None:
+    """And is forgotten once it can be."""
+    machine.apply([deployment("d1")])
+    mark = machine.state / "deployed" / "d1.json"
+    mark.unlink()
+    mark.mkdir()
+
+    first = machine.agent("forget", "d1")
+    mark.rmdir()
+    machine.agent("forget", "d1")
+
+    assert first.code == 2
+    assert "cannot forget all of d1" in first.err
+    assert machine.status() == {}
+    assert not (machine.state / "runs" / "d1").exists()
+
+
+def test_sending_an_old_failure_is_no_failure(machine: Machine, heat: SignalServer) -> None:
+    """The exit code is about this run: what failed in an earlier one, and is delivered now, is well."""
+    heat.always = Answer(503)
+    given = [counted(machine, end="exit 3", signal=heat.url())]
+    first = machine.apply(given, "--deliver-for", "0")
+    still = machine.apply(given, "--deliver-for", "0")
+    heat.always = Answer()
+
+    assert (first.code, still.code, machine.apply(given).code) == (1, 5, 0)
+    assert heat.values()[-1]["deploy_status_code"] == 3
+
+
+def test_what_an_interrupted_run_had_done_can_be_run_again_too(machine: Machine) -> None:
+    """Removing `ID.json` means the same whether or not the run that wrote it came to its end."""
+    given = [counted(machine, "d1"), waiting(machine, "d2")]
+    process = machine.start_apply(given)
+    wait_until(lambda: machine.status().get("d2", {}).get("state") == "running")
+    process.kill()
+    process.communicate()
+    let_go(machine)
+    machine.apply(given)
+
+    (machine.state / "deployed" / "d1.json").unlink()
+    machine.apply(given)
+
+    assert runs(machine).count("d1") == 2
+
+
 # heat-config-hook: a hook of ours by hand.
 
 

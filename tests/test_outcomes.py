@@ -890,3 +890,15 @@ def test_groups_that_name_no_tool_are_passed_over(machine: Machine, heat: Signal
     assert ran.code == 0, ran.err
     assert "skipped" in ran.out
     assert heat.signals == []
+
+
+def test_what_has_stopped_itself_is_ended_in_time(machine: Machine, heat: SignalServer) -> None:
+    """A run that has stopped all its processes, the one that watches over it too, is killed when its time is over."""
+    begun = time.monotonic()
+    given = deployment("d1", f"{SH}kill -STOP 0\nsleep 60\n", options={"timeout": 0.3}, signal=heat.url())
+
+    done = machine.apply([given], "--grace", "0.2")
+
+    assert [each["deploy_status_code"] for each in heat.values()] == [124]
+    assert "cannot be ended" not in done.err
+    assert time.monotonic() - begun < 8

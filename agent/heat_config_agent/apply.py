@@ -63,7 +63,7 @@ class Report(Protocol):
         """A deployment could not be begun for a reason that is not its own; the next pass tries again."""
 
     def delivered(self, entry: Entry, outcome: Outcome | None) -> None:
-        """A result was delivered, or not; without an outcome, it will never be sent."""
+        """A result was delivered, or not; without an outcome, it is not sent while its deployment is gone."""
 
     def warn(self, text: str) -> None:
         """Something is not as it should be."""
@@ -119,11 +119,14 @@ class Applier:
         self._current: dict[str, Deployment] = {}
         """What the sources have now: only these results are sent."""
         self._sources: frozenset[str] = frozenset()
+        self._only: Collection[str] = ()
         self.mistakes: list[Mistake] = []
         """Of the documents offered last."""
 
     def offer(self, documents: Iterable[Document], *, only: Collection[str] = ()) -> list[Step]:
         """Take in what the sources have now, and plan. Every source that answered is to be offered, changed or not."""
+        self._only = only
+        self._mark()
         deployments, self._sources, self.mistakes = read(documents)
         self._current = {each.key: each for each in deployments}
         for key in plan.superseded(deployments, self._sources, self._journal.entries):
@@ -160,11 +163,18 @@ class Applier:
 
         Call when there is nothing left to do, or before ending.
         """
-        kept: list[str] = []
-        self._view(lambda: kept.extend(self._deployed.sync()))
-        if kept:
-            self._journal.marked(kept, str(self._deployed.directory))
+        self._mark()
         self._journal.sync()
+
+    def _mark(self) -> None:
+        """Put on record which files are in heat-agents' folder: only of those does it mean anything to be missing."""
+        folder = str(self._deployed.directory)
+        present = self._deployed.keys() or frozenset()
+        new = [each.key for each in self._journal.entries.values() if each.ended and each.run and not each.marked]
+        new = [key for key in new if key in present]
+        if new:
+            self._view(self._deployed.sync)
+            self._journal.marked(new, folder)
 
     # Taking on.
 
@@ -174,7 +184,11 @@ class Applier:
             return
         if step.verb in (Verb.RUN, Verb.ANSWER):
             entry = self._journal.entries.get(step.deployment.key)
-            if entry is None or entry.state is not State.ACCEPTED or entry.document != step.deployment.document:
+            known_as_is = entry is not None and (
+                entry.state is State.DAMAGED  # not to be mistaken for new, whatever happens before it is answered
+                or (entry.state is State.ACCEPTED and entry.document == step.deployment.document)
+            )
+            if not known_as_is:
                 self._journal.accepted(step.deployment, tool=step.config.tool if step.config else step.deployment.group)
         if step.verb is Verb.RUN:
             self._waiting.append(step)
@@ -186,8 +200,9 @@ class Applier:
         entry = self._journal.entries[key]
         self._waiting = deque(step for step in self._waiting if step.deployment.key != key)
         self._delivery.drop(key)
-        if entry.state in (State.ACCEPTED, State.DAMAGED):
+        if entry.state is State.ACCEPTED:
             self._journal.drop(key)
+            self._tidy(key)
         elif entry.state is State.FINISHED:
             self._journal.settled(key, State.SUPERSEDED)
             self._report.delivered(self._journal.entries[key], None)
@@ -252,6 +267,7 @@ class Applier:
 
         A machine without space or processes may have some at the next pass.
         """
+        self._tidy(step.deployment.key)
         about = f": {error.filename}" if error.filename else ""
         why = f"cannot start {step.deployment.name}: {error.strerror or error}{about}"
         if error.errno in PASSING:
@@ -328,10 +344,10 @@ class Applier:
         if key not in self._current:
             self._supersede(key)
             return
-        anew = plan.make([self._current[key]], known(self._journal.entries, self._tools, self._deployed))
-        self._waiting.extend(
-            each for each in anew if each.verb in (Verb.RUN, Verb.ANSWER) and each.deployment.key == key
-        )
+        ready = known(self._journal.entries, self._tools, self._deployed)
+        for anew in plan.make([self._current[key]], ready, only=self._only):
+            if anew.deployment.key == key:
+                self._take_on(anew)
 
     def _broken_off(self, key: str, code: int, sentence: str) -> Reply:
         folder = self._where.run(key)
@@ -439,11 +455,11 @@ def read(documents: Iterable[Document]) -> tuple[list[Deployment], frozenset[str
 
 def known(entries: Mapping[str, Entry], tools: Tools, deployed: Deployed) -> plan.Known:
     """Return what a plan has to know beside the deployments."""
-    folder = str(deployed.directory) if deployed.directory.is_dir() else ""
+    marked = deployed.keys()
     return plan.Known(
         entries=entries,
-        marked=deployed.keys(),
-        folder=folder,
+        marked=marked or frozenset(),
+        folder="" if marked is None else str(deployed.directory),
         find=tools.find,
         installed=tools.installed,
         now=time.time(),

@@ -64,10 +64,13 @@ def _grant(journal: Journal, deployed: Deployed, state: Path, entry: Entry, wish
             return f"the result of {name} is not sent again: it is {entry.state.value}"
         journal.send_again(key)
         return f"the result of {name} is sent again by the next run"
-    journal.forget(key)
-    deployed.forget(key)
-    for path in (state / "runs" / key, *_written(entry)):
-        files.remove(path)
+    try:
+        deployed.forget(key)
+        for path in (state / "runs" / key, *_written(entry)):
+            files.remove(path)
+    except OSError as error:
+        raise StateError(f"cannot forget all of {name}: {error.strerror}: {error.filename}") from error
+    journal.forget(key)  # last: what was cut short is done again
     return f"{name} is forgotten"
 
 

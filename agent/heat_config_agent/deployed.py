@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from heat_config_agent.errors import StateError
 from heat_config_hooks import files
 
 
@@ -23,17 +24,27 @@ class Deployed:
         """Use `directory`; where it does not exist and `old` does, that one becomes it when first written to."""
         self.directory = directory
         self._old = old
-        self._new: list[str] = []
-        """Kept since the last `sync`."""
+        self._kept: set[str] = set()
+        """Kept by us, and so not to be written again with their results."""
 
-    def keys(self) -> frozenset[str]:
-        """Return the deployments that are marked as done."""
-        old = self._old if self._old and not self.directory.is_dir() else None
-        try:
-            names = os.listdir(old or self.directory)
-        except OSError:  # it is not there, or no folder
-            return frozenset()
-        return frozenset(name[:-5] for name in names if name.endswith(".json") and not name.endswith(".notify.json"))
+    def keys(self) -> frozenset[str] | None:
+        """Return the deployments that are marked as done; None where there is no folder, which so says nothing.
+
+        Raises StateError where there is one that cannot be read: what it says must not be taken for nothing.
+        """
+        old = self._old if self._old and not os.path.isdir(self.directory) else None  # noqa: PTH112  # never raises
+        for directory in (self.directory, old):
+            try:
+                names = os.listdir(directory) if directory else []
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                raise StateError(f"cannot read {directory}, which says what was done: {error.strerror}") from error
+            if directory:
+                return frozenset(
+                    each[:-5] for each in names if each.endswith(".json") and not each.endswith(".notify.json")
+                )
+        return None
 
     def prepare(self) -> None:
         """Make the folder, 0700, or take over the old one, whole or not at all. Raises OSError."""
@@ -52,28 +63,23 @@ class Deployed:
 
     def keep(self, key: str, document: Mapping[str, object], values: Mapping[str, object] | None = None) -> None:
         """Keep a deployment as it was run, and its result once there is one. Raises OSError."""
-        if key not in self._new:
+        if key not in self._kept:
             self.prepare()
             files.replace(self.directory / f"{key}.json", json.dumps(document, indent=2).encode())
-            self._new.append(key)
+            self._kept.add(key)
         if values is not None:
             files.replace(self.directory / f"{key}.notify.json", json.dumps(values, indent=2).encode())
 
     def forget(self, key: str) -> None:
         """Remove what is kept of a deployment."""
+        self._kept.discard(key)
         for name in (f"{key}.json", f"{key}.notify.json"):
             (self.directory / name).unlink(missing_ok=True)
 
-    def sync(self) -> list[str]:
-        """Have the names of all files survive a power cut; return the deployments kept since the last time.
-
-        Raises OSError.
-        """
-        new, self._new = self._new, []
-        if new:
-            descriptor = os.open(self.directory, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-        return new
+    def sync(self) -> None:
+        """Have the names of all files survive a power cut. Raises OSError."""
+        descriptor = os.open(self.directory, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

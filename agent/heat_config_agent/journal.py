@@ -96,8 +96,9 @@ class Journal:
 
     def interrupted(self, key: str) -> None:
         """The command was cut short, and may simply be run again."""
-        self.not_started(key)
-        self._write(replace(self.entries[key], reruns=self.entries[key].reruns + 1))
+        entry = self.entries[key]
+        again = replace(entry, state=State.ACCEPTED, at=time.time(), started=None, run=None)
+        self._write(replace(again, reruns=entry.reruns + 1))
 
     def finished(self, key: str, result: Result, ended: float | None = None) -> None:
         """The result is known, of what ended a while ago perhaps. On disk when this returns."""
@@ -147,7 +148,8 @@ class Journal:
     def forget(self, key: str) -> None:
         """Know nothing of the deployment any more: neither its inputs nor its result stay in the file."""
         self.drop(key)
-        self._rewrite()
+        if not self._rewrite():
+            raise StateError(f"{key} is forgotten, but what was known of it is still in the file: {self.warnings[-1]}")
         self._open()
 
     def marked(self, keys: list[str], folder: str) -> None:
@@ -201,7 +203,7 @@ class Journal:
             return False
         return size > 2 * sum(len(_line(_fields(_shortened(entry)))) for entry in self.entries.values())
 
-    def _rewrite(self) -> None:
+    def _rewrite(self) -> bool:
         """Write the journal anew, one line for each deployment. A disk without room for that leaves it as it is."""
         entries = {key: _shortened(entry) for key, entry in self.entries.items()}
         new = self.path.with_name(f"{FILE}.new")
@@ -216,8 +218,9 @@ class Journal:
         except OSError as error:
             new.unlink(missing_ok=True)
             self.warnings.append(f"cannot write the journal {self.path} anew: {error.strerror}")
-        else:
-            self.entries = entries
+            return False
+        self.entries = entries
+        return True
 
 
 def read(directory: Path) -> dict[str, Entry]:
@@ -243,20 +246,22 @@ class _Reader:
         self.good = 0
         """Bytes up to the end of the last whole line."""
         self._hurt: set[str] = set()
+        """Deployments that have lost a record."""
         fields: dict[str, dict[str, object]] = {}
         *lines, _torn = content.split(b"\n")  # the last one is empty, torn by a power cut, or being written this moment
         for line in lines:
             self.good += len(line) + 1
             self._sum_up(line, fields)
-        for key in dict.fromkeys([*fields, *sorted(self._hurt)]):
-            self.entries[key] = self._entry(key, fields.get(key, {}))
+        if self._hurt - fields.keys():
+            self._hurt = set(fields)  # whose line it was is not known: it may have been anybody's
+        self.entries = {key: self._entry(key, found) for key, found in fields.items()}
 
     def _sum_up(self, line: bytes, fields: dict[str, dict[str, object]]) -> None:
         record = _record(line)
         if record is None:
             self.damaged += 1
-            if found := _KEY.search(line):
-                self._hurt.add(found[1].decode("utf-8", "replace"))
+            found = _KEY.search(line)
+            self._hurt.add(found[1].decode("utf-8", "replace") if found else "")
             return
         key = str(record["key"])
         if record.get("state", "") is None:

@@ -195,11 +195,11 @@ class State(str, enum.Enum):
     REFUSED = "refused"
     """Its result was refused for good."""
     SUPERSEDED = "superseded"
-    """Its deployment left the metadata before the result was delivered: it will never be sent."""
+    """Its deployment left the metadata before the result was delivered: it is not sent while that is so."""
 
 
 SETTLED = frozenset({State.SIGNALLED, State.UNASKED, State.REFUSED, State.SUPERSEDED})
-"""Nothing more will be done."""
+"""Nothing more will be done, as long as its deployment is as it is."""
 
 
 UNDELIVERED = frozenset({State.FINISHED, State.REFUSED, State.SUPERSEDED})
@@ -239,7 +239,7 @@ class Entry:
     source: str
     addressee: str
     document: Mapping[str, object]
-    """As it came, with the component's config not yet chosen. Dropped once the deployment is settled."""
+    """As it came, with the component's config not yet chosen. Left out when the journal is written anew after it."""
     state: State
     at: float
     """When it came into its state, seconds since the epoch."""
@@ -248,7 +248,7 @@ class Entry:
     ended: float | None = None
     run: Run | None = None
     values: Mapping[str, object] | None = None
-    """The result as it is signalled. Dropped once the deployment is settled."""
+    """The result as it is signalled. Not kept when the journal is written anew once it is delivered."""
     failed: bool = False
     reason: str = ""
     reruns: int = 0

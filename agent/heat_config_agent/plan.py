@@ -121,8 +121,6 @@ def _step(deployment: Deployment, known: Known) -> Step:
         return Step(verb=Verb.ANSWER, deployment=deployment, reason=_DAMAGED, reply=reply)
     if entry.state is State.FINISHED:
         return _resend(deployment, entry, known.now)
-    if entry.state is State.SUPERSEDED and entry.ended is None:
-        return _new(deployment, known, "given up before it was started, and wanted again")
     if entry.state is State.SUPERSEDED and entry.values is not None:
         reason = "its result was not sent while its deployment was gone from the metadata"
         return Step(verb=Verb.RESEND, deployment=deployment, reason=reason)
@@ -183,7 +181,7 @@ def _resume(deployment: Deployment, entry: Entry) -> Step:
 
 def _resend(deployment: Deployment, entry: Entry, now: float) -> Step:
     if now < entry.not_before <= now + WAIT_LIMIT:  # what is later was reckoned with a clock that was wrong
-        reason = f"its result waits until {clock(entry.not_before)}, as the server asked: {entry.trouble}"
+        reason = f"its result waits until {clock(entry.not_before)}: {entry.trouble}"
         return Step(verb=Verb.WAIT, deployment=deployment, reason=reason)
     tried = f" after {entry.tries} tries: {entry.trouble}" if entry.tries else ""
     return Step(verb=Verb.RESEND, deployment=deployment, reason=f"its result is not delivered yet{tried}")

@@ -113,6 +113,7 @@ class Running:
         living = _tree(self.run)
         known = {each.pid for each in living}
         self._snapshot = living + [each for each in self._snapshot if each.pid not in known]
+        self._snapshot = [each for each in self._snapshot if processes.ticks(each.pid) is not None]
         others = [each for each in self._snapshot if each.pid != self.run.pid]
         if self._kill_at is None:
             processes.send(others, signal.SIGTERM)
@@ -181,16 +182,17 @@ def start(
         os.close(hold)
         raise
     os.close(word)
+    spoken = False
     try:
         started = processes.ticks(pid)
         run = announce(pid, started if started is not None else _ended_at_once(directory))
+        spoken = True
         with contextlib.suppress(BrokenPipeError):  # killed already: its status says how far it came
             os.write(hold, b"go\n")
-    except BaseException:
-        os.close(hold)  # without the word it leaves
-        os.waitpid(pid, 0)
-        raise
-    os.close(hold)
+    finally:
+        os.close(hold)
+        if not spoken:  # without the word it leaves
+            os.waitpid(pid, 0)
     return Running(directory, run, pidfd=_pidfd(pid), ours=True)
 
 
@@ -282,7 +284,9 @@ def _status(directory: Path, run: Run) -> bytes:
 
 
 def ended_at(directory: Path, run: Run) -> float | None:
-    """Return when the end of a run was recorded, in seconds since the epoch."""
+    """Return when the end of a run was recorded, in seconds since the epoch; None where it was not."""
+    if not recorded(directory, run):
+        return None
     try:
         return status(directory, run.mark).stat().st_mtime
     except OSError:

@@ -1,6 +1,6 @@
 """Where the agent works and how long it waits: from the command line, else the environment, else what is usual.
 
-The environment is read here and nowhere else.
+The environment is read here; what is the terminal's and requests' own is read by `cli.terminal` and `web`.
 """
 
 from __future__ import annotations
@@ -69,8 +69,11 @@ def make(
     ca_file: str | None = None,
 ) -> Settings:
     """Return the settings. What is given wins over the environment; a limit of 0 means none."""
-    if ca_file is not None and not Path(ca_file).is_file():
-        raise UsageError(f"cannot read the certificates in {ca_file}: there is no such file")
+    if ca_file is not None:
+        try:
+            Path(ca_file).open("rb").close()
+        except OSError as error:
+            raise UsageError(f"cannot read the certificates in {ca_file}: {error.strerror}") from error
     directory = state or _path(environ, "HEAT_CONFIG_AGENT_STATE") or _usual_state(environ)
     system = directory == SYSTEM_STATE
     deployed = _path(environ, "HEAT_CONFIG_DEPLOYED")

@@ -88,7 +88,9 @@ class _AsGiven:
 
     def putrequest(self, method: str, url: str, *args: Any, **options: Any) -> None:
         given = _url.get().partition("#")[0]
-        if url.startswith("/"):  # not for a proxy, which is told the whole
+        if not all("!" <= each <= "~" for each in given):
+            given = url  # it has to be encoded, and so cannot have been signed as it is
+        elif url.startswith("/"):  # not for a proxy, which is told the whole
             path = given.partition("://")[2].partition("/")[2].partition("?")
             given = "/" + "".join(path) if "/" in given.partition("://")[2].partition("?")[0] else url
         super().putrequest(method, given, *args, **options)  # type: ignore[misc]  # what it is mixed into has one
@@ -117,13 +119,17 @@ class _Adapter(requests.adapters.HTTPAdapter):
 
     def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
         manager = super().proxy_manager_for(proxy, **options)
-        manager.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
+        if proxy.startswith("http"):
+            manager.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
         return manager
 
 
 def _drain(response: requests.Response) -> None:
     """Read a short body, byte by byte, for no longer than it may take: each read may wait for one byte only."""
     deadline = time.monotonic() + DRAIN_SECONDS
+    socket = getattr(response.raw.connection, "sock", None)
+    if socket is not None:  # else the connection is closed already
+        socket.settimeout(DRAIN_SECONDS)
     with contextlib.suppress(urllib3.exceptions.HTTPError, OSError):  # the status is what counts, and it is here
         for _ in range(DRAIN_BYTES):
             if not response.raw.read(1, decode_content=False) or time.monotonic() > deadline:
@@ -136,6 +142,8 @@ def _cause(error: BaseException) -> str:
         return f"no connection within {CONNECT_SECONDS:g} s"
     if isinstance(error, requests.exceptions.Timeout):
         return f"no answer within {READ_SECONDS:g} s"
+    if "SOCKS" in str(error):
+        return "a SOCKS proxy is set, and the package PySocks is not installed"
     if isinstance(
         error,
         requests.exceptions.InvalidURL | requests.exceptions.MissingSchema | requests.exceptions.InvalidSchema,

@@ -205,7 +205,8 @@ def request(document: Mapping[str, object], *, key: str, options: Mapping[str, o
     """
     inputs: dict[str, object] = {}
     for each in _maps(document, "inputs"):
-        inputs[_name(each, "inputs")] = each.get("value", each.get("default"))
+        value = each.get("value", each.get("default"))
+        inputs[_name(each, "inputs")] = as_text(value) if each.get("type") == "String" else value
     given = document.get("options") if options is None else options
     if not isinstance(given, Mapping) and given is not None:
         raise HookError("expected an object of the tool's options", "options")

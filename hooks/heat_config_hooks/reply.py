@@ -179,7 +179,7 @@ def _length(value: object) -> int:
 
 def _size(value: object) -> int:
     if isinstance(value, Text):
-        return _length(value.head) + _length(value.tail) + value.left_out
+        return _length(_shown(value.head)) + _length(_shown(value.tail)) + value.left_out
     return _length(value)
 
 
@@ -195,8 +195,8 @@ def _cap(sizes: list[int], room: int) -> int:
 
 def cut(text: Text, cap: int) -> str:
     """Return the text in at most `cap` bytes of JSON, saying how many bytes were left out of its middle."""
-    if not text.left_out and _length(text.head) - 2 <= cap:
-        return _shown(text.head)
+    if not text.left_out and _length(whole := _shown(text.head)) - 2 <= cap:
+        return whole
     total = _bytes(text.head) + _bytes(text.tail) + text.left_out
     last = text.tail or text.head
     room = max(cap - len(CUT.format(total)) - 4, 0)

@@ -410,3 +410,17 @@ def check(machine: Machine, heat: SignalServer, ids: list[str]) -> None:
         else:
             assert told[0]["deploy_status_code"] == 0
             assert times[each] == 1, f"{each} ran {times[each]} times"
+
+
+def test_only_what_was_chosen_is_run_again(machine: Machine) -> None:
+    """A run that was interrupted and may be run again is left alone where it is not chosen."""
+    text = f"#!/bin/sh\necho d1 >>{machine.folder}/ran\n"
+    given = deployment(config=text, options={"idempotent": True})
+    craft(machine, given)
+
+    done = machine.apply([given, deployment("d2", "#!/bin/sh\n")], "--only", "d2")
+
+    assert done.code == 0, done.out
+    assert not (machine.folder / "ran").exists()
+    assert machine.apply([given]).code == 0
+    assert (machine.folder / "ran").read_text() == "d1\n"

@@ -144,7 +144,7 @@ def test_a_server_that_asks_to_wait(machine: Machine, heat: SignalServer) -> Non
     heat.named.clear()
     second = machine.apply(given, "--deliver-for", "0.1")
     assert [len(heat.values(name)) for name in names] == [1, 1, 2]
-    assert second.out.count("as the server asked") == 2
+    assert second.out.count("its result waits until") == 2
     assert second.code == UNDELIVERED, "two results are still to be delivered"
     time.sleep(max(now + 4.2 - time.time(), 0))
     assert machine.apply(given, *ONCE).code == 0
@@ -405,6 +405,23 @@ def test_an_answer_whose_body_trickles(machine: Machine, heat: SignalServer) -> 
 
     assert done.code == 0, done.err
     assert machine.status()["d1"]["state"] == "signalled"
+
+
+def test_an_answer_whose_body_never_comes(machine: Machine, heat: SignalServer) -> None:
+    """The status has come, and the result is delivered."""
+    heat.always = Answer(200, {"Content-Length": "10"})
+
+    done = machine.apply([counting(machine, url=heat.url())], *ONCE)
+
+    assert done.code == 0, done.err
+    assert machine.status()["d1"]["state"] == "signalled"
+
+
+@pytest.mark.parametrize("path", ["/a b", "/\u00e4?x=1"])
+def test_a_url_that_has_to_be_encoded_is(machine: Machine, heat: SignalServer, path: str) -> None:
+    """No server can have signed it as it is, and none could be sent it."""
+    assert machine.apply([counting(machine, url=heat.origin + path)], *ONCE).code == 0
+    assert len(heat.signals) == 1
 
 
 def test_an_answer_whose_headers_trickle(machine: Machine, heat: SignalServer) -> None:

@@ -229,7 +229,9 @@ def test_a_journal_with_flipped_bits_loses_the_damaged_lines_only(flips: list[tu
         if any(start - 1 <= position < end for position, _ in flips):
             touched.add(json.loads(line[9:])["key"])
         start = end
-    check_opens(bytes(damaged), {key: each for key, each in all_entries.items() if key not in touched})
+    # One that was only accepted may have lost the record that says that it ran: it is not run again.
+    certain = {key: each for key, each in all_entries.items() if each.state is not State.ACCEPTED}
+    check_opens(bytes(damaged), {key: each for key, each in certain.items() if key not in touched})
 
 
 @seldom

@@ -190,13 +190,11 @@ def _apply(given: Settings, documents: list[Document], only: Sequence[str], *, a
 
 def _exit_code(steps: Sequence[Step], entries: dict[str, Entry], mistakes: Sequence[Mistake]) -> ExitCode:
     """Return how the run went: by what was done in it, not by what had been done before."""
-    done = [
-        entries[step.deployment.key] for step in steps if step.verb is not Verb.SKIP and step.deployment.key in entries
-    ]
-    if mistakes or any(entry.failed or entry.state is State.ACCEPTED for entry in done):
+    worked = [step for step in steps if progress.is_work(step, entries.get(step.deployment.key))]
+    ran = [entries[step.deployment.key] for step in worked if step.verb not in (Verb.RESEND, Verb.WAIT)]
+    if mistakes or any(entry.failed or entry.state is State.ACCEPTED for entry in ran):
         return ExitCode.FAILED
-    waiting = any(step.verb is Verb.WAIT for step in steps)
-    if waiting or any(entry.state in (State.FINISHED, State.REFUSED) for entry in done):
+    if any(entries[step.deployment.key].state in (State.FINISHED, State.REFUSED) for step in worked):
         return ExitCode.UNDELIVERED
     return ExitCode.OK
 
@@ -221,9 +219,13 @@ def _show_plan(given: Settings, documents: list[Document], only: Sequence[str], 
     )
     gone = [entries[key] for key in plan.superseded(deployments, sources, entries)]
     if as_json:
-        print(
+        terminal.say(
             json.dumps(
-                {"steps": [progress.step_values(step) for step in steps], "mistakes": progress.mistakes(mistakes)}
+                {
+                    "steps": [progress.step_values(step) for step in steps],
+                    "superseded": [entry.id for entry in gone],
+                    "mistakes": progress.mistakes(mistakes),
+                }
             )
         )
     else:
@@ -238,8 +240,10 @@ def _show_plan(given: Settings, documents: list[Document], only: Sequence[str], 
             for step in steps
         ]
         for line in terminal.table(rows):
-            print(terminal.plain(line))
+            terminal.say(terminal.plain(line))
         for entry in gone:
-            print(f"the result of {terminal.plain(entry.name)} would never be sent: its deployment has been replaced")
-        print(f"{terminal.count(len(steps), 'deployment')}; nothing was run")
+            terminal.say(
+                f"the result of {terminal.plain(entry.name)} would never be sent: its deployment has been replaced"
+            )
+        terminal.say(f"{terminal.count(len(steps), 'deployment')}; nothing was run")
     return ExitCode.FAILED if mistakes else ExitCode.OK

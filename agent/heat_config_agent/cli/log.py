@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import codecs
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +21,7 @@ _INTERVAL = 0.2
 _BLOCK = 256 * 1024
 
 _LONGEST = 64 * 1024
-"""Characters of a line that has not ended which are held back: a secret must not be printed in two parts."""
+"""Characters of a line that has not ended which are held back: the beginning of a secret may be the last of them."""
 
 
 def add(commands: chosen.Commands) -> None:
@@ -41,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     if not folder.is_dir():
         raise AgentError(f"there is no output of {entry.name}: {_status_of(entry)}")
     redact = _redactor(given, entry, folder)
-    streams = [_Stream(folder / "stdout", sys.stdout, redact), _Stream(folder / "stderr", sys.stderr, redact)]
+    streams = [_Stream(folder / "stdout", redact), _Stream(folder / "stderr", redact, error=True)]
     while True:
         running = options.follow and _is_running(options, entry)
         for stream in streams:
@@ -72,29 +71,34 @@ def _redactor(given: Settings, entry: Entry, folder: Path) -> Callable[[str], st
 class _Stream:
     """One stream of a run, copied as it grows, whole lines at a time."""
 
-    def __init__(self, path: Path, to: object, redact: Callable[[str], str]) -> None:
+    def __init__(self, path: Path, redact: Callable[[str], str], *, error: bool = False) -> None:
         self._path = path
-        self._to = to
+        self._error = error
         self._redact = redact
         self._offset = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""
 
     def copy(self, *, to_the_end: bool) -> None:
-        with self._path.open("rb") as file:
+        try:
+            file = self._path.open("rb")
+        except OSError as error:  # the command may have done anything to its own folder
+            raise AgentError(f"cannot read {self._path}: {error.strerror}") from error
+        with file:
             file.seek(self._offset)
             while block := file.read(_BLOCK):
                 self._offset += len(block)
-                self._rest += self._decoder.decode(block)
+                # Redacted before it is cut: a secret must not be printed in two parts.
+                self._rest = self._redact(self._rest + self._decoder.decode(block))
                 lines, newline, rest = self._rest.rpartition("\n")
                 if len(rest) > _LONGEST:
                     lines, newline, rest = self._rest[:-_LONGEST], "", self._rest[-_LONGEST:]
                 self._rest = rest
                 self._print(lines + newline)
         if to_the_end:
-            self._print(self._rest)
+            self._print(self._redact(self._rest))
             self._rest = ""
 
     def _print(self, text: str) -> None:
         if text:
-            print(terminal.plain(self._redact(text)), end="", file=self._to, flush=True)  # type: ignore[call-overload]
+            terminal.say(terminal.plain(text), error=self._error, end="")

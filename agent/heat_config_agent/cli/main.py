@@ -38,12 +38,11 @@ def _main(main: Callable[[list[str]], int]) -> int:
     _usable_output()
     signal.signal(signal.SIGTERM, _interrupt)
     signal.signal(signal.SIGINT, _interrupt)
+    code = _ended(main)
     try:
-        code = _ended(main)
         sys.stdout.flush()
     except OSError:  # the reader of our output has gone (`… | head`), or the disk that it goes to is full
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.INTERRUPTED
     return code
 
 

@@ -15,6 +15,7 @@ from heat_config_agent.model import STANDARD_OUTPUTS, Deployment, Entry, Mistake
 from heat_config_agent.plan import NOT_CHOSEN, Step, Verb
 from heat_config_agent.redaction import concealer, redactor
 from heat_config_agent.signals import Fate, Outcome
+from heat_config_hooks.reply import EDGE
 
 _DELIVERIES = ("delivered", "refused")
 """How the words end that say what became of results."""
@@ -122,13 +123,16 @@ class Lines(Report):
             self._drawn = False
 
     def _last_line(self, step: Step) -> str:
+        """Return the last line that a run has printed, without its secrets and without half of one."""
         try:
             with (self._state / "runs" / step.deployment.key / "stdout").open("rb") as file:
-                file.seek(max(file.seek(0, 2) - 4096, 0))
-                lines = file.read().decode("utf-8", "replace").rstrip().splitlines()
+                begin = max(file.seek(0, 2) - 2 * EDGE, 0)
+                file.seek(begin)
+                text = redactor(step.deployment)("deploy_stdout", file.read().decode("utf-8", "replace"))
         except OSError:
             return ""
-        return redactor(step.deployment)("deploy_stdout", lines[-1]) if lines else ""
+        lines = text[EDGE if begin else 0 :].rstrip().splitlines()
+        return lines[-1] if lines else ""
 
 
 class Collected(Report):
@@ -192,7 +196,7 @@ def totals(steps: Sequence[Step], entries: Mapping[str, Entry]) -> Counter[str]:
     )
     for step in steps:
         entry = entries.get(step.deployment.key)
-        if step.verb is Verb.SKIP or entry is None:
+        if entry is None or not is_work(step, entry):
             counted["skipped"] += 1
             continue
         if step.verb is Verb.WAIT:
@@ -204,6 +208,16 @@ def totals(steps: Sequence[Step], entries: Mapping[str, Entry]) -> Counter[str]:
         counted["refused"] += entry.state is State.REFUSED
         counted["still to be delivered"] += entry.state is State.FINISHED
     return counted
+
+
+def is_work(step: Step, entry: Entry | None) -> bool:
+    """Whether anything was to be done about a deployment.
+
+    A run that was found cut short, may be run again and was not chosen for that is passed over like any other.
+    """
+    if entry is None or step.verb is Verb.SKIP:
+        return False
+    return step.verb is not Verb.RESUME or entry.state is not State.ACCEPTED
 
 
 def step_values(step: Step) -> dict[str, object]:

@@ -39,10 +39,10 @@ def run(options: argparse.Namespace) -> int:
         result = {name: conceal(value) for name, value in result.items()}
     inputs = _inputs(deployment) if deployment else {}
     if options.json:
-        print(json.dumps({**status.values(entry, settings.state), "inputs": inputs, "result": result or None}))
+        terminal.say(json.dumps({**status.values(entry, settings.state), "inputs": inputs, "result": result or None}))
         return ExitCode.OK
     for line in terminal.table(_facts(entry, deployment, settings.state)):
-        print(terminal.plain(line))
+        terminal.say(terminal.plain(line))
     _section("inputs", inputs)
     _section("result", result)
     return ExitCode.OK
@@ -79,7 +79,7 @@ def _inputs(deployment: Deployment) -> dict[str, object]:
 def _section(title: str, values: Mapping[str, object]) -> None:
     if not values:
         return
-    print(f"\n{title}")
+    terminal.say(f"\n{title}")
     for name, value in values.items():
         text = value if isinstance(value, str) else json.dumps(value)
         lines = text.rstrip("\n").split("\n")
@@ -91,6 +91,6 @@ def _section(title: str, values: Mapping[str, object]) -> None:
                 *lines[-_LINES // 2 :],
             ]
         first, *rest = lines
-        print(f"  {terminal.plain(name)}: {terminal.plain(first)}")
+        terminal.say(f"  {terminal.plain(name)}: {terminal.plain(first)}")
         for line in rest:
-            print(f"    {terminal.plain(line)}")
+            terminal.say(f"    {terminal.plain(line)}")

@@ -27,10 +27,12 @@ def run(options: argparse.Namespace) -> int:
     state = chosen.of(options).state
     entries = sorted(journal.read(state).values(), key=lambda entry: entry.accepted)
     if options.json:
-        print(json.dumps({"state_directory": str(state), "deployments": [values(entry, state) for entry in entries]}))
+        terminal.say(
+            json.dumps({"state_directory": str(state), "deployments": [values(entry, state) for entry in entries]})
+        )
         return ExitCode.OK
     if not entries:
-        print(f"no deployments yet in {state}")
+        terminal.say(f"no deployments yet in {state}")
         return ExitCode.OK
     rows = [("NAME", "ID", "ACTION", "TOOL", "STATE", "SINCE", "WHAT")]
     rows += [
@@ -46,10 +48,10 @@ def run(options: argparse.Namespace) -> int:
         for entry in entries
     ]
     header, *lines = terminal.table(rows)
-    print(terminal.styled(header, "quiet"))
+    terminal.say(terminal.styled(header, "quiet"))
     for entry, line in zip(entries, lines, strict=True):
         style = "bad" if entry.failed else _STYLES.get(entry.state, "")
-        print(terminal.styled(line, style))
+        terminal.say(terminal.styled(line, style))
     return ExitCode.OK
 
 
@@ -58,15 +60,17 @@ def word(entry: Entry) -> str:
     if entry.ended is None:
         return entry.state.value
     outcome = "failed" if entry.failed else "ok"
-    return outcome if entry.state in (State.SIGNALLED, State.UNASKED) else f"{outcome}, {_UNDELIVERED[entry.state]}"
+    return (
+        outcome
+        if entry.state in (State.SIGNALLED, State.UNASKED)
+        else f"{outcome}, {_UNDELIVERED.get(entry.state, entry.state.value)}"
+    )
 
 
 _UNDELIVERED = {
     State.FINISHED: "waiting",
     State.REFUSED: "refused",
     State.SUPERSEDED: "replaced",
-    State.ACCEPTED: "again",
-    State.RUNNING: "again",
 }
 
 

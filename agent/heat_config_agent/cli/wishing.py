@@ -6,7 +6,7 @@ import argparse
 
 from heat_config_agent import asked, journal, lock
 from heat_config_agent.asked import Wish
-from heat_config_agent.cli import chosen
+from heat_config_agent.cli import chosen, terminal
 from heat_config_agent.deployed import Deployed
 from heat_config_agent.errors import ExitCode, LockedError
 from heat_config_agent.model import Entry
@@ -19,10 +19,12 @@ def wish(options: argparse.Namespace, entry: Entry, what: Wish) -> int:
     try:
         with lock.held(settings.state):
             book = journal.Journal(settings.state)
+            for warning in book.warnings:
+                terminal.say(f"warning: {warning}", error=True)
             for line in asked.carry_out(settings.state, book, Deployed(settings.deployed)):
-                print(line)
+                terminal.say(line)
             book.sync()
             book.close()
     except LockedError as error:
-        print(f"asked for; {error.brief} and does it at its next run")
+        terminal.say(f"asked for; {error.brief} and does it at its next run")
     return ExitCode.OK

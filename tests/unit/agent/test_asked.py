@@ -92,7 +92,7 @@ def test_a_deployment_is_forgotten(tmp_path: Path, book: Journal, carry_out: Car
     asked.ask(tmp_path, state.value, Wish.FORGET)
     assert carry_out() == [f"{state.value} is forgotten"]
     assert state.value not in book.entries
-    assert deployed.keys() == {"other"}
+    assert deployed.keys() == frozenset({"other"})
     assert [each.name for each in (tmp_path / "runs").iterdir()] == ["other"]
 
 

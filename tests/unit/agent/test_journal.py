@@ -300,3 +300,18 @@ def test_a_journal_that_cannot_be_opened_is_an_error_of_its_own(tmp_path: Path) 
         Journal(tmp_path)
     with pytest.raises(StateError, match="cannot read the journal"):
         journal.read(tmp_path)
+
+
+@pytest.mark.parametrize("hurt", [b'"key":"x"', b"garbage"])
+def test_a_record_of_nobody_knows_whom_makes_nothing_new(reopen: Open, tmp_path: Path, hurt: bytes) -> None:
+    """It may be the one that said that it ran; and nothing is made of a deployment that there never was."""
+    book = reopen()
+    book.accepted(parse("a"), tool="script")
+    book.running("a", RUN)
+    book.accepted(parse("b"), tool="script")
+    path = tmp_path / journal.FILE
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[1] = lines[1].replace(b'"key":"a"', hurt)
+    path.write_bytes(b"".join(lines))
+    entries = reopen().entries
+    assert {key: each.state for key, each in entries.items()} == {"a": State.DAMAGED, "b": State.DAMAGED}

@@ -157,11 +157,6 @@ def test_removing_the_mark_means_run_again(there: set[str], folder: str, verb: V
     assert plan_one(deployment("a"), entry(given, State.SIGNALLED), marked=there, folder=folder).verb is Verb.SKIP
 
 
-def test_what_was_given_up_before_it_ran_is_run_when_it_is_wanted_again() -> None:
-    """A deployment that left the metadata unstarted and came back has never run, and is still waited for."""
-    assert plan_in(State.SUPERSEDED, started=None, run=None, ended=None, values=None).verb is Verb.RUN
-
-
 @pytest.mark.parametrize("status", ["COMPLETE", "FAILED", "DELETE_IN_PROGRESS"])
 def test_only_a_status_in_progress_asks_for_work(status: str) -> None:
     """Where the metadata carries one."""
