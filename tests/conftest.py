@@ -21,6 +21,15 @@ def heat() -> Iterator[SignalServer]:
 
 
 @pytest.fixture
+def other() -> Iterator[SignalServer]:
+    """Another server that takes signals."""
+    server = SignalServer()
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Machine]:
     """The installed commands with a state directory of their own. Whatever they run is ended with the test."""
     machine = Machine(tmp_path)

@@ -25,15 +25,6 @@ ONCE = ("--deliver-for", "0")
 """One try for each result."""
 
 
-@pytest.fixture
-def other() -> Iterator[SignalServer]:
-    """A second server."""
-    server = SignalServer()
-    server.start()
-    yield server
-    server.stop()
-
-
 def ended(process: subprocess.Popen[str], seconds: float) -> Done:
     """Return how a process ended, which it has to do within that many seconds."""
     try:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from email.utils import formatdate
 
 import pytest
@@ -132,15 +132,6 @@ def collect(outbox: Outbox) -> Collect:
         return found
 
     return wait
-
-
-@pytest.fixture
-def other() -> Iterator[SignalServer]:
-    """A second server."""
-    server = SignalServer()
-    server.start()
-    yield server
-    server.stop()
 
 
 @pytest.mark.parametrize("verb", ["POST", "PUT"])
