@@ -36,9 +36,10 @@ def is_secret(given: Input) -> bool:
 
 def redactor(deployment: Deployment) -> Callable[[str, str], str]:
     """Return what hides a deployment's secrets in a part of its result: (name of the part, text) → text."""
-    known = _forms(each for each in deployment.inputs if each.hidden or each.name in CREDENTIALS)
-    guessed = _forms(each for each in deployment.inputs if is_secret(each))
     outputs = {each.name for each in deployment.outputs} - STANDARD_OUTPUTS
+    guessed = _forms(each for each in deployment.inputs if is_secret(each))
+    certain = (each for each in deployment.inputs if each.hidden or each.name in CREDENTIALS)
+    known = _forms(certain) if outputs else []
 
     def redact(name: str, text: str) -> str:
         if name == "deploy_status_code":
