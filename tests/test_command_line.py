@@ -1043,6 +1043,23 @@ def test_a_secret_in_a_line_without_end_is_not_printed_in_two_parts(machine: Mac
     assert printed == "x" * 196600 + "***" + "y" * 200000
 
 
+def test_following_ends_with_the_run_though_no_agent_is_there(machine: Machine) -> None:
+    """`log -f` of a run whose agent was killed goes on to the run's end, and `status` says that it has ended."""
+    process = machine.start_apply([waiting(machine)])
+    wait_for_text(machine.state / "runs" / "d1" / "stdout", "begun")
+    process.kill()
+    process.communicate()
+    follower = machine.start("heat-config-agent", "log", "-f", "d1", "--state-dir", str(machine.state))
+    let_go(machine)
+
+    out, _ = follower.communicate(timeout=10)
+
+    assert out == "begun\nover\n"
+    status = machine.agent("status").out
+    assert " ended " in status
+    assert "the next run finds out how" in status
+
+
 def test_a_log_that_was_taken_away_is_said(machine: Machine) -> None:
     """A script may do anything to its own folder."""
     machine.apply([deployment("d1")])

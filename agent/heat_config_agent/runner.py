@@ -209,12 +209,15 @@ def _ended_at_once(directory: Path) -> NoReturn:
     raise ChildProcessError(errno.ECHILD, "its supervisor ended at once", complaint)
 
 
+def going_on(run: Run) -> bool:
+    """Whether a run that was started, by whichever agent, has not ended."""
+    return run.boot == processes.boot_id() and processes.alive(run.pid, run.ticks)
+
+
 def adopt(directory: Path, run: Run) -> Running | None:
     """Return the run of an agent before us where it is still going on, None where it has ended."""
-    if run.boot != processes.boot_id():
-        return None
     pidfd = _pidfd(run.pid)
-    if processes.alive(run.pid, run.ticks):
+    if going_on(run):
         return Running(directory, run, pidfd=pidfd, ours=False)
     if pidfd is not None:
         os.close(pidfd)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from heat_config_agent import journal
+from heat_config_agent import journal, runner
 from heat_config_agent.cli import chosen, terminal
 from heat_config_agent.errors import AgentError, ExitCode
 from heat_config_agent.model import Entry, State
@@ -57,7 +57,7 @@ def _status_of(entry: Entry) -> str:
 
 def _is_running(options: argparse.Namespace, entry: Entry) -> bool:
     found = journal.read(chosen.of(options).state).get(entry.key)
-    return found is not None and found.state is State.RUNNING
+    return found is not None and found.state is State.RUNNING and found.run is not None and runner.going_on(found.run)
 
 
 def _redactor(given: Settings, entry: Entry, folder: Path) -> Callable[[str], str]:

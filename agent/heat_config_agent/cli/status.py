@@ -57,6 +57,8 @@ def run(options: argparse.Namespace) -> int:
 
 def word(entry: Entry) -> str:
     """Return in one word how far a deployment has come."""
+    if entry.state is State.RUNNING and not (entry.run and runner.going_on(entry.run)):
+        return "ended"
     if entry.ended is None:
         return entry.state.value
     outcome = "failed" if entry.failed else "ok"
@@ -102,7 +104,7 @@ def _reason(entry: Entry) -> str:
 
 def _running(entry: Entry, folder: Path) -> str:
     run = entry.run
-    if run is None or run.boot != processes.boot_id() or not processes.alive(run.pid, run.ticks):
+    if run is None or not runner.going_on(run):
         return "has ended while no agent was there; the next run finds out how"
     lasted = processes.since_boot() - run.began
     limit = f" of at most {terminal.duration(run.limit)}" if run.limit else ""
