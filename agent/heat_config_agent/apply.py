@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from heat_config_agent import hook, metadata, plan, processes, result, runner, selection
 from heat_config_agent.delivery import Delivery
@@ -23,6 +22,7 @@ from heat_config_agent.errors import StateError
 from heat_config_agent.journal import Journal
 from heat_config_agent.model import Config, Deployment, Document, Entry, Mistake, Run, State, Tool
 from heat_config_agent.plan import Step, Verb
+from heat_config_agent.report import Report
 from heat_config_agent.signals import Fate, Outcome
 from heat_config_agent.tools import Tools
 from heat_config_hooks import protocol
@@ -42,31 +42,6 @@ RERUNS = 3
 
 _TICK = 0.02
 """Seconds between two looks at a run on a kernel that cannot announce its end."""
-
-
-class Report(Protocol):
-    """Whoever is told what happens, as it happens."""
-
-    def begun(self, step: Step, run: Run) -> None:
-        """A command runs; of a resumed one, since before."""
-
-    def ended(self, step: Step, entry: Entry) -> None:
-        """The result of a deployment is known and on record."""
-
-    def resent(self, step: Step) -> None:
-        """A result of an earlier run is on its way again."""
-
-    def skipped(self, step: Step) -> None:
-        """There is nothing to do about a deployment."""
-
-    def postponed(self, step: Step, why: str) -> None:
-        """A deployment could not be begun for a reason that is not its own; the next pass tries again."""
-
-    def delivered(self, entry: Entry, outcome: Outcome | None) -> None:
-        """A result was delivered, or not; without an outcome, it is not sent while its deployment is gone."""
-
-    def warn(self, text: str) -> None:
-        """Something is not as it should be."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +102,7 @@ class Applier:
         """Take in what the sources have now, and plan. Every source that answered is to be offered, changed or not."""
         self._only = only
         self._mark()
-        deployments, self._sources, self.mistakes = read(documents)
+        deployments, self._sources, self.mistakes = metadata.parse_all(documents)
         self._current = {each.key: each for each in deployments}
         for key in plan.superseded(deployments, self._sources, self._journal.entries):
             self._supersede(key)
@@ -433,24 +408,6 @@ class Applier:
         if self._delivery.due is not None:
             timeout = min(timeout, self._delivery.due)
         poll.poll(timeout * 1000)
-
-
-def read(documents: Iterable[Document]) -> tuple[list[Deployment], frozenset[str], list[Mistake]]:
-    """Return the deployments of all documents, the sources that answered with some list of them, and what is wrong."""
-    deployments: dict[str, Deployment] = {}
-    sources: set[str] = set()
-    mistakes: list[Mistake] = []
-    for document in documents:
-        parsed = metadata.parse(document)
-        mistakes += parsed.mistakes
-        if parsed.understood:
-            sources.add(document.source)
-        for each in parsed.deployments:
-            first = deployments.setdefault(each.key, each)
-            if first.document != each.document:
-                problem = f"{each.id!r} is the id of another deployment in {first.source}; that one is applied"
-                mistakes.append(Mistake(path=f"{document.source}: {each.where}.id", problem=problem))
-    return list(deployments.values()), frozenset(sources), mistakes
 
 
 def known(entries: Mapping[str, Entry], tools: Tools, deployed: Deployed) -> plan.Known:

@@ -45,6 +45,24 @@ def parse(document: Document) -> Parsed:
     return Parsed(tuple(found.values()), tuple(mistakes))
 
 
+def parse_all(documents: Iterable[Document]) -> tuple[list[Deployment], frozenset[str], list[Mistake]]:
+    """Return the deployments of all documents, the sources that answered with some list of them, and what is wrong."""
+    deployments: dict[str, Deployment] = {}
+    sources: set[str] = set()
+    mistakes: list[Mistake] = []
+    for document in documents:
+        parsed = parse(document)
+        mistakes += parsed.mistakes
+        if parsed.understood:
+            sources.add(document.source)
+        for each in parsed.deployments:
+            first = deployments.setdefault(each.key, each)
+            if first.document != each.document:
+                problem = f"{each.id!r} is the id of another deployment in {first.source}; that one is applied"
+                mistakes.append(Mistake(path=f"{document.source}: {each.where}.id", problem=problem))
+    return list(deployments.values()), frozenset(sources), mistakes
+
+
 def _entries(content: object) -> tuple[list[object], str, Mistake | None]:
     """Return the entries, the path of their list, and what is wrong where there is none."""
     if isinstance(content, list):

@@ -13,7 +13,7 @@ LAYERS = (
     {"cli"},
     {"settings"},
     {"apply"},
-    {"hook", "delivery"},
+    {"hook", "delivery", "report"},
     {"sources", "journal", "runner", "signals", "web", "lock", "asked", "deployed", "tools", "external"},
     {"plan"},
     {"selection", "result"},

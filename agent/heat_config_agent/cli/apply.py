@@ -8,8 +8,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from heat_config_agent import __version__, asked, journal, lock, plan, settings, tools
-from heat_config_agent.apply import Applier, Where, known, read
+from heat_config_agent import __version__, asked, journal, lock, metadata, plan, settings, tools
+from heat_config_agent.apply import Applier, Where, known
 from heat_config_agent.cli import chosen, progress, terminal
 from heat_config_agent.delivery import Delivery
 from heat_config_agent.deployed import Deployed
@@ -202,7 +202,7 @@ def _exit_code(steps: Sequence[Step], entries: dict[str, Entry], mistakes: Seque
 def _check_only(only: Sequence[str], documents: Sequence[Document]) -> None:
     if not only:
         return
-    present = {name for deployment in read(documents)[0] for name in (deployment.name, deployment.id)}
+    present = {name for deployment in metadata.parse_all(documents)[0] for name in (deployment.name, deployment.id)}
     missing = [each for each in only if each not in present]
     if missing:
         raise UsageError(
@@ -211,7 +211,7 @@ def _check_only(only: Sequence[str], documents: Sequence[Document]) -> None:
 
 
 def _show_plan(given: Settings, documents: list[Document], only: Sequence[str], *, as_json: bool) -> int:
-    deployments, sources, mistakes = read(documents)
+    deployments, sources, mistakes = metadata.parse_all(documents)
     entries = journal.read(given.state)
     installed = tools.Tools(given.hooks)
     steps = plan.make(

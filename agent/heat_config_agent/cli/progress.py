@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from heat_config_agent.apply import Report
 from heat_config_agent.cli import terminal
 from heat_config_agent.errors import ExitCode
 from heat_config_agent.model import STANDARD_OUTPUTS, Deployment, Entry, Mistake, Run, State
 from heat_config_agent.plan import NOT_CHOSEN, Step, Verb
 from heat_config_agent.redaction import concealer, redactor
+from heat_config_agent.report import Report
 from heat_config_agent.signals import Fate, Outcome
 from heat_config_hooks.reply import EDGE
 
