@@ -14,6 +14,7 @@ from heat_config_agent.model import Document
 from heat_config_agent.plan import Known, Step
 from heat_config_agent.sources import document
 from heat_config_agent.tools import Tools
+from heat_config_hooks.reply import UNKNOWN
 
 CASES = Path(__file__).parent / "cases"
 INSTALLED = ("ansible", "puppet")
@@ -36,7 +37,7 @@ def content_of(case: dict[str, Any]) -> object:
 
 def found(step: Step) -> dict[str, Any]:
     """Return what a case says of a step."""
-    refused = step.reply is not None and step.reply["deploy_status_code"] == plan.MALFORMED
+    refused = step.reply is not None and step.reply["deploy_status_code"] == UNKNOWN
     values = {
         "id": step.deployment.id,
         "step": step.verb.value,

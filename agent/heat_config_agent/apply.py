@@ -26,11 +26,7 @@ from heat_config_agent.report import Report
 from heat_config_agent.signals import Fate, Outcome
 from heat_config_agent.tools import Tools
 from heat_config_hooks import protocol
-from heat_config_hooks.reply import Capture, Reply, failure
-
-TIMED_OUT = 124
-INTERRUPTED = 125
-"""Status codes of runs that did not come to an end of their own."""
+from heat_config_hooks.reply import CANNOT_START, TIMED_OUT, UNKNOWN, Capture, Reply, failure
 
 PASSING = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
@@ -101,12 +97,13 @@ class Applier:
     def offer(self, documents: Iterable[Document], *, only: Collection[str] = ()) -> list[Step]:
         """Take in what the sources have now, and plan. Every source that answered is to be offered, changed or not."""
         self._only = only
-        self._mark()
         deployments, self._sources, self.mistakes = metadata.parse_all(documents)
         self._current = {each.key: each for each in deployments}
+        ready = known(self._journal.entries, self._tools, self._deployed)
+        self._mark(ready.marked)
         for key in plan.superseded(deployments, self._sources, self._journal.entries):
             self._supersede(key)
-        steps = plan.make(deployments, known(self._journal.entries, self._tools, self._deployed), only=only)
+        steps = plan.make(deployments, ready, only=only)
         busy = self._active.keys() | {step.deployment.key for step in self._waiting}
         for step in steps:
             if step.deployment.key not in busy:
@@ -138,18 +135,15 @@ class Applier:
 
         Call when there is nothing left to do, or before ending.
         """
-        self._mark()
+        self._mark(self._deployed.keys() or ())
         self._journal.sync()
 
-    def _mark(self) -> None:
+    def _mark(self, present: Collection[str]) -> None:
         """Put on record which files are in heat-agents' folder: only of those does it mean anything to be missing."""
-        folder = str(self._deployed.directory)
-        present = self._deployed.keys() or frozenset()
         new = [each.key for each in self._journal.entries.values() if each.ended and each.run and not each.marked]
         new = [key for key in new if key in present]
-        if new:
-            self._view(self._deployed.sync)
-            self._journal.marked(new, folder)
+        if new and self._view(self._deployed.sync):  # what a power cut takes has not been removed by anybody
+            self._journal.marked(new, str(self._deployed.directory))
 
     # Taking on.
 
@@ -248,7 +242,7 @@ class Applier:
         if error.errno in PASSING:
             self._report.postponed(step, why)
         else:
-            self._finish(step, failure(hook.CANNOT_START, why), why)
+            self._finish(step, failure(CANNOT_START, why), why)
 
     def _resume(self, step: Step) -> None:
         """Follow a run that an agent before us started, or find out how it ended."""
@@ -311,7 +305,7 @@ class Applier:
             self._journal.interrupted(step.deployment.key)
             self._again(step)
         else:
-            self._finish(step, self._broken_off(step.deployment.key, INTERRUPTED, why), why)
+            self._finish(step, self._broken_off(step.deployment.key, UNKNOWN, why), why)
 
     def _again(self, step: Step) -> None:
         """Plan a deployment anew that turned out not to have been run, if it is still wanted."""
@@ -375,12 +369,14 @@ class Applier:
         if isinstance(chosen, Config):
             self._deployed.keep(deployment.key, selection.chosen_document(deployment, chosen), values)
 
-    def _view(self, write: Callable[[], None]) -> None:
-        """Write what is only for others to read: a disk that has no room for it stops nothing."""
+    def _view(self, write: Callable[[], None]) -> bool:
+        """Write what is only for others to read, and return whether that went well: a full disk stops nothing."""
         try:
             write()
         except OSError as error:
             self._report.warn(f"cannot write to {self._deployed.directory}: {error.strerror}")
+            return False
+        return True
 
     def _tidy(self, key: str) -> None:
         try:

@@ -11,10 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from heat_config_hooks import files, protocol, strict_json
-from heat_config_hooks.reply import Capture, Reply, failure, status_code
-
-NONSENSE = 125
-"""Status code where a hook ended well and did not say what came of the deployment."""
+from heat_config_hooks.reply import UNKNOWN, Capture, Reply, failure, status_code
 
 _REPLY_LIMIT = 64 * 1024 * 1024
 """Bytes of a reply at most: it is held in memory whole."""
@@ -34,10 +31,10 @@ def finish(hook: str, ended: protocol.Ended) -> Reply:
         size = ended.stdout.stat().st_size
         text = ended.stdout.read_bytes() if size <= _REPLY_LIMIT else b""
     except OSError as error:  # it has the folder to itself, and may have done anything there
-        return failure(ended.code or NONSENSE, f"the reply of {hook} cannot be read: {error.strerror}", "", stderr)
+        return failure(ended.code or UNKNOWN, f"the reply of {hook} cannot be read: {error.strerror}", "", stderr)
     if size > _REPLY_LIMIT:
         return failure(
-            ended.code or NONSENSE, f"the reply of {hook} is over {_REPLY_LIMIT:,} bytes long", stdout, stderr
+            ended.code or UNKNOWN, f"the reply of {hook} is over {_REPLY_LIMIT:,} bytes long", stdout, stderr
         )
     try:
         reply = strict_json.loads(text.decode("utf-8", "replace"))
@@ -46,12 +43,12 @@ def finish(hook: str, ended: protocol.Ended) -> Reply:
     if ended.code:
         return _of_a_failed_hook(reply, hook, ended.code, stdout, stderr)
     if not text.strip():
-        return failure(NONSENSE, f"{hook} replied nothing, so nothing is known of what it did", "", stderr)
+        return failure(UNKNOWN, f"{hook} replied nothing, so nothing is known of what it did", "", stderr)
     if not isinstance(reply, dict):
-        return failure(NONSENSE, f"{hook} did not reply with a JSON object", stdout, stderr)
+        return failure(UNKNOWN, f"{hook} did not reply with a JSON object", stdout, stderr)
     if status_code(reply) is None:
         sentence = f"{hook} replied without a number in deploy_status_code, so nothing is known of how it ended"
-        return {**reply, **failure(NONSENSE, sentence, _text(reply, "deploy_stdout"), _text(reply, "deploy_stderr"))}
+        return {**reply, **failure(UNKNOWN, sentence, _text(reply, "deploy_stdout"), _text(reply, "deploy_stderr"))}
     return reply
 
 

@@ -11,11 +11,7 @@ import heat_config_hooks
 from heat_config_agent import external, selection
 from heat_config_agent.model import BUILTIN, Config, Deployment, Run, Tool
 from heat_config_hooks import protocol
-from heat_config_hooks.reply import Capture, Reply, failure
-
-CANNOT_TELL = 125
-CANNOT_START = 126
-"""Status codes where the hook cannot give one."""
+from heat_config_hooks.reply import CANNOT_START, UNKNOWN, Capture, Reply, failure
 
 
 def prepare(
@@ -32,7 +28,7 @@ def prepare(
         request = protocol.request(document, key=deployment.key, options=config.options)
         return heat_config_hooks.load(tool.name).prepare(request, where)
     except protocol.HookError as error:
-        return failure(CANNOT_TELL, f"{deployment.where}.{error}")
+        return failure(UNKNOWN, f"{deployment.where}.{error}")
     except OSError:
         raise
     except Exception as error:  # noqa: BLE001  # a defect of the hook
@@ -49,7 +45,7 @@ def finish(deployment: Deployment, run: Run, folder: Path, ended: protocol.Ended
         return heat_config_hooks.load(name).finish(_request(deployment), where, ended)
     except Exception as error:  # noqa: BLE001  # a defect of the hook, or what the command did to its folder
         sentence = f"the {name} hook cannot say what came of it: {type(error).__name__}: {error}"
-        return failure(CANNOT_TELL, sentence, Capture(ended.stdout), Capture(ended.stderr))
+        return failure(UNKNOWN, sentence, Capture(ended.stdout), Capture(ended.stderr))
 
 
 def may_rerun(deployment: Deployment) -> bool:

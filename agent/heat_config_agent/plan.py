@@ -10,19 +10,12 @@ from datetime import datetime
 from heat_config_agent import metadata, selection
 from heat_config_agent.model import TOOLLESS, WAIT_LIMIT, Config, Deployment, Document, Entry, Mistake, State, Tool
 from heat_config_hooks import protocol
-from heat_config_hooks.reply import Reply, failure
-
-MALFORMED = 125
-"""Status code of a deployment that cannot be understood."""
-NO_TOOL = 127
-"""Status code of a deployment whose tool has no hook: what a shell says of a command it does not find."""
-
-
-_DAMAGED = "the journal is damaged where it said what became of this deployment; it is not run, as it may have been"
-
+from heat_config_hooks.reply import NO_TOOL, UNKNOWN, Reply, failure
 
 NOT_CHOSEN = "not chosen"
 """Why a deployment that `only` does not name is passed over."""
+
+_DAMAGED = "the journal is damaged where it said what became of this deployment; it is not run, as it may have been"
 
 
 class Verb(str, enum.Enum):
@@ -117,7 +110,7 @@ def _step(deployment: Deployment, known: Known) -> Step:
     if entry.marked and entry.marked == known.folder and deployment.key not in known.marked:
         return _new(deployment, known, "its file in deployed/ was removed, so it is to run again")
     if entry.state is State.DAMAGED:
-        reply = failure(MALFORMED, _DAMAGED)
+        reply = failure(UNKNOWN, _DAMAGED)
         return Step(verb=Verb.ANSWER, deployment=deployment, reason=_DAMAGED, reply=reply)
     if entry.state is State.FINISHED:
         return _resend(deployment, entry, known.now)
@@ -171,7 +164,7 @@ def _limit(chosen: Config, tool: Tool) -> float | None:
 
 def _refuse(deployment: Deployment, mistakes: tuple[Mistake, ...]) -> Step:
     sentence = "\n".join(str(each) for each in mistakes)
-    return Step(verb=Verb.ANSWER, deployment=deployment, reason=sentence, reply=failure(MALFORMED, sentence))
+    return Step(verb=Verb.ANSWER, deployment=deployment, reason=sentence, reply=failure(UNKNOWN, sentence))
 
 
 def _resume(deployment: Deployment, entry: Entry) -> Step:
@@ -183,8 +176,13 @@ def _resend(deployment: Deployment, entry: Entry, now: float) -> Step:
     if now < entry.not_before <= now + WAIT_LIMIT:  # what is later was reckoned with a clock that was wrong
         reason = f"its result waits until {clock(entry.not_before)}: {entry.trouble}"
         return Step(verb=Verb.WAIT, deployment=deployment, reason=reason)
-    tried = f" after {entry.tries} tries: {entry.trouble}" if entry.tries else ""
-    return Step(verb=Verb.RESEND, deployment=deployment, reason=f"its result is not delivered yet{tried}")
+    return Step(verb=Verb.RESEND, deployment=deployment, reason=f"its result is not delivered yet{tried(entry)}")
+
+
+def tried(entry: Entry) -> str:
+    """Say how often a result was sent in vain, and why; nothing where it was not."""
+    times = "1 try" if entry.tries == 1 else f"{entry.tries} tries"
+    return f" after {times}: {entry.trouble}" if entry.tries else ""
 
 
 def _settled(entry: Entry) -> str:

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, quote, quote_plus
 
 from heat_config_agent.model import STANDARD_OUTPUTS, Deployment, Input
 from heat_config_hooks.protocol import CREDENTIALS
-from heat_config_hooks.reply import changed
+from heat_config_hooks.reply import STATUS, changed
 
 MASK = "***"
 
@@ -42,11 +42,7 @@ def redactor(deployment: Deployment) -> Callable[[str, str], str]:
     known = _forms(certain) if outputs else []
 
     def redact(name: str, text: str) -> str:
-        if name == "deploy_status_code":
-            return text
-        for form in known if name in outputs else guessed:
-            text = text.replace(form, MASK)
-        return text
+        return text if name == STATUS else _hidden(text, known if name in outputs else guessed)
 
     return redact
 
@@ -54,13 +50,13 @@ def redactor(deployment: Deployment) -> Callable[[str, str], str]:
 def concealer(deployment: Deployment) -> Callable[[object], object]:
     """Return what hides a deployment's secrets in a JSON value that is shown to people: in outputs and inputs, too."""
     guessed = _forms(each for each in deployment.inputs if is_secret(each))
+    return lambda value: changed(value, lambda text: _hidden(text, guessed))
 
-    def conceal(text: str) -> str:
-        for form in guessed:
-            text = text.replace(form, MASK)
-        return text
 
-    return lambda value: changed(value, conceal)
+def _hidden(text: str, forms: list[str]) -> str:
+    for form in forms:
+        text = text.replace(form, MASK)
+    return text
 
 
 def _forms(secrets: Iterable[Input]) -> list[str]:

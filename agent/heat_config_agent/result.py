@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from heat_config_agent.model import Deployment, Result
 from heat_config_agent.redaction import redactor
-from heat_config_hooks.reply import STATUS, Reply, fit, status_code
+from heat_config_hooks.reply import STATUS, UNKNOWN, Reply, fit, status_code
 
 
 def make(reply: Reply, deployment: Deployment, reason: str = "") -> Result:
@@ -17,7 +17,7 @@ def make(reply: Reply, deployment: Deployment, reason: str = "") -> Result:
     values = fit(reply, change=redactor(deployment))
     code = status_code(values)
     if code is None:
-        values[STATUS] = 125  # to Heat, a result without one is a success
+        values[STATUS] = UNKNOWN  # to Heat, a result without one is a success
     elif str(values[STATUS]) != str(code):
         values[STATUS] = code  # « 0» is success to a reader of numbers, and a failure to Heat
     failed, found = judge(values, deployment)

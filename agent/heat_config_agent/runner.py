@@ -1,6 +1,6 @@
 """One deployment's command, in a session of its own that outlives the agent.
 
-The command runs under a supervisor: a shell of four lines that waits for the agent's word, runs the command, and writes
+The command runs under a supervisor: a few lines of shell that wait for the agent's word, run the command, and write
 its exit code into the run's folder. So nothing of a run hangs on the agent: output and exit code go to files, and
 whichever agent comes next finds the run by process id and start time, or finds its exit code.
 

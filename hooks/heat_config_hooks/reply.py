@@ -28,6 +28,15 @@ EDGE = 4096
 
 STATUS = "deploy_status_code"
 
+TIMED_OUT = 124
+"""Status code of a run that was ended because its time was over."""
+UNKNOWN = 125
+"""Status code of what cannot be understood or was interrupted, or of which a hook replied nonsense."""
+CANNOT_START = 126
+"""Status code of what could not be started."""
+NO_TOOL = 127
+"""Status code of a deployment whose tool has no hook: what a shell says of a command that it does not find."""
+
 CUT = "\n[... {:,} bytes left out ...]\n"
 
 
@@ -135,7 +144,7 @@ def fit(
             values[name] = changed(value, functools.partial(change, name))
     spent = _length(dict.fromkeys(values, "")) + _size(values.get(STATUS, ""))
     if spent > limit // 2:
-        return fit(failure(125, f"the names of the outputs alone are {spent:,} bytes long: too much for a signal"))
+        return fit(failure(UNKNOWN, f"the names of the outputs alone are {spent:,} bytes long: too much for a signal"))
     sizes = {name: _size(value) for name, value in values.items() if name != STATUS}
     cap = _cap(sorted(sizes.values()), limit - spent)
     fitted: dict[str, object] = {}

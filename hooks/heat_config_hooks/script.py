@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 
 from heat_config_hooks import files, protocol
-from heat_config_hooks.reply import Capture, Reply, failure
+from heat_config_hooks.reply import CANNOT_START, Capture, Reply, failure
 
 _INTERPRETER = 255
 """Bytes of the line that names the interpreter at most (BINPRM_BUF_SIZE)."""
@@ -29,7 +29,7 @@ def prepare(request: protocol.Request, directories: protocol.Directories) -> pro
         }
     interpreter = _interpreter(script)
     if interpreter and not Path(interpreter).exists():
-        return failure(126, f"it cannot be started: its interpreter {interpreter} is not there")
+        return failure(CANNOT_START, f"it cannot be started: its interpreter {interpreter} is not there")
     files.make_directory(directories.working)
     files.make_directory(directories.outputs)
     path = directories.working / request.key

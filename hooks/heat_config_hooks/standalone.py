@@ -20,7 +20,7 @@ from pathlib import Path
 
 import heat_config_hooks
 from heat_config_hooks import protocol, strict_json
-from heat_config_hooks.reply import Capture, Reply, failure, fit
+from heat_config_hooks.reply import CANNOT_START, TIMED_OUT, UNKNOWN, Capture, Reply, failure, fit
 
 _USAGE = """\
 usage: heat-config-hook NAME < DEPLOYMENT
@@ -96,12 +96,12 @@ def _reply(name: str, document: dict[str, object], folder: Path) -> Reply:
             return command
         ended = _run(command, folder, limit)
     except protocol.HookError as error:
-        return failure(125, str(error))
+        return failure(UNKNOWN, str(error))
     except OSError as error:
-        return failure(126, f"cannot run the {name} hook: {error.strerror}: {error.filename}")
+        return failure(CANNOT_START, f"cannot run the {name} hook: {error.strerror}: {error.filename}")
     if ended is None:
         sentence = f"ended, as its time limit of {limit:g} s was over"
-        return failure(124, sentence, Capture(folder / "stdout"), Capture(folder / "stderr"))
+        return failure(TIMED_OUT, sentence, Capture(folder / "stdout"), Capture(folder / "stderr"))
     return hook.finish(request, directories, ended)
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -286,6 +287,27 @@ def test_deployed_that_cannot_be_a_folder(machine: Machine, heat: SignalServer, 
     assert "warning" in done.err
     assert len(heat.signals) == 1
     assert machine.apply(given, HEAT_CONFIG_DEPLOYED=str(machine.folder / place)).code == 0
+    assert ran(machine) == ["d1"]
+
+
+def test_a_mark_that_is_not_on_disk_for_sure_is_not_relied_on(machine: Machine, heat: SignalServer) -> None:
+    """Where `deployed/` cannot be flushed, a file that a power cut takes from it is not one that somebody removed."""
+    code = """if True:
+        import os, sys
+        from heat_config_agent.cli import main
+        from heat_config_agent.deployed import Deployed
+        def sync(self): raise OSError(5, os.strerror(5))
+        Deployed.sync = sync
+        sys.exit(main.apply())
+    """
+    path = machine.write([counting(machine, signal=heat.url())])
+    process = machine.start(sys.executable, "-c", code, "--state-dir", str(machine.state), str(path))
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert "Input/output error" in err
+    (machine.state / "deployed" / "d1.json").unlink()
+
+    assert machine.apply(path).code == 0
     assert ran(machine) == ["d1"]
 
 

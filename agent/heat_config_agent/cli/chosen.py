@@ -75,10 +75,9 @@ def kept(path: Path) -> dict[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-def entry(options: argparse.Namespace) -> Entry:
-    """Return the deployment that the command is about. Raises AgentError where it is none or several."""
-    state = of(options).state
-    return find(journal.read(state), options.id, str(state))
+def entry(given: Settings, wanted: str) -> Entry:
+    """Return the deployment that a command is about. Raises AgentError where it is none or several."""
+    return find(journal.read(given.state), wanted, str(given.state))
 
 
 def find(entries: Mapping[str, Entry], wanted: str, where: str) -> Entry:

@@ -22,7 +22,8 @@ def add(commands: chosen.Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Ask for it."""
-    entry = chosen.entry(options)
+    given = chosen.of(options)
+    entry = chosen.entry(given, options.id)
     if entry.state is State.RUNNING:
         raise AgentError(f"{entry.name} is running, and cannot be forgotten before it ends")
-    return wishing.wish(options, entry, Wish.FORGET)
+    return wishing.wish(given, entry, Wish.FORGET)

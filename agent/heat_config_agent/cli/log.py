@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from heat_config_agent import journal, runner
+from heat_config_agent import runner
 from heat_config_agent.cli import chosen, terminal
 from heat_config_agent.errors import AgentError, ExitCode
 from heat_config_agent.model import Entry, State
@@ -34,15 +34,15 @@ def add(commands: chosen.Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print standard output to standard output, and standard error to standard error."""
-    entry = chosen.entry(options)
     given = chosen.of(options)
+    entry = chosen.entry(given, options.id)
     folder = given.state / "runs" / entry.key
     if not folder.is_dir():
         raise AgentError(f"there is no output of {entry.name}: {_status_of(entry)}")
     redact = _redactor(given, entry, folder)
     streams = [_Stream(folder / "stdout", redact), _Stream(folder / "stderr", redact, error=True)]
     while True:
-        running = options.follow and _is_running(options, entry)
+        running = options.follow and _is_running(entry)
         for stream in streams:
             stream.copy(to_the_end=not running)
         if not running:
@@ -55,9 +55,8 @@ def _status_of(entry: Entry) -> str:
     return "it has not been started yet" if entry.state is State.ACCEPTED else "nothing was run for it"
 
 
-def _is_running(options: argparse.Namespace, entry: Entry) -> bool:
-    found = journal.read(chosen.of(options).state).get(entry.key)
-    return found is not None and found.state is State.RUNNING and found.run is not None and runner.going_on(found.run)
+def _is_running(entry: Entry) -> bool:
+    return entry.state is State.RUNNING and entry.run is not None and runner.going_on(entry.run)
 
 
 def _redactor(given: Settings, entry: Entry, folder: Path) -> Callable[[str], str]:

@@ -260,8 +260,10 @@ def mistakes(found: Iterable[Mistake]) -> list[dict[str, str]]:
 def outputs(entry: Entry, deployment: Deployment) -> dict[str, object]:
     """Return the outputs of a result, without what every result has, and without secrets."""
     found = {name: value for name, value in (entry.values or {}).items() if name not in STANDARD_OUTPUTS}
-    conceal = concealer(deployment) if found else None
-    return {name: conceal(value) for name, value in found.items()} if conceal else {}
+    if not found:
+        return {}
+    conceal = concealer(deployment)
+    return {name: conceal(value) for name, value in found.items()}
 
 
 def tool(step: Step) -> str:

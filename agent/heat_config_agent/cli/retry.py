@@ -25,11 +25,12 @@ def add(commands: chosen.Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Ask for it. The next run that has the deployment in its metadata does it."""
-    entry = chosen.entry(options)
+    given = chosen.of(options)
+    entry = chosen.entry(given, options.id)
     if entry.state is State.RUNNING:
         raise AgentError(f"{entry.name} is running", hint=f"`heat-config-agent log -f {entry.id}` follows it")
     if options.signal and entry.state not in UNDELIVERED:
         raise AgentError(
             f"there is no result of {entry.name} to be sent again: {_WHY.get(entry.state, 'it has none yet')}"
         )
-    return wishing.wish(options, entry, Wish.SEND if options.signal else Wish.AGAIN)
+    return wishing.wish(given, entry, Wish.SEND if options.signal else Wish.AGAIN)

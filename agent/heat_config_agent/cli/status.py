@@ -84,13 +84,8 @@ def what(entry: Entry, state: Path) -> str:
     if entry.state is State.RUNNING:
         return _running(entry, state / "runs" / entry.key)
     if entry.state is State.FINISHED:
-        tried = (
-            f" after {terminal.count(entry.tries, 'try').replace('trys', 'tries')}: {entry.trouble}"
-            if entry.tries
-            else ""
-        )
         due = f", not before {plan.clock(entry.not_before)}" if entry.not_before > time.time() else ""
-        return f"{_reason(entry)}its result is not delivered{tried}; sent by the next run{due}{again}"
+        return f"{_reason(entry)}its result is not delivered{plan.tried(entry)}; sent by the next run{due}{again}"
     if entry.state is State.REFUSED:
         return f"{_reason(entry)}its result was refused for good: {entry.trouble}{again}"
     if entry.state is State.SUPERSEDED:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
-
 from heat_config_agent import asked, journal, lock
 from heat_config_agent.asked import Wish
-from heat_config_agent.cli import chosen, terminal
+from heat_config_agent.cli import terminal
 from heat_config_agent.deployed import Deployed
 from heat_config_agent.errors import ExitCode, LockedError
 from heat_config_agent.model import Entry
+from heat_config_agent.settings import Settings
 
 
-def wish(options: argparse.Namespace, entry: Entry, what: Wish) -> int:
+def wish(settings: Settings, entry: Entry, what: Wish) -> int:
     """Leave the request, and carry it out if nobody else will."""
-    settings = chosen.of(options)
     asked.ask(settings.state, entry.key, what)
     try:
         with lock.held(settings.state):

@@ -8,7 +8,7 @@ import pytest
 
 from heat_config_agent import external
 from heat_config_hooks.protocol import Ended
-from heat_config_hooks.reply import Reply, fit
+from heat_config_hooks.reply import UNKNOWN, Reply, fit
 
 HOOK = "/hooks/mine"
 
@@ -47,7 +47,7 @@ def test_a_reply_is_passed_on_as_it_is(tmp_path: Path, reply: Reply) -> None:
 def test_no_reply_is_no_success(tmp_path: Path, stdout: str) -> None:
     """Nothing is known of what the hook did; its log may tell."""
     reply = finish(tmp_path, stdout, "its log\n")
-    assert reply["deploy_status_code"] == external.NONSENSE
+    assert reply["deploy_status_code"] == UNKNOWN
     assert str(reply["deploy_stderr"]).startswith(f"{HOOK} replied nothing")
     assert str(reply["deploy_stderr"]).endswith("its log\n")
 
@@ -60,7 +60,7 @@ def test_no_reply_is_no_success(tmp_path: Path, stdout: str) -> None:
 def test_a_reply_that_is_no_object_is_no_success(tmp_path: Path, stdout: bytes | str) -> None:
     """What was printed is in the result, for people to read."""
     reply = finish(tmp_path, stdout)
-    assert reply["deploy_status_code"] == external.NONSENSE
+    assert reply["deploy_status_code"] == UNKNOWN
     assert "did not reply with a JSON object" in str(reply["deploy_stderr"])
     assert reply["deploy_stdout"] == (stdout if isinstance(stdout, str) else stdout.decode("utf-8", "replace"))
 
@@ -83,7 +83,7 @@ def test_a_reply_with_what_json_cannot_say_can_still_be_sent(tmp_path: Path, num
 def test_a_reply_without_a_status_code_is_no_success(tmp_path: Path, code: str) -> None:
     """To Heat it would be one; what the reply says besides is kept."""
     reply = finish(tmp_path, f'{{"deploy_stdout": "o", "deploy_stderr": "e", "out": 1{code}}}')
-    assert reply["deploy_status_code"] == external.NONSENSE
+    assert reply["deploy_status_code"] == UNKNOWN
     assert (reply["deploy_stdout"], reply["out"]) == ("o", 1)
     assert str(reply["deploy_stderr"]).endswith("\ne")
 
@@ -115,7 +115,7 @@ def test_a_reply_that_is_too_long_to_hold_is_no_success(tmp_path: Path) -> None:
     (tmp_path / "stderr").touch()
     ended = Ended(code=0, stdout=tmp_path / "stdout", stderr=tmp_path / "stderr")
     reply = external.finish(HOOK, ended)
-    assert reply["deploy_status_code"] == external.NONSENSE
+    assert reply["deploy_status_code"] == UNKNOWN
     assert "bytes long" in str(reply["deploy_stderr"])
 
 
@@ -123,4 +123,4 @@ def test_a_reply_that_is_too_long_to_hold_is_no_success(tmp_path: Path) -> None:
 def test_a_hook_that_cleans_up_its_own_streams_has_failed(tmp_path: Path, code: int) -> None:
     """It works in the folder where they are, and may have removed all that is there."""
     reply = external.finish(HOOK, Ended(code=code, stdout=tmp_path / "stdout", stderr=tmp_path / "stderr"))
-    assert fit(reply)["deploy_status_code"] == (code or external.NONSENSE)
+    assert fit(reply)["deploy_status_code"] == (code or UNKNOWN)

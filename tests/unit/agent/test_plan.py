@@ -10,6 +10,7 @@ from heat_config_agent import metadata, plan
 from heat_config_agent.model import Deployment, Document, Entry, Run, State
 from heat_config_agent.plan import Known, Step, Verb
 from heat_config_agent.tools import Tools
+from heat_config_hooks.reply import NO_TOOL, UNKNOWN
 from machine import deployment
 
 RUN = Run(boot="b", pid=1, ticks=2, began=3.0, limit=None, hook="builtin:script", working="/w", outputs="/o")
@@ -176,7 +177,7 @@ def test_a_mistake_is_answered_with_its_path() -> None:
     step = plan_one({"id": "a", "group": "script", "inputs": 3, "outputs": 4})
     assert step.verb is Verb.ANSWER
     assert step.reply is not None
-    assert step.reply["deploy_status_code"] == plan.MALFORMED
+    assert step.reply["deploy_status_code"] == UNKNOWN
     assert "[0].inputs: " in str(step.reply["deploy_stderr"])
     assert "[0].outputs: " in str(step.reply["deploy_stderr"])
 
@@ -199,7 +200,7 @@ def test_a_tool_without_a_hook_is_answered_as_failed(tmp_path: Path, group: str)
     step = plan_one(deployment("a", group=group), hooks=(tmp_path,))
     assert step.verb is Verb.ANSWER
     assert step.reply is not None
-    assert step.reply["deploy_status_code"] == plan.NO_TOOL
+    assert step.reply["deploy_status_code"] == NO_TOOL
     assert "installed: mine, script" in str(step.reply["deploy_stderr"])
 
 
