@@ -15,7 +15,7 @@ run: .venv/installed ## apply the example, and show what was done
 	@echo
 	$(BIN)/heat-config-agent status --state-dir .run
 
-test: .venv/tested ## run the whole test suite, the linters included
+test: .venv/tested .venv/tools ## run the whole test suite, the linters included
 	$(BIN)/pytest $(ARGS)
 
 lint: .venv/tested ## ruff and mypy
@@ -33,6 +33,10 @@ clean: ## remove what the others made
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --editable .
+	@touch $@
+
+.venv/tools: tests/install-tools .venv/installed
+	PYTHON=$(PYTHON) tests/install-tools
 	@touch $@
 
 .venv/tested: pyproject.toml .venv/installed

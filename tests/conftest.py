@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from driver import Alone, Applied, Driver
 from loopback import SignalServer
 from machine import Machine
 
@@ -35,3 +36,9 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
     machine = Machine(tmp_path)
     yield machine
     machine.end()
+
+
+@pytest.fixture(params=["apply", "alone"])
+def driver(request: pytest.FixtureRequest, tmp_path: Path, machine: Machine, heat: SignalServer) -> Driver:
+    """What has a hook carry out deployments: the agent, and then again the hook by itself."""
+    return Applied(tmp_path, machine, heat) if request.param == "apply" else Alone(tmp_path)

@@ -98,9 +98,14 @@ class Applier:
         """Take in what the sources have now, and plan. Every source that answered is to be offered, changed or not."""
         self._only = only
         deployments, self._sources, self.mistakes = metadata.parse_all(documents)
-        self._current = {each.key: each for each in deployments}
         ready = known(self._journal.entries, self._tools, self._deployed)
         self._mark(ready.marked)
+        left, back = plan.leavings(deployments, self._sources, ready)
+        for key, clean_up in back.items():  # what it had made was cleaned up while it was gone
+            self._journal.again(key)
+            self._journal.drop(clean_up)
+        deployments = [*left, *deployments]  # what has left goes first: what comes may need its place
+        self._current = {each.key: each for each in deployments}
         for key in plan.superseded(deployments, self._sources, self._journal.entries):
             self._supersede(key)
         steps = plan.make(deployments, ready, only=only)
@@ -196,10 +201,10 @@ class Applier:
         """Start a deployment's command. What stands in its way is its own failure, or the machine's for now."""
         config, tool, key = _runnable(step)
         folder, mark = self._where.run(key), f"{key}.{time.time_ns()}"
-        where = protocol.directories(tool.name, folder, self._where.root, self._where.environment)
+        place = protocol.workplace(tool.name, folder, self._where.root, self._where.environment)
         try:
             runner.folder(folder, mark)
-            command = hook.prepare(step.deployment, config, tool, where)
+            command = hook.prepare(step.deployment, config, tool, place)
         except OSError as error:
             self._obstacle(step, error)
             return
@@ -216,8 +221,8 @@ class Applier:
                 began=processes.since_boot(),
                 limit=step.limit or self._where.limit,
                 hook=tool.hook,
-                working=str(where.working),
-                outputs=str(where.outputs),
+                working=str(place.working),
+                outputs=str(place.outputs),
             )
             self._journal.running(key, run)
             return run
@@ -289,7 +294,8 @@ class Applier:
             self._finish(step, self._broken_off(key, TIMED_OUT, f"ended, as {ending}"), f"ended, as {ending}")
         elif recorded:
             folder = self._where.run(key)
-            self._finish(step, hook.finish(step.deployment, run, folder, runner.ended(folder, int(recorded))))
+            ended = runner.ended(folder, int(recorded))
+            self._finish(step, hook.finish(step.deployment, run, folder, self._where.environment, ended))
         else:
             self._lost(step, run)
 
@@ -366,7 +372,7 @@ class Applier:
     def _keep(self, deployment: Deployment, values: Mapping[str, object] | None = None) -> None:
         """Keep a deployment, and its result, for those who read heat-agents' folder."""
         chosen = selection.select(deployment)
-        if isinstance(chosen, Config):
+        if isinstance(chosen, Config) and protocol.LEAVES not in deployment.document:
             self._deployed.keep(deployment.key, selection.chosen_document(deployment, chosen), values)
 
     def _view(self, write: Callable[[], None]) -> bool:

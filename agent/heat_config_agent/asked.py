@@ -10,10 +10,11 @@ from __future__ import annotations
 import enum
 from pathlib import Path
 
+import heat_config_hooks
 from heat_config_agent.deployed import Deployed
 from heat_config_agent.errors import StateError
 from heat_config_agent.journal import Journal
-from heat_config_agent.model import UNDELIVERED, Entry, State
+from heat_config_agent.model import BUILTIN, UNDELIVERED, Entry, State
 from heat_config_hooks import files
 
 
@@ -78,5 +79,8 @@ def _written(entry: Entry) -> list[Path]:
     """Return what a run left in the folders of its hook: its config, and its outputs."""
     if entry.run is None:
         return []
-    folders = [Path(entry.run.working), Path(entry.run.outputs)]
-    return [path for folder in folders for path in (folder / entry.key, *folder.glob(f"{entry.key}.*"))]
+    name = entry.run.hook.removeprefix(BUILTIN)
+    ours = entry.run.hook.startswith(BUILTIN) and name in heat_config_hooks.HOOKS
+    patterns = heat_config_hooks.load(name).ABOUT.files if ours else ("{key}", "{key}.*")
+    folders = (Path(entry.run.working), Path(entry.run.outputs))
+    return [path for folder in folders for each in patterns for path in folder.glob(each.format(key=entry.key))]

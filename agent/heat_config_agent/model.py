@@ -65,6 +65,8 @@ class Config:
     options: Mapping[str, object] = field(default_factory=dict)
     section: str = "options"
     """Where the options stand in the deployment."""
+    others: frozenset[str] = frozenset()
+    """The tools of a component that its options without sections are also for."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,10 +7,18 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+import heat_config_hooks
 from heat_config_agent import metadata, selection
 from heat_config_agent.model import TOOLLESS, WAIT_LIMIT, Config, Deployment, Document, Entry, Mistake, State, Tool
-from heat_config_hooks import protocol
+from heat_config_hooks import options, protocol
+from heat_config_hooks.errors import HookError
 from heat_config_hooks.reply import NO_TOOL, UNKNOWN, Reply, failure
+
+LEFT = "(left)"
+"""The action, as people are told it, of cleaning up after a deployment that has left the metadata."""
+
+PATIENCE = 300.0
+"""Seconds after which a clean-up that failed is tried again."""
 
 NOT_CHOSEN = "not chosen"
 """Why a deployment that `only` does not name is passed over."""
@@ -102,9 +110,12 @@ def _step(deployment: Deployment, known: Known) -> Step:
     if entry is None:
         if deployment.key in known.marked or deployment.id in known.marked:
             return Step(verb=Verb.SKIP, deployment=deployment, reason="done already, as its file in deployed/ says")
-        return _new(deployment, known, "new")
+        left = deployment.action == LEFT
+        return _new(deployment, known, "its deployment has left the metadata: clean up" if left else "new")
     if entry.again:
         return _new(deployment, known, "asked to run again")
+    if entry.action == LEFT and entry.settled and _try_again(entry, known.now):
+        return _new(deployment, known, "the clean-up failed, so it is tried again")
     if entry.state is State.ACCEPTED:
         return _new(deployment, known, "accepted earlier and not started yet")
     if entry.marked and entry.marked == known.folder and deployment.key not in known.marked:
@@ -144,22 +155,39 @@ def _new(deployment: Deployment, known: Known, why: str) -> Step:
     if tool is None:
         sentence = f"no hook for the tool {chosen.tool!r}; installed: {', '.join(known.installed())}"
         return Step(verb=Verb.ANSWER, deployment=deployment, reason=sentence, reply=failure(NO_TOOL, sentence))
-    try:
-        limit = _limit(chosen, tool)
-    except protocol.HookError as error:
-        path = error.path.replace("options", chosen.section, 1)
-        return _refuse(deployment, (Mistake(path=f"{deployment.where}.{path}", problem=error.problem),))
+    mistakes, limit = _options(deployment, chosen, tool, known)
+    if mistakes:
+        return _refuse(deployment, mistakes)
     return Step(verb=Verb.RUN, deployment=deployment, reason=why, config=chosen, tool=tool, limit=limit)
 
 
-def _limit(chosen: Config, tool: Tool) -> float | None:
-    """Return the time limit that a deployment sets itself. Options of hooks that are not ours may mean anything."""
+def _options(
+    deployment: Deployment, chosen: Config, tool: Tool, known: Known
+) -> tuple[tuple[Mistake, ...], float | None]:
+    """Return what is wrong with the options, and the time limit that they set.
+
+    Options of hooks that are not ours may mean anything, also where they stand among ours.
+    """
+    if not tool.builtin:
+        return (), _limit(chosen)
+    also: set[str] = set()
+    for other in map(known.find, chosen.others):
+        ours = other is not None and other.builtin
+        also.update(heat_config_hooks.load(other.name).ABOUT.options if other and ours else chosen.options)
+    about = heat_config_hooks.load(tool.name).ABOUT
+    mistakes = tuple(
+        Mistake(path=f"{deployment.where}.{each.path.replace('options', chosen.section, 1)}", problem=each.problem)
+        for each in options.mistakes(chosen.options, about.options, tool=tool.name, also=also)
+    )
+    return mistakes, None if mistakes else _limit(chosen)
+
+
+def _limit(chosen: Config) -> float | None:
     try:
-        return protocol.time_limit(chosen.options)
-    except protocol.HookError:
-        if tool.builtin:
-            raise
+        limit = options.read(chosen.options, {})["timeout"]
+    except HookError:  # of a hook that is not ours, to which it means something else
         return None
+    return limit if isinstance(limit, float) else None
 
 
 def _refuse(deployment: Deployment, mistakes: tuple[Mistake, ...]) -> Step:
@@ -193,6 +221,76 @@ def _settled(entry: Entry) -> str:
     if entry.state is State.SUPERSEDED:
         return f"{done}; its result was not sent, as its deployment had been replaced"
     return done
+
+
+def leavings(
+    deployments: Collection[Deployment], sources: Collection[str], known: Known
+) -> tuple[list[Deployment], dict[str, str]]:
+    """Return the clean-ups after deployments that have left the metadata, as deployments of their own.
+
+    Some tools leave things running that belong to a config (`About.cleans`): when it is in the metadata no more, and no
+    DELETE was asked for, they go. Also returned are the keys of those which are in the metadata again after they were
+    cleaned up, with the keys of their clean-ups: they are to be run again. `sources` are those that answered; of one
+    that did not, nothing is known.
+    """
+    current = {each.key for each in deployments}
+    names = {(_tool_of(each), each.name) for each in deployments}
+    left: list[Deployment] = []
+    back: dict[str, str] = {}
+    for entry, by_name in _last_of_their_kind(known):
+        leaving = _leaving(entry)
+        cleaned = known.entries.get(leaving.key)
+        if entry.key in current:
+            if cleaned and cleaned.state not in (State.ACCEPTED, State.RUNNING):
+                back[entry.key] = leaving.key
+        elif entry.source not in sources or entry.state is State.RUNNING or entry.action == "DELETE":
+            continue
+        elif not (by_name and (entry.tool, entry.name) in names) and not (cleaned and _done(cleaned, known.now)):
+            left.append(leaving)
+    return left, back
+
+
+def _last_of_their_kind(known: Known) -> list[tuple[Entry, bool]]:
+    """Return what was run with tools that clean up, and whether they do so by name: then of each name the last one."""
+    last: dict[tuple[str, str], tuple[Entry, bool]] = {}
+    for entry in known.entries.values():
+        if not entry.run or entry.action == LEFT or entry.tool not in heat_config_hooks.HOOKS:
+            continue
+        tool = known.find(entry.tool)
+        cleans = heat_config_hooks.load(entry.tool).ABOUT.cleans if tool and tool.builtin else ""
+        if cleans:
+            what = (entry.tool, entry.name if cleans == "name" else entry.key)
+            if what not in last or last[what][0].accepted <= entry.accepted:
+                last[what] = (entry, cleans == "name")
+    return list(last.values())
+
+
+def _done(cleaned: Entry, now: float) -> bool:
+    """Whether there is nothing more to do about a clean-up, for now at least."""
+    return cleaned.settled and not cleaned.again and not _try_again(cleaned, now)
+
+
+def _try_again(cleaned: Entry, now: float) -> bool:
+    return cleaned.failed and not 0 <= now - (cleaned.ended or 0) < PATIENCE
+
+
+def _leaving(entry: Entry) -> Deployment:
+    """Return the deployment that cleans up after one that has left the metadata."""
+    document = {
+        "id": f"{entry.id}-left",
+        "name": entry.name,
+        "group": entry.tool,
+        "inputs": [{"name": "deploy_action", "type": "String", "value": LEFT}],
+        protocol.LEAVES: entry.id,
+    }
+    parsed = metadata.parse(Document(source=entry.source, content=[document]))
+    return replace(parsed.deployments[0], where=f"clean-up of {entry.name}")
+
+
+def _tool_of(deployment: Deployment) -> str:
+    """Return the tool that carries out a deployment; empty where none does."""
+    chosen = selection.select(deployment)
+    return chosen.tool if isinstance(chosen, Config) else ""
 
 
 def superseded(deployments: Iterable[Deployment], sources: Collection[str], entries: Mapping[str, Entry]) -> list[str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import heat_config_hooks
 from heat_config_agent.metadata import kind_of, says_text
 from heat_config_agent.model import COMPONENT, Config, Deployment, Mistake
-from heat_config_hooks import protocol, strict_json
+from heat_config_hooks import options, protocol, strict_json
 
 
 @dataclass(frozen=True)
@@ -21,9 +22,9 @@ def select(deployment: Deployment) -> Config | Nothing | tuple[Mistake, ...]:
     """Choose what is to be run for the deployment's action.
 
     A plain deployment is its own config. Of a component's configs it is the one whose `actions` name the action; its
-    options are the component's options under the tool's name where they have such a section, else the options as they
-    are. The rules are those of Heat's specification «action-aware software configuration»; any action is treated as the
-    five of Heat's life cycle are.
+    options are the component's options under the tool's name where they have such a section, else those that are under
+    no tool's name. The rules are those of Heat's specification «action-aware software configuration»; any action is
+    treated as the five of Heat's life cycle are.
     """
     if deployment.group != COMPONENT:
         return Config(tool=deployment.group, config=deployment.config, options=deployment.options)
@@ -59,11 +60,16 @@ def select(deployment: Deployment) -> Config | Nothing | tuple[Mistake, ...]:
     if not chosen:
         return Nothing(f"the component has no config for {action}")
     config = configs[chosen[0]]
-    section = deployment.options.get(config["tool"])
-    if not isinstance(section, Mapping):
-        return Config(tool=config["tool"], config=config.get("config"), options=deployment.options)
-    place = f"options.{config['tool']}"
-    return Config(tool=config["tool"], config=config.get("config"), options=section, section=place)
+    tool = config["tool"]
+    tools = frozenset(each["tool"] for each in configs)
+    shared = not isinstance(deployment.options.get(tool), Mapping)
+    return Config(
+        tool=tool,
+        config=config.get("config"),
+        options=options.own(deployment.options, tool, tools.union(heat_config_hooks.HOOKS)),
+        section="options" if shared else f"options.{tool}",
+        others=tools - {tool} if shared else frozenset(),
+    )
 
 
 def _config_mistakes(config: object, path: str) -> Iterable[Mistake]:

@@ -23,8 +23,11 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def replace(path: Path, content: bytes, *, mode: int = 0o600) -> None:
-    """Write a file so that whoever reads it sees the old or the new content, never a mixture or a part."""
+def replace(path: Path, content: bytes, *, mode: int = 0o600, durable: bool = False) -> None:
+    """Write a file so that whoever reads it sees the old or the new content, never a mixture or a part.
+
+    One that is `durable` survives a power cut as soon as this returns.
+    """
     temporary = path.with_name(f".{path.name}.new")  # always the same: what a kill leaves of it is overwritten
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
     try:
@@ -33,9 +36,22 @@ def replace(path: Path, content: bytes, *, mode: int = 0o600) -> None:
             view = memoryview(content)
             while view:
                 view = view[os.write(descriptor, view) :]
+            if durable:
+                os.fsync(descriptor)
         finally:
             os.close(descriptor)
         temporary.replace(path)
+        if durable:
+            sync_directory(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def sync_directory(path: Path) -> None:
+    """Have the names in a folder survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,9 +1,10 @@
 """What passes between whoever runs a hook and the hook. `hooks/README.md` explains it to people who write one.
 
-A hook of ours is a module with two functions around one command:
+A hook of ours is a module that says what it is about, with two functions around one command:
 
-    prepare(request, directories) -> Command | Reply     what to run, or the answer where nothing need be run
-    finish(request, directories, ended) -> Reply         what came of it
+    ABOUT                                          its options, the program that it drives, …
+    prepare(request, place) -> Command | Reply     what to run, or the answer where nothing need be run
+    finish(request, place, ended) -> Reply         what came of it
 
 Neither starts a process. Who calls them runs the command: the agent under its supervisor, `standalone` in the
 foreground.
@@ -11,18 +12,24 @@ foreground.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
-from heat_config_hooks.reply import Reply
+from heat_config_hooks import files
+from heat_config_hooks.errors import HookError
+from heat_config_hooks.options import Option
+from heat_config_hooks.programs import Program
+from heat_config_hooks.reply import Capture, Reply
 
 CREDENTIALS = frozenset({"deploy_password", "deploy_signal_id", "deploy_user_id", "deploy_username"})
 """Inputs with which Heat is spoken to. A config gets them only with the option `deploy_credentials: true`."""
+
+LEAVES = "heat_config_left"
+"""The key of an entry that asks to clean up after a deployment: see `Request.leaves`."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED = re.compile(
@@ -38,16 +45,6 @@ MAX_VARIABLE = 128 * 1024 - 1
 MAX_VARIABLES = 1024 * 1024
 """Bytes of all inputs in the environment together: Linux takes a quarter of the stack limit (2 MiB by default) for
 arguments and environment."""
-
-
-class HookError(Exception):
-    """The deployment cannot be carried out as it is."""
-
-    def __init__(self, problem: str, path: str = "") -> None:
-        """Say in a sentence for its author what is wrong, and at which path in the deployment (`options.timeout`)."""
-        super().__init__(f"{path}: {problem}" if path else problem)
-        self.problem = problem
-        self.path = path
 
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
@@ -81,20 +78,28 @@ class Request:
     """Values by name, with their JSON types; those said to be `String` are text."""
     outputs: tuple[str, ...]
     options: Mapping[str, object]
+    """All that the hook knows, as `options.read` returns them."""
     creation_time: str = ""
+    leaves: str = ""
+    """Nothing is to be carried out: the deployment of this id has left the metadata, and what it had made goes with it.
+    The config is unknown by then; `name` is that deployment's."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Directories:
-    """Where a hook may write."""
+class Workplace:
+    """Where a hook works."""
 
     run: Path
-    """This run's own folder (0700), kept with the run's output."""
+    """This run's own folder (0700), kept with the run's output; what the hook writes there is removed afterwards."""
     working: Path
+    """The hook's own folder, perhaps not made yet."""
     outputs: Path
+    """The folder in which a config leaves its outputs, perhaps not made yet."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What every command gets: PATH, and the variables that steer hooks."""
 
 
-def directories(tool: str, run: Path, root: Path | None, environ: Mapping[str, str]) -> Directories:
+def workplace(tool: str, run: Path, root: Path | None, environment: Mapping[str, str]) -> Workplace:
     """Return the folders of `tool`: heat-agents' own names and variables, below `root` where one is given.
 
     `HEAT_SCRIPT_WORKING` and `HEAT_SCRIPT_OUTPUTS` (and so on for each tool) win; the defaults are
@@ -102,10 +107,11 @@ def directories(tool: str, run: Path, root: Path | None, environ: Mapping[str, s
     """
     variable = "HEAT_" + tool.upper().replace("-", "_")
     lib, volatile = (root, root / "run") if root else (Path("/var/lib/heat-config"), Path("/var/run/heat-config"))
-    return Directories(
+    return Workplace(
         run=run,
-        working=Path(environ.get(f"{variable}_WORKING") or lib / f"heat-config-{tool}").absolute(),
-        outputs=Path(environ.get(f"{variable}_OUTPUTS") or volatile / f"heat-config-{tool}").absolute(),
+        working=Path(environment.get(f"{variable}_WORKING") or lib / f"heat-config-{tool}").absolute(),
+        outputs=Path(environment.get(f"{variable}_OUTPUTS") or volatile / f"heat-config-{tool}").absolute(),
+        environment=environment,
     )
 
 
@@ -131,14 +137,38 @@ class Ended:
     stderr: Path
 
 
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """What there is to know of a hook without running it: the tables in the documentation are made of it."""
+
+    config: str
+    """What a config of it is, in a few words."""
+    options: Mapping[str, Option] = field(default_factory=dict)
+    """Its own, beside `options.COMMON`."""
+    program: Program | None = None
+    """What it drives; None where it needs nothing."""
+    variables: tuple[str, ...] = ()
+    """The variables that steer it."""
+    cleans: Literal["", "config", "name"] = ""
+    """Whether something is to be cleaned up when a deployment leaves the metadata without a DELETE of its own, see
+    `Request.leaves`: what belongs to its config (as soon as that is gone), or to its name (once no other deployment
+    with this tool has it). Empty: there is nothing."""
+    files: tuple[str, ...] = ("{key}", "{key}.*")
+    """Patterns of the files that a deployment leaves in the folders `working` and `outputs`."""
+    tested: str
+    """Against what its tests run it."""
+
+
 class Hook(Protocol):
     """A hook module of ours."""
 
-    def prepare(self, request: Request, directories: Directories, /) -> Command | Reply:
+    ABOUT: About
+
+    def prepare(self, request: Request, place: Workplace, /) -> Command | Reply:
         """Write what the command needs and return it; or a reply, where nothing need be run. Raises HookError."""
         ...
 
-    def finish(self, request: Request, directories: Directories, ended: Ended, /) -> Reply:
+    def finish(self, request: Request, place: Workplace, ended: Ended, /) -> Reply:
         """Return what came of the command. Called perhaps by another process, long after `prepare`."""
         ...
 
@@ -176,40 +206,20 @@ def environment(request: Request) -> dict[str, str]:
 
 def visible_inputs(request: Request) -> dict[str, object]:
     """Return the inputs that a config may see: all but the credentials, unless it asks for those."""
-    if request.options.get("deploy_credentials") is True:
+    if request.options.get("deploy_credentials"):
         return dict(request.inputs)
     return {name: value for name, value in request.inputs.items() if name not in CREDENTIALS}
 
 
-LONGEST = 366 * 24 * 3600
-"""Seconds of the longest time limit."""
-
-
-def time_limit(options: Mapping[str, object]) -> float | None:
-    """Return the time limit that options set, in seconds; None where they set none. Raises HookError."""
-    limit = options.get("timeout")
-    if limit is None:
-        return None
-    if isinstance(limit, str):
-        with contextlib.suppress(ValueError):  # it is refused below
-            limit = float(limit)
-    if isinstance(limit, int | float) and not isinstance(limit, bool) and 0 < limit <= LONGEST:
-        return float(limit)
-    raise HookError(f"expected a time limit in seconds, greater than 0, not {options['timeout']!r}", "options.timeout")
-
-
-def request(document: Mapping[str, object], *, key: str, options: Mapping[str, object] | None = None) -> Request:
+def request(document: Mapping[str, object], *, key: str, options: Mapping[str, object]) -> Request:
     """Read a deployment, its config chosen, as a hook gets it. Whatever may be missing may be missing.
 
-    `options` are the tool's own, where they have been picked out of a component's. Raises HookError.
+    `options` are those that the hook knows, see `options.read`. Raises HookError.
     """
     inputs: dict[str, object] = {}
     for each in _maps(document, "inputs"):
         value = each.get("value", each.get("default"))
         inputs[_name(each, "inputs")] = as_text(value) if each.get("type") == "String" else value
-    given = document.get("options") if options is None else options
-    if not isinstance(given, Mapping) and given is not None:
-        raise HookError("expected an object of the tool's options", "options")
     action = inputs.get("deploy_action")
     return Request(
         id=str(document.get("id", "")),
@@ -219,8 +229,9 @@ def request(document: Mapping[str, object], *, key: str, options: Mapping[str, o
         config=document.get("config"),
         inputs=inputs,
         outputs=tuple(_output(each) for each in _maps(document, "outputs")),
-        options=given or {},
+        options=options,
         creation_time=str(document.get("creation_time") or ""),
+        leaves=str(document.get(LEAVES) or ""),
     )
 
 
@@ -243,3 +254,26 @@ def _name(item: Mapping[str, object], field_name: str) -> str:
     if not isinstance(name, str) or not name:
         raise HookError("every one needs a name", field_name)
     return name
+
+
+def clear_outputs(request: Request, place: Workplace) -> Path:
+    """Make room for the outputs that a config writes, and return what it is told as `heat_outputs_path`.
+
+    What an earlier run with this id left is removed: it must not pass for this one's.
+    """
+    files.make_directory(place.outputs)
+    path = place.outputs / request.key
+    for name in request.outputs:
+        files.remove(path.with_name(f"{request.key}.{name}"))
+    return path
+
+
+def collect(request: Request, place: Workplace, ended: Ended) -> Reply:
+    """Return the declared outputs that a config wrote, byte for byte, beside what it printed and its exit code."""
+    reply: Reply = {
+        name: Capture(path) for name in request.outputs if (path := place.outputs / f"{request.key}.{name}").is_file()
+    }
+    reply.update(
+        deploy_stdout=Capture(ended.stdout), deploy_stderr=Capture(ended.stderr), deploy_status_code=ended.code
+    )
+    return reply

@@ -12,13 +12,20 @@ import json
 from pathlib import Path
 
 from heat_config_hooks import files, protocol
-from heat_config_hooks.reply import CANNOT_START, Capture, Reply, failure
+from heat_config_hooks.errors import HookError
+from heat_config_hooks.reply import CANNOT_START, Reply, failure
+
+ABOUT = protocol.About(
+    config="an executable text",
+    variables=("HEAT_SCRIPT_WORKING", "HEAT_SCRIPT_OUTPUTS"),
+    tested="real scripts",
+)
 
 _INTERPRETER = 255
 """Bytes of the line that names the interpreter at most (BINPRM_BUF_SIZE)."""
 
 
-def prepare(request: protocol.Request, directories: protocol.Directories) -> protocol.Command | Reply:
+def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Command | Reply:
     """Write the script and its inputs; say how to run it."""
     script = _text(request.config)
     if not script.strip():
@@ -30,19 +37,16 @@ def prepare(request: protocol.Request, directories: protocol.Directories) -> pro
     interpreter = _interpreter(script)
     if interpreter and not Path(interpreter).exists():
         return failure(CANNOT_START, f"it cannot be started: its interpreter {interpreter} is not there")
-    files.make_directory(directories.working)
-    files.make_directory(directories.outputs)
-    path = directories.working / request.key
-    outputs = directories.outputs / request.key
-    for name in request.outputs:  # of an earlier run with this id: they must not pass for this one's
-        files.remove(outputs.with_name(f"{request.key}.{name}"))
+    files.make_directory(place.working)
+    path = place.working / request.key
+    outputs = protocol.clear_outputs(request, place)
     files.replace(path, script.encode("utf-8", "replace"), mode=0o700)
-    inputs = directories.run / "inputs.json"
+    inputs = place.run / "inputs.json"
     files.replace(inputs, json.dumps(protocol.visible_inputs(request)).encode())
     return protocol.Command(
         # Without a #! line the kernel refuses to run it; the shell is what its author had in mind.
         argv=(str(path),) if script.startswith("#!") else ("/bin/sh", str(path)),
-        cwd=directories.working,
+        cwd=place.working,
         environment={
             **protocol.environment(request),
             "heat_outputs_path": str(outputs),
@@ -51,17 +55,7 @@ def prepare(request: protocol.Request, directories: protocol.Directories) -> pro
     )
 
 
-def finish(request: protocol.Request, directories: protocol.Directories, ended: protocol.Ended) -> Reply:
-    """Collect the declared outputs that the script produced."""
-    reply: Reply = {
-        name: Capture(path)
-        for name in request.outputs
-        if (path := directories.outputs / f"{request.key}.{name}").is_file()
-    }
-    reply.update(
-        deploy_stdout=Capture(ended.stdout), deploy_stderr=Capture(ended.stderr), deploy_status_code=ended.code
-    )
-    return reply
+finish = protocol.collect
 
 
 def _interpreter(script: str) -> str:
@@ -75,10 +69,10 @@ def _text(config: object) -> str:
     if config is None:
         return ""
     if not isinstance(config, str):
-        raise protocol.HookError("the script tool takes text, not a structure", "config")
+        raise HookError("the script tool takes text, not a structure", "config")
     script = config.removeprefix("\ufeff")
     first = script.partition("\n")[0]
     if first.startswith("#!") and len(first.encode("utf-8", "replace")) > _INTERPRETER:
         # The kernel refuses it, and the shell that starts it would then run it itself, whatever it is written in.
-        raise protocol.HookError(f"the line that names the interpreter is over {_INTERPRETER} bytes long", "config")
+        raise HookError(f"the line that names the interpreter is over {_INTERPRETER} bytes long", "config")
     return script.replace("\r\n", "\n") if first.endswith("\r") else script

@@ -16,11 +16,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import heat_config_hooks
-from heat_config_hooks import protocol, strict_json
-from heat_config_hooks.reply import CANNOT_START, TIMED_OUT, UNKNOWN, Capture, Reply, failure, fit
+from heat_config_hooks import options, protocol, strict_json
+from heat_config_hooks.errors import HookError
+from heat_config_hooks.reply import CANNOT_START, TIMED_OUT, Capture, Reply, failure, fit
 
 _USAGE = """\
 usage: heat-config-hook NAME < DEPLOYMENT
@@ -87,22 +89,35 @@ def _carry_out(name: str, document: dict[str, object]) -> dict[str, object]:
 
 def _reply(name: str, document: dict[str, object], folder: Path) -> Reply:
     hook = heat_config_hooks.load(name)
-    directories = protocol.directories(name, folder, None, os.environ)
+    place = protocol.workplace(name, folder, None, os.environ)
     try:
-        request = protocol.request(document, key=protocol.file_key(str(document.get("id", ""))))
-        limit = protocol.time_limit(request.options)
-        command = hook.prepare(request, directories)
+        given = options.read(_options(name, document, hook), hook.ABOUT.options)
+        request = protocol.request(document, key=protocol.file_key(str(document.get("id", ""))), options=given)
+        command = hook.prepare(request, place)
         if not isinstance(command, protocol.Command):
             return command
-        ended = _run(command, folder, limit)
-    except protocol.HookError as error:
-        return failure(UNKNOWN, str(error))
+        limit = given["timeout"]
+        ended = _run(command, folder, limit if isinstance(limit, float) else None)
+    except HookError as error:
+        return failure(error.code, str(error))
     except OSError as error:
         return failure(CANNOT_START, f"cannot run the {name} hook: {error.strerror}: {error.filename}")
     if ended is None:
         sentence = f"ended, as its time limit of {limit:g} s was over"
         return failure(TIMED_OUT, sentence, Capture(folder / "stdout"), Capture(folder / "stderr"))
-    return hook.finish(request, directories, ended)
+    return hook.finish(request, place, ended)
+
+
+def _options(name: str, document: dict[str, object], hook: protocol.Hook) -> Mapping[str, object]:
+    """Return the options of this tool; where they are a component's, those that are for it. Raises HookError."""
+    given = document.get("options")
+    if not isinstance(given, Mapping) and given is not None:
+        raise HookError("expected an object of the tool's options", "options")
+    found = options.own(given or {}, name, heat_config_hooks.HOOKS)
+    wrong = options.mistakes(found, hook.ABOUT.options, tool=name)
+    if wrong:
+        raise HookError("\n".join(str(each) for each in wrong))
+    return found
 
 
 def _run(command: protocol.Command, folder: Path, limit: float | None) -> protocol.Ended | None:

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from heat_config_agent import __version__, asked, journal, lock, metadata, plan, settings, tools
@@ -213,10 +214,11 @@ def _check_only(only: Sequence[str], documents: Sequence[Document]) -> None:
 def _show_plan(given: Settings, documents: list[Document], only: Sequence[str], *, as_json: bool) -> int:
     deployments, sources, mistakes = metadata.parse_all(documents)
     entries = journal.read(given.state)
-    installed = tools.Tools(given.hooks)
-    steps = plan.make(
-        deployments, known(entries, installed, Deployed(given.deployed, old=given.deployed_old)), only=only
-    )
+    ready = known(entries, tools.Tools(given.hooks), Deployed(given.deployed, old=given.deployed_old))
+    left, back = plan.leavings(deployments, sources, ready)
+    for key in back:
+        entries[key] = replace(entries[key], again=True)
+    steps = plan.make([*left, *deployments], ready, only=only)
     gone = [entries[key] for key in plan.superseded(deployments, sources, entries)]
     if as_json:
         terminal.say(

@@ -1,0 +1,142 @@
+"""The options of a hook: which there are, of which kind, and what is wrong with those that were given.
+
+Options come from templates, where a parameter may have made text of a number or a truth value: such text is taken for
+what it says.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from heat_config_hooks.errors import HookError
+
+LONGEST = 366 * 24 * 3600
+"""Seconds of the longest time limit."""
+
+
+class Kind(str, enum.Enum):
+    """What an option's value may be; the text is what a person reads."""
+
+    FLAG = "true or false"
+    TEXT = "text"
+    TEXTS = "text, or a list of texts"
+    SECONDS = "a number of seconds, greater than 0"
+    MAP = "an object"
+    CHOICE = "one of"
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of a hook."""
+
+    kind: Kind
+    says: str
+    """What it does, in a few words, for the table of options."""
+    default: object = None
+    """The value where none is given; of `TEXTS` a list."""
+    choices: tuple[str, ...] = ()
+    """For `CHOICE`."""
+
+    @property
+    def expected(self) -> str:
+        """What a value has to be, in words."""
+        return f"one of {', '.join(self.choices)}" if self.kind is Kind.CHOICE else self.kind.value
+
+
+COMMON: Mapping[str, Option] = {
+    "timeout": Option(Kind.SECONDS, "time limit of the run, in seconds"),
+    "idempotent": Option(Kind.FLAG, "may simply be run again (three times at most) if something interrupted it", False),
+    "deploy_credentials": Option(Kind.FLAG, "give the config the credentials with which Heat is spoken to", False),
+}
+"""Options that every hook of ours knows."""
+
+
+def own(given: Mapping[str, object], tool: str, tools: Collection[str]) -> Mapping[str, object]:
+    """Return a tool's own options among a component's: those under its name, else all that are under no tool's name."""
+    section = given.get(tool)
+    if isinstance(section, Mapping):
+        return section
+    return {name: value for name, value in given.items() if not (name in tools and isinstance(value, Mapping))}
+
+
+def read(given: Mapping[str, object], known: Mapping[str, Option]) -> dict[str, object]:
+    """Return a value for each known option, the common ones included: as given, else its default.
+
+    `FLAG` → bool, `TEXT` and `CHOICE` → str, `TEXTS` → list of str, `SECONDS` → float, `MAP` → mapping; None where
+    there is neither a value nor a default. Names that are not known are passed over: `mistakes` is for those. Raises
+    HookError.
+    """
+    every = {**COMMON, **known}
+    return {name: _value(name, given.get(name), option) for name, option in every.items()}
+
+
+def mistakes(
+    given: Mapping[str, object], known: Mapping[str, Option], *, tool: str, also: Collection[str] = ()
+) -> list[HookError]:
+    """Return what is wrong with options that were given to `tool`. Names in `also` are another tool's, and pass."""
+    every = {**COMMON, **known}
+    found: list[HookError] = []
+    for name, value in given.items():
+        if name in every:
+            try:
+                _value(name, value, every[name])
+            except HookError as error:
+                found.append(error)
+        elif name not in also:
+            found.append(HookError(f"{tool} has no such option{_hint(str(name), every)}", f"options.{name}"))
+    return found
+
+
+def _hint(name: str, every: Collection[str]) -> str:
+    import difflib  # noqa: PLC0415  # only for who has mistyped
+
+    close = difflib.get_close_matches(name, every, n=1)
+    return f"; did you mean {close[0]}?" if close else f" (it has {', '.join(sorted(every))})"
+
+
+def _value(name: str, value: object, option: Option) -> object:
+    if value is None:
+        return [] if option.kind is Kind.TEXTS and option.default is None else option.default
+    found = _READ[option.kind](value)
+    if found is None or (option.kind is Kind.CHOICE and found not in option.choices):
+        raise HookError(f"expected {option.expected}, not {value!r}", f"options.{name}")
+    return found
+
+
+def _flag(value: object) -> object:
+    if isinstance(value, str):
+        return {"true": True, "false": False}.get(value.lower())
+    return value if isinstance(value, bool) else None
+
+
+def _text(value: object) -> object:
+    return value if isinstance(value, str) and "\0" not in value else None
+
+
+def _texts(value: object) -> object:
+    items = [value] if isinstance(value, str) else value
+    return list(items) if isinstance(items, list) and all(_text(each) is not None for each in items) else None
+
+
+def _seconds(value: object) -> object:
+    try:
+        number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else 0.0
+    except (ValueError, OverflowError):
+        return None
+    return number if 0 < number <= LONGEST else None
+
+
+def _map(value: object) -> object:
+    return value if isinstance(value, Mapping) else None
+
+
+_READ = {
+    Kind.FLAG: _flag,
+    Kind.TEXT: _text,
+    Kind.TEXTS: _texts,
+    Kind.SECONDS: _seconds,
+    Kind.MAP: _map,
+    Kind.CHOICE: _text,
+}

@@ -1,0 +1,50 @@
+"""The programs that hooks drive: which one there is on this machine, and how to get one where there is none."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from heat_config_hooks.errors import MissingTool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A program that a hook drives."""
+
+    names: tuple[str, ...]
+    """What it may be called, in the order of preference; one with a space is a program and its first arguments."""
+    variable: str = ""
+    """The variable that names another, e.g. `HEAT_PUPPET_CMD`: a path, a name, or a command line."""
+    folders: tuple[str, ...] = ()
+    """Where its own packages put it, outside the usual PATH."""
+    install: str
+    """How to get it, as the end of a sentence: `install it with «apt install puppet»`."""
+    version: tuple[str, ...] = ("--version",)
+    """Arguments that make it print its version."""
+
+
+def find(program: Program, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the beginning of the command line: the program's absolute path, and first arguments where it has some.
+
+    It is looked for in the PATH of `environment`, then beside our own interpreter (where an environment of ours has
+    it), then where its packages put it. Raises MissingTool.
+    """
+    named = environment.get(program.variable) if program.variable else None
+    for name in (named,) if named else program.names:
+        first, *rest = [name] if os.access(name, os.X_OK) else shlex.split(name) or [name]
+        path = shutil.which(first, path=_path(program, environment))
+        if path is not None:
+            return (str(Path(path).absolute()), *rest)
+    wanted = f"{named} (${program.variable})" if named else " or ".join(program.names)
+    raise MissingTool(f"{wanted} is not installed; {program.install}")
+
+
+def _path(program: Program, environment: Mapping[str, str]) -> str:
+    path = environment.get("PATH") or os.defpath
+    return os.pathsep.join((path, str(Path(sys.executable).parent), *program.folders))

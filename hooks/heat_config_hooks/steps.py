@@ -1,0 +1,144 @@
+"""Hooks whose work is more than one command: a program of ours that does one step after the other.
+
+Such a hook's module has, beside `prepare` and `finish`,
+
+    carry_out(request, place, outputs) -> int
+
+which runs as a process of its own, where it may run commands, wait and decide. What it and its commands print is the
+output of the run; what it puts into `outputs` are outputs of the deployment, safe as soon as they are set; what it
+returns is the exit code. Its `prepare` ends with `steps.command`, and its `finish` is `steps.finish`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from heat_config_hooks import files, protocol, strict_json
+from heat_config_hooks.errors import HookError
+from heat_config_hooks.reply import CANNOT_START, Capture, Reply
+
+_GIVEN = "steps.json"
+_OUTPUTS = "outputs.json"
+
+
+def command(module: str, request: protocol.Request, place: protocol.Workplace, **more: str) -> protocol.Command:
+    """Return the command that has `module` (its `__name__`) carry out a request; `more` is added to the environment."""
+    given = {
+        "module": module,
+        "request": dataclasses.asdict(request),
+        "working": str(place.working),
+        "outputs": str(place.outputs),
+        "environment": dict(place.environment),
+    }
+    files.replace(place.run / _GIVEN, json.dumps(given).encode())
+    return protocol.Command(
+        # Isolated: no module is found in the working folder, nor where the environment says.
+        argv=(sys.executable, "-I", "-m", "heat_config_hooks.steps", str(place.run)),
+        cwd=place.run,
+        environment=more,
+    )
+
+
+def finish(_request: protocol.Request, place: protocol.Workplace, ended: protocol.Ended) -> Reply:
+    """Return what came of it: the outputs that were set, what was printed, and the exit code."""
+    reply: Reply = {}
+    path = place.run / _OUTPUTS
+    if path.exists():
+        found = strict_json.loads(path.read_text(encoding="utf-8"))
+        reply.update(found if isinstance(found, dict) else {})
+    reply.update(
+        deploy_stdout=Capture(ended.stdout), deploy_stderr=Capture(ended.stderr), deploy_status_code=ended.code
+    )
+    return reply
+
+
+def run(argv: Sequence[str], *, cwd: Path | None = None, environment: Mapping[str, str] | None = None) -> int:
+    """Run a command whose output is the run's; return its exit code, of a signal 128 plus its number."""
+    sys.stdout.flush()
+    code = subprocess.run(argv, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, check=False).returncode
+    return code if code >= 0 else 128 - code
+
+
+def ask(argv: Sequence[str], *, cwd: Path | None = None) -> tuple[int, str]:
+    """Run a command that answers a question; return its exit code and what it printed. Its complaints are the run's."""
+    sys.stdout.flush()
+    done = subprocess.run(argv, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
+    return done.returncode if done.returncode >= 0 else 128 - done.returncode, done.stdout.decode("utf-8", "replace")
+
+
+def say(text: str, *, error: bool = False) -> None:
+    """Print a line of the run's output at once, so that who follows it sees it in its order."""
+    print(text, file=sys.stderr if error else sys.stdout, flush=True)
+
+
+class Outputs(MutableMapping[str, object]):
+    """Outputs of a deployment, on disk as soon as they are set: whatever ends the process afterwards, they count."""
+
+    def __init__(self, folder: Path) -> None:
+        """Keep them in a run's folder."""
+        self._path = folder / _OUTPUTS
+        self._values: dict[str, object] = {}
+
+    def __getitem__(self, name: str) -> object:
+        return self._values[name]
+
+    def __setitem__(self, name: str, value: object) -> None:
+        self._values[name] = value
+        self._keep()
+
+    def __delitem__(self, name: str) -> None:
+        del self._values[name]
+        self._keep()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def _keep(self) -> None:
+        files.replace(self._path, json.dumps(self._values).encode())
+
+
+def main() -> int:
+    """Carry out the request in the folder that the command line names."""
+    signal.signal(signal.SIGTERM, _ended)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # what was printed elsewhere may be anything
+    folder = Path(sys.argv[1])
+    given: dict[str, Any] = json.loads((folder / _GIVEN).read_bytes())
+    request = protocol.Request(**{**given["request"], "outputs": tuple(given["request"]["outputs"])})
+    place = protocol.Workplace(
+        run=folder,
+        working=Path(given["working"]),
+        outputs=Path(given["outputs"]),
+        environment=given["environment"],
+    )
+    module = importlib.import_module(given["module"])
+    try:
+        code: int = module.carry_out(request, place, Outputs(folder))
+    except HookError as error:
+        say(str(error), error=True)
+        return error.code
+    except OSError as error:
+        about = f": {error.filename}" if error.filename else ""
+        say(f"{error.strerror or error}{about}", error=True)
+        return CANNOT_START
+    return code
+
+
+def _ended(number: int, _frame: object) -> NoReturn:
+    """End as a signal asks, but by way of whatever has to be put in order."""
+    sys.exit(128 + number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
