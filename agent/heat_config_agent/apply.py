@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from heat_config_agent import hook, metadata, plan, processes, result, runner, selection
+from heat_config_agent import clean_up, hook, metadata, plan, processes, result, runner, selection
 from heat_config_agent.delivery import Delivery
 from heat_config_agent.deployed import Deployed
 from heat_config_agent.errors import StateError
@@ -100,11 +100,11 @@ class Applier:
         deployments, self._sources, self.mistakes = metadata.parse_all(documents)
         ready = known(self._journal.entries, self._tools, self._deployed)
         self._mark(ready.marked)
-        left, back = plan.leavings(deployments, self._sources, ready)
-        for key, clean_up in back.items():  # what it had made was cleaned up while it was gone
+        due = clean_up.due(deployments, self._sources, ready.entries, ready.find, ready.now)
+        for key, done in due.back.items():
             self._journal.again(key)
-            self._journal.drop(clean_up)
-        deployments = [*left, *deployments]  # what has left goes first: what comes may need its place
+            self._journal.drop(done)
+        deployments = [*due.left, *deployments]  # what has left goes first: what comes may need its place
         self._current = {each.key: each for each in deployments}
         for key in plan.superseded(deployments, self._sources, self._journal.entries):
             self._supersede(key)

@@ -8,17 +8,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 import heat_config_hooks
-from heat_config_agent import metadata, selection
+from heat_config_agent import clean_up, metadata, selection
 from heat_config_agent.model import TOOLLESS, WAIT_LIMIT, Config, Deployment, Document, Entry, Mistake, State, Tool
-from heat_config_hooks import options, protocol
+from heat_config_hooks import options
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.reply import NO_TOOL, UNKNOWN, Reply, failure
-
-LEFT = "(left)"
-"""The action, as people are told it, of cleaning up after a deployment that has left the metadata."""
-
-PATIENCE = 300.0
-"""Seconds after which a clean-up that failed is tried again."""
 
 NOT_CHOSEN = "not chosen"
 """Why a deployment that `only` does not name is passed over."""
@@ -110,11 +104,11 @@ def _step(deployment: Deployment, known: Known) -> Step:
     if entry is None:
         if deployment.key in known.marked or deployment.id in known.marked:
             return Step(verb=Verb.SKIP, deployment=deployment, reason="done already, as its file in deployed/ says")
-        left = deployment.action == LEFT
+        left = deployment.action == clean_up.ACTION
         return _new(deployment, known, "its deployment has left the metadata: clean up" if left else "new")
     if entry.again:
         return _new(deployment, known, "asked to run again")
-    if entry.action == LEFT and entry.settled and _try_again(entry, known.now):
+    if entry.action == clean_up.ACTION and entry.settled and clean_up.wants_another_try(entry, known.now):
         return _new(deployment, known, "the clean-up failed, so it is tried again")
     if entry.state is State.ACCEPTED:
         return _new(deployment, known, "accepted earlier and not started yet")
@@ -221,76 +215,6 @@ def _settled(entry: Entry) -> str:
     if entry.state is State.SUPERSEDED:
         return f"{done}; its result was not sent, as its deployment had been replaced"
     return done
-
-
-def leavings(
-    deployments: Collection[Deployment], sources: Collection[str], known: Known
-) -> tuple[list[Deployment], dict[str, str]]:
-    """Return the clean-ups after deployments that have left the metadata, as deployments of their own.
-
-    Some tools leave things running that belong to a config (`About.cleans`): when it is in the metadata no more, and no
-    DELETE was asked for, they go. Also returned are the keys of those which are in the metadata again after they were
-    cleaned up, with the keys of their clean-ups: they are to be run again. `sources` are those that answered; of one
-    that did not, nothing is known.
-    """
-    current = {each.key for each in deployments}
-    names = {(_tool_of(each), each.name) for each in deployments}
-    left: list[Deployment] = []
-    back: dict[str, str] = {}
-    for entry, by_name in _last_of_their_kind(known):
-        leaving = _leaving(entry)
-        cleaned = known.entries.get(leaving.key)
-        if entry.key in current:
-            if cleaned and cleaned.state not in (State.ACCEPTED, State.RUNNING):
-                back[entry.key] = leaving.key
-        elif entry.source not in sources or entry.state is State.RUNNING or entry.action == "DELETE":
-            continue
-        elif not (by_name and (entry.tool, entry.name) in names) and not (cleaned and _done(cleaned, known.now)):
-            left.append(leaving)
-    return left, back
-
-
-def _last_of_their_kind(known: Known) -> list[tuple[Entry, bool]]:
-    """Return what was run with tools that clean up, and whether they do so by name: then of each name the last one."""
-    last: dict[tuple[str, str], tuple[Entry, bool]] = {}
-    for entry in known.entries.values():
-        if not entry.run or entry.action == LEFT or entry.tool not in heat_config_hooks.HOOKS:
-            continue
-        tool = known.find(entry.tool)
-        cleans = heat_config_hooks.load(entry.tool).ABOUT.cleans if tool and tool.builtin else ""
-        if cleans:
-            what = (entry.tool, entry.name if cleans == "name" else entry.key)
-            if what not in last or last[what][0].accepted <= entry.accepted:
-                last[what] = (entry, cleans == "name")
-    return list(last.values())
-
-
-def _done(cleaned: Entry, now: float) -> bool:
-    """Whether there is nothing more to do about a clean-up, for now at least."""
-    return cleaned.settled and not cleaned.again and not _try_again(cleaned, now)
-
-
-def _try_again(cleaned: Entry, now: float) -> bool:
-    return cleaned.failed and not 0 <= now - (cleaned.ended or 0) < PATIENCE
-
-
-def _leaving(entry: Entry) -> Deployment:
-    """Return the deployment that cleans up after one that has left the metadata."""
-    document = {
-        "id": f"{entry.id}-left",
-        "name": entry.name,
-        "group": entry.tool,
-        "inputs": [{"name": "deploy_action", "type": "String", "value": LEFT}],
-        protocol.LEAVES: entry.id,
-    }
-    parsed = metadata.parse(Document(source=entry.source, content=[document]))
-    return replace(parsed.deployments[0], where=f"clean-up of {entry.name}")
-
-
-def _tool_of(deployment: Deployment) -> str:
-    """Return the tool that carries out a deployment; empty where none does."""
-    chosen = selection.select(deployment)
-    return chosen.tool if isinstance(chosen, Config) else ""
 
 
 def superseded(deployments: Iterable[Deployment], sources: Collection[str], entries: Mapping[str, Entry]) -> list[str]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
-import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,6 +33,9 @@ def find(program: Program, environment: Mapping[str, str]) -> tuple[str, ...]:
     It is looked for in the PATH of `environment`, then beside our own interpreter (where an environment of ours has
     it), then where its packages put it. Raises MissingTool.
     """
+    import shlex  # noqa: PLC0415  # slow to load, and scripts need no program
+    import shutil  # noqa: PLC0415
+
     named = environment.get(program.variable) if program.variable else None
     for name in (named,) if named else program.names:
         first, *rest = [name] if os.access(name, os.X_OK) else shlex.split(name) or [name]

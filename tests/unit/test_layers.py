@@ -16,6 +16,7 @@ LAYERS = (
     {"hook", "delivery", "report"},
     {"sources", "journal", "runner", "signals", "web", "lock", "asked", "deployed", "tools", "external"},
     {"plan"},
+    {"clean_up"},
     {"selection", "result"},
     {"metadata", "redaction"},
     {"processes"},

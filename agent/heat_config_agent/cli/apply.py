@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from heat_config_agent import __version__, asked, journal, lock, metadata, plan, settings, tools
+from heat_config_agent import __version__, asked, clean_up, journal, lock, metadata, plan, settings, tools
 from heat_config_agent.apply import Applier, Where, known
 from heat_config_agent.cli import chosen, progress, terminal
 from heat_config_agent.delivery import Delivery
@@ -215,10 +215,10 @@ def _show_plan(given: Settings, documents: list[Document], only: Sequence[str], 
     deployments, sources, mistakes = metadata.parse_all(documents)
     entries = journal.read(given.state)
     ready = known(entries, tools.Tools(given.hooks), Deployed(given.deployed, old=given.deployed_old))
-    left, back = plan.leavings(deployments, sources, ready)
-    for key in back:
+    due = clean_up.due(deployments, sources, entries, ready.find, ready.now)
+    for key in due.back:
         entries[key] = replace(entries[key], again=True)
-    steps = plan.make([*left, *deployments], ready, only=only)
+    steps = plan.make([*due.left, *deployments], ready, only=only)
     gone = [entries[key] for key in plan.superseded(deployments, sources, entries)]
     if as_json:
         terminal.say(
