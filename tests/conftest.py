@@ -13,12 +13,14 @@ from machine import Machine
 
 
 @pytest.fixture
-def heat() -> Iterator[SignalServer]:
+def heat(request: pytest.FixtureRequest) -> Iterator[SignalServer]:
     """A server that takes signals."""
     server = SignalServer()
     server.start()
     yield server
     server.stop()
+    if "machine" in request.fixturenames:  # then they are results, and each has to be one
+        assert all(each.value for each in server.signals)
 
 
 @pytest.fixture

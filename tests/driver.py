@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
+import schemas
 from loopback import SignalServer
 from machine import BIN, Machine
 
@@ -84,6 +85,7 @@ class Alone(Driver):
         assert done.returncode == 0, done.stderr
         values = json.loads(done.stdout)
         assert isinstance(values, dict)
+        assert schemas.wrong("result", values) == []
         return values
 
     def working(self, tool: str) -> Path:

@@ -15,6 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import schemas
+
 
 @dataclass(frozen=True)
 class Signal:
@@ -28,9 +30,10 @@ class Signal:
 
     @property
     def value(self) -> dict[str, Any]:
-        """The body, which has to be a JSON object."""
+        """The body, which has to be a result."""
         value = json.loads(self.body)
         assert isinstance(value, dict)
+        assert schemas.wrong("result", value) == []
         return value
 
 

@@ -1,4 +1,4 @@
-"""A case is a file: a document, and what is to be done about each of its deployments."""
+"""A case is a file: a document, and what is to be done about each of its deployments, with words of the reason."""
 
 from __future__ import annotations
 
@@ -58,7 +58,10 @@ def test_case(name: str, tmp_path: Path) -> None:
     case = load(name)
     parsed = metadata.parse(Document(source="case", content=content_of(case)))
     known = Known(entries={}, find=tools.find, installed=tools.installed, now=time.time())
-    assert [found(step) for step in plan.make(parsed.deployments, known)] == case["steps"], case["name"]
+    steps = plan.make(parsed.deployments, known)
+    said = [each.pop("says", "") for each in case["steps"]]
+    assert [found(step) for step in steps] == case["steps"], case["name"]
+    assert [(step.reason, words) for step, words in zip(steps, said, strict=True) if words not in step.reason] == []
     assert [each.path for each in parsed.mistakes] == case.get("mistakes", []), case["name"]
     assert all(each.problem for each in parsed.mistakes)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from heat_config_hooks import HOOKS
 from loopback import Answer, SignalServer, wait_until
 from machine import BIN, Done, Machine, deployment
 
@@ -1190,7 +1191,7 @@ def test_bad_usage_of_a_hook_is_told(machine: Machine, arguments: list[str], giv
 
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("error: ")
-    assert "there are: script" in done.err or "standard input" in done.err
+    assert f"there are: {', '.join(sorted(HOOKS))}; see --help" in done.err or "standard input" in done.err
     assert "Traceback" not in done.err
 
 

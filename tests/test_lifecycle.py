@@ -164,25 +164,29 @@ def test_a_component_may_be_json_text(machine: Machine, heat: SignalServer) -> N
 
 
 @pytest.mark.parametrize(
-    ("options", "limited"),
+    ("options", "code"),
     [
-        ({"script": {"timeout": 0.2}, "ansible": {"tags": "x"}}, True),
-        ({"timeout": 0.2}, True),
-        ({"ansible": {"timeout": 0.2}}, False),
-        ({"script": {}, "timeout": 0.2}, False),
-        ({"script": "text", "timeout": 0.2}, True),
-        (None, False),
+        ({"script": {"timeout": 0.2}, "ansible": {"tags": "x"}}, 124),
+        ({"timeout": 0.2}, 124),
+        ({"timeout": "0.2"}, 124),
+        ({"timeout": 0.2, "ansible": {"tags": "x"}}, 124),
+        ({"ansible": {"timeout": 0.2}}, 0),
+        ({"script": {}, "timeout": 0.2}, 0),
+        ({"script": {}, "tiemout": 0.2}, 0),
+        ({"script": "text", "timeout": 0.2}, 125),
+        ({"script": {"tiemout": 0.2}}, 125),
+        (None, 0),
     ],
 )
 def test_the_options_of_a_component_are_the_tools(
-    machine: Machine, heat: SignalServer, options: object, limited: bool
+    machine: Machine, heat: SignalServer, options: object, code: int
 ) -> None:
     """Options count that stand under the tool's name where they have such a section, else the options as they are."""
     script = config("#!/bin/sh\nsleep 0.6\n", "CREATE")
 
     machine.apply([component("d1", script, options=options, signal=heat.url())])
 
-    assert [value["deploy_status_code"] for value in heat.values()] == [124 if limited else 0]
+    assert [value["deploy_status_code"] for value in heat.values()] == [code]
 
 
 @pytest.mark.parametrize("group", ["script", "component"])

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from heat_config_hooks import HOOKS
 from loopback import Answer, SignalServer, wait_until
 from machine import BIN, Machine, deployment
 
@@ -526,14 +527,26 @@ def test_credentials_are_given_only_to_those_who_ask(machine: Machine, heat: Sig
     assert inputs["deploy_action"] == "CREATE"
 
 
-@pytest.mark.parametrize("ask", ["true", 1, "yes", False, None])
-def test_only_true_asks_for_credentials(machine: Machine, heat: SignalServer, ask: object) -> None:
-    """Anything but true is not enough."""
-    script = f"{SH}echo ${{deploy_password-unset}}\n"
+@pytest.mark.parametrize(
+    ("ask", "found"),
+    [(True, "given"), ("true", "given"), ("True", "given"), (False, "unset"), ("false", "unset"), (None, "unset")],
+)
+def test_only_true_asks_for_credentials(machine: Machine, heat: SignalServer, ask: object, found: str) -> None:
+    """Anything but true is not enough; a template's parameter may have made text of it."""
+    script = f"{SH}[ -z ${{deploy_password+x}} ] && echo unset || echo given\n"
 
     value = result(machine, heat, script, inputs={"deploy_password": "pa55"}, options={"deploy_credentials": ask})
 
-    assert value["deploy_stdout"] == "unset\n"
+    assert value["deploy_stdout"] == f"{found}\n"
+
+
+@pytest.mark.parametrize("ask", [1, "yes", "", [True]], ids=repr)
+def test_what_may_ask_for_credentials_is_a_mistake(machine: Machine, heat: SignalServer, ask: object) -> None:
+    """Nothing is run: it is neither given what perhaps it must not have, nor left without what it perhaps needs."""
+    value = result(machine, heat, f"{SH}echo ran\n", options={"deploy_credentials": ask})
+
+    assert (value["deploy_status_code"], value["deploy_stdout"]) == (125, "")
+    assert "options.deploy_credentials: expected true or false" in value["deploy_stderr"]
 
 
 @pytest.mark.parametrize("end", ["exit 0", "exit 1", "sleep 60", "kill -9 0"])
@@ -867,10 +880,10 @@ def test_a_group_is_no_path(machine: Machine, heat: SignalServer, group: str, ho
     assert not (machine.folder / "escaped").exists()
 
 
-@pytest.mark.parametrize("group", ["chef", "../evil", "../..", "..", "/", "☃", "$(id)", "deployed/../../evil"])
+@pytest.mark.parametrize("group", ["cfengine", "../evil", "../..", "..", "/", "☃", "$(id)", "deployed/../../evil"])
 def test_a_tool_without_a_hook_is_a_failure(machine: Machine, heat: SignalServer, group: str) -> None:
     """No hook for the tool: that is answered at once with 127 and the tools there are, and nothing outside is run."""
-    machine.hook("puppet", SH)
+    machine.hook("mine", SH)
     (machine.folder / "evil").write_text(f"{SH}touch {machine.folder}/escaped\n")
     (machine.folder / "evil").chmod(0o755)
 
@@ -878,7 +891,7 @@ def test_a_tool_without_a_hook_is_a_failure(machine: Machine, heat: SignalServer
 
     assert value["deploy_status_code"] == 127
     assert repr(group) in value["deploy_stderr"]
-    assert "puppet, script" in value["deploy_stderr"]
+    assert value["deploy_stderr"].endswith(f"installed: {', '.join(sorted({'mine', *HOOKS}))}\n")
     assert not (machine.folder / "escaped").exists()
 
 

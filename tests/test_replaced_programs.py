@@ -135,10 +135,10 @@ def test_a_document_that_is_no_json(machine: Machine) -> None:
 
 def test_a_tool_that_is_not_there(machine: Machine, heat: SignalServer) -> None:
     """heat-agents signalled nothing for a tool without a hook; ours fails it and says which tools there are."""
-    value = told(machine, heat, "x", group="chef")
+    value = told(machine, heat, "x", group="cfengine")
 
     assert value["deploy_status_code"] == 127
-    assert "no hook for the tool 'chef'" in value["deploy_stderr"]
+    assert "no hook for the tool 'cfengine'" in value["deploy_stderr"]
     assert "script" in value["deploy_stderr"]
 
 

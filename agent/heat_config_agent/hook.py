@@ -55,7 +55,7 @@ def finish(
 def may_rerun(deployment: Deployment) -> bool:
     """Whether the deployment says that an interrupted run may simply be run again."""
     chosen = selection.select(deployment)
-    return isinstance(chosen, Config) and options.read(chosen.options, {})["idempotent"] is True
+    return isinstance(chosen, Config) and options.common(chosen.options, "idempotent") is True
 
 
 def _chosen(deployment: Deployment) -> Config:

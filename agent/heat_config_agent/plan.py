@@ -11,7 +11,6 @@ import heat_config_hooks
 from heat_config_agent import clean_up, metadata, selection
 from heat_config_agent.model import TOOLLESS, WAIT_LIMIT, Config, Deployment, Document, Entry, Mistake, State, Tool
 from heat_config_hooks import options
-from heat_config_hooks.errors import HookError
 from heat_config_hooks.reply import NO_TOOL, UNKNOWN, Reply, failure
 
 NOT_CHOSEN = "not chosen"
@@ -177,10 +176,7 @@ def _options(
 
 
 def _limit(chosen: Config) -> float | None:
-    try:
-        limit = options.read(chosen.options, {})["timeout"]
-    except HookError:  # of a hook that is not ours, to which it means something else
-        return None
+    limit = options.common(chosen.options, "timeout")
     return limit if isinstance(limit, float) else None
 
 

@@ -62,13 +62,13 @@ def select(deployment: Deployment) -> Config | Nothing | tuple[Mistake, ...]:
     config = configs[chosen[0]]
     tool = config["tool"]
     tools = frozenset(each["tool"] for each in configs)
-    shared = not isinstance(deployment.options.get(tool), Mapping)
+    without = frozenset(each for each in tools if not isinstance(deployment.options.get(each), Mapping))
     return Config(
         tool=tool,
         config=config.get("config"),
         options=options.own(deployment.options, tool, tools.union(heat_config_hooks.HOOKS)),
-        section="options" if shared else f"options.{tool}",
-        others=tools - {tool} if shared else frozenset(),
+        section="options" if tool in without else f"options.{tool}",
+        others=without - {tool} if tool in without else frozenset(),
     )
 
 

@@ -33,7 +33,10 @@ _KEPT = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ"}
     | {"http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy"}
     | {"HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY", "NO_PROXY"}
+    | {"CHEF_LICENSE", "CONTAINER_RUNTIME_ENDPOINT", "SALT_MINION_CONFIG"}
 )
+_KEPT_BEGINNINGS = ("LC_", "HEAT_", "OS_CONFIG_")
+"""What steers hooks, also under the names that it has had with heat-agents."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +98,8 @@ def make(
 
 
 def run_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment that every run starts from: PATH, HOME, locale, time zone, proxies, and `HEAT_*`."""
-    kept = {name: value for name, value in environ.items() if name in _KEPT or name.startswith(("LC_", "HEAT_"))}
+    """Return the environment of every run: PATH, HOME, locale, time zone, proxies, and what steers hooks (`HEAT_*`)."""
+    kept = {name: value for name, value in environ.items() if name in _KEPT or name.startswith(_KEPT_BEGINNINGS)}
     kept.setdefault("PATH", PATH)
     kept.setdefault("HOME", "/root" if os.geteuid() == 0 else "/")
     return kept

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from pathlib import Path
 
 
-def make_directory(path: Path) -> None:
+def make_directory(path: Path, *, durable: bool = False) -> None:
     """Make a folder and its parents where they are missing, 0700."""
     if not path.is_dir():
-        make_directory(path.parent)
+        make_directory(path.parent, durable=durable)
         path.mkdir(mode=0o700, exist_ok=True)
+        if durable:
+            sync_directory(path.parent)
 
 
 def remove(path: Path) -> None:
@@ -29,9 +33,14 @@ def replace(path: Path, content: bytes, *, mode: int = 0o600, durable: bool = Fa
     One that is `durable` survives a power cut as soon as this returns.
     """
     temporary = path.with_name(f".{path.name}.new")  # always the same: what a kill leaves of it is overwritten
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, mode)
     try:
         try:
+            found = os.fstat(descriptor)
+            if found.st_uid != os.geteuid() or found.st_nlink != 1 or not stat.S_ISREG(found.st_mode):
+                # In a folder for all, e.g. /tmp, anybody may have put it there, to read or to destroy by it.
+                raise PermissionError(errno.EPERM, "somebody else's file is in its way", str(temporary))
+            os.ftruncate(descriptor, 0)
             os.fchmod(descriptor, mode)
             view = memoryview(content)
             while view:

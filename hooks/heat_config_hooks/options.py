@@ -7,6 +7,7 @@ what it says.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ from heat_config_hooks.errors import HookError
 
 LONGEST = 366 * 24 * 3600
 """Seconds of the longest time limit."""
+
+_NUMBER = re.compile(r"\s*\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*")
 
 
 class Kind(str, enum.Enum):
@@ -72,6 +75,17 @@ def read(given: Mapping[str, object], known: Mapping[str, Option]) -> dict[str, 
     return {name: _value(name, given.get(name), option) for name, option in every.items()}
 
 
+def common(given: Mapping[str, object], name: str) -> object:
+    """Return one of the common options, whatever is wrong with others.
+
+    It has its default where a hook that is not ours means something else by it.
+    """
+    try:
+        return _value(name, given.get(name), COMMON[name])
+    except HookError:
+        return COMMON[name].default
+
+
 def mistakes(
     given: Mapping[str, object], known: Mapping[str, Option], *, tool: str, also: Collection[str] = ()
 ) -> list[HookError]:
@@ -98,10 +112,12 @@ def _hint(name: str, every: Collection[str]) -> str:
 
 def _value(name: str, value: object, option: Option) -> object:
     if value is None:
-        return [] if option.kind is Kind.TEXTS and option.default is None else option.default
+        return _texts(option.default or []) if option.kind is Kind.TEXTS else option.default
     found = _READ[option.kind](value)
     if found is None or (option.kind is Kind.CHOICE and found not in option.choices):
-        raise HookError(f"expected {option.expected}, not {value!r}", f"options.{name}")
+        import reprlib  # noqa: PLC0415  # only for who has made a mistake; of a long value the beginning and the end
+
+        raise HookError(f"expected {option.expected}, not {reprlib.repr(value)}", f"options.{name}")
     return found
 
 
@@ -115,15 +131,22 @@ def _text(value: object) -> object:
     return value if isinstance(value, str) and "\0" not in value else None
 
 
+def _choice(value: object) -> object:
+    """Return the text of a choice; one that is a number, as YAML takes it, is meant as it is written."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else _text(value)
+
+
 def _texts(value: object) -> object:
     items = [value] if isinstance(value, str) else value
     return list(items) if isinstance(items, list) and all(_text(each) is not None for each in items) else None
 
 
 def _seconds(value: object) -> object:
+    if isinstance(value, str) and not _NUMBER.fullmatch(value):
+        return None
     try:
         number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else 0.0
-    except (ValueError, OverflowError):
+    except OverflowError:
         return None
     return number if 0 < number <= LONGEST else None
 
@@ -138,5 +161,5 @@ _READ = {
     Kind.TEXTS: _texts,
     Kind.SECONDS: _seconds,
     Kind.MAP: _map,
-    Kind.CHOICE: _text,
+    Kind.CHOICE: _choice,
 }

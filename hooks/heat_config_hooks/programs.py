@@ -38,7 +38,10 @@ def find(program: Program, environment: Mapping[str, str]) -> tuple[str, ...]:
 
     named = environment.get(program.variable) if program.variable else None
     for name in (named,) if named else program.names:
-        first, *rest = [name] if os.access(name, os.X_OK) else shlex.split(name) or [name]
+        try:
+            first, *rest = [name] if os.access(name, os.X_OK) else shlex.split(name) or [name]
+        except ValueError:  # a quotation mark too few
+            first, rest = name, []
         path = shutil.which(first, path=_path(program, environment))
         if path is not None:
             return (str(Path(path).absolute()), *rest)

@@ -112,7 +112,8 @@ def main() -> int:
     """Carry out the request in the folder that the command line names."""
     signal.signal(signal.SIGTERM, _ended)
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # what was printed elsewhere may be anything
+        # As it is read again, whatever the locale; what was printed elsewhere may be anything.
+        stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     folder = Path(sys.argv[1])
     given: dict[str, Any] = json.loads((folder / _GIVEN).read_bytes())
     request = protocol.Request(**{**given["request"], "outputs": tuple(given["request"]["outputs"])})

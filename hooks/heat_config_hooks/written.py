@@ -6,20 +6,33 @@ what was written. The note is on disk before the file is, so none is ever writte
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import json
-from collections.abc import Iterable
+import os
+import stat
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from heat_config_hooks import files
 from heat_config_hooks.protocol import Request
+from heat_config_hooks.reply import Reply, failure
+
+FAILED = 1
+"""Status code of a deployment of which a file could not be written or removed."""
+
+_RESOURCE = "resource "
 
 
 def owner(request: Request) -> str:
-    """Return whose files a deployment's are: the same for all actions of one deployment resource."""
+    """Return whose files a deployment's are: the same for all actions of one deployment resource.
+
+    Where the inputs do not say which resource that is, the deployment's name has to do.
+    """
     stack, resource = request.inputs.get("deploy_stack_id"), request.inputs.get("deploy_resource_name")
-    return f"{stack}/{resource}" if stack and resource else request.name or request.id
+    return f"{_RESOURCE}{stack}/{resource}" if stack and resource else request.name or request.id
 
 
 @dataclass(frozen=True)
@@ -29,6 +42,10 @@ class _Note:
     digests: tuple[str, ...]
     """Of what was written, and of what was to be written when the note was made."""
 
+    def another(self, owner: str) -> bool:
+        """Whether the file is surely somebody else's: a name may change, a resource does not."""
+        return self.owner != owner and self.owner.startswith(_RESOURCE) and owner.startswith(_RESOURCE)
+
 
 class Written:
     """The files of one hook."""
@@ -37,19 +54,61 @@ class Written:
         """Keep the notes in the hook's working folder."""
         self._notes = working / "written"
 
+    def write_all(self, contents: Mapping[Path, bytes], *, owner: str, mode: int = 0o600) -> Reply:
+        """Write files, one after the other; return the reply of a deployment that is just that.
+
+        It says of each file whether that changed it. What cannot be written is where it ends: the reply has failed, and
+        says what was written before and what was not tried.
+        """
+        done: list[str] = []
+        for path, content in contents.items():
+            try:
+                changed = self.write(path, content, owner=owner, mode=mode)
+            except OSError as error:
+                rest = ", ".join(str(each) for each in [*contents][len(done) + 1 :])
+                untried = f"; after that, these were not written: {rest}" if rest else ""
+                return failure(FAILED, f"cannot write {path}: {_reason(error, path)}{untried}", "".join(done))
+            done.append(f"{path} {'written' if changed else 'unchanged'}\n")
+        return {"deploy_stdout": "".join(done), "deploy_stderr": "", "deploy_status_code": 0}
+
+    def remove_all(self, paths: Iterable[Path], *, owner: str) -> Reply:
+        """Remove an owner's files, and others, where `remove` does; return the reply of a deployment that is just that.
+
+        It has failed where one could not be removed; the others are all the same.
+        """
+        said, failed = [], []
+        for path in sorted({*paths, *self.of(owner)}):
+            try:
+                said.append(f"{self.remove(path, owner=owner)}\n")
+            except OSError as error:
+                failed.append(f"cannot remove {path}: {_reason(error, path)}\n")
+        return {
+            "deploy_stdout": "".join(said) or ("" if failed else "there is nothing to remove\n"),
+            "deploy_stderr": "".join(failed),
+            "deploy_status_code": FAILED if failed else 0,
+        }
+
     def write(self, path: Path, content: bytes, *, owner: str, mode: int = 0o600) -> bool:
-        """Write a file, durably and whole; return whether that changed it. Raises OSError."""
-        digest = _digest(content)
-        known = self._note(path)
-        same = _content(path) == content
-        earlier = known.digests[-1:] if known and not same else ()
-        files.make_directory(self._notes)
-        note = {"path": str(path), "owner": owner, "digests": [*earlier, digest]}
-        files.replace(self._file(path), json.dumps(note).encode(), durable=True)
-        if same:
-            path.chmod(mode)
-        else:
+        """Write a file, durably and whole, its folders made; return whether that changed it. Raises OSError.
+
+        A link is replaced, not followed: whoever may write to its folder could lead us anywhere. Whoever owns a file of
+        ours goes on to own it.
+        """
+        digest, found = _digest(content), _digest_at(path)
+        if found == _NO_FILE and not path.is_symlink():
+            raise OSError(errno.EEXIST, f"{'a folder' if path.is_dir() else 'something else'} is in its place")
+        known, old = self._note(path), path.lstat() if found else None
+        same = found == digest and old is not None and (known is not None or old.st_uid == os.geteuid())
+        self._keep(path, known, owner, digest, found)
+        if not same:
+            files.make_directory(path.parent, durable=True)
             files.replace(path, content, mode=mode, durable=True)
+            if known and old and found != _NO_FILE:
+                with contextlib.suppress(PermissionError):  # we are not root, and it is ours now
+                    os.chown(path, old.st_uid, old.st_gid)
+        elif old and stat.S_IMODE(old.st_mode) != mode:
+            path.chmod(mode)
+            return True
         return not same
 
     def of(self, owner: str) -> list[Path]:
@@ -58,30 +117,45 @@ class Written:
         found = [_read(each) for each in notes]
         return sorted(note.path for note in found if note and note.owner == owner)
 
-    def remove(self, path: Path) -> str:
-        """Remove a file if it is still as it was written; return in words what was done. Raises OSError."""
-        known = self._note(path)
+    def remove(self, path: Path, *, owner: str = "") -> str:
+        """Remove a file if it is still as it was written; return in words what was done. Raises OSError.
+
+        One that was last written for another resource than `owner` is left alone.
+        """
+        known, found = self._note(path), _digest_at(path)
+        if found is None:
+            self.forget([path])
+            return f"{path} is not there"
         if known is None:
             return f"{path} is left alone: it was not written here"
-        content = _content(path)
-        if content is not None and _digest(content) not in known.digests:
+        if known.another(owner):
+            return f"{path} is left alone: it was last written for another deployment"
+        if found not in known.digests:
             return f"{path} is left alone: it was changed since it was written"
-        if content is not None:
-            path.unlink(missing_ok=True)
-            files.sync_directory(path.parent)
-        self._file(path).unlink(missing_ok=True)
-        return f"{path} was removed" if content is not None else f"{path} was gone already"
+        path.unlink(missing_ok=True)
+        files.sync_directory(path.parent)
+        self.forget([path])
+        return f"{path} was removed"
 
     def forget(self, paths: Iterable[Path]) -> None:
         """Have nothing to do with files any more."""
         for path in paths:
             self._file(path).unlink(missing_ok=True)
 
+    def _keep(self, path: Path, known: _Note | None, owner: str, digest: str, found: str | None) -> None:
+        """Note that a file is to be written, where now `found` is."""
+        earlier = (found,) if known and found and found != digest and found in known.digests else ()
+        note = _Note(path, owner, (*earlier, digest))
+        if note != known:
+            files.make_directory(self._notes, durable=True)
+            values = {"path": str(path), "owner": owner, "digests": note.digests}
+            files.replace(self._file(path), json.dumps(values).encode(), durable=True)
+
     def _note(self, path: Path) -> _Note | None:
         return _read(self._file(path))
 
     def _file(self, path: Path) -> Path:
-        return self._notes / f"{_digest(str(path).encode('utf-8', 'surrogateescape'))[:40]}.json"
+        return self._notes / f"{_digest(os.fsencode(path))[:40]}.json"
 
 
 def _read(path: Path) -> _Note | None:
@@ -92,12 +166,30 @@ def _read(path: Path) -> _Note | None:
         return None
 
 
-def _content(path: Path) -> bytes | None:
+_NO_FILE = "no file"
+
+
+def _digest_at(path: Path) -> str | None:
+    """Return the digest of a file; None where nothing is, `_NO_FILE` where something else is. Raises OSError."""
     try:
-        return path.read_bytes() if path.is_file() else None
-    except OSError:
+        if not stat.S_ISREG(path.lstat().st_mode):
+            return _NO_FILE
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            found = hashlib.sha256()
+            while part := file.read(1024 * 1024):
+                found.update(part)
+            return found.hexdigest()
+    except (FileNotFoundError, NotADirectoryError):
         return None
 
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
+
+
+def _reason(error: OSError, path: Path) -> str:
+    """Return why something cannot be done with a file, and what is in its way where that is not the file itself."""
+    reason = error.strerror or str(error)
+    if not error.filename or Path(os.fsdecode(error.filename)) in (path, path.with_name(f".{path.name}.new")):
+        return reason
+    return f"{reason}: {os.fsdecode(error.filename)}"

@@ -13,6 +13,7 @@ from heat_config_agent.signals import Fate, Outbox
 from loopback import Answer, SignalServer
 
 Settle = Callable[[Delivery], list[Fate]]
+RESULT = {"deploy_status_code": 0}
 
 
 @pytest.fixture
@@ -42,10 +43,10 @@ def test_what_is_accepted_is_sent_once(heat: SignalServer, settle: Settle) -> No
     """Then there is nothing more to wait for."""
     waiting = Delivery(Outbox(), patience=10)
     assert (waiting.busy, waiting.due) == (False, None)
-    waiting.send("a", target(heat), {"deploy_status_code": 0})
+    waiting.send("a", target(heat), RESULT)
     assert waiting.busy
     assert settle(waiting) == [Fate.SENT]
-    assert heat.values() == [{"deploy_status_code": 0}]
+    assert heat.values() == [RESULT]
     assert waiting.due is None
 
 
@@ -53,7 +54,7 @@ def test_what_is_not_accepted_is_sent_again_after_a_while(heat: SignalServer, se
     """The same body, within the patience there is."""
     heat.answers.extend([Answer(503), Answer(500)])
     waiting = Delivery(Outbox(), patience=10)
-    waiting.send("a", target(heat), {"x": 1})
+    waiting.send("a", target(heat), RESULT)
     assert settle(waiting) == [Fate.RETRY, Fate.RETRY, Fate.SENT]
     first, second, third = heat.signals
     assert first.body == second.body == third.body
@@ -65,7 +66,7 @@ def test_without_patience_one_try_is_all(heat: SignalServer, settle: Settle) -> 
     """It is not cut off for that."""
     heat.always = Answer(503, delay=0.3)
     waiting = Delivery(Outbox(), patience=0)
-    waiting.send("a", target(heat), {})
+    waiting.send("a", target(heat), RESULT)
     assert settle(waiting) == [Fate.RETRY]
     assert len(heat.signals) == 1
 
@@ -77,7 +78,7 @@ def test_a_server_that_is_silent_is_not_waited_for_longer_than_a_try_takes(
     monkeypatch.setattr(delivery, "LEAST", 0.3)
     heat.always = Answer(delay=5)
     waiting = Delivery(Outbox(), patience=0.1)
-    waiting.send("a", target(heat), {})
+    waiting.send("a", target(heat), RESULT)
     begun = time.monotonic()
     assert settle(waiting) == []
     assert time.monotonic() - begun < 3
@@ -87,7 +88,7 @@ def test_what_is_dropped_is_not_heard_of_again(heat: SignalServer, settle: Settl
     """Whatever becomes of the request that is under way."""
     heat.answers.append(Answer(503))
     waiting = Delivery(Outbox(), patience=10)
-    waiting.send("a", target(heat), {})
+    waiting.send("a", target(heat), RESULT)
     waiting.drop("a")
     waiting.drop("a")
     assert settle(waiting) == []
@@ -97,9 +98,9 @@ def test_what_is_dropped_before_its_turn_is_not_sent(heat: SignalServer, settle:
     """A result that waits behind another for a slow server may be superseded meanwhile."""
     heat.answers.append(Answer(delay=0.5))
     waiting = Delivery(Outbox(), patience=10)
-    waiting.send("first", Target(kind="url", url=heat.url("first")), {})
-    waiting.send("second", Target(kind="url", url=heat.url("second")), {})
-    waiting.send("third", Target(kind="url", url=heat.url("third")), {})
+    waiting.send("first", Target(kind="url", url=heat.url("first")), RESULT)
+    waiting.send("second", Target(kind="url", url=heat.url("second")), RESULT)
+    waiting.send("third", Target(kind="url", url=heat.url("third")), RESULT)
     waiting.drop("second")
     assert settle(waiting) == [Fate.SENT, Fate.SENT]
     assert [len(heat.values(each)) for each in ("first", "second", "third")] == [1, 0, 1]

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import heat_config_hooks
 from heat_config_agent import metadata, plan
 from heat_config_agent.model import Deployment, Document, Entry, Run, State
 from heat_config_agent.plan import Known, Step, Verb
 from heat_config_agent.tools import Tools
+from heat_config_hooks import protocol
+from heat_config_hooks.options import Kind, Option
 from heat_config_hooks.reply import NO_TOOL, UNKNOWN
 from machine import deployment
 
@@ -201,7 +206,8 @@ def test_a_tool_without_a_hook_is_answered_as_failed(tmp_path: Path, group: str)
     assert step.verb is Verb.ANSWER
     assert step.reply is not None
     assert step.reply["deploy_status_code"] == NO_TOOL
-    assert "installed: mine, script" in str(step.reply["deploy_stderr"])
+    installed = ", ".join(sorted({"mine", *heat_config_hooks.HOOKS}))
+    assert str(step.reply["deploy_stderr"]).endswith(f"installed: {installed}\n")
 
 
 @pytest.mark.parametrize("group", ["Heat::Ungrouped", "os-apply-config", None])
@@ -232,6 +238,71 @@ def test_the_options_of_other_peoples_hooks_are_their_own(tmp_path: Path) -> Non
     (tmp_path / "mine").touch()
     step = plan_one(deployment("a", group="mine", options={"timeout": "soon"}), hooks=(tmp_path,))
     assert (step.verb, step.limit) == (Verb.RUN, None)
+
+
+@pytest.fixture
+def two_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two hooks of ours with options of their own."""
+    for tool, name in (("one", "flag"), ("two", "tags")):
+        about = protocol.About(config="", options={name: Option(Kind.FLAG, "")}, tested="")
+        monkeypatch.setitem(sys.modules, f"test_hook_{tool}", SimpleNamespace(ABOUT=about))
+        monkeypatch.setitem(heat_config_hooks.HOOKS, tool, f"test_hook_{tool}")
+
+
+@pytest.mark.usefixtures("two_tools")
+@pytest.mark.parametrize(
+    ("options", "paths"),
+    [
+        ({"flag": True, "tags": "true", "timeout": 5}, []),
+        ({"flag": True, "tags": "any kind: it is the other's"}, []),
+        ({"flag": "maybe", "tags": True}, ["[0].options.flag"]),
+        ({"flag": True, "tag": True}, ["[0].options.tag"]),
+        ({"flag": True, "two": {"tags": True}}, []),
+        ({"tags": True, "two": {"tags": True}}, ["[0].options.tags"]),
+        ({"one": {"flag": True}, "tags": True, "anything": 1}, []),
+        ({"one": {"tags": True}}, ["[0].options.one.tags"]),
+        ({"one": {"flag": 1, "tags": True}, "flag": 1}, ["[0].options.one.flag", "[0].options.one.tags"]),
+    ],
+)
+def test_options_may_be_for_several_tools_of_a_component(options: dict[str, object], paths: list[str]) -> None:
+    """What has no section is for all that have none: there another tool's option is no mistake."""
+    configs = [{"actions": ["CREATE"], "tool": "one"}, {"actions": ["DELETE"], "tool": "two"}]
+    step = plan_one(deployment("a", {"configs": configs}, group="component", options=options))
+    assert step.verb is (Verb.ANSWER if paths else Verb.RUN)
+    assert [each.partition(":")[0] for each in step.reason.splitlines() if paths] == paths
+
+
+@pytest.mark.usefixtures("two_tools")
+def test_the_options_of_a_tool_that_is_not_in_the_component_are_not_known() -> None:
+    """Whatever other hooks there are."""
+    configs = [{"actions": ["CREATE"], "tool": "one"}]
+    step = plan_one(deployment("a", {"configs": configs}, group="component", options={"tags": True}))
+    assert step.reason.startswith("[0].options.tags: one has no such option")
+
+
+@pytest.mark.usefixtures("two_tools")
+@pytest.mark.parametrize("external", ["one", "two"])
+def test_options_beside_other_peoples_hooks_may_mean_anything(tmp_path: Path, external: str) -> None:
+    """Also where an executable has taken the place of a hook of ours."""
+    (tmp_path / external).touch()
+    configs = [{"actions": ["CREATE"], "tool": "one"}, {"actions": ["DELETE"], "tool": "two"}]
+    given = deployment("a", {"configs": configs}, group="component", options={"tag": "x"})
+    assert plan_one(given, hooks=(tmp_path,)).verb is Verb.RUN
+
+
+def test_the_time_limit_may_be_text() -> None:
+    """Of a tool of ours, of another one, and of a component."""
+    component = {"configs": [{"actions": ["CREATE"], "tool": "script", "config": ""}]}
+    given = deployment("a", component, group="component", options={"script": {"timeout": "5"}, "timeout": 7})
+    assert plan_one(given).limit == 5.0
+    assert plan_one(deployment("a", options={"timeout": "5"})).limit == 5.0
+
+
+def test_the_time_limit_of_other_peoples_hooks_is_kept(tmp_path: Path) -> None:
+    """Where it is one, whatever else they are given."""
+    (tmp_path / "mine").touch()
+    options = {"timeout": 7, "idempotent": "perhaps", "deploy_credentials": []}
+    assert plan_one(deployment("a", group="mine", options=options), hooks=(tmp_path,)).limit == 7.0
 
 
 @pytest.mark.parametrize("chosen", ["b", "name of b"])

@@ -11,6 +11,7 @@ from machine import deployment
 
 ONE = {"actions": ["CREATE", "UPDATE"], "tool": "script", "config": "one"}
 TWO = {"actions": ["DELETE"], "tool": "ansible", "config": "two"}
+TWO_CHOSEN = Config(tool="ansible", config="two", others=frozenset({"script"}))
 
 
 def component(config: object, **fields: Any) -> Deployment:
@@ -32,18 +33,23 @@ def test_a_plain_deployment_is_its_own_config() -> None:
 
 
 @pytest.mark.parametrize(
-    ("action", "tool", "config"),
-    [("CREATE", "script", "one"), ("UPDATE", "script", "one"), ("DELETE", "ansible", "two")],
+    ("action", "tool", "config", "other"),
+    [
+        ("CREATE", "script", "one", "ansible"),
+        ("UPDATE", "script", "one", "ansible"),
+        ("DELETE", "ansible", "two", "script"),
+    ],
 )
-def test_the_config_whose_actions_name_the_action_is_chosen(action: str, tool: str, config: str) -> None:
+def test_the_config_whose_actions_name_the_action_is_chosen(action: str, tool: str, config: str, other: str) -> None:
     """Of a component's configs, with its tool."""
-    assert select({"configs": [ONE, TWO]}, action=action) == Config(tool=tool, config=config)
+    found = select({"configs": [ONE, TWO]}, action=action)
+    assert found == Config(tool=tool, config=config, others=frozenset({other}))
 
 
 def test_an_action_of_the_authors_own_is_treated_alike() -> None:
     """Any name may be an action."""
     config = {"configs": [ONE, {**TWO, "actions": ["BACK_UP now"]}]}
-    assert select(config, action="BACK_UP now") == Config(tool="ansible", config="two")
+    assert select(config, action="BACK_UP now") == TWO_CHOSEN
 
 
 def test_an_action_is_a_name_exactly() -> None:
@@ -53,7 +59,7 @@ def test_an_action_is_a_name_exactly() -> None:
 
 def test_a_component_may_be_json_text() -> None:
     """Some senders write it so."""
-    assert select(json.dumps({"configs": [ONE, TWO]}), action="DELETE") == Config(tool="ansible", config="two")
+    assert select(json.dumps({"configs": [ONE, TWO]}), action="DELETE") == TWO_CHOSEN
 
 
 @pytest.mark.parametrize("config", [{"configs": [ONE, TWO]}, {"configs": []}])
@@ -119,7 +125,10 @@ def test_a_component_needs_an_action() -> None:
         ({"timeout": 3}, {"timeout": 3}),
         ({"script": {"timeout": 3}, "ansible": {"tags": "x"}}, {"timeout": 3}),
         ({"script": {}, "timeout": 3}, {}),
-        ({"ansible": {"tags": "x"}}, {"ansible": {"tags": "x"}}),
+        ({"ansible": {"tags": "x"}}, {}),
+        ({"ansible": {"tags": "x"}, "timeout": 3}, {"timeout": 3}),
+        ({"ansible": "no section"}, {"ansible": "no section"}),
+        ({"mine": {"tags": "x"}}, {"mine": {"tags": "x"}}),
         ({"script": "no section"}, {"script": "no section"}),
     ],
 )
@@ -128,6 +137,40 @@ def test_the_options_are_the_tools_section_or_all(options: dict[str, object], ch
     found = select({"configs": [ONE]}, options=options)
     assert isinstance(found, Config)
     assert found.options == chosen
+
+
+@pytest.mark.parametrize(
+    ("options", "section", "others"),
+    [
+        ({}, "options", {"ansible", "mine"}),
+        ({"timeout": 3}, "options", {"ansible", "mine"}),
+        ({"ansible": {}, "timeout": 3}, "options", {"mine"}),
+        ({"ansible": "no section"}, "options", {"ansible", "mine"}),
+        ({"script": {"timeout": 3}, "tags": "x"}, "options.script", set()),
+        ({"mine": {}, "ansible": {}}, "options", set()),
+    ],
+)
+def test_options_without_a_section_are_for_all_tools_that_have_none(
+    options: dict[str, object], section: str, others: set[str]
+) -> None:
+    """So that it can be said of one whether it is anybody's."""
+    configs = [ONE, TWO, {"actions": ["SUSPEND"], "tool": "mine"}, {"actions": ["RESUME"], "tool": "script"}]
+    found = select({"configs": configs}, options=options)
+    assert isinstance(found, Config)
+    assert (found.section, set(found.others)) == (section, others)
+
+
+def test_a_section_named_after_a_tool_of_the_component_is_that_tools() -> None:
+    """Also where we know nothing of the tool."""
+    found = select({"configs": [ONE, {"actions": ["DELETE"], "tool": "mine"}]}, options={"mine": {"x": 1}})
+    assert isinstance(found, Config)
+    assert found.options == {}
+
+
+def test_the_options_of_a_plain_deployment_have_no_sections() -> None:
+    """They are its tool's, whatever their names."""
+    found = select("text", group="script", options={"script": {"timeout": 3}})
+    assert found == Config(tool="script", config="text", options={"script": {"timeout": 3}})
 
 
 def test_a_config_without_a_config_is_given_nothing() -> None:

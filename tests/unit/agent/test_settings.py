@@ -107,6 +107,8 @@ def test_a_run_gets_what_a_program_needs_to_work() -> None:
         "http_proxy": "http://p",
         "NO_PROXY": "h",
         "HEAT_SCRIPT_WORKING": "/w",
+        "OS_CONFIG_APPLIER_TEMPLATES": "/t",
+        "SALT_MINION_CONFIG": "/s",
     }
     assert run_environment(kept) == kept
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import stat
@@ -59,6 +60,44 @@ def test_whoever_reads_sees_the_old_or_the_new(tmp_path: Path) -> None:
     done.set()
     reader.join()
     assert set(seen) <= set(contents)
+
+
+def test_a_durable_file_is_on_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And its name is before anything is said: a power cut leaves the old or the new one, and then the new one."""
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+    flushed: list[tuple[str, bytes]] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        real(descriptor)
+        flushed.append((str(Path(f"/proc/self/fd/{descriptor}").readlink()), path.read_bytes()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    files.replace(path, b"new")
+    assert flushed == []
+    path.write_bytes(b"old")
+    files.replace(path, b"new", durable=True)
+    assert flushed == [(str(tmp_path / ".a.new"), b"old"), (str(tmp_path), b"new")]
+    assert (path.read_bytes(), mode(path), list(tmp_path.iterdir())) == (b"new", 0o600, [path])
+
+
+def test_a_disk_that_cannot_keep_a_file_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old file is left, no half of the new one, and no open descriptor."""
+    path = tmp_path / "a"
+    files.replace(path, b"old")
+    descriptors = len(os.listdir("/proc/self/fd"))
+
+    def fsync(_descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(OSError, match="Input/output error"):
+        files.replace(path, b"new", durable=True)
+    with pytest.raises(OSError, match="Input/output error"):
+        files.sync_directory(tmp_path)
+    assert (path.read_bytes(), list(tmp_path.iterdir())) == (b"old", [path])
+    assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
 def test_what_a_kill_has_left_is_no_obstacle(tmp_path: Path) -> None:

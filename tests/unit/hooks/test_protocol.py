@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from heat_config_hooks import protocol
-from heat_config_hooks.protocol import CREDENTIALS, MAX_VARIABLE, MAX_VARIABLES, HookError
+from heat_config_hooks import options, protocol
+from heat_config_hooks.errors import HookError
+from heat_config_hooks.protocol import CREDENTIALS, MAX_VARIABLE, MAX_VARIABLES
 
 
-def request(options: object = None, **inputs: object) -> protocol.Request:
-    """Read a deployment with these inputs."""
+def request(given: dict[str, object] | None = None, /, **inputs: object) -> protocol.Request:
+    """Read a deployment with these options and inputs."""
     items = [{"name": name, "value": value} for name, value in inputs.items()]
-    return protocol.request({"id": "a", "inputs": items, "options": options}, key="a")
+    return protocol.request({"id": "a", "inputs": items}, key="a", options=options.read(given or {}, {}))
 
 
 def environment(**inputs: object) -> dict[str, str]:
@@ -117,10 +118,25 @@ def test_credentials_are_only_given_to_those_who_ask_for_them(name: str) -> None
     assert protocol.visible_inputs(asking) == protocol.environment(asking) == {name: "secret"}
 
 
-@pytest.mark.parametrize("asked", ["true", 1, "yes", None])
+@pytest.mark.parametrize("asked", [None, False, "false", "False"])
+def test_not_asking_for_credentials_gives_nothing_away(asked: object) -> None:
+    """However it is said."""
+    assert protocol.visible_inputs(request({"deploy_credentials": asked}, deploy_password="secret")) == {}
+
+
+@pytest.mark.parametrize("asked", ["true", "True", "TRUE"])
+def test_credentials_may_be_asked_for_in_text(asked: str) -> None:
+    """A template's parameter makes text of a truth value."""
+    asking = request({"deploy_credentials": asked}, deploy_password="secret")
+    assert protocol.visible_inputs(asking) == {"deploy_password": "secret"}
+
+
+@pytest.mark.parametrize("asked", [1, 0, "yes", "", "1", [True]])
 def test_asking_for_credentials_is_done_in_one_way(asked: object) -> None:
     """What may be a mistake gives nothing away."""
-    assert protocol.visible_inputs(request({"deploy_credentials": asked}, deploy_password="secret")) == {}
+    with pytest.raises(HookError) as caught:
+        request({"deploy_credentials": asked}, deploy_password="secret")
+    assert caught.value.path == "options.deploy_credentials"
 
 
 def test_a_value_too_long_for_the_kernel_is_left_out() -> None:
@@ -146,30 +162,9 @@ def test_what_no_variable_can_hold_is_replaced(value: str, text: str) -> None:
     os.fsencode(text)
 
 
-@pytest.mark.parametrize(("value", "limit"), [(None, None), (30, 30.0), (0.5, 0.5), ("30", 30.0), (" 1e3 ", 1000.0)])
-def test_options_may_set_a_time_limit(value: object, limit: float | None) -> None:
-    """In seconds, as a number or as text."""
-    assert protocol.time_limit({"timeout": value}) == limit
-
-
-@pytest.mark.parametrize(
-    "value", [0, -1, "", "soon", "nan", "inf", "-1", "1e999", True, False, [], {}, 10**400], ids=lambda v: str(v)[:8]
-)
-def test_a_time_limit_that_is_none_is_a_mistake(value: object) -> None:
-    """It says where."""
-    with pytest.raises(HookError) as caught:
-        protocol.time_limit({"timeout": value})
-    assert caught.value.path == "options.timeout"
-
-
-def test_no_time_limit_is_set_where_none_is_named() -> None:
-    """The agent has one of its own."""
-    assert protocol.time_limit({}) is None
-
-
 def test_whatever_may_be_missing_may_be_missing() -> None:
     """A deployment is its id, or not even that."""
-    found = protocol.request({}, key="k")
+    found = protocol.request({}, key="k", options={})
     assert (found.id, found.key, found.name, found.action, found.config) == ("", "k", "", "", None)
     assert (found.inputs, found.outputs, found.options) == ({}, (), {})
 
@@ -184,14 +179,14 @@ def test_a_deployment_is_read_as_a_hook_gets_it() -> None:
         {"name": "deploy_action", "value": "UPDATE"},
     ]
     document = {"id": 7, "name": "n", "config": {"k": 1}, "inputs": inputs, "outputs": [{"name": "o"}], "options": {}}
-    found = protocol.request(document, key="7")
+    found = protocol.request(document, key="7", options={})
     assert (found.id, found.name, found.action, found.config) == ("7", "n", "UPDATE", {"k": 1})
     assert found.inputs == {"a": 2, "b": "d", "c": None, "deploy_action": "UPDATE"}
     assert found.outputs == ("o",)
 
 
-def test_options_that_were_picked_out_win() -> None:
-    """Of a component's options, the tool's section."""
+def test_options_are_those_that_were_read() -> None:
+    """Never the entry's own: of a component those are for all its tools."""
     found = protocol.request({"options": {"script": {"a": 1}}}, key="k", options={"a": 1})
     assert found.options == {"a": 1}
 
@@ -199,7 +194,6 @@ def test_options_that_were_picked_out_win() -> None:
 @pytest.mark.parametrize(
     ("fields", "path"),
     [
-        ({"options": []}, "options"),
         ({"inputs": {"a": 1}}, "inputs"),
         ({"inputs": [1]}, "inputs"),
         ({"inputs": [{}]}, "inputs"),
@@ -210,7 +204,7 @@ def test_options_that_were_picked_out_win() -> None:
 def test_a_deployment_of_another_shape_is_a_mistake(fields: dict[str, Any], path: str) -> None:
     """It says where."""
     with pytest.raises(HookError) as caught:
-        protocol.request(fields, key="k")
+        protocol.request(fields, key="k", options={})
     assert caught.value.path == path
     assert str(caught.value).startswith(f"{path}: ")
 
@@ -218,12 +212,31 @@ def test_a_deployment_of_another_shape_is_a_mistake(fields: dict[str, Any], path
 def test_a_hook_works_in_heat_agents_own_places() -> None:
     """Unless there is a place for all, and unless the environment names one."""
     run, root = Path("/run/x"), Path("/state")
-    usual = protocol.directories("docker-cmd", run, None, {})
+    usual = protocol.workplace("docker-cmd", run, None, {})
     assert usual.working == Path("/var/lib/heat-config/heat-config-docker-cmd")
     assert usual.outputs == Path("/var/run/heat-config/heat-config-docker-cmd")
-    below = protocol.directories("script", run, root, {})
+    below = protocol.workplace("script", run, root, {})
     assert (below.run, below.working) == (run, root / "heat-config-script")
     assert below.outputs == root / "run" / "heat-config-script"
     named = {"HEAT_DOCKER_CMD_WORKING": "/w", "HEAT_DOCKER_CMD_OUTPUTS": "/o"}
-    given = protocol.directories("docker-cmd", run, root, named)
+    given = protocol.workplace("docker-cmd", run, root, named)
     assert (given.working, given.outputs) == (Path("/w"), Path("/o"))
+
+
+def test_a_hook_knows_the_environment_of_its_commands() -> None:
+    """There it looks for its program, and for the variables that steer it."""
+    given = {"PATH": "/bin", "HEAT_PUPPET_CMD": "puppet"}
+    assert protocol.workplace("puppet", Path("/run/x"), None, given).environment == given
+
+
+def test_a_place_that_is_named_is_the_same_wherever_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands are run in other folders than the one that the variable was meant in."""
+    monkeypatch.chdir(tmp_path)
+    assert protocol.workplace("script", tmp_path, None, {"HEAT_SCRIPT_WORKING": "w"}).working == tmp_path / "w"
+
+
+def test_a_clean_up_is_read_as_one() -> None:
+    """It has no config: only whose traces are to go."""
+    found = protocol.request({"id": "a-left", "name": "web", protocol.LEAVES: "a"}, key="a-left", options={})
+    assert (found.leaves, found.name, found.config) == ("a", "web", None)
+    assert protocol.request({"id": "a"}, key="a", options={}).leaves == ""

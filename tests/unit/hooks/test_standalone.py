@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+import heat_config_hooks
 from loopback import wait_until
 from machine import BIN
 
@@ -185,7 +186,7 @@ def test_a_hook_that_there_is_not_is_bad_usage(run: Run, arguments: tuple[str, .
     done = run("{}", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: ")
-    assert "there are: script; see --help" in done.stderr
+    assert f"there are: {', '.join(sorted(heat_config_hooks.HOOKS))}; see --help" in done.stderr
 
 
 def test_its_help_is_one_page(run: Run) -> None:
@@ -193,6 +194,36 @@ def test_its_help_is_one_page(run: Run) -> None:
     done = run("", "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert "exit codes:" in done.stdout
+
+
+@pytest.mark.parametrize("given", [[], "timeout=5", 7])
+def test_options_of_another_shape_are_a_mistake(run: Run, given: object) -> None:
+    """It says where, and nothing is run."""
+    found = reply(run(deployment("echo ran", options=given), "script"))
+    assert (found["deploy_status_code"], found["deploy_stdout"]) == (125, "")
+    assert found["deploy_stderr"].startswith("options: expected an object")
+
+
+def test_every_mistake_in_the_options_is_told(run: Run) -> None:
+    """With its path and what would be right, and nothing is run."""
+    found = reply(run(deployment("echo ran", options={"timeuot": 5, "idempotent": "yes", "timeout": 5}), "script"))
+    assert (found["deploy_status_code"], found["deploy_stdout"]) == (125, "")
+    first, second = found["deploy_stderr"].splitlines()
+    assert first.startswith("options.timeuot: ")
+    assert "did you mean timeout?" in first
+    assert second.startswith("options.idempotent: expected true or false")
+
+
+@pytest.mark.parametrize("given", [None, {}, {"timeout": None}, {"ansible": {"tags": "x"}}])
+def test_options_may_be_missing(run: Run, given: object) -> None:
+    """Or all be another tool's."""
+    assert reply(run(deployment("echo ran", options=given), "script"))["deploy_stdout"] == "ran\n"
+
+
+def test_of_a_components_options_those_of_the_tool_count(run: Run) -> None:
+    """Who calls us has chosen the config, and left the options as they are."""
+    given = {"script": {"timeout": 0.3}, "ansible": {"timeout": 60}, "timeout": 60}
+    assert reply(run(deployment("sleep 60", options=given), "script"))["deploy_status_code"] == 124
 
 
 def test_it_needs_nothing_of_the_agent() -> None:

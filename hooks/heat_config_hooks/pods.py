@@ -1,0 +1,237 @@
+"""What has become of the static pods of this machine: the kubelet's read-only API says it, or the container runtime.
+
+The API (`GET /pods`) knows more: why an image cannot be pulled, and whether a container is ready. Many kubelets have it
+turned off; crictl then knows of sandboxes and containers. Both call a pod by its name in the manifest, '-' and the name
+of the node.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from heat_config_hooks import programs
+from heat_config_hooks.errors import MissingTool
+
+CRICTL = programs.Program(
+    names=("crictl",),
+    variable="HEAT_KUBELET_CRICTL",
+    install="install cri-tools, or have the kubelet serve its read-only API (readOnlyPort: 10255)",
+)
+
+API = "http://127.0.0.1:10255"
+"""Where the kubelet serves its read-only API, unless `$HEAT_KUBELET_API` says otherwise."""
+
+_PATIENCE = 30
+"""Seconds for one answer."""
+
+Mine = Callable[[str, str], bool]
+"""Whether a pod of this namespace and name is of interest."""
+
+
+class Silence(Exception):  # noqa: N818  # it is what there is
+    """Nobody says what has become of the pods, and why."""
+
+    def __init__(self, problem: str, *, absent: bool) -> None:
+        super().__init__(problem)
+        self.absent = absent
+        """Nobody is there who could: there is nothing to wait for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Container:
+    """A container of a pod."""
+
+    name: str
+    id: str
+    """Empty where it has not been created yet."""
+    running: bool
+    ready: bool
+    """As far as is known: the container runtime knows nothing of probes."""
+    code: int | None = None
+    """Its exit code, where it has ended."""
+    restarts: int = 0
+    reason: str = ""
+    """Why it waits or how it ended, in a word of Kubernetes: `ImagePullBackOff`, `Error`, …"""
+    message: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pod:
+    """A pod, or one of its sandboxes."""
+
+    uid: str
+    name: str
+    live: bool
+    """Whether something of it may still run."""
+    containers: tuple[Container, ...]
+    """The oldest first."""
+    failed: bool = False
+    message: str = ""
+
+    @property
+    def marks(self) -> frozenset[str]:
+        """What tells it from another that has the same name before or after it."""
+        return frozenset(each.id for each in self.containers if each.id) or frozenset({self.uid})
+
+
+@dataclass(frozen=True)
+class Node:
+    """This machine, as one that runs pods."""
+
+    environment: Mapping[str, str]
+
+    def pods(self, mine: Mine) -> list[Pod]:
+        """Return the static pods that are of interest, by who knows most of them. Raises Silence."""
+        return next(self._answers(mine))
+
+    def live(self, mine: Mine) -> list[str]:
+        """Return the names of those of which something may still run, whoever says so. Raises Silence.
+
+        The API leaves out a pod as soon as its manifest is gone, while its containers are still being ended.
+        """
+        return sorted({each.name for answer in self._answers(mine) for each in answer if each.live})
+
+    def _answers(self, mine: Mine) -> Iterator[list[Pod]]:
+        """Yield the answers of those that give one. Raises Silence where nobody does."""
+        silent: list[Silence] = []
+        for ask in (self._of_the_api, self._of_the_runtime):
+            try:
+                answer = ask(mine)
+            except Silence as silence:
+                silent.append(silence)
+            else:
+                yield answer
+        if len(silent) == 2:
+            raise Silence(", and ".join(str(each) for each in silent), absent=all(each.absent for each in silent))
+
+    def _of_the_api(self, mine: Mine) -> list[Pod]:
+        address = self.environment.get("HEAT_KUBELET_API") or API
+        try:
+            items = _fetched(f"{address.rstrip('/')}/pods").get("items") or []
+            return [_pod(each) for each in items if _is_static(each["metadata"]) and mine(*_name(each["metadata"]))]
+        except OSError as error:
+            problem = f"the kubelet's API at {address} does not answer ({error})"
+            raise Silence(problem, absent=not self.environment.get("HEAT_KUBELET_API")) from error
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise Silence(f"what answers at {address} is not the kubelet's API ({error})", absent=False) from error
+
+    def _of_the_runtime(self, mine: Mine) -> list[Pod]:
+        try:
+            crictl = programs.find(CRICTL, self.environment)
+        except MissingTool as missing:
+            raise Silence(str(missing), absent=True) from missing
+        try:
+            sandboxes = [
+                each
+                for each in _asked(*crictl, "pods", "-o", "json").get("items") or []
+                if _is_static(each) and mine(*_name(each["metadata"]))
+            ]
+            containers = (_asked(*crictl, "ps", "-a", "-o", "json").get("containers") or []) if sandboxes else []
+            return [_sandbox(each, containers, crictl) for each in _oldest_first(sandboxes)]
+        except (OSError, subprocess.SubprocessError) as error:
+            raise Silence(f"crictl does not answer ({_complaint(error)})", absent=False) from error
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise Silence(f"crictl says something else than expected ({error})", absent=False) from error
+
+
+def _fetched(url: str) -> Any:
+    import http.client  # noqa: PLC0415  # slow to load
+    import urllib.request  # noqa: PLC0415
+
+    if not url.startswith(("http://", "https://")):
+        raise ValueError("no HTTP address")
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # it is this machine's own
+    try:
+        with opener.open(url, timeout=_PATIENCE) as answer:
+            return json.load(answer)
+    except http.client.HTTPException as error:
+        raise OSError(f"it does not speak HTTP: {error}") from error
+
+
+def _asked(*argv: str) -> Any:
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=_PATIENCE)
+    return json.loads(done.stdout)
+
+
+def _complaint(error: Exception) -> str:
+    if isinstance(error, subprocess.CalledProcessError):
+        lines = error.stderr.decode("utf-8", "replace").strip().splitlines()
+        return lines[-1] if lines else f"status {error.returncode}"
+    return str(error)
+
+
+def _is_static(item: Mapping[str, Any]) -> bool:
+    return (item.get("annotations") or {}).get("kubernetes.io/config.source") == "file"
+
+
+def _name(metadata: Mapping[str, Any]) -> tuple[str, str]:
+    return metadata["namespace"], metadata["name"]
+
+
+def _oldest_first(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(items, key=lambda each: int(each.get("createdAt") or 0))
+
+
+def _pod(item: Mapping[str, Any]) -> Pod:
+    """Return a pod of the API's list, a v1.Pod."""
+    status = item.get("status") or {}
+    statuses = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
+    return Pod(
+        uid=item["metadata"]["uid"],
+        name=item["metadata"]["name"],
+        live=True,
+        containers=tuple(_status(each) for each in statuses),
+        failed=status.get("phase") == "Failed",
+        message=": ".join(each for each in (status.get("reason"), status.get("message")) if each),
+    )
+
+
+def _status(status: Mapping[str, Any]) -> Container:
+    """Return a container of the API's, a v1.ContainerStatus."""
+    state = status.get("state") or {}
+    waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
+    last = (status.get("lastState") or {}).get("terminated") or {}
+    said = [waiting.get("message"), ended.get("message")]
+    if waiting and last:
+        said += [f"it last ended with status {last.get('exitCode')}", last.get("message")]
+    return Container(
+        name=status["name"],
+        id=str(status.get("containerID") or "").rpartition("/")[2],
+        running="running" in state,
+        ready=bool(status.get("ready")),
+        code=ended.get("exitCode"),
+        restarts=int(status.get("restartCount") or 0),
+        reason=waiting.get("reason") or ended.get("reason") or "",
+        message="; ".join(each.strip() for each in said if each),
+    )
+
+
+def _sandbox(item: Mapping[str, Any], containers: list[dict[str, Any]], crictl: tuple[str, ...]) -> Pod:
+    """Return a pod sandbox of `crictl pods`, with those of `crictl ps` that are in it."""
+    inside = _oldest_first([each for each in containers if each.get("podSandboxId") == item["id"]])
+    found = tuple(_contained(each, crictl) for each in inside)
+    return Pod(
+        uid=item["metadata"]["uid"],
+        name=item["metadata"]["name"],
+        live=item["state"] == "SANDBOX_READY" or any(each.running for each in found),
+        containers=found,
+    )
+
+
+def _contained(item: Mapping[str, Any], crictl: tuple[str, ...]) -> Container:
+    running, ended = item["state"] == "CONTAINER_RUNNING", item["state"] == "CONTAINER_EXITED"
+    status = _asked(*crictl, "inspect", "-o", "json", item["id"])["status"] if ended else {}
+    return Container(
+        name=item["metadata"]["name"],
+        id=item["id"],
+        running=running,
+        ready=running,
+        code=int(status.get("exitCode") or 0) if ended else None,
+        restarts=int(item["metadata"].get("attempt") or 0),
+        reason=status.get("reason") or "",
+        message=status.get("message") or "",
+    )

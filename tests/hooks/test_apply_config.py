@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from driver import Driver
+from loopback import wait_until
+from machine import deployment
+from tools import need_openstack
+
+
+@pytest.fixture
+def root(driver: Driver, tmp_path: Path) -> Path:
+    """Have the real os-apply-config, with metadata, a template and a root folder of the test's; return the root."""
+    template = tmp_path / "templates/etc/motd"
+    template.parent.mkdir(parents=True)
+    template.write_text("{{site.greeting}}\n")
+    (tmp_path / "metadata.json").write_text(json.dumps({"site": {"greeting": "hello"}}))
+    root = tmp_path / "root"
+    driver.environment = {
+        "HEAT_APPLY_CONFIG_CMD": (
+            f"{need_openstack('os-apply-config', 'os-apply-config', tmp_path / 'var')} --output {root}"
+        ),
+        "OS_CONFIG_FILES": str(tmp_path / "metadata.json"),
+        "OS_CONFIG_APPLIER_TEMPLATES": str(tmp_path / "templates"),
+    }
+    return root
+
+
+def apply_config(identity: str, config: object = None, **fields: Any) -> dict[str, Any]:
+    """Return a deployment of the tool."""
+    return deployment(identity, config, group="apply-config", **fields)
+
+
+def executable(path: Path, script: str) -> None:
+    """Write a template that os-apply-config runs: what it prints is the file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def test_the_templates_are_rendered_at_every_action_whatever_the_config_is(
+    driver: Driver, root: Path, tmp_path: Path
+) -> None:
+    """From os-apply-config's own metadata: of the deployment it sees nothing. A second run changes nothing."""
+    secret = {"deploy_password": "pw", "site": {"greeting": "no"}, "PATH": "/nowhere", "number": 3, "nothing": None}
+    executable(tmp_path / "templates/etc/environment", "env")
+
+    for identity, config, action in (
+        ("d1", None, "CREATE"),
+        ("d2", "", "UPDATE"),
+        ("d3", {"site": {"greeting": "no"}}, "SUSPEND"),
+        ("d4", "text", "DELETE"),
+    ):
+        values = driver.run(apply_config(identity, config, action=action, inputs=secret))
+        assert (values["deploy_status_code"], values["deploy_stdout"]) == (0, "")
+        assert "[INFO] success" in values["deploy_stderr"]
+        assert (root / "etc/motd").read_text() == "hello\n"
+        seen = (root / "etc/environment").read_text().splitlines()
+        assert any(each.startswith("heat_outputs_path=") for each in seen)
+        assert not [each for each in seen if each.startswith(("deploy_", "site=", "number=", "PATH=/nowhere"))]
+
+
+def test_templates_may_leave_declared_outputs(driver: Driver, root: Path, tmp_path: Path) -> None:
+    """Those which are programs: beside `$heat_outputs_path`, as a script does."""
+    executable(tmp_path / "templates/etc/list", 'printf "ü\\n" >$heat_outputs_path.one')
+
+    values = driver.run(apply_config("d1", outputs=["one", "two"]))
+
+    assert values["one"] == "ü\n"
+    assert "two" not in values
+    assert (root / "etc/motd").exists()
+
+
+def test_a_failure_is_the_deployments(driver: Driver, root: Path, tmp_path: Path) -> None:
+    """With what os-apply-config says of it."""
+    executable(tmp_path / "templates/etc/list", "echo no cheese >&2; exit 3")
+
+    values = driver.run(apply_config("d1"))
+
+    assert values["deploy_status_code"] == 1
+    assert "config script failed" in values["deploy_stderr"]
+    assert "no cheese" in values["deploy_stderr"]
+    assert not root.exists()
+
+
+def test_os_apply_config_that_is_missing_is_a_failure_that_says_how_to_get_it(driver: Driver, tmp_path: Path) -> None:
+    """Whether it is not on the PATH, or what is named is not there."""
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    driver.environment = {"PATH": str(empty)}
+    values = driver.run(apply_config("d1"))
+    assert values["deploy_status_code"] == 127
+    assert values["deploy_stderr"].startswith("os-apply-config is not installed; install os-apply-config (")
+
+    driver.environment["HEAT_APPLY_CONFIG_CMD"] = "/nowhere/mine"
+    values = driver.run(apply_config("d2"))
+    assert values["deploy_status_code"] == 127
+    assert values["deploy_stderr"].startswith("/nowhere/mine ($HEAT_APPLY_CONFIG_CMD) is not installed; ")
+
+
+def test_options_are_checked(driver: Driver) -> None:
+    """Unknown and mistyped ones are named, before anything is run."""
+    driver.environment = {"HEAT_APPLY_CONFIG_CMD": "/bin/true"}
+
+    values = driver.run(apply_config("d1", options={"templates": "/t", "timeout": "long"}))
+
+    assert values["deploy_status_code"] == 125
+    assert "options.templates: apply-config has no such option" in values["deploy_stderr"]
+    assert "options.timeout: expected a number of seconds" in values["deploy_stderr"]
+
+
+def test_a_run_that_hangs_is_ended_with_all_that_it_started(driver: Driver, root: Path, tmp_path: Path) -> None:
+    """When its time is over."""
+    executable(tmp_path / "templates/etc/list", f"echo $$ >{tmp_path}/pid; exec sleep 1000")
+
+    values = driver.run(apply_config("d1", options={"timeout": 3}))
+
+    assert values["deploy_status_code"] == 124
+    pid = int((tmp_path / "pid").read_text())
+    wait_until(lambda: not psutil.pid_exists(pid))
+    assert not root.exists()

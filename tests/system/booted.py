@@ -1,0 +1,140 @@
+"""A machine that booted: a real systemd in a container, with the commands of this checkout installed in it.
+
+It takes root and a few of Debian's programs, and seconds: the root folder is built once for a checkout
+(`build-root`), and a machine is up in about a second. Its disk is in memory and outlives a crash of the machine, not
+the tests: with them everything is gone, however they end (`hold-machine`). Its network is ours, without the privilege
+to change it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import metadata
+from itertools import count
+from pathlib import Path
+
+import psutil
+import pytest
+
+from machine import Done
+from tools import need, need_root
+
+_HERE = Path(__file__).parent
+_SOURCES = (_HERE.parents[1] / "agent/heat_config_agent", _HERE.parents[1] / "hooks/heat_config_hooks")
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_NUMBERS = count(1)
+
+
+class Booted:
+    """One machine."""
+
+    def __init__(self, root: Path) -> None:
+        """Make a disk over a root folder, and install the commands on it. `boot` comes after that."""
+        self._holder = subprocess.Popen(
+            ["unshare", "--mount", _HERE / "hold-machine", root, f"heat-config-{os.getpid()}-{next(_NUMBERS)}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            start_new_session=True,
+        )
+        self._answer("ready")
+        self.disk = Path(f"/proc/{self._holder.pid}/root/mnt/root")
+        """Its disk as seen from here, booted or not. An absolute link on it leads astray."""
+        self._init: psutil.Process | None = None
+        for source in _SOURCES:
+            shutil.copytree(
+                source,
+                self.disk / "usr/lib/python3/dist-packages" / source.name,
+                ignore=shutil.ignore_patterns("__pycache__"),
+            )
+        for command in metadata.distribution("heat-config-agent").entry_points:
+            path = self.disk / "usr/local/bin" / command.name
+            path.write_text(
+                f"#!/usr/bin/python3\nimport sys\nfrom {command.module} import {command.attr}\n"
+                f"sys.exit({command.attr}())\n"
+            )
+            path.chmod(0o755)
+
+    def boot(self, seconds: float = 60) -> None:
+        """Boot it, and wait until systemd has started all that belongs to a boot."""
+        self._say("boot")
+        deadline = time.monotonic() + seconds
+        state = ""
+        while state not in ("running", "degraded"):
+            assert time.monotonic() < deadline, f"it did not boot ({state}): {self.console()}"
+            time.sleep(0.02)
+            self._init = self._find_init()
+            if self._init is not None:
+                state = self.run("systemctl", "is-system-running", "--wait", seconds=seconds).out.strip()
+
+    def crash(self) -> None:
+        """Kill everything that runs in it, at once. It can be booted again, with the disk as it is then."""
+        self._init = None
+        self._say("crash")
+
+    def run(self, *argv: str, stdin: str = "", seconds: float = 60, **environment: str) -> Done:
+        """Run a command in it to its end."""
+        assert self._init is not None
+        words = {"PATH": _PATH, "HOME": "/root", "LANG": "C.UTF-8", **environment}
+        done = subprocess.run(
+            ["nsenter", "--target", str(self._init.pid), "--all", *argv],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+            env=words,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def console(self) -> str:
+        """Return what was said on its console."""
+        path = self.disk.with_name("console")
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def end(self) -> None:
+        """Have it gone."""
+        self._holder.communicate(timeout=30)
+
+    def _say(self, what: str) -> None:
+        assert self._holder.stdin is not None
+        self._holder.stdin.write(f"{what}\n")
+        self._answer(what)
+
+    def _answer(self, expected: str) -> None:
+        assert self._holder.stdout is not None
+        answer = self._holder.stdout.readline().strip()
+        assert answer == expected, f"it cannot be held (see standard error): {answer}"
+
+    def _find_init(self) -> psutil.Process | None:
+        """Return its first process: the one that systemd-nspawn has started, as soon as it is systemd itself."""
+        for each in psutil.Process(self._holder.pid).children(recursive=True):
+            try:
+                if each.name() == "systemd":
+                    return each
+            except psutil.NoSuchProcess:
+                continue
+        return None
+
+
+@contextmanager
+def booted() -> Iterator[Booted]:
+    """Boot a machine; skip the test where that cannot be done, saying what is missing."""
+    need_root()
+    need("systemd-nspawn", "systemd-container")
+    need("mmdebstrap", "mmdebstrap")
+    built = subprocess.run([_HERE / "build-root"], capture_output=True, text=True, check=False)
+    if built.returncode:
+        pytest.skip(f"there is no machine to boot: {built.stderr.strip()}")
+    machine = Booted(Path(built.stdout.strip()))
+    try:
+        machine.boot()
+        yield machine
+    finally:
+        machine.end()

@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from heat_config_hooks import options
+from heat_config_hooks.errors import HookError
+from heat_config_hooks.options import LONGEST, Kind, Option
+from heat_config_hooks.reply import UNKNOWN
+
+KNOWN = {
+    "flag": Option(Kind.FLAG, "a flag"),
+    "text": Option(Kind.TEXT, "a text"),
+    "texts": Option(Kind.TEXTS, "texts"),
+    "seconds": Option(Kind.SECONDS, "seconds", 30.0),
+    "map": Option(Kind.MAP, "a map"),
+    "choice": Option(Kind.CHOICE, "a choice", "one", ("one", "two")),
+}
+
+WRONG: dict[str, list[object]] = {
+    "flag": [1, 0, "yes", "no", "1", "", " true", "true\n", [], {}, 1.0],
+    "text": [7, 1.5, True, ["a"], {}, "a\0b"],
+    "texts": [7, False, {}, [7], ["a", None], [["a"]], "a\0b", ["a\0b"]],
+    "seconds": [
+        *(0, -1, True, False, [], {}, 10**400, LONGEST + 1, 1e300, float("nan"), float("inf")),
+        *("", "soon", "nan", "inf", "Infinity", "-1", "1e999", "0", "1_000", "٣", "1 2", "0x10"),
+    ],
+    "map": [[], "{}", 7, True],
+    "choice": ["three", "", "ONE", 1, ["one"]],
+}
+"""Values that are not of the kind of the option."""
+
+
+def read(name: str, value: object) -> object:
+    """Return what becomes of the value of one option."""
+    return options.read({name: value}, KNOWN)[name]
+
+
+def mistakes(given: dict[str, Any], **more: Any) -> list[str]:
+    """Return what is wrong with options, with the paths."""
+    return [str(each) for each in options.mistakes(given, KNOWN, tool="mine", **more)]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "found"),
+    [
+        ("flag", True, True),
+        ("flag", False, False),
+        ("flag", "true", True),
+        ("flag", "False", False),
+        ("flag", "TRUE", True),
+        ("text", "", ""),
+        ("text", "a\nb", "a\nb"),
+        ("text", "7", "7"),
+        ("texts", "a,b", ["a,b"]),
+        ("texts", ["a", ""], ["a", ""]),
+        ("texts", [], []),
+        ("seconds", 5, 5.0),
+        ("seconds", 0.5, 0.5),
+        ("seconds", "30", 30.0),
+        ("seconds", " 1e3 ", 1000.0),
+        ("seconds", "+.5", 0.5),
+        ("seconds", "5.", 5.0),
+        ("seconds", LONGEST, float(LONGEST)),
+        ("map", {}, {}),
+        ("map", {"a": [1]}, {"a": [1]}),
+        ("choice", "two", "two"),
+    ],
+)
+def test_a_value_is_read_as_its_kind(name: str, value: object, found: object) -> None:
+    """Whoever uses it need not look at it again: a number is always one, and never text of one."""
+    assert read(name, value) == found
+    assert type(read(name, value)) is type(found)
+    assert mistakes({name: value}) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((name, each) for name, wrong in WRONG.items() for each in wrong),
+    ],
+    ids=lambda value: ascii(value)[:12],
+)
+def test_a_value_of_another_kind_is_a_mistake(name: str, value: object) -> None:
+    """It says where, what would be right, and what was there."""
+    with pytest.raises(HookError) as caught:
+        read(name, value)
+    assert caught.value.path == f"options.{name}"
+    assert caught.value.code == UNKNOWN
+    assert caught.value.problem.startswith(f"expected {KNOWN[name].expected}, not ")
+    assert mistakes({name: value}) == [str(caught.value)]
+
+
+@pytest.mark.parametrize("name", sorted(options.COMMON))
+def test_every_hook_knows_the_common_options(name: str) -> None:
+    """Whatever it has of its own."""
+    assert options.read({}, {})[name] == options.COMMON[name].default
+    assert options.mistakes({name: None}, {}, tool="mine") == []
+    assert options.mistakes({name: {}}, {}, tool="mine") != []
+
+
+def test_a_value_that_is_not_given_is_its_default() -> None:
+    """Null is as good as missing; every option that there is has a value."""
+    given = options.read(dict.fromkeys(KNOWN), KNOWN)
+    assert given == options.read({}, KNOWN)
+    assert given == {
+        "timeout": None,
+        "idempotent": False,
+        "deploy_credentials": False,
+        "flag": None,
+        "text": None,
+        "texts": [],
+        "seconds": 30.0,
+        "map": None,
+        "choice": "one",
+    }
+
+
+def test_a_default_is_nobodys_to_change() -> None:
+    """What a hook does with its list is not seen by the next one."""
+    known = {**KNOWN, "more": Option(Kind.TEXTS, "texts", ["a"])}
+    for name, default in (("texts", []), ("more", ["a"])):
+        first = options.read({}, known)[name]
+        assert isinstance(first, list)
+        first.append("x")
+        assert options.read({}, known)[name] == default
+
+
+def test_a_list_that_is_read_is_not_the_one_that_was_given() -> None:
+    """What a hook does with it leaves the deployment as it came."""
+    given = ["a"]
+    assert read("texts", given) is not given
+
+
+def test_a_hook_may_mean_something_of_its_own_by_a_common_name() -> None:
+    """Its own option wins."""
+    assert options.read({"timeout": "soon"}, {"timeout": Option(Kind.TEXT, "when")})["timeout"] == "soon"
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [({}, None), ({"timeout": "5"}, 5.0), ({"timeout": "soon"}, None), ({"timeout": 5, "idempotent": []}, 5.0)],
+)
+def test_a_common_option_can_be_read_by_itself(given: dict[str, object], found: object) -> None:
+    """Whatever other people's hooks mean by the others, and by that one."""
+    assert options.common(given, "timeout") == found
+
+
+def test_options_that_are_not_known_are_passed_over() -> None:
+    """To read is not to check."""
+    assert "other" not in options.read({"other": 1}, KNOWN)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("txet", "text"), ("Flag", "flag"), ("timeuot", "timeout"), ("deploy-credentials", "deploy_credentials")],
+)
+def test_what_may_have_been_meant_is_said(name: str, meant: str) -> None:
+    """Most unknown options are known ones, mistyped."""
+    assert mistakes({name: 1}) == [f"options.{name}: mine has no such option; did you mean {meant}?"]
+
+
+def test_where_nothing_is_alike_it_is_said_what_there_is() -> None:
+    """In their order."""
+    known = "choice, deploy_credentials, flag, idempotent, map, seconds, text, texts, timeout"
+    assert mistakes({"zzz": None}) == [f"options.zzz: mine has no such option (it has {known})"]
+
+
+def test_every_mistake_is_told() -> None:
+    """In the order in which the options were given."""
+    paths = [each.partition(":")[0] for each in mistakes({"zzz": 1, "flag": "yes", "text": "fine", "timeout": -1})]
+    assert paths == ["options.zzz", "options.flag", "options.timeout"]
+
+
+def test_options_of_another_tool_pass() -> None:
+    """Those of a component are for several; but not those of ours that are of another kind."""
+    assert mistakes({"tags": 7}, also={"tags"}) == []
+    assert len(mistakes({"tags": 7, "flag": "yes", "tag": 1}, also={"tags", "flag"})) == 2
+
+
+def test_a_long_value_is_not_said_whole() -> None:
+    """One look at its beginning and its end has to do."""
+    (sentence,) = mistakes({"flag": "x" * 1_000_000})
+    assert len(sentence) < 200
+    (sentence,) = mistakes({"flag": {"deep": [["x" * 1000] * 1000] * 1000}})
+    assert len(sentence) < 2000
+
+
+def test_names_that_are_no_text_are_told_too() -> None:
+    """As YAML may have them."""
+    assert mistakes({7: 1})[0].startswith("options.7: mine has no such option")  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({}, {}),
+        ({"a": 1}, {"a": 1}),
+        ({"mine": {"a": 1}}, {"a": 1}),
+        ({"mine": {"a": 1}, "b": 2}, {"a": 1}),
+        ({"mine": {}, "b": 2}, {}),
+        ({"mine": "text", "b": 2}, {"mine": "text", "b": 2}),
+        ({"mine": None, "b": 2}, {"mine": None, "b": 2}),
+        ({"other": {"a": 1}, "b": 2}, {"b": 2}),
+        ({"other": {"a": 1}}, {}),
+        ({"other": "text"}, {"other": "text"}),
+        ({"nobody": {"a": 1}}, {"nobody": {"a": 1}}),
+    ],
+)
+def test_of_a_components_options_each_tool_has_its_own(given: dict[str, object], found: dict[str, object]) -> None:
+    """Those under its name, else all that are under no other tool's."""
+    assert options.own(given, "mine", {"mine", "other"}) == found
+
+
+def test_what_is_expected_is_said_in_words() -> None:
+    """Of each kind."""
+    assert {name: each.expected for name, each in KNOWN.items()} == {
+        "flag": "true or false",
+        "text": "text",
+        "texts": "text, or a list of texts",
+        "seconds": "a number of seconds, greater than 0",
+        "map": "an object",
+        "choice": "one of one, two",
+    }

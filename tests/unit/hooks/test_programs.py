@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from heat_config_hooks import programs
+from heat_config_hooks.errors import HookError, MissingTool
+from heat_config_hooks.programs import Program
+from heat_config_hooks.reply import NO_TOOL
+
+WANTED = Program(
+    names=("puppet-7", "puppet"), variable="HEAT_PUPPET_CMD", install="install it with «apt install puppet»"
+)
+
+
+def install(folder: Path, *names: str, mode: int = 0o755) -> Path:
+    """Put programs into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(mode)
+    return folder
+
+
+def found(program: Program = WANTED, **environment: object) -> tuple[str, ...]:
+    """Look for a program where the environment says."""
+    return programs.find(program, {name: str(value) for name, value in environment.items()})
+
+
+@pytest.fixture
+def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of our interpreter."""
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "venv" / "python"))
+    return install(tmp_path / "venv", "python")
+
+
+def test_a_program_is_found_in_the_path(tmp_path: Path) -> None:
+    """In the order of its folders, and not where nothing can be run."""
+    install(tmp_path / "1", "puppet", mode=0o644)
+    (tmp_path / "2" / "puppet").mkdir(parents=True)
+    third, fourth = install(tmp_path / "3", "puppet"), install(tmp_path / "4", "puppet")
+    path = os.pathsep.join(str(tmp_path / each) for each in "01234")
+    assert found(PATH=path) == (str(third / "puppet"),)
+    assert found(PATH=f"{fourth}{os.pathsep}{path}") == (str(fourth / "puppet"),)
+
+
+def test_what_it_is_called_first_wins(tmp_path: Path) -> None:
+    """Wherever in the PATH."""
+    first, second = install(tmp_path / "1", "puppet"), install(tmp_path / "2", "puppet-7")
+    assert found(PATH=f"{first}{os.pathsep}{second}") == (str(second / "puppet-7"),)
+
+
+def test_a_program_may_be_one_with_arguments(tmp_path: Path) -> None:
+    """As «docker compose» is."""
+    folder = install(tmp_path, "docker")
+    compose = Program(names=("docker-compose", "docker compose"), install="…")
+    assert found(compose, PATH=folder) == (str(folder / "docker"), "compose")
+
+
+def test_the_path_is_the_one_of_the_run_and_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the agent itself was started with is nothing to the tools."""
+    monkeypatch.setenv("PATH", str(install(tmp_path, "puppet")))
+    with pytest.raises(MissingTool):
+        found(PATH=tmp_path / "empty")
+
+
+def test_a_program_beside_our_interpreter_is_found(python: Path, tmp_path: Path) -> None:
+    """Where an environment of ours has it; what is in the PATH wins."""
+    install(python, "puppet")
+    assert found(PATH=tmp_path / "empty") == (str(python / "puppet"),)
+    other = install(tmp_path / "other", "puppet")
+    assert found(PATH=other) == (str(other / "puppet"),)
+
+
+def test_a_program_is_found_where_its_packages_put_it(python: Path, tmp_path: Path) -> None:
+    """Its own folders come last."""
+    own = install(tmp_path / "opt", "puppet")
+    wanted = Program(names=("puppet",), folders=(str(tmp_path / "missing"), str(own)), install="…")
+    assert found(wanted, PATH=tmp_path / "empty") == (str(own / "puppet"),)
+    install(python, "puppet")
+    assert found(wanted, PATH=tmp_path / "empty") == (str(python / "puppet"),)
+
+
+def test_the_variable_names_another(tmp_path: Path) -> None:
+    """By its path, or by its name; then that it is and no other. An empty one names none."""
+    folder, other = install(tmp_path / "1", "puppet", "my-puppet"), install(tmp_path / "2", "puppet")
+    assert found(PATH=folder, HEAT_PUPPET_CMD=other / "puppet") == (str(other / "puppet"),)
+    assert found(PATH=folder, HEAT_PUPPET_CMD="my-puppet") == (str(folder / "my-puppet"),)
+    assert found(PATH=folder, HEAT_PUPPET_CMD="") == (str(folder / "puppet"),)
+    with pytest.raises(MissingTool) as caught:
+        found(PATH=folder, HEAT_PUPPET_CMD="no-such-puppet")
+    assert str(caught.value).startswith("no-such-puppet ($HEAT_PUPPET_CMD) is not installed; ")
+
+
+def test_a_program_without_a_variable_is_nobodys_to_name(tmp_path: Path) -> None:
+    """An empty name is no variable."""
+    assert programs.find(Program(names=("puppet",), install="…"), {"PATH": str(install(tmp_path, "puppet")), "": "x"})
+
+
+def test_the_variable_may_be_a_command_line(tmp_path: Path) -> None:
+    """As a shell reads it."""
+    folder = install(tmp_path, "sudo")
+    line = "sudo -u 'the puppet' puppet"
+    assert found(PATH=folder, HEAT_PUPPET_CMD=line) == (str(folder / "sudo"), "-u", "the puppet", "puppet")
+
+
+def test_a_path_may_have_spaces(tmp_path: Path) -> None:
+    """One that leads to a program is no command line."""
+    folder = install(tmp_path / "my tools", "puppet")
+    assert found(PATH="/bin", HEAT_PUPPET_CMD=folder / "puppet") == (str(folder / "puppet"),)
+
+
+@pytest.mark.parametrize("line", ["'", 'puppet "', "   ", "''", "/", ".", "\\"])
+def test_a_variable_that_is_no_command_line_names_nothing(tmp_path: Path, line: str) -> None:
+    """What it says is in the sentence."""
+    with pytest.raises(MissingTool) as caught:
+        found(PATH=install(tmp_path, "puppet"), HEAT_PUPPET_CMD=line)
+    assert str(caught.value).startswith(f"{line} ($HEAT_PUPPET_CMD) is not installed; ")
+
+
+def test_a_path_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command is run in another folder than the one that it was looked for from."""
+    install(tmp_path / "bin", "puppet")
+    monkeypatch.chdir(tmp_path)
+    assert found(PATH="bin") == (str(tmp_path / "bin" / "puppet"),)
+    assert found(PATH="/bin", HEAT_PUPPET_CMD="bin/puppet") == (str(tmp_path / "bin" / "puppet"),)
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    """Some programs do what they are called."""
+    folder = install(tmp_path, "busybox")
+    (folder / "puppet").symlink_to("busybox")
+    assert found(PATH=folder) == (str(folder / "puppet"),)
+
+
+@pytest.mark.usefixtures("python")
+def test_what_is_missing_is_said_with_how_to_get_it(tmp_path: Path) -> None:
+    """As a failure of the deployment that a shell's status code says too."""
+    with pytest.raises(HookError) as caught:
+        found(PATH=tmp_path / "empty")
+    assert str(caught.value) == "puppet-7 or puppet is not installed; install it with «apt install puppet»"
+    assert (caught.value.code, caught.value.path) == (NO_TOOL, "")
+
+
+@pytest.mark.parametrize("environment", [{}, {"PATH": ""}])
+def test_without_a_path_the_systems_own_counts(environment: dict[str, str]) -> None:
+    """Where every system has its programs."""
+    assert programs.find(Program(names=("sh",), install="…"), environment)[0] in ("/bin/sh", "/usr/bin/sh")

@@ -1,0 +1,315 @@
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import stat
+import subprocess
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heat_config_hooks import protocol, steps
+from heat_config_hooks.protocol import Command, Ended, Workplace
+from heat_config_hooks.reply import fit
+from loopback import wait_until
+
+MODULE = """\
+import os
+import signal
+import sys
+import time
+from heat_config_hooks import steps
+from heat_config_hooks.errors import HookError, MissingTool
+
+def carry_out(request, place, outputs):
+"""
+"""The beginning of a hook whose work is several commands."""
+
+LOADER = "import runpy, sys; sys.path.append({!r}); runpy.run_module('heat_config_hooks.steps', run_name='__main__')"
+"""The program of the command, but that it finds the hook of the test, which is installed nowhere."""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Workplace:
+    """Return where a hook works."""
+    (tmp_path / "run").mkdir()
+    return Workplace(
+        run=tmp_path / "run", working=tmp_path / "w", outputs=tmp_path / "o", environment={"PATH": os.environ["PATH"]}
+    )
+
+
+def request(**fields: Any) -> protocol.Request:
+    """Return what a hook is asked to do."""
+    given = {"id": "a", "key": "a", "name": "n", "action": "CREATE", "config": None}
+    return protocol.Request(**{**given, "inputs": {}, "outputs": (), "options": {}, **fields})
+
+
+def command(place: Workplace, body: str, **fields: Any) -> Command:
+    """Return the command that has a hook with this body carry out a request."""
+    (place.run / "modules").mkdir(exist_ok=True)
+    (place.run / "modules" / "mine.py").write_text(MODULE + textwrap.indent(textwrap.dedent(body), "    "))
+    found = steps.command("mine", request(**fields), place)
+    program, *flags, folder = found.argv
+    assert flags == ["-I", "-m", "heat_config_hooks.steps"]
+    return Command(argv=(program, "-I", "-c", LOADER.format(str(place.run / "modules")), folder), cwd=found.cwd)
+
+
+def start(place: Workplace, command: Command, **environment: str) -> subprocess.Popen[bytes]:
+    """Start a command, as the agent does."""
+    with (place.run / "stdout").open("wb") as stdout, (place.run / "stderr").open("wb") as stderr:
+        return subprocess.Popen(
+            command.argv,
+            cwd=command.cwd,
+            env={**place.environment, **command.environment, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
+
+
+def finish(place: Workplace, code: int) -> dict[str, Any]:
+    """Return the result of a command that has ended."""
+    ended = Ended(code=code if code >= 0 else 128 - code, stdout=place.run / "stdout", stderr=place.run / "stderr")
+    return fit(steps.finish(request(), place, ended))
+
+
+def carry_out(place: Workplace, body: str, environment: dict[str, str] | None = None, **fields: Any) -> dict[str, Any]:
+    """Have a hook with this body carry out a request, and return its result."""
+    with start(place, command(place, body, **fields), **environment or {}) as process:
+        return finish(place, process.wait(60))
+
+
+def test_what_is_printed_is_the_output_of_the_run(place: Workplace) -> None:
+    """In its order, whoever printed it; what is returned is the exit code, and what is set are outputs."""
+    body = """
+        steps.say("one")
+        assert steps.run(["echo", "two"]) == 0
+        print("three")
+        assert steps.run(["sh", "-c", "echo four; echo err >&2; exit 3"]) == 3
+        steps.say("five", error=True)
+        outputs["o"] = {"list": [1, None, "é"]}
+        outputs["p"] = "text"
+        return 4
+    """
+    assert carry_out(place, body) == {
+        "o": {"list": [1, None, "é"]},
+        "p": "text",
+        "deploy_stdout": "one\ntwo\nthree\nfour\n",
+        "deploy_stderr": "err\nfive\n",
+        "deploy_status_code": 4,
+    }
+
+
+def test_outputs_survive_whatever_ends_the_process(place: Workplace) -> None:
+    """They are on disk as soon as they are set."""
+    found = carry_out(place, "outputs['o'] = 1; os.kill(os.getpid(), signal.SIGKILL)")
+    assert found == {"o": 1, "deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 137}
+
+
+def test_outputs_can_be_read_at_any_moment(place: Workplace) -> None:
+    """One is there or is not, and never a part of it."""
+    dice = random.Random(7)  # noqa: S311  # the moments only
+    body = """
+        outputs["n"] = 0
+        while True:
+            outputs["n"] += 1
+            outputs["large"] = str(outputs["n"]) * 200_000
+    """
+    for _ in range(8):
+        (place.run / "outputs.json").unlink(missing_ok=True)
+        with start(place, command(place, body)) as process:
+            wait_until((place.run / "outputs.json").exists)
+            time.sleep(dice.random() / 20)
+            process.kill()
+        found = finish(place, process.returncode)
+        assert found["deploy_status_code"] == 137
+        assert found.get("large", "") in ("", str(found["n"]) * 200_000, str(found["n"] - 1) * 200_000)
+
+
+def test_outputs_can_be_looked_at_and_taken_back(place: Workplace) -> None:
+    """Like any mapping."""
+    body = """
+        outputs.update(a=1, b=2)
+        outputs.setdefault("c", []).append("lost, as nobody set it")
+        del outputs["a"]
+        steps.say(f"{dict(outputs)} {len(outputs)} {'a' in outputs}")
+        return 0
+    """
+    found = carry_out(place, body)
+    assert found["deploy_stdout"] == "{'b': 2, 'c': ['lost, as nobody set it']} 2 False\n"
+    assert (found["b"], "a" in found) == (2, False)
+
+
+def test_outputs_never_pass_for_what_was_printed(place: Workplace) -> None:
+    """Nor for how it ended."""
+    body = "outputs.update(deploy_stdout='x', deploy_stderr='x', deploy_status_code=0); return 1"
+    assert carry_out(place, body) == {"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 1}
+
+
+def test_without_outputs_there_are_none(place: Workplace) -> None:
+    """It ended before it set any."""
+    assert carry_out(place, "return 0") == {"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 0}
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, 137), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("how", ["steps.run(argv)", "steps.ask(argv)[0]"])
+def test_a_signal_that_ends_a_step_is_said_as_shells_do(place: Workplace, number: int, code: int, how: str) -> None:
+    """128 and its number."""
+    body = f"argv = ['sh', '-c', 'kill -{number:d} $$']\nreturn {how}"
+    assert carry_out(place, body)["deploy_status_code"] == code
+
+
+def test_a_question_is_answered(place: Workplace) -> None:
+    """With exit code and output, which is not the run's; what it complains about is."""
+    body = r"""
+        answer = steps.ask(["sh", "-c", "printf 'a\\377\\n\\n'; pwd; echo err >&2; exit 2"], cwd=place.working)
+        assert answer == (2, f"a\ufffd\n\n{place.working}\n"), answer
+        return 0
+    """
+    place.working.mkdir()
+    assert carry_out(place, body) == {"deploy_stdout": "", "deploy_stderr": "err\n", "deploy_status_code": 0}
+
+
+def test_a_step_has_a_folder_and_an_environment(place: Workplace) -> None:
+    """Those that it is given, else those of the run; and nothing to read."""
+    body = """
+        steps.run(["sh", "-c", "pwd; echo $MINE; cat"])
+        steps.run(["sh", "-c", "pwd; echo $MINE; cat"], cwd=place.working, environment={"MINE": "own"})
+        return 0
+    """
+    place.working.mkdir()
+    found = carry_out(place, body, {"MINE": "given"})
+    assert found["deploy_stdout"] == f"{place.run}\ngiven\n{place.working}\nown\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence", "code"),
+    [
+        ("HookError('it is none', 'config.web')", "config.web: it is none\n", 125),
+        ("HookError('no é')", "no é\n", 125),
+        ("MissingTool('x is not installed; install it')", "x is not installed; install it\n", 127),
+        ("FileNotFoundError(2, 'No such file', '/no/such')", "No such file: /no/such\n", 126),
+        ("OSError('only words')", "only words\n", 126),
+    ],
+)
+def test_what_can_be_foreseen_is_said_in_a_sentence(place: Workplace, error: str, sentence: str, code: int) -> None:
+    """With a status code of its own, after what was done until then."""
+    body = f"steps.say('begun'); outputs['o'] = 1; raise {error}"
+    expected = {"o": 1, "deploy_stdout": "begun\n", "deploy_stderr": sentence, "deploy_status_code": code}
+    assert carry_out(place, body) == expected
+
+
+def test_a_program_that_cannot_be_started_is_said(place: Workplace) -> None:
+    """With its name."""
+    found = carry_out(place, "return steps.run(['no-such-program'])")
+    assert found["deploy_stderr"] == "No such file or directory: no-such-program\n"
+    assert found["deploy_status_code"] == 126
+
+
+def test_a_defect_is_a_failure(place: Workplace) -> None:
+    """With its traceback: whoever mends it needs that."""
+    found = carry_out(place, "outputs['o'] = 1; return 1 // 0")
+    assert (found["deploy_status_code"], found["o"]) == (1, 1)
+    assert "ZeroDivisionError" in found["deploy_stderr"]
+
+
+def test_when_it_is_to_end_things_are_put_in_order(place: Workplace) -> None:
+    """What it runs is ended, and what has to be done at last is done."""
+    body = """
+        try:
+            outputs["before"] = 1
+            return steps.run(["sh", "-c", "echo $$ >pid; exec sleep 60"])
+        finally:
+            outputs["after"] = 1
+            steps.say("put in order")
+    """
+    with start(place, command(place, body)) as process:
+        path = place.run / "pid"
+        wait_until(lambda: path.exists() and path.read_text().endswith("\n"))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(15) == 143
+    found = finish(place, process.returncode)
+    assert (found["before"], found["after"], found["deploy_stdout"]) == (1, 1, "put in order\n")
+    assert found["deploy_stderr"] == ""
+    assert not Path(f"/proc/{path.read_text().strip()}").exists()
+
+
+def test_the_request_arrives_as_it_was_sent(place: Workplace) -> None:
+    """With all types, in any alphabet; and the places too."""
+    fields: dict[str, Any] = {
+        "id": "é/../x",
+        "key": "sha256-0",
+        "name": "☃ \U0001f600",
+        "action": "(left)",
+        "config": {"a": [1, 1.5, None, True, "\ud800 \0 \n"]},
+        "inputs": {"ü": 10**30, "n": None},
+        "outputs": ("a", "b"),
+        "options": {"timeout": 5.0, "texts": ["a"]},
+        "creation_time": "2026",
+        "leaves": "x",
+    }
+    body = """
+        import dataclasses, json, pathlib
+        found = {"request": dataclasses.asdict(request), "place": [str(place.run), str(place.working)]}
+        found.update(outputs=str(place.outputs), environment=dict(place.environment))
+        found["tuple"] = type(request.outputs).__name__
+        pathlib.Path(place.run / "found").write_text(json.dumps(found))
+        return 0
+    """
+    assert carry_out(place, body, **fields)["deploy_status_code"] == 0
+    found = json.loads((place.run / "found").read_text())
+    assert {**found.pop("request"), "outputs": ("a", "b")} == fields
+    assert found == {
+        "place": [str(place.run), str(place.working)],
+        "outputs": str(place.outputs),
+        "environment": dict(place.environment),
+        "tuple": "tuple",
+    }
+
+
+def test_what_it_is_given_is_for_nobody_else(place: Workplace) -> None:
+    """It may be secret: in a file, and on no command line."""
+    found = steps.command("mine", request(inputs={"password": "5ecret"}, config="5ecret"), place, EXTRA="x")
+    written = [path for path in place.run.iterdir() if b"5ecret" in path.read_bytes()]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in written] == [0o600]
+    assert "5ecret" not in str(found)
+    assert (found.cwd, dict(found.environment)) == (place.run, {"EXTRA": "x"})
+
+
+@pytest.mark.parametrize("locale", [{}, {"LC_ALL": "C"}, {"LANG": "en_US.ISO-8859-1"}, {"PYTHONIOENCODING": "ascii"}])
+def test_anything_can_be_said(place: Workplace, locale: dict[str, str]) -> None:
+    """In any alphabet, whatever the locale; what no text can say is replaced."""
+    found = carry_out(place, "steps.say('é ☃ \\ud800'); steps.say('é \\udcff', error=True); return 0", locale)
+    assert (found["deploy_stdout"], found["deploy_stderr"]) == ("é ☃ ?\n", "é ?\n")
+
+
+def test_nothing_is_loaded_from_where_it_works(place: Workplace, tmp_path: Path) -> None:
+    """Neither from its folders nor from where the environment says: what is there may be the config's."""
+    trap = f"open({str(tmp_path / 'loaded')!r}, 'w')"
+    for folder in (place.run, tmp_path / "elsewhere", tmp_path / "elsewhere" / "heat_config_hooks"):
+        folder.mkdir(exist_ok=True)
+        for name in (
+            "json",
+            "signal",
+            "subprocess",
+            "dataclasses",
+            "sitecustomize",
+            "usercustomize",
+            "__init__",
+            "steps",
+        ):
+            (folder / f"{name}.py").write_text(trap)
+    command = steps.command("heat_config_hooks.script", request(), place)  # which has no steps
+    elsewhere = str(tmp_path / "elsewhere")
+    with start(
+        place, command, PYTHONPATH=elsewhere, PYTHONHOME=elsewhere, PYTHONSTARTUP=f"{elsewhere}/json.py"
+    ) as process:
+        assert process.wait(60) == 1
+    assert "module 'heat_config_hooks.script' has no attribute 'carry_out'" in (place.run / "stderr").read_text()
+    assert not (tmp_path / "loaded").exists()

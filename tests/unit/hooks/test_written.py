@@ -1,0 +1,350 @@
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heat_config_hooks import files, protocol
+from heat_config_hooks.written import Written, owner
+from tools import need_root
+
+A, B = "resource stack/1/a", "resource stack/1/b"
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Written:
+    """What a hook has written, of which nothing is yet."""
+    return Written(tmp_path / "working")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file to write, whose folders are not there yet."""
+    return tmp_path / "etc" / "app" / "a.json"
+
+
+def mode(path: Path) -> int:
+    """Return the permissions of a file or folder."""
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def notes(tmp_path: Path) -> list[Path]:
+    """Return the files in which it is kept what was written."""
+    return sorted((tmp_path / "working" / "written").glob("*"))
+
+
+# Writing.
+
+
+def test_a_file_is_written_with_its_folders(kept: Written, path: Path) -> None:
+    """For nobody else, unless it is said to be; writing the same again changes nothing, not even a time."""
+    assert kept.write(path, b"x", owner=A)
+    assert (path.read_bytes(), mode(path), mode(path.parent)) == (b"x", 0o600, 0o700)
+    before = path.stat()
+    assert not kept.write(path, b"x", owner=A)
+    assert path.stat() == before
+    assert kept.write(path, b"x", owner=A, mode=0o644)
+    assert mode(path) == 0o644
+    assert kept.write(path, b"y", owner=A)
+    assert (path.read_bytes(), mode(path)) == (b"y", 0o600)
+
+
+def test_a_file_that_was_there_is_taken_over(kept: Written, path: Path) -> None:
+    """Whatever was in it; it counts as written, so it may be removed."""
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"somebody's")
+    path.chmod(0o666)
+    assert kept.write(path, b"x", owner=A)
+    assert (path.read_bytes(), mode(path)) == (b"x", 0o600)
+    assert kept.remove(path) == f"{path} was removed"
+
+
+def test_folders_and_files_are_on_disk_before_it_says_so(
+    kept: Written, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each name in its folder, and the note before the file."""
+    synced: list[Path] = []
+    monkeypatch.setattr(files, "sync_directory", synced.append)
+    kept.write(path, b"x", owner=A)
+    working = tmp_path / "working"
+    assert synced == [tmp_path, working, working / "written", tmp_path, tmp_path / "etc", path.parent]
+
+
+def test_a_link_is_replaced_and_not_followed(kept: Written, path: Path, tmp_path: Path) -> None:
+    """What it leads to is somebody else's, whatever is in it."""
+    other = tmp_path / "other"
+    other.write_bytes(b"x")
+    before = mode(other)
+    path.parent.mkdir(parents=True)
+    path.symlink_to(other)
+    assert kept.write(path, b"x", owner=A, mode=0o640)
+    assert not path.is_symlink()
+    assert (path.read_bytes(), mode(other)) == (b"x", before)
+    kept.remove(path)
+    assert other.read_bytes() == b"x"
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "device"])
+def test_what_is_no_file_is_not_replaced(kept: Written, path: Path, tmp_path: Path, kind: str) -> None:
+    """Nor waited for; and nothing is noted."""
+    path.parent.mkdir(parents=True)
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path = Path("/dev/null")
+    before = path.lstat().st_mode
+    with pytest.raises(OSError, match="is in its place"):
+        kept.write(path, b"x", owner=A)
+    assert path.lstat().st_mode == before
+    assert notes(tmp_path) == []
+
+
+def test_whoever_was_given_a_file_of_ours_goes_on_to_own_it(kept: Written, path: Path) -> None:
+    """A new content is as readable for a program as the old one was."""
+    need_root()
+    kept.write(path, b"x", owner=A)
+    os.chown(path, 65534, 65534)
+    assert not kept.write(path, b"x", owner=A)
+    assert kept.write(path, b"y", owner=A)
+    assert (path.stat().st_uid, path.stat().st_gid, mode(path)) == (65534, 65534, 0o600)
+
+
+def test_whoever_has_put_a_file_there_before_us_does_not_get_ours(kept: Written, path: Path) -> None:
+    """Even if nothing is to be changed in it: in a folder for all it could be anybody's."""
+    need_root()
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"x")
+    os.chown(path, 65534, 65534)
+    assert kept.write(path, b"x", owner=A)
+    assert (path.stat().st_uid, path.stat().st_gid) == (0, 0)
+
+
+@pytest.mark.parametrize("kind", ["file", "hard link", "pipe"])
+def test_nobody_can_lead_a_file_on_its_way_elsewhere(kept: Written, path: Path, tmp_path: Path, kind: str) -> None:
+    """In a folder for all, somebody may have put something in the place of the file that is to become ours."""
+    need_root()
+    path.parent.mkdir(parents=True)
+    before = path.with_name(f".{path.name}.new")
+    other = tmp_path / "other"
+    other.write_bytes(b"other")
+    if kind == "file":
+        before.touch()
+        os.chown(before, 65534, 65534)
+    elif kind == "hard link":
+        before.hardlink_to(other)
+    else:
+        os.mkfifo(before)
+    reply = kept.write_all({path: b"a secret"}, owner=A)
+    assert reply["deploy_status_code"] == 1
+    assert str(reply["deploy_stderr"]).startswith(f"cannot write {path}: ")
+    assert other.read_bytes() == b"other"
+    assert not path.exists()
+
+
+# Removing.
+
+
+def test_only_what_is_as_it_was_written_is_removed(kept: Written, path: Path, tmp_path: Path) -> None:
+    """It says why something is left alone; folders stay."""
+    assert kept.remove(path) == f"{path} is not there"
+    kept.write(path, b"x", owner=A)
+    path.write_bytes(b"changed")
+    assert kept.remove(path) == f"{path} is left alone: it was changed since it was written"
+    path.write_bytes(b"x")
+    path.chmod(0o644)
+    assert kept.remove(path) == f"{path} was removed"
+    assert not path.exists()
+    assert path.parent.is_dir()
+    assert notes(tmp_path) == []
+    path.write_bytes(b"x")
+    assert kept.remove(path) == f"{path} is left alone: it was not written here"
+
+
+@pytest.mark.parametrize("kind", ["link", "folder", "pipe", "no folder"])
+def test_what_is_no_file_any_more_is_left_alone(kept: Written, path: Path, tmp_path: Path, kind: str) -> None:
+    """A link to just what was written is none."""
+    kept.write(path, b"x", owner=A)
+    path.unlink()
+    if kind == "link":
+        (tmp_path / "other").write_bytes(b"x")
+        path.symlink_to(tmp_path / "other")
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.parent.rmdir()
+        path.parent.write_bytes(b"")
+        assert kept.remove(path) == f"{path} is not there"
+        return
+    assert kept.remove(path) == f"{path} is left alone: it was changed since it was written"
+    assert os.path.lexists(path)
+
+
+def test_what_another_resource_has_written_since_is_left_alone(kept: Written, path: Path) -> None:
+    """A name says less than a resource: it may be another at every action."""
+    kept.write(path, b"x", owner=A)
+    kept.write(path, b"x", owner=B)
+    assert kept.remove(path, owner=A) == f"{path} is left alone: it was last written for another deployment"
+    assert (kept.of(A), kept.of(B)) == ([], [path])
+    assert kept.remove(path, owner="a name") == f"{path} was removed"
+    kept.write(path, b"x", owner="a name")
+    assert kept.remove(path, owner="another name") == f"{path} was removed"
+
+
+def test_what_is_forgotten_is_left_alone(kept: Written, path: Path) -> None:
+    """And is nobody's."""
+    kept.write(path, b"x", owner=A)
+    kept.forget([path, path.parent])
+    assert kept.of(A) == []
+    assert kept.remove(path) == f"{path} is left alone: it was not written here"
+
+
+@pytest.mark.parametrize("kills", [1, 2, 3])
+def test_a_kill_in_the_middle_leaves_a_file_that_can_be_removed(
+    kept: Written, path: Path, monkeypatch: pytest.MonkeyPatch, kills: int
+) -> None:
+    """However often it comes between the note and the file: the old one is still ours."""
+    kept.write(path, b"old", owner=A)
+    whole = files.replace
+
+    def killed(target: Path, content: bytes, **more: Any) -> None:
+        if target == path:
+            raise KeyboardInterrupt
+        whole(target, content, **more)
+
+    monkeypatch.setattr(files, "replace", killed)
+    for number in range(kills):
+        with pytest.raises(KeyboardInterrupt):
+            kept.write(path, b"new %d" % number, owner=A)
+    assert path.read_bytes() == b"old"
+    assert kept.of(A) == [path]
+    assert kept.remove(path) == f"{path} was removed"
+
+
+def test_a_kill_after_somebodys_change_does_not_make_that_ours(
+    kept: Written, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was there before the write that did not happen is still theirs."""
+    kept.write(path, b"ours", owner=A)
+    path.write_bytes(b"theirs")
+    whole = files.replace
+
+    def killed(target: Path, content: bytes, **more: Any) -> None:
+        if target == path:
+            raise KeyboardInterrupt
+        whole(target, content, **more)
+
+    monkeypatch.setattr(files, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        kept.write(path, b"ours, too", owner=A)
+    assert kept.remove(path) == f"{path} is left alone: it was changed since it was written"
+
+
+def test_a_damaged_note_leaves_the_file_alone(kept: Written, path: Path, tmp_path: Path) -> None:
+    """Nothing is known of it; writing it again mends that."""
+    kept.write(path, b"x", owner=A)
+    (note,) = notes(tmp_path)
+    for damage in (b"", b"[]", b'{"path": 1}', b"\xff"):
+        note.write_bytes(damage)
+        assert kept.of(A) == []
+        assert kept.remove(path) == f"{path} is left alone: it was not written here"
+    assert not kept.write(path, b"x", owner=A)
+    assert kept.remove(path) == f"{path} was removed"
+
+
+def test_notes_hold_no_content_and_are_for_nobody_else(kept: Written, path: Path, tmp_path: Path) -> None:
+    """Just which file it is."""
+    kept.write(path, b"a secret", owner=A)
+    (note,) = notes(tmp_path)
+    assert "secret" not in note.read_text()
+    assert (mode(note), mode(note.parent)) == (0o600, 0o700)
+
+
+# All at once.
+
+
+def test_each_file_is_said_to_be_written_or_unchanged(kept: Written, tmp_path: Path) -> None:
+    """One line for each."""
+    one, two = tmp_path / "1", tmp_path / "2"
+    kept.write(two, b"2", owner=A)
+    assert kept.write_all({one: b"1", two: b"2"}, owner=A) == {
+        "deploy_stdout": f"{one} written\n{two} unchanged\n",
+        "deploy_stderr": "",
+        "deploy_status_code": 0,
+    }
+
+
+def test_where_one_cannot_be_written_it_ends_and_says_which(kept: Written, tmp_path: Path) -> None:
+    """What was written before, what stands in the way, and what was not tried."""
+    (tmp_path / "blocked").touch()
+    paths = [tmp_path / "1", tmp_path / "blocked" / "2" / "x", tmp_path / "3", tmp_path / "4"]
+    assert kept.write_all(dict.fromkeys(paths, b"x"), owner=A) == {
+        "deploy_stdout": f"{paths[0]} written\n",
+        "deploy_stderr": f"cannot write {paths[1]}: File exists: {tmp_path / 'blocked'}; "
+        f"after that, these were not written: {paths[2]}, {paths[3]}\n",
+        "deploy_status_code": 1,
+    }
+    assert (paths[0].exists(), paths[2].exists()) == (True, False)
+
+
+def test_an_owners_files_are_removed_and_those_that_are_named(kept: Written, tmp_path: Path) -> None:
+    """No others."""
+    ours, theirs, named, never = (tmp_path / each for each in ("ours", "theirs", "named", "never"))
+    kept.write(ours, b"x", owner=A)
+    kept.write(theirs, b"x", owner=B)
+    kept.write(named, b"x", owner="a name")
+    assert kept.remove_all([named, never], owner=A) == {
+        "deploy_stdout": f"{named} was removed\n{never} is not there\n{ours} was removed\n",
+        "deploy_stderr": "",
+        "deploy_status_code": 0,
+    }
+    assert [each.exists() for each in (ours, theirs, named)] == [False, True, False]
+    assert kept.remove_all([], owner=A)["deploy_stdout"] == "there is nothing to remove\n"
+
+
+def test_one_that_cannot_be_removed_is_said_and_the_others_go(
+    kept: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has failed, then; the next time it is tried again."""
+    one, two = tmp_path / "1", tmp_path / "2"
+    for each in (one, two):
+        kept.write(each, b"x", owner=A)
+    unlink = Path.unlink
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        if path == one:
+            raise PermissionError(1, "Operation not permitted", str(path))
+        unlink(path, missing_ok=missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", refuse)
+        assert kept.remove_all([], owner=A) == {
+            "deploy_stdout": f"{two} was removed\n",
+            "deploy_stderr": f"cannot remove {one}: Operation not permitted\n",
+            "deploy_status_code": 1,
+        }
+    assert kept.remove_all([], owner=A)["deploy_stdout"] == f"{one} was removed\n"
+
+
+# Whose they are.
+
+
+def request(name: str = "", **inputs: object) -> protocol.Request:
+    """Return a request with an id of its own."""
+    return protocol.Request(
+        id="d1", key="d1", name=name, action="CREATE", config=None, inputs=inputs, outputs=(), options={}
+    )
+
+
+def test_the_owner_is_the_resource_or_else_the_name_or_the_id() -> None:
+    """The same at all actions: an action has an id of its own, and a resource has not."""
+    assert owner(request("n", deploy_stack_id="s/1", deploy_resource_name="r")) == "resource s/1/r"
+    assert owner(request("n", deploy_stack_id="s/1")) == "n"
+    assert owner(request("n", deploy_resource_name="r")) == "n"
+    assert owner(request()) == "d1"
