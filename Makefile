@@ -4,7 +4,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: clean format help lint run test
+.PHONY: clean format help lint run table test
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 10
@@ -26,6 +26,9 @@ lint: .venv/tested ## ruff and mypy
 format: .venv/tested ## put the code into its form
 	$(BIN)/ruff check --fix-only --quiet
 	$(BIN)/ruff format
+
+table: .venv/installed ## the table of hooks in the README, made anew from the code
+	$(BIN)/python -m heat_config_hooks.table README.md
 
 clean: ## remove what the others made
 	rm -rf .venv .run .mypy_cache .pytest_cache .ruff_cache .hypothesis

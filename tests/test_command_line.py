@@ -18,7 +18,7 @@ from machine import BIN, Done, Machine, deployment
 
 SH = "#!/bin/sh\n"
 SAMPLES = Path(__file__).parent / "samples"
-AGENT = ("status", "show", "log", "retry", "forget")
+AGENT = ("status", "show", "log", "retry", "forget", "hooks")
 CREDENTIALS = {"deploy_signal_id", "deploy_password", "deploy_user_id", "deploy_username"}
 
 

@@ -26,8 +26,8 @@ SAMPLES = sorted((Path(__file__).parent / "samples").glob("*.json"))
 UNSAID = {
     "component-with-an-action-twice": {"a"},  # an action is in one config at most
     "integer-and-text-id": {"1234"},  # each id is there once
-    "options-in-text": set(),
     "options-of-other-peoples-hooks": {"d", "e", "g"},  # the options of a component
+    "options-of-two-tools": {"c", "d", "f", "g"},
     "plain-options-have-no-sections": {"a", "b"},  # which options a tool has
     "same-id-twice": {"a"},
     "sectioned-options": {"d", "g", "h", "i"},

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from heat_config_agent import clean_up, hook, metadata, plan, processes, result, runner, selection
+from heat_config_agent import clean_up, hook, metadata, plan, result, runner, selection
 from heat_config_agent.delivery import Delivery
 from heat_config_agent.deployed import Deployed
 from heat_config_agent.errors import StateError
@@ -25,7 +25,7 @@ from heat_config_agent.plan import Step, Verb
 from heat_config_agent.report import Report
 from heat_config_agent.signals import Fate, Outcome
 from heat_config_agent.tools import Tools
-from heat_config_hooks import protocol
+from heat_config_hooks import processes, protocol
 from heat_config_hooks.reply import CANNOT_START, TIMED_OUT, UNKNOWN, Capture, Reply, failure
 
 PASSING = frozenset(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import heat_config_hooks
 from heat_config_agent import metadata, selection
-from heat_config_agent.model import Config, Deployment, Document, Entry, State, Tool
+from heat_config_agent.model import DELETE, Config, Deployment, Document, Entry, State, Tool
 from heat_config_hooks import protocol
 
 ACTION = "(left)"
@@ -54,7 +54,7 @@ def due(
             if done and done.state not in (State.ACCEPTED, State.RUNNING):
                 found.back[entry.key] = clean_up.key
             continue
-        gone = entry.source in sources and entry.state is not State.RUNNING and entry.action != "DELETE"
+        gone = entry.source in sources and entry.state is not State.RUNNING and entry.action != DELETE
         if gone and (done is None or done.again or not done.settled or wants_another_try(done, now)):
             found.left.append(clean_up)
     return found

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 COMPONENT = "component"
 """The group of a deployment that carries one config for each lifecycle action."""
 
+DELETE = "DELETE"
+"""The action with which a deployment goes."""
+
 STANDARD_OUTPUTS = frozenset({"deploy_stdout", "deploy_stderr", "deploy_status_code"})
 """What every result has. A template may declare them, and that changes nothing."""
 
@@ -135,6 +138,12 @@ class Deployment:
         """The lifecycle action, e.g. CREATE; empty where the document names none."""
         value = self.input("deploy_action")
         return value if isinstance(value, str) else ""
+
+    @property
+    def resource(self) -> str:
+        """Which deployment resource it is of, the same for all its actions; empty where the inputs do not say."""
+        stack, name = self.input("deploy_stack_id"), self.input("deploy_resource_name")
+        return f"{stack}/{name}" if stack and name else ""
 
     @property
     def status(self) -> str:

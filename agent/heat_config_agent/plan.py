@@ -9,7 +9,18 @@ from datetime import datetime
 
 import heat_config_hooks
 from heat_config_agent import clean_up, metadata, selection
-from heat_config_agent.model import TOOLLESS, WAIT_LIMIT, Config, Deployment, Document, Entry, Mistake, State, Tool
+from heat_config_agent.model import (
+    DELETE,
+    TOOLLESS,
+    WAIT_LIMIT,
+    Config,
+    Deployment,
+    Document,
+    Entry,
+    Mistake,
+    State,
+    Tool,
+)
 from heat_config_hooks import options
 from heat_config_hooks.reply import NO_TOOL, UNKNOWN, Reply, failure
 
@@ -75,6 +86,7 @@ def make(deployments: Iterable[Deployment], known: Known, *, only: Collection[st
     running = [entry for entry in known.entries.values() if entry.state is State.RUNNING]
     # As it was started, whatever its source says of it now, and whether it still has it: a run is followed to its end.
     current = {each.key: each for each in deployments}
+    taken = {each.resource for each in current.values() if each.action != DELETE} - {""}
     steps = [_resume(_started(entry, current), entry) for entry in running]
     followed = {entry.key for entry in running}
     for deployment in current.values():
@@ -83,8 +95,24 @@ def make(deployments: Iterable[Deployment], known: Known, *, only: Collection[st
         if only and not {deployment.name, deployment.id}.intersection(only):
             steps.append(Step(verb=Verb.SKIP, deployment=deployment, reason=NOT_CHOSEN))
         else:
-            steps.append(_step(deployment, known))
+            step = _step(deployment, known)
+            replaced = deployment.action == DELETE and deployment.resource in taken
+            steps.append(_spare(step) if replaced else step)
     return steps
+
+
+def _spare(step: Step) -> Step:
+    """Return the step of a DELETE whose resource another deployment has now: Heat makes the new before the old goes.
+
+    What the tool has made is that one's, and a tool that undoes could not tell.
+    """
+    if step.verb is not Verb.RUN or not step.tool or not step.tool.builtin:
+        return step
+    if not heat_config_hooks.load(step.tool.name).ABOUT.undoes:
+        return step
+    note = "another deployment of the same resource has taken its place, and keeps what there is: nothing was undone"
+    reply: Reply = {"deploy_stdout": "", "deploy_stderr": f"{note}\n", "deploy_status_code": 0}
+    return Step(verb=Verb.ANSWER, deployment=step.deployment, reason=note, reply=reply)
 
 
 def _started(entry: Entry, current: Mapping[str, Deployment]) -> Deployment:

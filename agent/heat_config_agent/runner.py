@@ -20,9 +20,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from heat_config_agent import processes
 from heat_config_agent.model import Run
-from heat_config_hooks import files
+from heat_config_hooks import files, processes
 from heat_config_hooks.protocol import Command, Ended
 
 if TYPE_CHECKING:

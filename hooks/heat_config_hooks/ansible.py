@@ -21,11 +21,12 @@ import os
 import re
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, TextIO, cast
 
-from heat_config_hooks import files, programs, protocol, steps
+from heat_config_hooks import files, processes, programs, protocol, steps
 from heat_config_hooks.errors import HookError, MissingTool
 from heat_config_hooks.options import Kind, Option
 from heat_config_hooks.reply import CANNOT_START, Reply
@@ -356,18 +357,11 @@ def _end(number: int, mark: str) -> NoReturn:
 
     The runner's own way reaches one process group, and the workers of ansible-core since 2.19 are in others.
     """
-    import psutil  # noqa: PLC0415
-
     signal.signal(number, signal.SIG_IGN)
-    living: set[psutil.Process] = set()
-    for each in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if each.environ().get(_MARK) == mark:
-                living |= {each, *each.children(recursive=True)}
-    for each in living:
-        with contextlib.suppress(psutil.Error):
-            each.terminate()
-    for each in psutil.wait_procs(living, timeout=GRACE)[1]:
-        with contextlib.suppress(psutil.Error):
-            each.kill()
+    mark = f"{_MARK}={mark}"
+    processes.send(processes.tree(0, 0, mark), signal.SIGTERM)
+    deadline = time.monotonic() + GRACE
+    while (living := processes.tree(0, 0, mark)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    processes.send(living, signal.SIGKILL)
     sys.exit(128 + number)

@@ -11,6 +11,7 @@ removed before, and all of them with the deployment.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import secrets
@@ -41,6 +42,7 @@ ABOUT = protocol.About(
     variables=("HEAT_DOCKER_CMD",),
     cleans="config",
     files=(),
+    undoes=True,
     tested="real podman",
 )
 
@@ -258,9 +260,12 @@ def _exit_codes(value: object, path: str) -> tuple[int, ...]:
 
 def _number(value: object, path: str) -> float:
     try:
-        return float(_text(value, path))
+        number = float(_text(value, path))
     except (ValueError, HookError):
-        raise HookError(f"expected a number, not {value!r}", path) from None
+        number = math.nan
+    if not math.isfinite(number):
+        raise HookError(f"expected a number, not {value!r}", path)
+    return number
 
 
 def _flag(value: object, path: str) -> bool:

@@ -38,6 +38,7 @@ ABOUT = protocol.About(
     variables=("HEAT_DOCKER_COMPOSE_WORKING", "HEAT_DOCKER_COMPOSE_CMD"),
     cleans="name",
     files=(),
+    undoes=True,
     tested="real podman-compose, and a stand-in for the others that records its command line",
 )
 
@@ -123,18 +124,20 @@ def _compose_file(config: object) -> str:
     """Return the text of the compose file, empty where there is none. What is in it is the tool's affair."""
     import yaml  # noqa: PLC0415  # slow to load
 
-    if isinstance(config, Mapping) and config:
-        return yaml.safe_dump(config, sort_keys=False, allow_unicode=True)
     if not config:
         return ""
+    if isinstance(config, Mapping):
+        return yaml.safe_dump(config, sort_keys=False, allow_unicode=True)
     try:
         # Not loaded: compose files may have tags of their own, e.g. !reset.
-        node = yaml.compose(config, Loader=yaml.SafeLoader) if isinstance(config, str) else yaml.SequenceNode("", [])
+        node = yaml.compose(config, Loader=yaml.SafeLoader) if isinstance(config, str) else config
     except yaml.YAMLError as error:
         raise HookError(f"this text is no YAML: {' '.join(str(error).split())}", "config") from error
-    if node is not None and not isinstance(node, yaml.MappingNode):
+    if node is None:
+        return ""
+    if not isinstance(config, str) or not isinstance(node, yaml.MappingNode):
         raise HookError("expected a compose file, which is a map (of `services`, …)", "config")
-    return config if isinstance(config, str) and node is not None else ""
+    return config
 
 
 def _env_files(request: protocol.Request) -> dict[str, str]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from heat_config_hooks import files, programs
@@ -28,9 +28,9 @@ def choose(program: Program, place: Workplace) -> tuple[str, ...]:
     if place.environment.get(program.variable):
         return programs.find(program, place.environment)
     note = place.working / ".program"
-    earlier = list(_installed(program, _read(note), place))
+    earlier = list(programs.every(replace(program, names=_read(note)), place.environment))
     troubles = []
-    for argv in earlier or _installed(program, program.names, place):
+    for argv in earlier or programs.every(program, place.environment):
         trouble = _trouble(argv)
         if not trouble:
             if not earlier:
@@ -39,8 +39,8 @@ def choose(program: Program, place: Workplace) -> tuple[str, ...]:
             return argv
         troubles.append(f"{shlex.join(argv)} does not work: {trouble}")
     if not troubles:
-        return programs.find(program, place.environment)  # which says what is missing
-    kept = f"; it was chosen earlier, and another is chosen if {note} is removed" if earlier else ""
+        raise programs.missing(program, place.environment)
+    kept = f" (it was chosen earlier; remove {note} to have another chosen)" if earlier else ""
     raise MissingTool(f"{'; '.join(troubles)}{kept}; start it, or {program.install}")
 
 
@@ -49,14 +49,6 @@ def _read(note: Path) -> tuple[str, ...]:
         return (note.read_text(),)
     except FileNotFoundError:
         return ()
-
-
-def _installed(program: Program, names: Iterable[str], place: Workplace) -> Iterator[tuple[str, ...]]:
-    for name in names:
-        try:
-            yield programs.find(dataclasses.replace(program, names=(name,)), place.environment)
-        except MissingTool:
-            continue
 
 
 def _trouble(argv: Sequence[str]) -> str:

@@ -30,6 +30,7 @@ ABOUT = protocol.About(
         "HEAT_HIERA_ELEMENT_CHECK_CMD",
         "HEAT_HIERA_WORKING",
     ),
+    undoes=True,
     tested="real hiera and puppet; a stand-in for os-apply-config",
 )
 
@@ -67,9 +68,9 @@ def carry_out(request: protocol.Request, place: protocol.Workplace, _outputs: st
         steps.say(f"{problem}: move it to deployments with the tool hiera", error=True)
         return FAILED
     reply = _write(request, place)
-    steps.say(str(reply["deploy_stdout"]).rstrip())
-    if reply["deploy_stderr"]:
-        steps.say(str(reply["deploy_stderr"]).rstrip(), error=True)
+    for name, error in (("deploy_stdout", False), ("deploy_stderr", True)):
+        if reply[name]:
+            steps.say(str(reply[name]).rstrip(), error=error)
     return int(str(reply[STATUS]))
 
 

@@ -23,6 +23,7 @@ ABOUT = protocol.About(
     config="an object: the path of each file, and its data",
     options={"mode": Option(Kind.TEXT, "permissions of the files, in octal", "0600")},
     variables=("HEAT_JSON_FILE_WORKING",),
+    undoes=True,
     tested="real files",
 )
 
@@ -56,9 +57,9 @@ def as_json(data: object, path: str) -> bytes:
 
 
 def _map(config: object) -> Mapping[str, object]:
-    if isinstance(config, str) and config.strip():
+    if isinstance(config, str):
         try:
-            config = strict_json.loads(config)
+            config = strict_json.loads(config) if config.strip() else {}
         except ValueError as error:
             raise HookError(f"expected an object, or the JSON text of one: {error}", "config") from None
     if not isinstance(config, Mapping) and config:

@@ -39,6 +39,7 @@ ABOUT = protocol.About(
         "CONTAINER_RUNTIME_ENDPOINT",
     ),
     cleans="config",
+    undoes=True,
     tested="stand-ins for crictl and for the kubelet's read-only API, which answer as those do",
 )
 
@@ -239,17 +240,25 @@ def _seconds(request: protocol.Request, option: str) -> float:
     return value if isinstance(value, float) else 0.0
 
 
+def _pauses(request: protocol.Request) -> Iterator[float]:
+    """Yield the seconds to wait between two looks: at first it may be a matter of moments."""
+    pause = 0.1
+    while True:
+        yield min(pause, _seconds(request, "poll_period"))
+        pause *= 2
+
+
 def _marks(request: protocol.Request, mine: Mine) -> tuple[list[str], Silence | None]:
     """Return what tells the pods that run now from the one that is to come; or why nobody can say it."""
     deadline = time.monotonic() + _seconds(request, "containers_timeout")
-    node = Node(os.environ)
+    pauses = _pauses(request)
     while True:
         try:
-            return sorted(mark for pod in node.pods(mine) for mark in pod.marks), None
+            return sorted(mark for pod in Node(os.environ).pods(mine) for mark in pod.marks), None
         except Silence as silence:
             if silence.absent or time.monotonic() > deadline:  # else it may just be starting, with the machine
                 return [], silence
-        time.sleep(_seconds(request, "poll_period"))
+        time.sleep(next(pauses))
 
 
 def _await(request: protocol.Request, manifest: _Manifest, mine: Mine, earlier: frozenset[str]) -> int:
@@ -259,6 +268,7 @@ def _await(request: protocol.Request, manifest: _Manifest, mine: Mine, earlier: 
     """
     limit = _seconds(request, "images_timeout")
     deadline = time.monotonic() + limit
+    pauses = _pauses(request)
     created, told = False, ""
     while True:
         try:
@@ -287,7 +297,7 @@ def _await(request: protocol.Request, manifest: _Manifest, mine: Mine, earlier: 
         if time.monotonic() > deadline:
             steps.say(f"the pod {manifest.name} does not run after {limit:g} s: {state}", error=True)
             return _FAILED
-        time.sleep(_seconds(request, "poll_period"))
+        time.sleep(next(pauses))
 
 
 def _problem(pods: Iterable[Pod], containers: Iterable[Container], manifest: _Manifest) -> str:
@@ -341,6 +351,7 @@ def _unlink(path: Path, written: Written, *, quiet: bool = False) -> None:
 def _await_end(request: protocol.Request, manifest: _Manifest, mine: Mine) -> int:
     limit = _seconds(request, "containers_timeout")
     deadline = time.monotonic() + limit
+    pauses = _pauses(request)
     while True:
         try:
             live = Node(os.environ).live(mine)
@@ -355,4 +366,4 @@ def _await_end(request: protocol.Request, manifest: _Manifest, mine: Mine) -> in
             if time.monotonic() > deadline:
                 steps.say(f"the pod {', '.join(live)} is still there after {limit:g} s", error=True)
                 return _FAILED
-        time.sleep(_seconds(request, "poll_period"))
+        time.sleep(next(pauses))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,10 +33,17 @@ def find(program: Program, environment: Mapping[str, str]) -> tuple[str, ...]:
     It is looked for in the PATH of `environment`, then beside our own interpreter (where an environment of ours has
     it), then where its packages put it. Raises MissingTool.
     """
+    for command in every(program, environment):
+        return command
+    raise missing(program, environment)
+
+
+def every(program: Program, environment: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    """Yield the beginnings of the command lines of all that there is of it, in the order of preference."""
     import shlex  # noqa: PLC0415  # slow to load, and scripts need no program
     import shutil  # noqa: PLC0415
 
-    named = environment.get(program.variable) if program.variable else None
+    named = _named(program, environment)
     for name in (named,) if named else program.names:
         try:
             first, *rest = [name] if os.access(name, os.X_OK) else shlex.split(name) or [name]
@@ -44,9 +51,18 @@ def find(program: Program, environment: Mapping[str, str]) -> tuple[str, ...]:
             first, rest = name, []
         path = shutil.which(first, path=_path(program, environment))
         if path is not None:
-            return (str(Path(path).absolute()), *rest)
+            yield (str(Path(path).absolute()), *rest)
+
+
+def missing(program: Program, environment: Mapping[str, str]) -> MissingTool:
+    """Return what is to be said where there is none."""
+    named = _named(program, environment)
     wanted = f"{named} (${program.variable})" if named else " or ".join(program.names)
-    raise MissingTool(f"{wanted} is not installed; {program.install}")
+    return MissingTool(f"{wanted} is not installed; {program.install}")
+
+
+def _named(program: Program, environment: Mapping[str, str]) -> str:
+    return environment.get(program.variable, "") if program.variable else ""
 
 
 def _path(program: Program, environment: Mapping[str, str]) -> str:

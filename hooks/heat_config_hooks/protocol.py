@@ -33,7 +33,7 @@ LEAVES = "heat_config_left"
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED = re.compile(
-    r"PATH|IFS|OPTIND|HEAT_RUN(_WORD)?|CDPATH|ENV|BASH_ENV|BASHOPTS|SHELLOPTS|PS4|PROMPT_COMMAND|GLOBIGNORE|PWD|OLDPWD"
+    r"PATH|IFS|OPTIND|HEAT_(HOOK_)?RUN(_WORD)?|CDPATH|ENV|BASH_ENV|BASHOPTS|SHELLOPTS|PS4|PROMPT_COMMAND|GLOBIGNORE|PWD|OLDPWD"
     r"|LD_.*|_RLD.*|GLIBC_TUNABLES|GCONV_PATH|LOCPATH|NLSPATH|LOCALDOMAIN|RES_OPTIONS|HOSTALIASES|NODE_OPTIONS"
     r"|PYTHON[A-Z]+|PERL(LIB|IO_DEBUG|5[A-Z]+)|RUBY(LIB|OPT)|JAVA_TOOL_OPTIONS|TERMINFO(_DIRS)?"
 )
@@ -153,6 +153,8 @@ class About:
     """Whether something is to be cleaned up when a deployment leaves the metadata without a DELETE of its own, see
     `Request.leaves`: what belongs to its config (as soon as that is gone), or to its name (once no other deployment
     with this tool has it). Empty: there is nothing."""
+    undoes: bool = False
+    """Whether DELETE removes what was made for the same deployment resource, whichever config made it."""
     files: tuple[str, ...] = ("{key}", "{key}.*")
     """Patterns of the files that a deployment leaves in the folders `working` and `outputs`."""
     tested: str

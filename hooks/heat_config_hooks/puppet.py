@@ -33,6 +33,8 @@ ABOUT = protocol.About(
     options={
         "enable_facter": Option(Kind.FLAG, "make facts of the inputs", True),
         "enable_hiera": Option(Kind.FLAG, "leave the inputs in Hiera's folder, as heat_config_NAME.json", False),
+        "use_facter": Option(Kind.FLAG, "the same, as heat-agents' documentation calls it", True),
+        "use_hiera": Option(Kind.FLAG, "the same, as heat-agents' documentation calls it", False),
         "modulepath": Option(Kind.TEXTS, "folders with modules"),
         "tags": Option(Kind.TEXTS, "apply only what has one of these tags"),
         "enable_debug": Option(Kind.FLAG, "have Puppet say all, also to heat-debug.log", False),
@@ -89,9 +91,9 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     options = request.options
     puppet = programs.find(PUPPET, place.environment)
     own = {"heat_outputs_path": str(protocol.clear_outputs(request, place))}
-    if options["enable_hiera"]:
+    if options["enable_hiera"] or options["use_hiera"]:
         own["deploy_config_name"] = _for_hiera(request, place)
-    facts = _facts(request, place, own) if options["enable_facter"] else {}
+    facts = _facts(request, place, own) if options["enable_facter"] and options["use_facter"] else {}
     files.make_directory(place.working)
     path = place.working / f"{request.key}.pp"
     files.replace(path, manifest.encode("utf-8", "replace"))

@@ -47,6 +47,9 @@ INPUTS = "heat_inputs"
 _FAILED = 1
 """The status code where a state failed and salt-call did not say so."""
 
+_LARGE = 4_000_000
+"""Bytes of a return that is not made into YAML, which takes seconds, as a signal has no room for it: its JSON is."""
+
 _VIEW = "{% set opts = dict(opts, **pillar['" + INPUTS + "']) %}"
 """Put before a template: what it calls `opts` has the inputs too. On its first line, so that the lines keep their
 numbers."""
@@ -62,7 +65,9 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
             "deploy_status_code": 0,
         }
     program = programs.find(PROGRAM, place.environment)
-    machine = _machine_config(place.environment)
+    main = _minion_config(place.environment)
+    machine = _machine_config(main)
+    given = _map(request.options["minion"])
     files.make_directory(place.working)
     outputs = protocol.clear_outputs(request, place)
     files.replace(place.working / f"{request.key}.sls", states.encode("utf-8", "replace"))
@@ -70,10 +75,10 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     pillar = place.run / "pillar.json"
     files.replace(pillar, json.dumps({**inputs, INPUTS: inputs}).encode())
     own = place.run / "own.conf"
-    _write_config(own, {**_map(request.options["minion"]), **_own(place.run, pillar)})
+    _write_config(own, {**given, **_own(place.run, pillar)})
     include = [glob.escape(str(each)) for each in (*machine, own)]
-    _write_config(place.run / "minion", {"id": _minion_id(place.environment), "include": include})
-    test = request.options["test"] or any(each.get("test") is True for each in machine.values())
+    _write_config(place.run / "minion", {"id": _minion_id(main), "include": include})
+    test = request.options["test"] or any(each.get("test") is True for each in (given, *machine.values()))
     return protocol.Command(
         argv=(
             *program,
@@ -95,8 +100,9 @@ def finish(request: protocol.Request, place: protocol.Workplace, ended: protocol
     states) and `retcode` too.
     """
     outputs = protocol.collect(request, place, ended)
+    path = _returned(place)
     try:
-        document = strict_json.loads(_returned(place).read_text(encoding="utf-8"))
+        document = strict_json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         document = None
     if not isinstance(document, Mapping) or "local" not in document:
@@ -105,12 +111,12 @@ def finish(request: protocol.Request, place: protocol.Workplace, ended: protocol
     returned = document["local"]
     problems = _problems(returned)
     code = (ended.code or _FAILED) if problems else 0  # salt-call's own also tells how commands in templates ended
-    empty = "" if returned else "the config has no states for now: nothing was run\n"
+    empty = "" if returned else "the config has no states for this action: nothing was run\n"
     given = {name: value for name, value in (("return", returned), ("retcode", code)) if name in request.outputs}
     return {
         **given,
         **outputs,
-        "deploy_stdout": _yaml(returned),
+        "deploy_stdout": _yaml(returned) if path.stat().st_size <= _LARGE else Capture(path),
         "deploy_stderr": "".join(f"{each}\n" for each in problems) or empty,
         "deploy_status_code": code,
     }
@@ -166,14 +172,13 @@ def _minion_config(environment: Mapping[str, str]) -> Path:
     return Path(named or "/etc/salt/minion").absolute()
 
 
-def _machine_config(environment: Mapping[str, str]) -> dict[Path, Mapping[str, object]]:
+def _machine_config(main: Path) -> dict[Path, Mapping[str, object]]:
     """Return the files of the machine's minion configuration with what each says.
 
     Raises HookError of one that is no YAML: salt would go on without it.
     """
     import yaml  # noqa: PLC0415  # slow to load, and only this hook's
 
-    main = _minion_config(environment)
     found = (main, *sorted((main.parent / "minion.d").glob("*.conf")))
     said: dict[Path, Mapping[str, object]] = {}
     for path in found:
@@ -185,10 +190,10 @@ def _machine_config(environment: Mapping[str, str]) -> dict[Path, Mapping[str, o
     return said
 
 
-def _minion_id(environment: Mapping[str, str]) -> str:
+def _minion_id(main: Path) -> str:
     """Return the minion's id where its configuration does not say it: without one salt asks the DNS for our name."""
     try:
-        noted = (_minion_config(environment).parent / "minion_id").read_text(encoding="utf-8").strip()
+        noted = (main.parent / "minion_id").read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
         noted = ""
     return noted or os.uname().nodename
@@ -211,13 +216,11 @@ def _problems(returned: object) -> list[str]:
     states that did not run because others failed come first.
     """
     if not isinstance(returned, Mapping):
-        return [protocol.as_text(each).strip() for each in (returned if isinstance(returned, list) else [returned])]
-    failed = [
-        (tag, state) if isinstance(state, Mapping) else (tag, {"comment": state})
-        for tag, state in returned.items()
-        if not isinstance(state, Mapping) or (not state.get("result") and state.get("result", False) is not None)
-    ]
-    return [_problem(tag, state) for tag, state in sorted(failed, key=lambda each: _place(each[1]))]
+        errors = returned if isinstance(returned, list) else [returned]
+        return [protocol.as_text(each).strip() for each in errors] or ["salt-call returned nothing"]
+    states = {tag: each if isinstance(each, Mapping) else {"comment": each} for tag, each in returned.items()}
+    failed = [tag for tag, state in states.items() if state.get("result", False) not in (True, None)]
+    return [_problem(tag, states[tag]) for tag in sorted(failed, key=lambda tag: _place(states[tag]))]
 
 
 def _place(state: Mapping[str, object]) -> tuple[bool, int]:

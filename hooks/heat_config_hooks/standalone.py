@@ -16,11 +16,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import heat_config_hooks
-from heat_config_hooks import options, protocol, strict_json
+from heat_config_hooks import options, processes, protocol, strict_json
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.reply import CANNOT_START, TIMED_OUT, Capture, Reply, failure, fit
 
@@ -41,6 +42,9 @@ exit codes:
 
 GRACE = 10.0
 """Seconds between TERM and KILL."""
+
+MARK = "HEAT_HOOK_RUN"
+"""A variable of a value of its own in the environment of the command: by it all its processes are known."""
 
 
 def main() -> int:
@@ -114,15 +118,20 @@ def _options(name: str, document: dict[str, object], hook: protocol.Hook) -> Map
     if not isinstance(given, Mapping) and given is not None:
         raise HookError("expected an object of the tool's options", "options")
     found = options.own(given or {}, name, heat_config_hooks.HOOKS)
-    wrong = options.mistakes(found, hook.ABOUT.options, tool=name)
+    # Of a component nobody says here which other tools it has: those options may be theirs.
+    flat = document.get("group") == "component" and not isinstance((given or {}).get(name), Mapping)
+    others = heat_config_hooks.HOOKS if flat else ()
+    also = {option for each in others for option in heat_config_hooks.load(each).ABOUT.options}
+    wrong = options.mistakes(found, hook.ABOUT.options, tool=name, also=also)
     if wrong:
         raise HookError("\n".join(str(each) for each in wrong))
     return found
 
 
 def _run(command: protocol.Command, folder: Path, limit: float | None) -> protocol.Ended | None:
-    """Run a command to its end; None where its time limit came first, and its process group was ended."""
+    """Run a command to its end; None where its time limit came first, and all that it had started was ended."""
     ended = protocol.Ended(code=0, stdout=folder / "stdout", stderr=folder / "stderr")
+    mark = f"{folder.name}.{time.time_ns()}"
     with (
         ended.stdout.open("xb") as stdout,
         ended.stderr.open("xb") as stderr,
@@ -131,7 +140,7 @@ def _run(command: protocol.Command, folder: Path, limit: float | None) -> protoc
         process = subprocess.Popen(
             command.argv,
             cwd=command.cwd,
-            env={**os.environ, **command.environment},
+            env={**os.environ, **command.environment, MARK: mark},
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
@@ -140,18 +149,19 @@ def _run(command: protocol.Command, folder: Path, limit: float | None) -> protoc
         try:
             code = process.wait(limit)
         except subprocess.TimeoutExpired:
-            _end(process)
+            _end(process, mark)
             return None
         except BaseException:
-            _end(process)
+            _end(process, mark)
             raise
     return protocol.Ended(code=code if code >= 0 else 128 - code, stdout=ended.stdout, stderr=ended.stderr)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    os.killpg(process.pid, signal.SIGTERM)
+def _end(process: subprocess.Popen[bytes], mark: str) -> None:
+    """End a command with all that it has started, wherever that has gone."""
+    started = processes.ticks(process.pid) or 0
+    processes.send(processes.tree(process.pid, started, f"{MARK}={mark}"), signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(GRACE)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    processes.send(processes.tree(process.pid, started, f"{MARK}={mark}"), signal.SIGKILL)
     process.wait()

@@ -16,7 +16,9 @@ Such a map as YAML or JSON text is one too, and with the option `name` so is the
 verified together before anything on the machine changes; then written, enabled (those with an `[Install]` section) and
 started: those that changed are restarted, those that did not and run are left alone. What is left to others to start is
 not started here: templates, units of which there is but a drop-in, and services without `[Install]` that a timer, a
-socket or a path among the units starts. Which of these run are restarted if they changed.
+socket or a path among the units starts. Those of them that run are restarted if they changed. A service that is done
+(`Type=oneshot`) is started once more by each deployment. One that fails, or that systemd has to restart, before
+`settle` is over has failed, and so has its deployment.
 
 The inputs are environment variables of its services, but for Heat's own (`deploy_…`). They are in a file for root
 alone, of which the text of each service is told (`EnvironmentFile=`); without inputs a text is written as it is.
@@ -59,6 +61,7 @@ ABOUT = protocol.About(
     program=_SYSTEMCTL,
     variables=("HEAT_SYSTEMD_UNIT_DIR", "HEAT_SYSTEMD_UNIT_WORKING"),
     files=(),
+    undoes=True,
     tested="a real systemd, booted in a container",
 )
 
@@ -78,13 +81,11 @@ LINES = 50
 
 def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Command | Reply:
     """Read the config; have the rest done by a process of its own."""
-    mine, due = Written(place.working).of(owner(request)), _Due(request, place)
     delete = request.action == "DELETE"
-    if not (mine or due.path.exists()) and (delete or not _read(request)):
+    units = {} if delete else _read(request)
+    if not (units or Written(place.working).of(owner(request)) or _Due(request, place).names):
         why = "there is nothing to remove" if delete else "the config is empty: nothing was run"
         return {"deploy_stdout": "", "deploy_stderr": f"{why}\n", "deploy_status_code": 0}
-    if not delete:
-        _read(request)
     for program in (_SYSTEMCTL, _ANALYZE):
         programs.find(program, place.environment)
     return steps.command(__name__, request, place)
@@ -247,17 +248,18 @@ class _Due:
     """The units with which something is left to be done, should this run be cut short: they changed."""
 
     def __init__(self, request: protocol.Request, place: protocol.Workplace) -> None:
-        self.path = place.working / f"{protocol.file_key(owner(request))}.due"
+        self._path = place.working / f"{protocol.file_key(owner(request))}.due"
         self.names: frozenset[str] = frozenset()
         with contextlib.suppress(OSError, ValueError):
-            self.names = frozenset(json.loads(self.path.read_bytes()))
+            self.names = frozenset(json.loads(self._path.read_bytes()))
 
     def keep(self, names: Collection[str]) -> None:
+        """Have these be due, whatever happens; none that are not among them."""
         if names:
-            files.make_directory(self.path.parent)
-            files.replace(self.path, json.dumps(sorted(names)).encode(), durable=True)
+            files.make_directory(self._path.parent)
+            files.replace(self._path, json.dumps(sorted(names)).encode(), durable=True)
         else:
-            self.path.unlink(missing_ok=True)
+            self._path.unlink(missing_ok=True)
 
 
 class _Inputs:
@@ -284,9 +286,11 @@ class _Inputs:
         return {name: text + more if _is_service(name) else text for name, text in units.items()}
 
     def differ(self) -> bool:
+        """Whether the file is another one than it is to be."""
         return (_content(self._path) or b"") != self._text.encode()
 
     def keep(self) -> None:
+        """Write the file, if there is anything to be in it."""
         if self._text:
             files.make_directory(self._path.parent)
             files.replace(self._path, self._text.encode(), durable=True)
@@ -294,8 +298,14 @@ class _Inputs:
             self._path.unlink(missing_ok=True)
 
 
+_NO_CHARACTERS = re.compile(
+    "[\ufdd0-\ufdef" + "".join(chr(plane << 16 | 0xFFFE) + chr(plane << 16 | 0xFFFF) for plane in range(17)) + "]"
+)
+"""What Unicode sets aside for no character at all: systemd would refuse the whole file for one."""
+
+
 def _escaped(value: str) -> str:
-    return re.sub(r'(["\\$`])', r"\\\1", value)
+    return re.sub(r'(["\\$`])', r"\\\1", _NO_CHARACTERS.sub("\ufffd", value))
 
 
 # What is done.

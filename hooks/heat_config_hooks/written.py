@@ -190,6 +190,6 @@ def _digest(content: bytes) -> str:
 def _reason(error: OSError, path: Path) -> str:
     """Return why something cannot be done with a file, and what is in its way where that is not the file itself."""
     reason = error.strerror or str(error)
-    if not error.filename or Path(os.fsdecode(error.filename)) in (path, path.with_name(f".{path.name}.new")):
+    if not error.filename or Path(os.fsdecode(error.filename)) == path:
         return reason
     return f"{reason}: {os.fsdecode(error.filename)}"

@@ -14,9 +14,10 @@ from typing import Any
 import psutil
 import pytest
 
-from heat_config_agent import journal, metadata, processes, runner
+from heat_config_agent import journal, metadata, runner
 from heat_config_agent.journal import Journal
 from heat_config_agent.model import Document, Run, State
+from heat_config_hooks import processes
 from loopback import Answer, SignalServer, wait_until
 from machine import Machine, deployment
 

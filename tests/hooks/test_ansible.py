@@ -424,9 +424,10 @@ def test_it_is_told_to_end(machine: Machine, stubborn: Path) -> None:
     apply.communicate(timeout=60)
     assert apply.returncode == 1
     wait_until(lambda: not living(str(machine.folder)))
-    shown = machine.agent("show", "d1", "--json").json
-    assert "143" in json.dumps(shown)
-    assert "TASK [next]" not in json.dumps(shown)
+    result = machine.agent("show", "d1", "--json").json["result"]
+    assert result["deploy_status_code"] == 143
+    assert "TASK [hang]" in result["deploy_stdout"]
+    assert "TASK [next]" not in result["deploy_stdout"]
 
 
 def test_its_output_is_seen_as_it_comes(machine: Machine) -> None:

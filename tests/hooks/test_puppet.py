@@ -341,6 +341,7 @@ def test_the_command_line_and_the_facts_are_those_of_heat_agents(
         "heat_outputs_path": facts["heat_outputs_path"],
     }
     assert facts["heat_outputs_path"].endswith("/p1")
+    assert list(tmp_path.rglob("facts.*")) == []
     logs = tmp_path / "logs"
     names = ["2026-11-20-18-26-35Z-p1-stderr.log", "2026-11-20-18-26-35Z-p1-stdout.log"]
     assert sorted(os.listdir(logs)) == names
@@ -545,10 +546,11 @@ def test_credentials_are_facts_only_where_they_are_asked_for(place: protocol.Wor
     assert given.environment["FACTER_deploy_password"] == "hunter2-hunter2"
 
 
-def test_facts_that_are_ours_are_not_given_by_inputs(place: protocol.Workplace) -> None:
+@pytest.mark.parametrize("option", ["enable_hiera", "use_hiera"])
+def test_facts_that_are_ours_are_not_given_by_inputs(place: protocol.Workplace, option: str) -> None:
     """However they are written: Facter knows no capitals."""
     inputs = {"HEAT_outputs_path": "/etc", "deploy_config_name": "x"}
-    command = prepared(place, given={"enable_hiera": True}, inputs=inputs, name="web")
+    command = prepared(place, given={option: True}, inputs=inputs, name="web")
     assert command.environment["FACTER_heat_outputs_path"] == str(place.outputs / "p1")
     assert command.environment["FACTER_deploy_config_name"] == "web"
     assert json.loads((place.run / "facts.json").read_text()) == {"deploy_action": "CREATE"}

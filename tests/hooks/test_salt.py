@@ -10,11 +10,11 @@ import psutil
 import pytest
 import yaml
 
-from driver import Alone, Driver
+from driver import Driver
 from machine import deployment
 from tools import need_salt
 
-INPUTS = {
+INPUTS: dict[str, Any] = {
     "text": "{{ 1 + 1 }} ü 😀 \"double\" 'single' %s\nsecond line",
     "number": 3,
     "float": 2.5,
@@ -169,6 +169,17 @@ after:
     assert values["said"] == "here"
 
 
+def test_more_than_can_be_sent_is_cut(driver: Driver) -> None:
+    """A return of several megabytes is given as salt wrote it, its beginning and its end."""
+    config = "big:\n  cmd.run:\n    - name: head -c 5000000 /dev/zero | tr '\\0' x\n"
+
+    values = driver.run(state_file("d1", config))
+
+    assert (values["deploy_status_code"], values["deploy_stderr"]) == (0, "")
+    assert values["deploy_stdout"].startswith('{\n    "local": {')
+    assert "bytes left out" in values["deploy_stdout"]
+
+
 @pytest.mark.parametrize(
     ("config", "sentence"),
     [
@@ -282,6 +293,7 @@ def test_other_files_in_the_folder_can_be_used(driver: Driver, tmp_path: Path) -
     (working / "base.sls").write_text(f"{tmp_path}/copied:\n  file.managed:\n    - source: salt://source\n")
     (working / "source").write_text("the source\n")
     config = f"""#!py
+# In Python, {{{{ opts }}}} is nothing special.
 def run():
     return {{
         "include": ["base"],
@@ -297,7 +309,10 @@ def run():
 
 
 def test_a_dry_run_changes_nothing(driver: Driver, tmp_path: Path) -> None:
-    """With the option `test` salt says what it would change. A config may have no state for an action, too."""
+    """Salt says what it would change, where the option `test` or the machine wants no more.
+
+    A config may have no state for an action, too.
+    """
     config = f"""
 {{% if pillar.deploy_action == 'CREATE' %}}
 {tmp_path}/file:
@@ -307,13 +322,16 @@ def test_a_dry_run_changes_nothing(driver: Driver, tmp_path: Path) -> None:
 
     values = driver.run(state_file("d1", config, options={"test": "true"}))
     nothing = driver.run(state_file("d2", config, action="UPDATE"))
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/minion").write_text("test: true\n")
+    by_machine = driver.run(state_file("d3", config))
 
     assert (values["deploy_status_code"], values["deploy_stderr"]) == (0, "")
-    assert [each["result"] for each in states(values).values()] == [None]
+    assert [each["result"] for each in (*states(values).values(), *states(by_machine).values())] == [None, None]
     assert not (tmp_path / "file").exists()
     assert nothing == {
         "deploy_stdout": "{}\n",
-        "deploy_stderr": "the config has no states for now: nothing was run\n",
+        "deploy_stderr": "the config has no states for this action: nothing was run\n",
         "deploy_status_code": 0,
     }
 
@@ -347,9 +365,8 @@ look:
     assert "Running state [" in (tmp_path / "so-far").read_text()
     assert values["deploy_stderr"] == ""
     run = next(line.removeprefix("--config-dir=") for line in argv.split() if line.startswith("--config-dir="))
-    assert not [
-        each for each in Path(run).rglob("*") if each.name not in ("stdout", "stderr", "supervisor", "status.1")
-    ]
+    left = [each.name for each in Path(run).rglob("*")]
+    assert not [each for each in left if each not in {"stdout", "stderr", "supervisor"} and "status." not in each]
     for path in driver.working("salt").rglob("*"):
         assert "hunter-2-secret" not in path.read_text()
         assert path.stat().st_mode & 0o777 == 0o600
@@ -416,10 +433,9 @@ def test_mistakes_are_named(driver: Driver, fields: dict[str, Any], sentence: st
     assert sentence in values["deploy_stderr"]
 
 
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_the_variable_of_heat_agents_names_the_configuration_of_the_machine(driver: Driver, tmp_path: Path) -> None:
     """`SALT_MINION_CONFIG` does, where it reaches the hook: from the agent only `HEAT_*` does."""
-    if not isinstance(driver, Alone):
-        return
     del driver.environment["HEAT_SALT_MINION_CONFIG"]
     driver.environment["SALT_MINION_CONFIG"] = str(tmp_path / "the-minion")
     (tmp_path / "the-minion").write_text("grains: {role: named}\n")

@@ -21,9 +21,10 @@ from tools import need
 UNITS = "/etc/systemd/system"
 NUMBERS = count(1)
 
-INPUTS = {
+INPUTS: dict[str, Any] = {
     "text": "plain",
     "quoted": 'it\'s "quoted", \\ and `this`, $HOME ${HOME} %n # ; ü 😀 ',
+    "odd": "\x01\x1b[0m\x7f\x85\ufeff no character: \uffff",
     "lines": "one\ntwo\ttab\n\nthree\r\n",
     "number": 3,
     "float": 2.5,
@@ -337,6 +338,7 @@ def test_inputs_are_the_environment_of_services(inside: Inside) -> None:
     seen = dict(each.split("=", 1) for each in inside.file("/root/seen").read_bytes().decode().split("\0") if each)
     expected = {
         **{name: value for name, value in INPUTS.items() if isinstance(value, str)},
+        "odd": INPUTS["odd"].replace("\uffff", "\ufffd"),
         "number": "3",
         "float": "2.5",
         "yes": "true",
@@ -421,6 +423,24 @@ def test_a_service_that_fails(inside: Inside, kind: str, script: str, restart: s
     assert inside.state("bad.service") == "active"
 
 
+def test_what_failed_long_ago_is_past(inside: Inside) -> None:
+    """A service that systemd had to restart once, and one that has failed since, are brought up like any other."""
+    config = {"web.service": web(Restart="always"), "bad.service": web()}
+    inside.good(config)
+    first = inside.pid("web.service")
+    for unit in config:
+        inside.machine.run("systemctl", "kill", "--signal=KILL", unit)
+    deadline = time.monotonic() + 20
+    while inside.show("web.service", "MainPID") in ("0", first) or inside.state("bad.service") != "failed":
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert inside.show("web.service", "NRestarts") == "1"
+    pid = inside.pid("web.service")
+    inside.good(config, action="UPDATE")
+    assert inside.pid("web.service") == pid
+    assert inside.state("bad.service") == "active"
+
+
 def test_what_a_timer_starts_is_left_to_it(inside: Inside) -> None:
     """Of a timer and its service only the timer is started; the service would run at once otherwise."""
     config = {
@@ -491,6 +511,8 @@ def test_templates_and_instances(inside: Inside) -> None:
     inside.good(config, action="UPDATE")
     assert inside.pid("job@one.service") == pids[0]
     assert inside.pid("job@two.service") != pids[1]
+    inside.good({"job@one.service": SERVICE}, action="UPDATE")
+    assert inside.pid("job@one.service") == pids[0]
     inside.good({}, action="DELETE")
     assert inside.state("job@two.service") == "inactive"
     assert inside.links("job@two.service") == []

@@ -24,7 +24,7 @@ LAYERS = (
 )
 """The modules of the agent, top to bottom. Those of one layer may know each other."""
 
-HOOKS = {"protocol", "options", "errors", "reply", "files", "strict_json", "load", "HOOKS"}
+HOOKS = {"protocol", "options", "programs", "errors", "reply", "files", "strict_json", "load", "HOOKS"}
 """What the agent knows of the hooks."""
 
 

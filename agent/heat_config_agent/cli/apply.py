@@ -81,14 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines for people")
     chosen.add_state(parser)
-    parser.add_argument(
-        "--hooks-dir",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="look for hooks here first; may be repeated (after it: $HEAT_CONFIG_HOOKS and heat-agents' directories)",
-    )
+    chosen.add_hooks(parser)
     parser.add_argument(
         "--timeout",
         type=_seconds,

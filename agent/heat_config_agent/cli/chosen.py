@@ -50,6 +50,18 @@ def add_state(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_hooks(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names directories with hooks."""
+    parser.add_argument(
+        "--hooks-dir",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="look for hooks here first; may be repeated (after it: $HEAT_CONFIG_HOOKS and heat-agents' directories)",
+    )
+
+
 def add_id(parser: argparse.ArgumentParser) -> None:
     """Add the deployment that a command is about."""
     parser.add_argument("id", metavar="ID", help="a deployment's id, a beginning of it, or its name")

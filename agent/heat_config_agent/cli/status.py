@@ -7,10 +7,11 @@ import json
 import time
 from pathlib import Path
 
-from heat_config_agent import journal, plan, processes, runner
+from heat_config_agent import journal, plan, runner
 from heat_config_agent.cli import chosen, terminal
 from heat_config_agent.errors import ExitCode
 from heat_config_agent.model import Entry, State
+from heat_config_hooks import processes
 
 _STYLES = {State.RUNNING: "live", State.FINISHED: "warn", State.REFUSED: "bad", State.ACCEPTED: "warn"}
 

@@ -359,3 +359,34 @@ def test_the_journal_is_enough_to_carry_a_deployment_out() -> None:
     (given,) = parse(deployment("a", inputs={"x": 1}, signal="http://h/1"))
     kept = plan.deployment_of(entry(given, State.RUNNING))
     assert replace(kept, where="", source="") == replace(given, where="", source="")
+
+
+RESOURCE = {"deploy_stack_id": "stack/1", "deploy_resource_name": "web"}
+
+
+def plan_of_a_delete(tool: str, **successor: Any) -> Step:
+    """Plan a DELETE of a resource, with another deployment after it in the same document."""
+    going = deployment("a", {"/x": 1}, group=tool, action="DELETE", inputs=RESOURCE)
+    steps = plan.make(parse(going, deployment("b", **{"inputs": RESOURCE, **successor})), known())
+    return steps[0]
+
+
+def test_a_delete_spares_what_another_deployment_of_its_resource_has_taken_over() -> None:
+    """Heat replaces a resource by making the new one first: what the tool has made is that one's by then."""
+    step = plan_of_a_delete("json-file")
+    assert (step.verb, step.reply and step.reply["deploy_status_code"]) == (Verb.ANSWER, 0)
+    assert "nothing was undone" in step.reason
+
+
+@pytest.mark.parametrize(
+    ("tool", "successor"),
+    [
+        ("script", {}),
+        ("json-file", {"action": "DELETE"}),
+        ("json-file", {"inputs": {**RESOURCE, "deploy_resource_name": "db"}}),
+        ("json-file", {"inputs": {}}),
+    ],
+)
+def test_any_other_delete_is_carried_out(tool: str, successor: dict[str, Any]) -> None:
+    """Scripts do as they are written, and other resources have things of their own."""
+    assert plan_of_a_delete(tool, **successor).verb is Verb.RUN

@@ -15,10 +15,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from heat_config_agent import processes, runner
+from heat_config_agent import runner
 from heat_config_agent.errors import StateError
 from heat_config_agent.model import Run
 from heat_config_agent.runner import Running
+from heat_config_hooks import processes
 from heat_config_hooks.protocol import Command
 from loopback import wait_until
 

@@ -53,6 +53,15 @@ def test_what_it_is_called_first_wins(tmp_path: Path) -> None:
     assert found(PATH=f"{first}{os.pathsep}{second}") == (str(second / "puppet-7"),)
 
 
+def test_all_that_there_is_can_be_had(tmp_path: Path) -> None:
+    """In the order in which they are preferred; where one is named that one alone."""
+    folder = install(tmp_path, "puppet", "puppet-7", "other")
+    both = [(str(folder / "puppet-7"),), (str(folder / "puppet"),)]
+    assert list(programs.every(WANTED, {"PATH": str(folder)})) == both
+    assert list(programs.every(WANTED, {"PATH": str(folder), "HEAT_PUPPET_CMD": "other"})) == [(str(folder / "other"),)]
+    assert list(programs.every(WANTED, {"PATH": str(folder), "HEAT_PUPPET_CMD": "missing"})) == []
+
+
 def test_a_program_may_be_one_with_arguments(tmp_path: Path) -> None:
     """As «docker compose» is."""
     folder = install(tmp_path, "docker")

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from heat_config_agent import processes
+from heat_config_hooks import processes
 from loopback import wait_until
 
 MARK = "HEAT_RUN=test.1"

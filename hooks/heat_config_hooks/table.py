@@ -1,0 +1,64 @@
+"""The table of our hooks in the documentation, made of what each says of itself.
+
+`python -m heat_config_hooks.table` prints it; with the name of a file it is put between the two marks there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import heat_config_hooks
+from heat_config_hooks import files
+from heat_config_hooks.protocol import About
+
+BEGIN, END = "<!-- hooks -->", "<!-- /hooks -->"
+"""Between these lines of a file the table stands."""
+
+_HEADER = ("tool", "config", "options", "needs", "environment", "tested against")
+
+
+def table() -> str:
+    """Return the table in Markdown: a line for each hook."""
+    rows = [_HEADER, ("---",) * len(_HEADER)]
+    rows += [_row(tool, heat_config_hooks.load(tool).ABOUT) for tool in sorted(heat_config_hooks.HOOKS)]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def updated(text: str) -> str:
+    """Return the text of a file with the table of today in it. Raises ValueError where there is no place for it."""
+    before, begin, rest = text.partition(f"{BEGIN}\n")
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"there is no line {BEGIN} with a line {END} after it")
+    return f"{before}{begin}{table()}{end}{after}"
+
+
+def _row(tool: str, about: About) -> tuple[str, ...]:
+    needs = " or ".join(_code(about.program.names)) if about.program else ""
+    cells = (f"`{tool}`", about.config, ", ".join(_code(about.options)), needs, ", ".join(_code(about.variables)))
+    return tuple(each.replace("|", "\\|") or "–" for each in (*cells, about.tested))
+
+
+def _code(names: Iterable[str]) -> list[str]:
+    return [f"`{name}`" for name in names]
+
+
+def main() -> int:
+    """Print the table, or put it into the file that the command line names."""
+    if len(sys.argv) == 1:
+        print(table(), end="")
+        return 0
+    path = Path(sys.argv[1])
+    try:
+        text = updated(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        print(f"error: {path}: {error}", file=sys.stderr)
+        return 1
+    files.replace(path, text.encode(), mode=path.stat().st_mode & 0o777)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import heat_config_hooks
+from heat_config_hooks import table
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the module as `make table` does."""
+    command = [sys.executable, "-m", "heat_config_hooks.table", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_readme_has_the_table_of_today() -> None:
+    """What a hook takes and needs is written once, in its module."""
+    text = README.read_text()
+    assert table.updated(text) == text, "the table of hooks in README.md is not of today: «make table» makes it anew"
+
+
+@pytest.mark.parametrize("tool", sorted(heat_config_hooks.HOOKS))
+def test_every_hook_is_in_the_table(tool: str) -> None:
+    """With its config, options, program and variables, and against what its tests run it."""
+    [line] = [line for line in table.table().splitlines() if line.startswith(f"| `{tool}` |")]
+    about = heat_config_hooks.load(tool).ABOUT
+    assert about.config.replace("|", "\\|") in line
+    assert about.tested.replace("|", "\\|") in line
+    names = (*about.options, *about.variables, *(about.program.names if about.program else ()))
+    assert [name for name in names if f"`{name}`" not in line] == []
+    assert line.replace("\\|", "").count("|") == 7
+
+
+def test_the_table_is_put_between_the_marks(tmp_path: Path) -> None:
+    """Whatever is there; the rest of the file stays as it is."""
+    path = tmp_path / "x.md"
+    path.write_text("before\n<!-- hooks -->\nold\n<!-- /hooks -->\nafter: é\n", encoding="utf-8")
+    path.chmod(0o644)
+    for _ in range(2):
+        done = run(str(path))
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        expected = f"before\n<!-- hooks -->\n{run().stdout}<!-- /hooks -->\nafter: é\n"
+        assert path.read_text(encoding="utf-8") == expected
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize("text", ["", "<!-- hooks -->\n", "<!-- /hooks -->\n<!-- hooks -->\n"])
+def test_a_file_without_the_marks_is_left_alone(tmp_path: Path, text: str) -> None:
+    """It says what is missing."""
+    path = tmp_path / "x.md"
+    path.write_text(text)
+    done = run(str(path))
+    assert (done.returncode, path.read_text()) == (1, text)
+    assert "there is no line <!-- hooks -->" in done.stderr
