@@ -23,7 +23,7 @@ from pathlib import Path
 import heat_config_hooks
 from heat_config_hooks import options, processes, protocol, strict_json
 from heat_config_hooks.errors import HookError
-from heat_config_hooks.reply import CANNOT_START, TIMED_OUT, Capture, Reply, failure, fit
+from heat_config_hooks.reply import CANNOT_START, TIMED_OUT, UNKNOWN, Capture, Reply, failure, fit
 
 _USAGE = """\
 usage: heat-config-hook NAME < DEPLOYMENT
@@ -105,11 +105,16 @@ def _reply(name: str, document: dict[str, object], folder: Path) -> Reply:
     except HookError as error:
         return failure(error.code, str(error))
     except OSError as error:
-        return failure(CANNOT_START, f"cannot run the {name} hook: {error.strerror}: {error.filename}")
+        about = f": {error.filename}" if error.filename else ""
+        return failure(CANNOT_START, f"cannot run the {name} hook: {error.strerror or error}{about}")
     if ended is None:
         sentence = f"ended, as its time limit of {limit:g} s was over"
         return failure(TIMED_OUT, sentence, Capture(folder / "stdout"), Capture(folder / "stderr"))
-    return hook.finish(request, place, ended)
+    try:
+        return hook.finish(request, place, ended)
+    except Exception as error:  # noqa: BLE001  # a defect of the hook, or what the command did to its folder
+        sentence = f"the {name} hook cannot say what came of it: {type(error).__name__}: {error}"
+        return failure(UNKNOWN, sentence, Capture(ended.stdout), Capture(ended.stderr))
 
 
 def _options(name: str, document: dict[str, object], hook: protocol.Hook) -> Mapping[str, object]:

@@ -34,6 +34,10 @@ QUICK = {"poll_period": 0.05}
 BOTH = pytest.mark.parametrize("source", ["api", "crictl"])
 """Who says what has become of a pod."""
 
+BY_THE_AGENT = pytest.mark.parametrize("driver", ["apply"], indirect=True)
+ALONE = pytest.mark.parametrize("driver", ["alone"], indirect=True)
+"""Without the agent, which cleans up after what has left the metadata before it does anything else."""
+
 
 @dataclass(frozen=True)
 class State:
@@ -320,10 +324,9 @@ def test_an_update_replaces_the_pod_and_a_delete_ends_it(driver: Driver, kubelet
     assert (values["deploy_status_code"], values["deploy_stdout"]) == (0, "there is no manifest of it\n")
 
 
+@ALONE
 def test_a_delete_waits_for_the_runtime_too(driver: Driver, kubelet: Kubelet) -> None:
     """The API does not know of a pod any more whose manifest is gone, while its containers are still being ended."""
-    if not isinstance(driver, Alone):
-        pytest.skip("with the agent the clean-up is first: see below")
     can_be_asked(driver, kubelet, "api", "crictl")
     driver.run(place("d1", pod()))
     kubelet.lingers = 20
@@ -343,12 +346,11 @@ def test_a_delete_waits_for_the_runtime_too(driver: Driver, kubelet: Kubelet) ->
     assert not names(kubelet.manifests)
 
 
+@ALONE
 def test_a_delete_is_carried_out_though_nobody_can_say_what_becomes_of_the_pod(
     driver: Driver, kubelet: Kubelet
 ) -> None:
     """And it says just that."""
-    if not isinstance(driver, Alone):
-        pytest.skip("with the agent the clean-up is first: see below")
     can_be_asked(driver, kubelet, "api")
     driver.run(place("d1", pod()))
     can_be_asked(driver, kubelet)
@@ -360,12 +362,11 @@ def test_a_delete_is_carried_out_though_nobody_can_say_what_becomes_of_the_pod(
     assert not names(kubelet.manifests)
 
 
+@BY_THE_AGENT
 def test_the_pod_goes_when_its_deployment_leaves_the_metadata(
     machine: Machine, heat: SignalServer, driver: Driver, kubelet: Kubelet
 ) -> None:
     """Without a DELETE; the others stay. When it is back, it is run again."""
-    if isinstance(driver, Alone):
-        pytest.skip("it takes the agent to see what is in the metadata")
     can_be_asked(driver, kubelet, "crictl")
     machine.environment.update(driver.environment)
     ours = [place(name, pod(name), name=name, resource=name, signal=heat.url()) for name in ("one", "two")]
@@ -383,10 +384,9 @@ def test_the_pod_goes_when_its_deployment_leaves_the_metadata(
     assert [each.metadata["name"] for each in kubelet.pods] == ["one-node-1", "two-node-1"]
 
 
+@ALONE
 def test_what_an_older_agent_wrote_goes_too(driver: Driver, kubelet: Kubelet) -> None:
     """Its manifests have the same names, and no note of ours."""
-    if not isinstance(driver, Alone):
-        pytest.skip("the agent asks for this only of what it has run itself")
     can_be_asked(driver, kubelet, "crictl")
     kubelet.manifests.mkdir(parents=True)
     (kubelet.manifests / "old.json").write_text(json.dumps(pod()))
@@ -401,10 +401,9 @@ def test_what_an_older_agent_wrote_goes_too(driver: Driver, kubelet: Kubelet) ->
     assert values["deploy_stdout"] == "there is no manifest of it\n"
 
 
+@ALONE
 def test_the_same_deployment_again_changes_nothing(driver: Driver, kubelet: Kubelet) -> None:
     """Its pod goes on running."""
-    if not isinstance(driver, Alone):
-        pytest.skip("the agent runs nothing twice")
     can_be_asked(driver, kubelet, "api")
     for _ in range(2):
         assert driver.run(place("d1", pod()))["deploy_status_code"] == 0

@@ -19,12 +19,11 @@ LAYERS = (
     {"clean_up"},
     {"selection", "result"},
     {"metadata", "redaction"},
-    {"processes"},
     {"model", "errors"},
 )
 """The modules of the agent, top to bottom. Those of one layer may know each other."""
 
-HOOKS = {"protocol", "options", "programs", "errors", "reply", "files", "strict_json", "load", "HOOKS"}
+HOOKS = {"protocol", "processes", "options", "programs", "errors", "reply", "files", "strict_json", "load", "HOOKS"}
 """What the agent knows of the hooks."""
 
 

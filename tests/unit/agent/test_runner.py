@@ -102,7 +102,8 @@ class Runs:
         agent = f"""
 import json, os, sys
 from pathlib import Path
-from heat_config_agent import processes, runner
+from heat_config_agent import runner
+from heat_config_hooks import processes
 from heat_config_agent.model import Run
 from heat_config_hooks.protocol import Command
 
