@@ -41,17 +41,27 @@ export CONTAINERS_CONF={folder}/containers.conf
 exec {within}{podman} --root {folder}/root --runroot {folder}/runroot "$@"
 """
 
+_DOCKER = """\
+#!/bin/sh
+echo "Cannot connect to the Docker daemon. Is the docker daemon running?" >&2
+exit 1
+"""
+"""Stands before whatever docker there may be: its containers are not the tests'."""
+
 _HOLDER = """\
 mount -t cgroup2 none /sys/fs/cgroup && mount -t tmpfs none /run && mkdir /run/netns || exit
 [ ! -d /var/lib/cni ] || mount -t tmpfs none /var/lib/cni
 ip link set lo up
 echo ready
-exec sleep infinity
+exec cat
 """
 
 
 class Podman:
-    """Podman with storage of its own, as the program `podman` in a folder at the head of `path`."""
+    """Podman with storage of its own, as the program `podman` in a folder at the head of `path`.
+
+    Beside it is a docker that finds no daemon, as there is one on many machines.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -90,21 +100,17 @@ class Podman:
         return {name: each["Config"]["Labels"] for name, each in self.containers().items()}
 
     def clear(self) -> None:
-        """Remove all containers, and what they leave."""
-        self("rm", "--force", "--all", "--time=0")
-        self("volume", "prune", "--force")
-        self("network", "prune", "--force")
+        """Remove all containers."""
+        self("rm", "--force", "--all", "--volumes", "--time=0")
 
     def end(self) -> None:
         """Leave nothing behind."""
         if (self.folder / "bin").is_dir():
             self._run("rm", "--force", "--all", "--time=0")
+            self._run("network", "prune", "--force")
         if self._holder is not None:
-            self._holder.kill()  # and with it go its namespaces, with all that is mounted in them
-            self._holder.communicate()
-        mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
-        for mount in reversed([each for each in mounts if each.startswith(f"{self.folder}/")]):
-            subprocess.run(["umount", mount], check=False)
+            self._holder.communicate()  # and with it go its namespaces, with all that is mounted in them
+        self._unmount()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -112,7 +118,13 @@ class Podman:
             [str(self.folder / "bin/podman"), *arguments], capture_output=True, text=True, timeout=100, check=False
         )
 
+    def _unmount(self) -> None:
+        mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+        for mount in reversed([each for each in mounts if each.startswith(f"{self.folder}/")]):
+            subprocess.run(["umount", mount], check=False)
+
     def _write(self, within: str, containers: str, engine: str) -> None:
+        self._unmount()
         for name in ("root", "runroot", "tmp", "networks"):
             shutil.rmtree(self.folder / name, ignore_errors=True)
         wrapper = self.folder / "bin/podman"
@@ -121,15 +133,19 @@ class Podman:
             _CONFIGURATION.format(folder=self.folder, containers=containers, engine=engine)
         )
         wrapper.write_text(_WRAPPER.format(folder=self.folder, podman=self._real, within=within))
-        wrapper.chmod(0o755)
+        (wrapper.parent / "docker").write_text(_DOCKER)
+        for program in wrapper.parent.iterdir():
+            program.chmod(0o755)
 
     def _hold(self) -> None:
         """Have podman run in mounts and a network of its own, where it finds cgroups as it wants them.
 
-        A process keeps them as long as the tests need them. Limits that nobody may raise are left alone.
+        A process keeps them as long as we hold the other end of its standard input. Limits are left alone, as perhaps
+        nobody may raise them.
         """
         self._holder = subprocess.Popen(
             [need("unshare", "util-linux"), "--mount", "--net", "sh", "-c", _HOLDER],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,

@@ -54,8 +54,9 @@ def due(
             if done and done.state not in (State.ACCEPTED, State.RUNNING):
                 found.back[entry.key] = clean_up.key
             continue
-        gone = entry.source in sources and entry.state is not State.RUNNING and entry.action != DELETE
-        if gone and (done is None or done.again or not done.settled or wants_another_try(done, now)):
+        made = entry.action != DELETE or entry.failed
+        gone = entry.source in sources and entry.state is not State.RUNNING
+        if made and gone and (done is None or done.again or not done.settled or wants_another_try(done, now)):
             found.left.append(clean_up)
     return found
 

@@ -10,7 +10,7 @@ where `ID_variables.json` has the inputs with their types, `heat_config_id` and 
 run's own folder and goes with it, as all secrets are in it.
 
 ansible-runner starts it and says what becomes of each task. What ansible prints is passed on as it comes; after it
-stands, task by task, what was changed and what failed.
+stands, task by task, what was changed and what failed; why it failed is the end of standard error, too.
 """
 
 from __future__ import annotations
@@ -142,6 +142,8 @@ def carry_out(request: protocol.Request, place: protocol.Workplace, _outputs: st
     finally:
         if environment.get("ANSIBLE_STDOUT_CALLBACK") in _USUAL:  # any other's output may be for a program to read
             recap.say()
+        for line in recap.failures:  # standard error ends with why it failed, as people expect
+            steps.say(line, error=True)
     if runner.rc == _BROKEN:
         with runner.stderr as complaint:
             steps.say(f"cannot run {program}: {complaint.read().strip().rpartition(chr(10))[2]}", error=True)
@@ -182,6 +184,11 @@ class Recap:
             case "playbook_on_stats":
                 self._counts = data
         return False
+
+    @property
+    def failures(self) -> list[str]:
+        """What is said of tasks that failed, or of hosts that were not there: a line each."""
+        return [" ".join(each.split()) for each in self._lines if each.startswith(("failed:", "unreachable:"))]
 
     def say(self) -> None:
         """Print it."""

@@ -12,14 +12,17 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
+import shutil
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 
 from heat_config_hooks import engines, files, protocol, steps, strict_json
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.options import Kind, Option
 from heat_config_hooks.programs import Program
-from heat_config_hooks.reply import STATUS, Capture, Reply
+from heat_config_hooks.reply import STATUS, Reply
 
 _PROGRAM = Program(
     names=("docker compose", "docker-compose", "podman-compose"),
@@ -45,6 +48,14 @@ ABOUT = protocol.About(
 _FILE = "docker-compose.yml"
 _NOTE = ".heat-config.json"
 
+_WATCHING = """\
+#!/bin/sh
+{podman} "$@"
+code=$?
+[ "$1" != start ] || [ $code = 0 ] || echo $code >>{record}
+exit $code
+"""
+
 _FOLDER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _STEERING = re.compile(r"(COMPOSE|DOCKER|PODMAN|CONTAINERS?)_.*")
 """Variables that say which project of which engine is meant: an input never sets them."""
@@ -63,7 +74,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
 
 def carry_out(request: protocol.Request, place: protocol.Workplace, _outputs: steps.Outputs) -> int:
     """Bring the project up, or take it down and remove it."""
-    compose = _Compose(engines.choose(_PROGRAM, place), _folder(request, place))
+    compose = _Compose(engines.choose(_PROGRAM, place), _folder(request, place), place.run)
     if _goes(request):
         return compose.down(volumes=request.options["volumes"] is True) or compose.remove()
     text = _compose_file(request.config)
@@ -74,30 +85,7 @@ def carry_out(request: protocol.Request, place: protocol.Workplace, _outputs: st
     )
 
 
-def finish(request: protocol.Request, place: protocol.Workplace, ended: protocol.Ended) -> Reply:
-    """Return what came of it. Old versions of podman-compose end well whatever happens, but print what did."""
-    reply = steps.finish(request, place, ended)
-    if ended.code == 0 and (code := _unsaid(ended.stdout) or _unsaid(ended.stderr)):
-        reply[STATUS] = code
-        reply["deploy_stderr"] = Capture(ended.stderr, "a container could not be started\n")
-    return reply
-
-
-def _unsaid(output: Path) -> int:
-    """Return the exit code of the first `podman start` that failed; 0 where none did.
-
-    podman-compose starts what it could not create, as it may be there already: so that is what counts.
-    """
-    starting = False
-    with output.open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            if line.startswith("podman "):
-                starting = line.startswith("podman start ")
-            elif line.startswith("exit code: ") and starting:
-                code = line.removeprefix("exit code: ").strip()
-                if code.isdecimal() and int(code):
-                    return int(code)
-    return 0
+finish = steps.finish
 
 
 def _goes(request: protocol.Request) -> bool:
@@ -182,53 +170,73 @@ def _parsed(text: str, path: str) -> object:
 # What is done.
 
 
+@dataclass(frozen=True)
+class _Note:
+    """What is kept beside a compose file."""
+
+    files: list[str]
+    """What was written into the folder."""
+    variables: dict[str, str]
+    """Those that the compose file speaks of, as they were when the project was brought up: it is taken down with the
+    same, and by then nobody else may know them."""
+    came_up: bool
+
+
 class _Compose:
-    """A project in its folder, and the program that it is run with.
+    """A project in its folder, and the program that it is run with."""
 
-    A note beside the compose file says what was written there, and keeps the variables that the file speaks of: the
-    program wants them again when the project goes, and by then nobody else may know them.
-    """
-
-    def __init__(self, program: tuple[str, ...], folder: Path) -> None:
+    def __init__(self, program: tuple[str, ...], folder: Path, run: Path) -> None:
         self._program = program
-        self._folder = folder
+        self._folder = folder.resolve()  # as it is on the containers' labels
+        self._watch = run / "watch"
         self._simple = any(Path(word).name.startswith("podman-compose") for word in program)
-        """It neither sees what has changed, nor what is left over, nor says what failed."""
+        """Many versions of it neither see what has changed, nor what is left over, nor say that anything failed."""
 
     def up(self, wanted: Mapping[str, str], variables: Mapping[str, str], *, remove_orphans: bool) -> int:
         """Write the project's files, and bring it up."""
         kept = {name: value for name, value in variables.items() if re.search(rf"\b{name}\b", wanted[_FILE])}
-        names, earlier = self._noted()
-        same = earlier == kept and set(names) == set(wanted) and all(map(self._is, wanted, wanted.values()))
+        earlier = self._noted()
+        unchanged = earlier.variables == kept and set(earlier.files) == set(wanted)
+        same = unchanged and all(self._is(name, content) for name, content in wanted.items())
         if self._simple and not same and (self._folder / _FILE).exists() and (code := self.down()):
             return code
         files.make_directory(self._folder)
-        self._note([*names, *wanted], kept)  # first, so that whatever is written is known of
+        self._note(_Note([*earlier.files, *wanted], kept, came_up=False))  # first: whatever is written is known of
         for name, content in wanted.items():
             self._write(name, content)
-        for name in set(names) - set(wanted):
+        for name in set(earlier.files) - set(wanted):
             self._unlink(name)
-        self._note(wanted, kept)
         orphans = ["--remove-orphans"] if remove_orphans else []
-        return self._run(["up", "-d", "--no-build", *orphans], variables)
+        code = self._run(["up", "-d", "--no-build", *orphans], variables)
+        self._note(_Note(list(wanted), kept, came_up=code == 0))
+        return code
 
     def down(self, *, volumes: bool = False) -> int:
         """Take the project down, with the variables with which it was brought up."""
-        _, variables = self._noted()
+        note = self._noted()
         words = ["down", *(["--volumes"] if volumes else []), *([] if self._simple else ["--remove-orphans"])]
-        code = self._run(words, variables)
-        if code or not self._simple:
-            return code
-        _, text = steps.ask([*self._program, "ps", "-q"], cwd=self._folder)
-        left = re.findall(r"^[0-9a-f]{12,64}$", text, re.MULTILINE)
+        code = self._run(words, note.variables)
+        left = self._left() if code or self._simple else []
         if left:
             steps.say(f"these containers of the project are still there: {' '.join(left)}", error=True)
-        return 1 if left else 0
+            return code or 1
+        if code and left is not None and not note.came_up:
+            steps.say("it never came up, and has no containers: there is nothing to take down", error=True)
+            return 0
+        return code
+
+    def _left(self) -> list[str] | None:
+        """Return the ids of the project's containers, as the engine knows them; None where it cannot be asked."""
+        engine = engines.behind(self._program)
+        if engine is None:
+            return None
+        label = f"label=com.docker.compose.project.working_dir={self._folder}"
+        code, text = steps.ask([engine, "ps", "--all", "--quiet", f"--filter={label}"])
+        return None if code else re.findall(r"^[0-9a-f]{12,64}$", text, re.MULTILINE)
 
     def remove(self) -> int:
         """Remove what was written into the project's folder, and the folder if nothing else is in it."""
-        names, _ = self._noted()
-        for name in names:
+        for name in self._noted().files:
             if name != _FILE:
                 self._unlink(name)
         for name in (_NOTE, _FILE):  # the compose file last: while it is there, the project is
@@ -240,19 +248,43 @@ class _Compose:
         return 0
 
     def _run(self, words: list[str], variables: Mapping[str, str]) -> int:
-        environment = {**os.environ, **variables, "PYTHONUNBUFFERED": "1"}  # its lines in the order of what happens
-        return steps.run([*self._program, *words], cwd=self._folder, environment=environment)
+        environment = {**os.environ, **variables}
+        if self._simple:
+            environment |= self._watched()
+        code = steps.run([*self._program, *words], cwd=self._folder, environment=environment)
+        return code or self._unsaid()
 
-    def _noted(self) -> tuple[list[str], dict[str, str]]:
+    def _watched(self) -> dict[str, str]:
+        """Return the variables by which podman-compose runs podman so that we are told what could not be started.
+
+        It starts what it could not create, as it may be there already: so that is what counts.
+        """
+        files.make_directory(self._watch)
+        podman = shutil.which("podman") or "podman"
+        script = _WATCHING.format(podman=shlex.quote(podman), record=shlex.quote(str(self._watch / "failed")))
+        files.replace(self._watch / "podman", script.encode(), mode=0o700)
+        return {
+            "PATH": os.pathsep.join((str(self._watch), os.environ.get("PATH", os.defpath))),
+            "PYTHONUNBUFFERED": "1",  # its lines in the order of what happens
+        }
+
+    def _unsaid(self) -> int:
+        """Return the exit code of the first container that could not be started; 0 where none is known of."""
         try:
-            note = json.loads((self._folder / _NOTE).read_bytes())
-        except FileNotFoundError:  # heat-agents' hook has written the project, or nobody has
-            return [], {}
-        return note["files"], note["variables"]
+            code = int((self._watch / "failed").read_text().split()[0])
+        except FileNotFoundError:
+            return 0
+        steps.say(f"a container could not be started (exit code {code})", error=True)
+        return code
 
-    def _note(self, names: Mapping[str, str] | list[str], variables: Mapping[str, str]) -> None:
-        note = {"files": sorted(set(names)), "variables": dict(variables)}
-        files.replace(self._folder / _NOTE, json.dumps(note).encode(), durable=True)
+    def _noted(self) -> _Note:
+        try:
+            return _Note(**json.loads((self._folder / _NOTE).read_bytes()))
+        except FileNotFoundError:  # heat-agents' hook has written the project, or nobody has
+            return _Note([], {}, came_up=True)
+
+    def _note(self, note: _Note) -> None:
+        files.replace(self._folder / _NOTE, json.dumps(asdict(note)).encode(), durable=True)
 
     def _is(self, name: str, content: str) -> bool:
         try:

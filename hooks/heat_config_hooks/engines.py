@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 import subprocess
@@ -51,13 +50,20 @@ def _read(note: Path) -> tuple[str, ...]:
         return ()
 
 
+def behind(argv: Sequence[str]) -> str | None:
+    """Return the engine that a program drives, docker or podman, which may be that program; None where it is not there.
+
+    docker-compose drives docker, podman-compose podman.
+    """
+    return shutil.which(Path(argv[0]).name.partition("-")[0])
+
+
 def _trouble(argv: Sequence[str]) -> str:
     """Return why a program does not work; empty where it does.
 
     Some say their version without an engine: so it is asked too.
     """
-    engine = shutil.which(Path(argv[0]).name.partition("-")[0], path=os.environ.get("PATH"))
-    for question in dict.fromkeys([(*argv, "version"), (engine or argv[0], "version")]):
+    for question in dict.fromkeys([(*argv, "version"), (behind(argv) or argv[0], "version")]):
         try:
             done = subprocess.run(
                 question, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=False

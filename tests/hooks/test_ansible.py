@@ -152,7 +152,7 @@ def test_what_ansible_prints_and_a_recap(driver: Driver) -> None:
     itself = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     recap = "failed: fail: so\nbe\n1 ok, 1 failed\n"
     assert ours_printed["deploy_stdout"] == itself.stdout + recap
-    assert ours_printed["deploy_stderr"] == itself.stderr
+    assert ours_printed["deploy_stderr"] == itself.stderr + "failed: fail: so be\n"
     assert ours_printed["deploy_status_code"] == itself.returncode == 2
 
 
