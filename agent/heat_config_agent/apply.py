@@ -174,6 +174,8 @@ class Applier:
         entry = self._journal.entries[key]
         self._waiting = deque(step for step in self._waiting if step.deployment.key != key)
         self._delivery.drop(key)
+        if entry.state is State.ACCEPTED and clean_up.cleans_after(entry, self._tools.find):
+            return  # an earlier run of it made something: it is known until that is cleaned up
         if entry.state is State.ACCEPTED:
             self._journal.drop(key)
             self._tidy(key)

@@ -74,7 +74,7 @@ def _made(entries: Iterable[Entry], current: Collection[Deployment], find: Calla
     found: list[Entry] = []
     named: dict[tuple[str, str], Entry] = {}
     for entry in entries:
-        cleans = _cleans(entry, find)
+        cleans = cleans_after(entry, find)
         if cleans == "config":
             found.append(entry)
         elif cleans:
@@ -86,7 +86,7 @@ def _made(entries: Iterable[Entry], current: Collection[Deployment], find: Calla
     return found + [entry for name, entry in named.items() if entry.key in keys or name not in taken]
 
 
-def _cleans(entry: Entry, find: Callable[[str], Tool | None]) -> str:
+def cleans_after(entry: Entry, find: Callable[[str], Tool | None]) -> str:
     """Return what there may be to clean up after a deployment, see `About.cleans`; empty where there is nothing."""
     if entry.run is None or entry.action == ACTION or entry.tool not in heat_config_hooks.HOOKS:
         return ""

@@ -67,8 +67,9 @@ class Journal:
     # What happens to a deployment, in the order in which it happens.
 
     def accepted(self, deployment: Deployment, *, tool: str) -> None:
-        """The deployment is now the agent's to carry out."""
+        """The deployment is now the agent's to carry out. A run that it had before stays known: it made something."""
         now = time.time()
+        earlier = self.entries.get(deployment.key)
         entry = Entry(
             key=deployment.key,
             id=deployment.id,
@@ -81,6 +82,7 @@ class Journal:
             state=State.ACCEPTED,
             at=now,
             accepted=now,
+            run=earlier.run if earlier else None,
         )
         self._write(entry)
 
@@ -92,13 +94,14 @@ class Journal:
 
     def not_started(self, key: str) -> None:
         """The command never got our word: it is as if it had not been there."""
-        self._write(replace(self.entries[key], state=State.ACCEPTED, at=time.time(), started=None, run=None))
+        entry = self.entries[key]
+        run = entry.run if entry.reruns else None  # what ran before it did run
+        self._write(replace(entry, state=State.ACCEPTED, at=time.time(), started=None, run=run))
 
     def interrupted(self, key: str) -> None:
         """The command was cut short, and may simply be run again."""
         entry = self.entries[key]
-        again = replace(entry, state=State.ACCEPTED, at=time.time(), started=None, run=None)
-        self._write(replace(again, reruns=entry.reruns + 1))
+        self._write(replace(entry, state=State.ACCEPTED, at=time.time(), started=None, reruns=entry.reruns + 1))
 
     def finished(self, key: str, result: Result, ended: float | None = None) -> None:
         """The result is known, of what ended a while ago perhaps. On disk when this returns."""

@@ -258,6 +258,7 @@ class Entry:
     started: float | None = None
     ended: float | None = None
     run: Run | None = None
+    """The last one, also while it is to be run again."""
     values: Mapping[str, object] | None = None
     """The result as it is signalled. Not kept when the journal is written anew once it is delivered."""
     failed: bool = False

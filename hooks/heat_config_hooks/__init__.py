@@ -11,20 +11,20 @@ from typing import cast
 from heat_config_hooks.protocol import Hook
 
 HOOKS = {
-    "ansible": "heat_config_hooks.ansible",
-    "apply-config": "heat_config_hooks.apply_config",
-    "cfn-init": "heat_config_hooks.cfn_init",
-    "chef": "heat_config_hooks.chef",
-    "docker-cmd": "heat_config_hooks.docker_cmd",
-    "docker-compose": "heat_config_hooks.docker_compose",
-    "hiera": "heat_config_hooks.hiera",
-    "json-file": "heat_config_hooks.json_file",
-    "kubelet": "heat_config_hooks.kubelet",
-    "puppet": "heat_config_hooks.puppet",
-    "python": "heat_config_hooks.python",
-    "salt": "heat_config_hooks.salt",
-    "script": "heat_config_hooks.script",
-    "systemd-unit": "heat_config_hooks.systemd_unit",
+    "ansible": "heat_config_hooks.tools.ansible",
+    "apply-config": "heat_config_hooks.tools.apply_config",
+    "cfn-init": "heat_config_hooks.tools.cfn_init",
+    "chef": "heat_config_hooks.tools.chef",
+    "docker-cmd": "heat_config_hooks.tools.docker_cmd",
+    "docker-compose": "heat_config_hooks.tools.docker_compose",
+    "hiera": "heat_config_hooks.tools.hiera",
+    "json-file": "heat_config_hooks.tools.json_file",
+    "kubelet": "heat_config_hooks.tools.kubelet",
+    "puppet": "heat_config_hooks.tools.puppet",
+    "python": "heat_config_hooks.tools.python",
+    "salt": "heat_config_hooks.tools.salt",
+    "script": "heat_config_hooks.tools.script",
+    "systemd-unit": "heat_config_hooks.tools.systemd_unit",
 }
 """Tool → module. A tool's name comes from remote metadata: nothing is ever imported by that name."""
 

@@ -2,11 +2,10 @@
 
 Such a hook's module has, beside `prepare` and `finish`,
 
-    carry_out(request, place, outputs) -> int
+    carry_out(request, place) -> int
 
 which runs as a process of its own, where it may run commands, wait and decide. What it and its commands print is the
-output of the run; what it puts into `outputs` are outputs of the deployment, safe as soon as they are set; what it
-returns is the exit code. Its `prepare` ends with `steps.command`, and its `finish` is `steps.finish`.
+output of the run; what it returns is the exit code. Its `prepare` ends with `steps.command`.
 """
 
 from __future__ import annotations
@@ -17,16 +16,15 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from heat_config_hooks import files, protocol, strict_json
+from heat_config_hooks import files, protocol
 from heat_config_hooks.errors import HookError
-from heat_config_hooks.reply import CANNOT_START, Capture, Reply
+from heat_config_hooks.reply import CANNOT_START
 
 _GIVEN = "steps.json"
-_OUTPUTS = "outputs.json"
 
 
 def command(module: str, request: protocol.Request, place: protocol.Workplace, **more: str) -> protocol.Command:
@@ -45,19 +43,6 @@ def command(module: str, request: protocol.Request, place: protocol.Workplace, *
         cwd=place.run,
         environment=more,
     )
-
-
-def finish(_request: protocol.Request, place: protocol.Workplace, ended: protocol.Ended) -> Reply:
-    """Return what came of it: the outputs that were set, what was printed, and the exit code."""
-    reply: Reply = {}
-    path = place.run / _OUTPUTS
-    if path.exists():
-        found = strict_json.loads(path.read_text(encoding="utf-8"))
-        reply.update(found if isinstance(found, dict) else {})
-    reply.update(
-        deploy_stdout=Capture(ended.stdout), deploy_stderr=Capture(ended.stderr), deploy_status_code=ended.code
-    )
-    return reply
 
 
 def run(argv: Sequence[str], *, cwd: Path | None = None, environment: Mapping[str, str] | None = None) -> int:
@@ -79,35 +64,6 @@ def say(text: str, *, error: bool = False) -> None:
     print(text, file=sys.stderr if error else sys.stdout, flush=True)
 
 
-class Outputs(MutableMapping[str, object]):
-    """Outputs of a deployment, on disk as soon as they are set: whatever ends the process afterwards, they count."""
-
-    def __init__(self, folder: Path) -> None:
-        """Keep them in a run's folder."""
-        self._path = folder / _OUTPUTS
-        self._values: dict[str, object] = {}
-
-    def __getitem__(self, name: str) -> object:
-        return self._values[name]
-
-    def __setitem__(self, name: str, value: object) -> None:
-        self._values[name] = value
-        self._keep()
-
-    def __delitem__(self, name: str) -> None:
-        del self._values[name]
-        self._keep()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def _keep(self) -> None:
-        files.replace(self._path, json.dumps(self._values).encode())
-
-
 def main() -> int:
     """Carry out the request in the folder that the command line names."""
     signal.signal(signal.SIGTERM, _ended)
@@ -125,7 +81,7 @@ def main() -> int:
     )
     module = importlib.import_module(given["module"])
     try:
-        code: int = module.carry_out(request, place, Outputs(folder))
+        code: int = module.carry_out(request, place)
     except HookError as error:
         say(str(error), error=True)
         return error.code

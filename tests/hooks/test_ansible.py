@@ -14,8 +14,9 @@ import psutil
 import pytest
 
 from driver import Alone, Driver
-from heat_config_hooks import ansible, options, protocol
+from heat_config_hooks import options, protocol
 from heat_config_hooks.errors import HookError, MissingTool
+from heat_config_hooks.tools import ansible
 from loopback import wait_until
 from machine import BIN, Machine, deployment
 
@@ -373,7 +374,7 @@ def test_a_runner_that_cannot_be_loaded(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "ansible_runner", None)
     place = protocol.workplace("ansible", tmp_path / "run", tmp_path, {"PATH": str(BIN)})
     with pytest.raises(MissingTool, match=r"ansible-runner cannot be loaded .*heat-config-agent\[ansible\]"):
-        ansible.carry_out(asked(ours("- hosts: localhost\n")), place, None)  # type: ignore[arg-type]
+        ansible.carry_out(asked(ours("- hosts: localhost\n")), place)
 
 
 def asked(document: dict[str, Any]) -> protocol.Request:

@@ -9,8 +9,9 @@ import pytest
 
 from containers import IMAGE, LASTING, Podman
 from driver import Alone, Driver
-from heat_config_hooks import docker_cmd, options, protocol
+from heat_config_hooks import options, protocol
 from heat_config_hooks.errors import HookError
+from heat_config_hooks.tools import docker_cmd
 from loopback import SignalServer, wait_until
 from machine import Machine, deployment
 

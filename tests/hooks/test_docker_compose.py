@@ -11,8 +11,9 @@ import pytest
 
 from containers import IMAGE, LASTING, Podman
 from driver import Driver
-from heat_config_hooks import docker_compose, options, protocol
+from heat_config_hooks import options, protocol
 from heat_config_hooks.errors import HookError
+from heat_config_hooks.tools import docker_compose
 from machine import deployment
 from tools import need
 

@@ -17,8 +17,9 @@ import psutil
 import pytest
 
 from driver import Alone, Driver
-from heat_config_hooks import options, protocol, puppet
+from heat_config_hooks import options, protocol
 from heat_config_hooks.errors import HookError
+from heat_config_hooks.tools import puppet
 from machine import deployment
 from tools import need
 

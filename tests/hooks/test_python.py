@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from driver import Driver
-from heat_config_hooks import python
+from heat_config_hooks.tools import python
 from loopback import SignalServer
 from machine import Machine, deployment
 

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from driver import Driver
-from heat_config_hooks import protocol, systemd_unit
+from heat_config_hooks import protocol
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.options import read
+from heat_config_hooks.tools import systemd_unit
 from machine import deployment
 from system.booted import Booted, booted
 from tools import need

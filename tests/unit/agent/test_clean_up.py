@@ -101,6 +101,11 @@ def test_what_was_never_run_made_nothing() -> None:
     assert left(entry(made("a"), run=None)) == []
 
 
+def test_what_was_interrupted_made_something_too() -> None:
+    """It waits to be run again, and its earlier run is known."""
+    assert left(entry(made("a"), State.ACCEPTED)) == ["a-left"]
+
+
 def test_a_delete_of_its_own_was_clean_up_enough() -> None:
     """Its hook has seen to it."""
     assert left(entry(made("a", action="DELETE"))) == []

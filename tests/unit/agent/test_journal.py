@@ -100,6 +100,20 @@ def test_a_run_that_never_began_is_only_accepted(reopen: Open) -> None:
     assert (entry.state, entry.run, entry.started) == (State.ACCEPTED, None, None)
 
 
+def test_what_ran_before_stays_known_while_it_is_to_run_again(reopen: Open) -> None:
+    """It may have made something that is to be cleaned up."""
+    book = reopen()
+    book.accepted(parse("a"), tool="script")
+    book.running("a", RUN)
+    book.interrupted("a")
+    assert (book.entries["a"].state, book.entries["a"].run, book.entries["a"].reruns) == (State.ACCEPTED, RUN, 1)
+    book.running("a", RUN)
+    book.not_started("a")
+    assert book.entries["a"].run == RUN
+    book.accepted(parse("a"), tool="script")
+    assert reopen().entries["a"].run == RUN
+
+
 def test_tries_in_vain_are_counted_until_there_is_another_result(reopen: Open) -> None:
     """With why, and until when the server asked to be left alone."""
     book = reopen()

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from heat_config_hooks import options, protocol, script
+from heat_config_hooks import options, protocol
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.protocol import Command, Ended, Workplace
 from heat_config_hooks.reply import Reply, fit
+from heat_config_hooks.tools import script
 
 
 @pytest.fixture

@@ -228,6 +228,6 @@ def test_of_a_components_options_those_of_the_tool_count(run: Run) -> None:
 
 def test_it_needs_nothing_of_the_agent() -> None:
     """Nor anything else that is not with every Python."""
-    script = "import sys, heat_config_hooks.standalone, heat_config_hooks.script\nprint(*sys.modules)"
+    script = "import sys, heat_config_hooks.standalone, heat_config_hooks.tools.script\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True)
     assert not {"heat_config_agent", "yaml", "requests", "psutil"} & set(done.stdout.split())

@@ -2,12 +2,10 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import stat
 import subprocess
 import textwrap
-import time
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +24,7 @@ import time
 from heat_config_hooks import steps
 from heat_config_hooks.errors import HookError, MissingTool
 
-def carry_out(request, place, outputs):
+def carry_out(request, place):
 """
 """The beginning of a hook whose work is several commands."""
 
@@ -76,7 +74,7 @@ def start(place: Workplace, command: Command, **environment: str) -> subprocess.
 def finish(place: Workplace, code: int) -> dict[str, Any]:
     """Return the result of a command that has ended."""
     ended = Ended(code=code if code >= 0 else 128 - code, stdout=place.run / "stdout", stderr=place.run / "stderr")
-    return fit(steps.finish(request(), place, ended))
+    return fit(protocol.collect(request(), place, ended))
 
 
 def carry_out(place: Workplace, body: str, environment: dict[str, str] | None = None, **fields: Any) -> dict[str, Any]:
@@ -86,75 +84,20 @@ def carry_out(place: Workplace, body: str, environment: dict[str, str] | None = 
 
 
 def test_what_is_printed_is_the_output_of_the_run(place: Workplace) -> None:
-    """In its order, whoever printed it; what is returned is the exit code, and what is set are outputs."""
+    """In its order, whoever printed it; what is returned is the exit code."""
     body = """
         steps.say("one")
         assert steps.run(["echo", "two"]) == 0
         print("three")
         assert steps.run(["sh", "-c", "echo four; echo err >&2; exit 3"]) == 3
         steps.say("five", error=True)
-        outputs["o"] = {"list": [1, None, "é"]}
-        outputs["p"] = "text"
         return 4
     """
     assert carry_out(place, body) == {
-        "o": {"list": [1, None, "é"]},
-        "p": "text",
         "deploy_stdout": "one\ntwo\nthree\nfour\n",
         "deploy_stderr": "err\nfive\n",
         "deploy_status_code": 4,
     }
-
-
-def test_outputs_survive_whatever_ends_the_process(place: Workplace) -> None:
-    """They are on disk as soon as they are set."""
-    found = carry_out(place, "outputs['o'] = 1; os.kill(os.getpid(), signal.SIGKILL)")
-    assert found == {"o": 1, "deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 137}
-
-
-def test_outputs_can_be_read_at_any_moment(place: Workplace) -> None:
-    """One is there or is not, and never a part of it."""
-    dice = random.Random(7)  # noqa: S311  # the moments only
-    body = """
-        outputs["n"] = 0
-        while True:
-            outputs["n"] += 1
-            outputs["large"] = str(outputs["n"]) * 200_000
-    """
-    for _ in range(8):
-        (place.run / "outputs.json").unlink(missing_ok=True)
-        with start(place, command(place, body)) as process:
-            wait_until((place.run / "outputs.json").exists)
-            time.sleep(dice.random() / 20)
-            process.kill()
-        found = finish(place, process.returncode)
-        assert found["deploy_status_code"] == 137
-        assert found.get("large", "") in ("", str(found["n"]) * 200_000, str(found["n"] - 1) * 200_000)
-
-
-def test_outputs_can_be_looked_at_and_taken_back(place: Workplace) -> None:
-    """Like any mapping."""
-    body = """
-        outputs.update(a=1, b=2)
-        outputs.setdefault("c", []).append("lost, as nobody set it")
-        del outputs["a"]
-        steps.say(f"{dict(outputs)} {len(outputs)} {'a' in outputs}")
-        return 0
-    """
-    found = carry_out(place, body)
-    assert found["deploy_stdout"] == "{'b': 2, 'c': ['lost, as nobody set it']} 2 False\n"
-    assert (found["b"], "a" in found) == (2, False)
-
-
-def test_outputs_never_pass_for_what_was_printed(place: Workplace) -> None:
-    """Nor for how it ended."""
-    body = "outputs.update(deploy_stdout='x', deploy_stderr='x', deploy_status_code=0); return 1"
-    assert carry_out(place, body) == {"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 1}
-
-
-def test_without_outputs_there_are_none(place: Workplace) -> None:
-    """It ended before it set any."""
-    assert carry_out(place, "return 0") == {"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 0}
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, 137), (signal.SIGTERM, 143)])
@@ -200,8 +143,8 @@ def test_a_step_has_a_folder_and_an_environment(place: Workplace) -> None:
 )
 def test_what_can_be_foreseen_is_said_in_a_sentence(place: Workplace, error: str, sentence: str, code: int) -> None:
     """With a status code of its own, after what was done until then."""
-    body = f"steps.say('begun'); outputs['o'] = 1; raise {error}"
-    expected = {"o": 1, "deploy_stdout": "begun\n", "deploy_stderr": sentence, "deploy_status_code": code}
+    body = f"steps.say('begun'); raise {error}"
+    expected = {"deploy_stdout": "begun\n", "deploy_stderr": sentence, "deploy_status_code": code}
     assert carry_out(place, body) == expected
 
 
@@ -214,8 +157,8 @@ def test_a_program_that_cannot_be_started_is_said(place: Workplace) -> None:
 
 def test_a_defect_is_a_failure(place: Workplace) -> None:
     """With its traceback: whoever mends it needs that."""
-    found = carry_out(place, "outputs['o'] = 1; return 1 // 0")
-    assert (found["deploy_status_code"], found["o"]) == (1, 1)
+    found = carry_out(place, "return 1 // 0")
+    assert found["deploy_status_code"] == 1
     assert "ZeroDivisionError" in found["deploy_stderr"]
 
 
@@ -223,10 +166,9 @@ def test_when_it_is_to_end_things_are_put_in_order(place: Workplace) -> None:
     """What it runs is ended, and what has to be done at last is done."""
     body = """
         try:
-            outputs["before"] = 1
+            steps.say("begun")
             return steps.run(["sh", "-c", "echo $$ >pid; exec sleep 60"])
         finally:
-            outputs["after"] = 1
             steps.say("put in order")
     """
     with start(place, command(place, body)) as process:
@@ -235,8 +177,7 @@ def test_when_it_is_to_end_things_are_put_in_order(place: Workplace) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.wait(15) == 143
     found = finish(place, process.returncode)
-    assert (found["before"], found["after"], found["deploy_stdout"]) == (1, 1, "put in order\n")
-    assert found["deploy_stderr"] == ""
+    assert (found["deploy_stdout"], found["deploy_stderr"]) == ("begun\nput in order\n", "")
     assert not Path(f"/proc/{path.read_text().strip()}").exists()
 
 
@@ -305,11 +246,11 @@ def test_nothing_is_loaded_from_where_it_works(place: Workplace, tmp_path: Path)
             "steps",
         ):
             (folder / f"{name}.py").write_text(trap)
-    command = steps.command("heat_config_hooks.script", request(), place)  # which has no steps
+    command = steps.command("heat_config_hooks.tools.script", request(), place)  # which has no steps
     elsewhere = str(tmp_path / "elsewhere")
     with start(
         place, command, PYTHONPATH=elsewhere, PYTHONHOME=elsewhere, PYTHONSTARTUP=f"{elsewhere}/json.py"
     ) as process:
         assert process.wait(60) == 1
-    assert "module 'heat_config_hooks.script' has no attribute 'carry_out'" in (place.run / "stderr").read_text()
+    assert "module 'heat_config_hooks.tools.script' has no attribute 'carry_out'" in (place.run / "stderr").read_text()
     assert not (tmp_path / "loaded").exists()

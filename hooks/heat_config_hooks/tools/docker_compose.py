@@ -18,11 +18,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 
-from heat_config_hooks import engines, files, protocol, steps, strict_json
+from heat_config_hooks import files, protocol, steps, strict_json
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.options import Kind, Option
 from heat_config_hooks.programs import Program
 from heat_config_hooks.reply import STATUS, Reply
+from heat_config_hooks.tools import engines
 
 _PROGRAM = Program(
     names=("docker compose", "docker-compose", "podman-compose"),
@@ -72,7 +73,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     return steps.command(__name__, request, place)
 
 
-def carry_out(request: protocol.Request, place: protocol.Workplace, _outputs: steps.Outputs) -> int:
+def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     """Bring the project up, or take it down and remove it."""
     compose = _Compose(engines.choose(_PROGRAM, place), _folder(request, place), place.run)
     if _goes(request):
@@ -85,7 +86,7 @@ def carry_out(request: protocol.Request, place: protocol.Workplace, _outputs: st
     )
 
 
-finish = steps.finish
+finish = protocol.collect
 
 
 def _goes(request: protocol.Request) -> bool:

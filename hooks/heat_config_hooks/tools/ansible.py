@@ -106,7 +106,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
 finish = protocol.collect
 
 
-def carry_out(request: protocol.Request, place: protocol.Workplace, _outputs: steps.Outputs) -> int:
+def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     """Run the playbook; return the exit code of ansible-playbook."""
     try:
         from ansible_runner import Runner  # type: ignore[import-untyped]  # noqa: PLC0415  # 60 ms

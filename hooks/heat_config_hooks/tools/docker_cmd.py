@@ -20,11 +20,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from heat_config_hooks import engines, files, protocol, steps
+from heat_config_hooks import files, protocol, steps
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.options import Kind, Option
 from heat_config_hooks.programs import Program
 from heat_config_hooks.reply import Reply
+from heat_config_hooks.tools import engines
 
 _PROGRAM = Program(
     names=("docker", "podman"),
@@ -66,10 +67,10 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     return steps.command(__name__, request, place)
 
 
-finish = steps.finish
+finish = protocol.collect
 
 
-def carry_out(request: protocol.Request, place: protocol.Workplace, _outputs: steps.Outputs) -> int:
+def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     """Remove what is there of an earlier config, and run what is in this one; or only remove, if it is to go."""
     engine = _Engine(engines.choose(_PROGRAM, place))
     earlier = [each for each in engine.found() if _earlier(each.labels, request)]

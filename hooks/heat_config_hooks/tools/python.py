@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
-from heat_config_hooks import files, programs, protocol, steps
+from heat_config_hooks import files, programs, protocol, strict_json
 from heat_config_hooks.errors import HookError, MissingTool
 from heat_config_hooks.options import Kind, Option
 from heat_config_hooks.reply import UNKNOWN, Capture, Reply, failure
@@ -38,6 +38,9 @@ ABOUT = protocol.About(
     variables=("HEAT_PYTHON_WORKING", "HEAT_PYTHON_CMD"),
     tested="real scripts",
 )
+
+_OUTPUTS = "outputs.json"
+"""In the run's folder: the outputs that the script has set."""
 
 RUNNER = '''\
 import os
@@ -195,11 +198,14 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
 
 def finish(request: protocol.Request, place: protocol.Workplace, ended: protocol.Ended) -> Reply:
     """Return the outputs that were set, what was printed, and the exit code."""
+    printed = protocol.collect(request, place, ended)
+    path = place.run / _OUTPUTS
     try:
-        return steps.finish(request, place, ended)
+        outputs = strict_json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     except (OSError, ValueError) as error:
         sentence = f"its outputs cannot be read: {error}"
         return failure(ended.code or UNKNOWN, sentence, Capture(ended.stdout), Capture(ended.stderr))
+    return {**(outputs if isinstance(outputs, dict) else {}), **printed}
 
 
 def _interpreter(request: protocol.Request, place: protocol.Workplace) -> tuple[str, ...]:

@@ -85,7 +85,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     return steps.command(__name__, request, place, heat_outputs_path=str(outputs))
 
 
-def carry_out(request: protocol.Request, place: protocol.Workplace, _outputs: steps.Outputs) -> int:
+def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     """Clone the kitchen where one is named, then run chef."""
     url = _url(request)
     if url:

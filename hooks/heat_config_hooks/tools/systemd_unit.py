@@ -91,10 +91,10 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     return steps.command(__name__, request, place)
 
 
-finish = steps.finish
+finish = protocol.collect
 
 
-def carry_out(request: protocol.Request, place: protocol.Workplace, _outputs: steps.Outputs) -> int:
+def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     """Have the machine's units be what the config says."""
     folder = Path(place.environment.get("HEAT_SYSTEMD_UNIT_DIR") or "/etc/systemd/system")
     written, due, inputs = Written(place.working), _Due(request, place), _Inputs(request, place)

@@ -19,8 +19,8 @@ from pathlib import Path
 from heat_config_hooks import files, protocol, steps, strict_json
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.options import Kind, Option
-from heat_config_hooks.pods import CRICTL, Container, Mine, Node, Pod, Silence
 from heat_config_hooks.reply import NO_TOOL
+from heat_config_hooks.tools.pods import CRICTL, Container, Mine, Node, Pod, Silence
 from heat_config_hooks.written import Written, owner
 
 ABOUT = protocol.About(
@@ -107,7 +107,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     return steps.command(__name__, request, place)
 
 
-def carry_out(request: protocol.Request, place: protocol.Workplace, _outputs: steps.Outputs) -> int:
+def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     """Write the manifest and wait for the pod, or remove it and wait for its end."""
     written = Written(place.working)
     if request.leaves:
@@ -141,7 +141,7 @@ def carry_out(request: protocol.Request, place: protocol.Workplace, _outputs: st
         return NO_TOOL
 
 
-finish = steps.finish
+finish = protocol.collect
 
 
 def _is_wanted(request: protocol.Request) -> bool:

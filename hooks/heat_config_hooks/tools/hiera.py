@@ -16,9 +16,9 @@ from pathlib import Path
 
 from heat_config_hooks import programs, protocol, steps
 from heat_config_hooks.errors import HookError, MissingTool
-from heat_config_hooks.json_file import as_json
 from heat_config_hooks.options import Kind, Option
 from heat_config_hooks.reply import STATUS, Reply
+from heat_config_hooks.tools.json_file import as_json
 from heat_config_hooks.written import FAILED, Written, owner
 
 ABOUT = protocol.About(
@@ -55,7 +55,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     return steps.command(__name__, request, place) if _legacy(place) else _write(request, place)
 
 
-def carry_out(request: protocol.Request, place: protocol.Workplace, _outputs: steps.Outputs) -> int:
+def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     """Write the files where os-apply-config has no data for Hiera."""
     command = _legacy(place)
     code, said = steps.ask(command)
@@ -74,7 +74,7 @@ def carry_out(request: protocol.Request, place: protocol.Workplace, _outputs: st
     return int(str(reply[STATUS]))
 
 
-finish = steps.finish
+finish = protocol.collect
 
 
 def _write(request: protocol.Request, place: protocol.Workplace) -> Reply:
