@@ -12,7 +12,7 @@ import select
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from heat_config_agent import clean_up, hook, metadata, plan, result, runner, selection
@@ -100,10 +100,12 @@ class Applier:
         deployments, self._sources, self.mistakes = metadata.parse_all(documents)
         ready = known(self._journal.entries, self._tools, self._deployed)
         self._mark(ready.marked)
-        due = clean_up.due(deployments, self._sources, ready.entries, ready.find, ready.now)
-        for key, done in due.back.items():
-            self._journal.again(key)
-            self._journal.drop(done)
+        for each in deployments:
+            entry = self._journal.entries.get(each.key)
+            if entry and entry.source != each.source:
+                self._journal.moved(each.key, each.source)
+        due = clean_up.due(deployments, self._sources, ready.entries, ready.now)
+        ready = replace(ready, back=due.back)
         deployments = [*due.left, *deployments]  # what has left goes first: what comes may need its place
         self._current = {each.key: each for each in deployments}
         for key in plan.superseded(deployments, self._sources, self._journal.entries):
@@ -174,7 +176,7 @@ class Applier:
         entry = self._journal.entries[key]
         self._waiting = deque(step for step in self._waiting if step.deployment.key != key)
         self._delivery.drop(key)
-        if entry.state is State.ACCEPTED and clean_up.cleans_after(entry, self._tools.find):
+        if entry.state is State.ACCEPTED and clean_up.is_pending(entry, self._journal.entries):
             return  # an earlier run of it made something: it is known until that is cleaned up
         if entry.state is State.ACCEPTED:
             self._journal.drop(key)
@@ -204,6 +206,10 @@ class Applier:
         config, tool, key = _runnable(step)
         folder, mark = self._where.run(key), f"{key}.{time.time_ns()}"
         place = protocol.workplace(tool.name, folder, self._where.root, self._where.environment)
+        left = step.deployment.document.get(protocol.LEAVES)
+        made = self._journal.entries.get(protocol.file_key(left)) if isinstance(left, str) else None
+        if made and made.run:  # a clean-up: what it is after is where it was made
+            place = replace(place, working=Path(made.run.working), outputs=Path(made.run.outputs))
         try:
             runner.folder(folder, mark)
             command = hook.prepare(step.deployment, config, tool, place)

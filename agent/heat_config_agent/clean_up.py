@@ -1,18 +1,19 @@
 """What is to be cleaned up after deployments that have left the metadata. Pure.
 
 Some tools leave things running that belong to a deployment (`About.cleans`): containers, projects, pods. When it is in
-the metadata no more, and no DELETE was asked for, they go. A clean-up is a deployment of its own, made here: it goes
-the same way as any other, is on record and shown as any other, and nobody is signalled.
+the metadata no more, and no DELETE has seen to them, they go. A clean-up is a deployment of its own, made here: it goes
+the same way as any other, is on record and shown as any other, and nobody is signalled. What belongs to a name, and not
+to a config, has one clean-up for all deployments that ever had it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import heat_config_hooks
 from heat_config_agent import metadata, selection
-from heat_config_agent.model import DELETE, Config, Deployment, Document, Entry, State, Tool
+from heat_config_agent.model import BUILTIN, DELETE, Config, Deployment, Document, Entry, State
 from heat_config_hooks import protocol
 
 ACTION = "(left)"
@@ -28,18 +29,11 @@ class Due:
 
     left: list[Deployment] = field(default_factory=list)
     """The clean-ups that are to be carried out."""
-    back: dict[str, str] = field(default_factory=dict)
-    """Deployments that are in the metadata again after they were cleaned up, and so are to be run again: their keys,
-    and the keys of their clean-ups."""
+    back: set[str] = field(default_factory=set)
+    """Keys of deployments that are in the metadata again after they were cleaned up, and so are to be run again."""
 
 
-def due(
-    deployments: Iterable[Deployment],
-    sources: Collection[str],
-    entries: Mapping[str, Entry],
-    find: Callable[[str], Tool | None],
-    now: float,
-) -> Due:
+def due(deployments: Iterable[Deployment], sources: Collection[str], entries: Mapping[str, Entry], now: float) -> Due:
     """Return what has left the metadata, and what is back.
 
     `sources` are those that answered: of one that did not, nothing is known. `entries` are the journal's, `now` is in
@@ -47,68 +41,93 @@ def due(
     """
     found = Due()
     current = {each.key: each for each in deployments}
-    for entry in _made(entries.values(), list(current.values()), find):
-        clean_up = _clean_up(entry)
-        done = entries.get(clean_up.key)
-        if entry.key in current:
-            if done and done.state not in (State.ACCEPTED, State.RUNNING):
-                found.back[entry.key] = clean_up.key
+    last: dict[str, Entry] = {}
+    for entry in entries.values():
+        key = key_of(entry)
+        if not key:
             continue
+        if entry.key in current and _was_cleaned(entry, entries.get(key)):
+            found.back.add(entry.key)
+        if last.setdefault(key, entry).accepted <= entry.accepted:
+            last[key] = entry
+    for key, entry in last.items():
+        gone = entry.key not in current and entry.source in sources and entry.state is not State.RUNNING
         made = entry.action != DELETE or entry.failed
-        gone = entry.source in sources and entry.state is not State.RUNNING
-        if made and gone and (done is None or done.again or not done.settled or wants_another_try(done, now)):
-            found.left.append(clean_up)
+        if gone and made and not _is_kept(entry, current.values()) and not _is_done(entry, entries.get(key), now):
+            found.left.append(_clean_up(entry, key))
     return found
 
 
-def wants_another_try(cleaned: Entry, now: float) -> bool:
-    """Whether a clean-up failed, and long enough ago."""
-    return cleaned.failed and not 0 <= now - (cleaned.ended or 0) < PATIENCE
+def key_of(entry: Entry) -> str:
+    """Return the key of the clean-up after a deployment; empty where there is nothing to clean up.
 
-
-def _made(entries: Iterable[Entry], current: Collection[Deployment], find: Callable[[str], Tool | None]) -> list[Entry]:
-    """Return those after which there may be something to clean up.
-
-    Of what belongs to a name that is the last one that had it, as long as nobody else has it now.
+    No id has such a key: it has a dot in it.
     """
-    found: list[Entry] = []
-    named: dict[tuple[str, str], Entry] = {}
-    for entry in entries:
-        cleans = cleans_after(entry, find)
-        if cleans == "config":
-            found.append(entry)
-        elif cleans:
-            last = named.setdefault((entry.tool, entry.name), entry)
-            if last.accepted <= entry.accepted:
-                named[entry.tool, entry.name] = entry
-    keys = {each.key for each in current}
-    taken = {(_tool_of(each), each.name) for each in current} if named else set()
-    return found + [entry for name, entry in named.items() if entry.key in keys or name not in taken]
+    cleans = heat_config_hooks.load(_tool(entry)).ABOUT.cleans if _tool(entry) else ""
+    if cleans == "name":
+        return f"{protocol.file_key(entry.name)}.{_tool(entry)}.left"
+    return f"{entry.key}.left" if cleans else ""
 
 
-def cleans_after(entry: Entry, find: Callable[[str], Tool | None]) -> str:
-    """Return what there may be to clean up after a deployment, see `About.cleans`; empty where there is nothing."""
-    if entry.run is None or entry.action == ACTION or entry.tool not in heat_config_hooks.HOOKS:
+def is_pending(entry: Entry, entries: Mapping[str, Entry]) -> bool:
+    """Whether something is still to be cleaned up after a deployment."""
+    key = key_of(entry)
+    done = entries.get(key)
+    return bool(key) and not (done and _is_of(entry, done) and done.settled and not done.failed)
+
+
+def _tool(entry: Entry) -> str:
+    """Return the tool with which a hook of ours ran a deployment; empty where none did."""
+    if entry.run is None or entry.action == ACTION or not entry.run.hook.startswith(BUILTIN):
         return ""
-    cleans = heat_config_hooks.load(entry.tool).ABOUT.cleans
-    tool = find(entry.tool) if cleans else None
-    return cleans if tool and tool.builtin else ""
+    tool = entry.run.hook.removeprefix(BUILTIN)
+    return tool if tool in heat_config_hooks.HOOKS else ""
 
 
-def _clean_up(entry: Entry) -> Deployment:
+def _is_of(entry: Entry, clean_up: Entry) -> bool:
+    """Whether a clean-up is after what the deployment made last, and not after an earlier life of it."""
+    return clean_up.accepted >= entry.accepted
+
+
+def _was_cleaned(entry: Entry, done: Entry | None) -> bool:
+    """Whether a clean-up has removed, perhaps, something of what a deployment made, and has come to an end."""
+    if done is None or not _is_of(entry, done) or done.state is State.RUNNING:
+        return False
+    return done.state is not State.ACCEPTED or done.run is not None
+
+
+def _is_done(entry: Entry, done: Entry | None, now: float) -> bool:
+    """Whether there is nothing more to do about a clean-up, for now at least."""
+    if done is None or not _is_of(entry, done) or done.again or not done.settled:
+        return False
+    return not done.failed or 0 <= now - (done.ended or 0) < PATIENCE
+
+
+def _is_kept(entry: Entry, current: Iterable[Deployment]) -> bool:
+    """Whether something in the metadata still has what a deployment made, or sees to it itself."""
+    tool = _tool(entry)
+    by_name = heat_config_hooks.load(tool).ABOUT.cleans == "name"
+    for each in current:
+        if tool not in selection.tools(each):
+            continue
+        if by_name and each.name == entry.name:
+            return True
+        # A component whose action has another tool: it goes on to have what this one made.
+        chosen = selection.select(each)
+        other = isinstance(chosen, Config) and selection.tool_name(chosen.tool) != tool
+        if not by_name and other and each.action != DELETE and each.owner == (entry.owner or entry.name):
+            return True
+    return False
+
+
+def _clean_up(entry: Entry, key: str) -> Deployment:
     """Return the deployment that cleans up after another one."""
     document = {
         "id": f"{entry.id}-left",
         "name": entry.name,
-        "group": entry.tool,
+        "group": _tool(entry),
         "inputs": [{"name": "deploy_action", "type": "String", "value": ACTION}],
         protocol.LEAVES: entry.id,
     }
     parsed = metadata.parse(Document(source=entry.source, content=[document]))
-    return replace(parsed.deployments[0], where=f"clean-up of {entry.name}")
-
-
-def _tool_of(deployment: Deployment) -> str:
-    """Return the tool that carries out a deployment; empty where none does."""
-    chosen = selection.select(deployment)
-    return chosen.tool if isinstance(chosen, Config) else ""
+    return replace(parsed.deployments[0], key=key, where=f"clean-up of {entry.name}")

@@ -82,6 +82,7 @@ class Journal:
             state=State.ACCEPTED,
             at=now,
             accepted=now,
+            owner=deployment.owner,
             run=earlier.run if earlier else None,
         )
         self._write(entry)
@@ -94,9 +95,7 @@ class Journal:
 
     def not_started(self, key: str) -> None:
         """The command never got our word: it is as if it had not been there."""
-        entry = self.entries[key]
-        run = entry.run if entry.reruns else None  # what ran before it did run
-        self._write(replace(entry, state=State.ACCEPTED, at=time.time(), started=None, run=run))
+        self._write(replace(self.entries[key], state=State.ACCEPTED, at=time.time(), started=None))
 
     def interrupted(self, key: str) -> None:
         """The command was cut short, and may simply be run again."""
@@ -134,6 +133,10 @@ class Journal:
         self._write(replace(entry, tries=entry.tries + 1, trouble=trouble, not_before=not_before))
 
     # What people and the older agent's files ask for.
+
+    def moved(self, key: str, source: str) -> None:
+        """Another source has the deployment now."""
+        self._write(replace(self.entries[key], source=source))
 
     def again(self, key: str) -> None:
         """Run the deployment again at the next pass."""

@@ -146,6 +146,11 @@ class Deployment:
         return f"{stack}/{name}" if stack and name else ""
 
     @property
+    def owner(self) -> str:
+        """Whose is what the deployment makes: its resource's; where the inputs do not say which, its name's."""
+        return self.resource or self.name
+
+    @property
     def status(self) -> str:
         """The status of the action where the document carries one; Heat's today do not."""
         value = self.input("deploy_status")
@@ -263,6 +268,8 @@ class Entry:
     """The result as it is signalled. Not kept when the journal is written anew once it is delivered."""
     failed: bool = False
     reason: str = ""
+    owner: str = ""
+    """See `Deployment.owner`; empty where an older version wrote the journal."""
     reruns: int = 0
     """How often it was interrupted and run again, as it may be."""
     tries: int = 0

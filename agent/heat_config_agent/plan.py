@@ -10,6 +10,7 @@ from datetime import datetime
 import heat_config_hooks
 from heat_config_agent import clean_up, metadata, selection
 from heat_config_agent.model import (
+    BUILTIN,
     DELETE,
     TOOLLESS,
     WAIT_LIMIT,
@@ -26,6 +27,8 @@ from heat_config_hooks.reply import NO_TOOL, UNKNOWN, Reply, failure
 
 NOT_CHOSEN = "not chosen"
 """Why a deployment that `only` does not name is passed over."""
+
+_LEFT = "its deployment has left the metadata: clean up"
 
 _DAMAGED = "the journal is damaged where it said what became of this deployment; it is not run, as it may have been"
 
@@ -72,6 +75,8 @@ class Known:
     """Keys that are in the folder `deployed/`."""
     folder: str = ""
     """That folder; empty where it is not there, and so says nothing."""
+    back: Collection[str] = ()
+    """Keys of deployments that are back in the metadata after they were cleaned up."""
     find: Callable[[str], Tool | None]
     installed: Callable[[], list[str]]
     now: float
@@ -86,7 +91,7 @@ def make(deployments: Iterable[Deployment], known: Known, *, only: Collection[st
     running = [entry for entry in known.entries.values() if entry.state is State.RUNNING]
     # As it was started, whatever its source says of it now, and whether it still has it: a run is followed to its end.
     current = {each.key: each for each in deployments}
-    taken = {each.resource for each in current.values() if each.action != DELETE} - {""}
+    wanted = [each for each in current.values() if each.action != DELETE]
     steps = [_resume(_started(entry, current), entry) for entry in running]
     followed = {entry.key for entry in running}
     for deployment in current.values():
@@ -96,23 +101,25 @@ def make(deployments: Iterable[Deployment], known: Known, *, only: Collection[st
             steps.append(Step(verb=Verb.SKIP, deployment=deployment, reason=NOT_CHOSEN))
         else:
             step = _step(deployment, known)
-            replaced = deployment.action == DELETE and deployment.resource in taken
-            steps.append(_spare(step) if replaced else step)
+            steps.append(_spare(step, wanted) if deployment.action == DELETE else step)
     return steps
 
 
-def _spare(step: Step) -> Step:
-    """Return the step of a DELETE whose resource another deployment has now: Heat makes the new before the old goes.
+def _spare(step: Step, wanted: Iterable[Deployment]) -> Step:
+    """Return the step of a DELETE, which is to spare what another deployment has taken over.
 
-    What the tool has made is that one's, and a tool that undoes could not tell.
+    Heat replaces a resource by making the new one before the old one goes. What the tool has made for both is the new
+    one's then, and a tool that undoes could not tell.
     """
     if step.verb is not Verb.RUN or not step.tool or not step.tool.builtin:
         return step
-    if not heat_config_hooks.load(step.tool.name).ABOUT.undoes:
+    name, about, own = step.tool.name, heat_config_hooks.load(step.tool.name).ABOUT, step.deployment
+    same = [each for each in wanted if name in selection.tools(each)] if about.undoes else []
+    if not any(each.name == own.name if about.cleans == "name" else each.owner == own.owner for each in same):
         return step
-    note = "another deployment of the same resource has taken its place, and keeps what there is: nothing was undone"
+    note = "another deployment has taken its place, and keeps what there is: nothing was undone"
     reply: Reply = {"deploy_stdout": "", "deploy_stderr": f"{note}\n", "deploy_status_code": 0}
-    return Step(verb=Verb.ANSWER, deployment=step.deployment, reason=note, reply=reply)
+    return Step(verb=Verb.ANSWER, deployment=own, reason=note, reply=reply)
 
 
 def _started(entry: Entry, current: Mapping[str, Deployment]) -> Deployment:
@@ -131,12 +138,13 @@ def _step(deployment: Deployment, known: Known) -> Step:
     if entry is None:
         if deployment.key in known.marked or deployment.id in known.marked:
             return Step(verb=Verb.SKIP, deployment=deployment, reason="done already, as its file in deployed/ says")
-        left = deployment.action == clean_up.ACTION
-        return _new(deployment, known, "its deployment has left the metadata: clean up" if left else "new")
+        return _new(deployment, known, _LEFT if deployment.action == clean_up.ACTION else "new")
     if entry.again:
         return _new(deployment, known, "asked to run again")
-    if entry.action == clean_up.ACTION and entry.settled and clean_up.wants_another_try(entry, known.now):
-        return _new(deployment, known, "the clean-up failed, so it is tried again")
+    if deployment.action == clean_up.ACTION and entry.settled:
+        return _new(deployment, known, "the clean-up failed, so it is tried again" if entry.failed else _LEFT)
+    if deployment.key in known.back:
+        return _new(deployment, known, "it is back in the metadata after it was cleaned up")
     if entry.state is State.ACCEPTED:
         return _new(deployment, known, "accepted earlier and not started yet")
     if entry.marked and entry.marked == known.folder and deployment.key not in known.marked:
@@ -168,7 +176,8 @@ def _new(deployment: Deployment, known: Known, why: str) -> Step:
         note = f"{chosen.reason}: nothing was run"
         reply: Reply = {"deploy_stdout": "", "deploy_stderr": f"{note}\n", "deploy_status_code": 0}
         return Step(verb=Verb.ANSWER, deployment=deployment, reason=note, reply=reply)
-    tool = known.find(chosen.tool)
+    ours = deployment.action == clean_up.ACTION  # what our hook has made, our hook removes
+    tool = Tool(chosen.tool, f"{BUILTIN}{chosen.tool}") if ours else known.find(chosen.tool)
     if tool is None and chosen.tool in TOOLLESS:
         return Step(
             verb=Verb.SKIP, deployment=deployment, reason=f"the group {chosen.tool} names no tool: nothing to run"

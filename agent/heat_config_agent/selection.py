@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -84,6 +85,27 @@ def _config_mistakes(config: object, path: str) -> Iterable[Mistake]:
     tool = config.get("tool")
     if not isinstance(tool, str) or not tool:
         yield Mistake(path=f"{path}.tool", problem="expected the name of a tool, e.g. script")
+
+
+def tools(deployment: Deployment) -> frozenset[str]:
+    """Return the tools of a deployment; of a component those of all its configs, whatever the action."""
+    if deployment.group != COMPONENT:
+        return frozenset({tool_name(deployment.group)})
+    component = deployment.config
+    if isinstance(component, str):
+        with contextlib.suppress(ValueError):  # `select` says so
+            component = strict_json.loads(component)
+    configs = component.get("configs") if isinstance(component, Mapping) else None
+    found = [each.get("tool") for each in configs if isinstance(each, Mapping)] if isinstance(configs, list) else []
+    return frozenset(tool_name(each) for each in found if isinstance(each, str))
+
+
+def tool_name(group: str) -> str:
+    """Return the name of the hook of a group: letters, digits, `-` and `_` of it, as heat-agents does.
+
+    It comes from metadata, and may not lead out of the hook directory.
+    """
+    return "".join(each for each in group if each.isalnum() or each in "-_")
 
 
 def chosen_document(deployment: Deployment, config: Config) -> dict[str, object]:

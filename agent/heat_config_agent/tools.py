@@ -11,6 +11,7 @@ from pathlib import Path
 
 import heat_config_hooks
 from heat_config_agent.model import BUILTIN, Tool
+from heat_config_agent.selection import tool_name
 
 
 class Tools:
@@ -21,12 +22,8 @@ class Tools:
         self.directories = tuple(directories)
 
     def find(self, tool: str) -> Tool | None:
-        """Return the tool of that name, None where no hook is installed for it.
-
-        Characters other than letters, digits, `-` and `_` are removed, as heat-agents does: a tool's name comes from
-        metadata, and may not lead out of the hook directory.
-        """
-        name = "".join(each for each in tool if each.isalnum() or each in "-_")
+        """Return the tool of that name, None where no hook is installed for it."""
+        name = tool_name(tool)
         if not name:
             return None
         for directory in self.directories:

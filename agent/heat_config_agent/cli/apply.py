@@ -208,10 +208,8 @@ def _show_plan(given: Settings, documents: list[Document], only: Sequence[str], 
     deployments, sources, mistakes = metadata.parse_all(documents)
     entries = journal.read(given.state)
     ready = known(entries, tools.Tools(given.hooks), Deployed(given.deployed, old=given.deployed_old))
-    due = clean_up.due(deployments, sources, entries, ready.find, ready.now)
-    for key in due.back:
-        entries[key] = replace(entries[key], again=True)
-    steps = plan.make([*due.left, *deployments], ready, only=only)
+    due = clean_up.due(deployments, sources, entries, ready.now)
+    steps = plan.make([*due.left, *deployments], replace(ready, back=due.back), only=only)
     gone = [entries[key] for key in plan.superseded(deployments, sources, entries)]
     if as_json:
         terminal.say(

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,9 +28,8 @@ def made(identity: str, tool: str = "docker-cmd", **fields: Any) -> dict[str, An
 def entry(given: dict[str, Any], state: State = State.SIGNALLED, **fields: Any) -> Entry:
     """Return what the journal knows of a deployment that was run."""
     (found,) = parse(given)
-    run = Run(
-        boot="b", pid=1, ticks=2, began=3.0, limit=None, hook=f"builtin:{found.group}", working="/w", outputs="/o"
-    )
+    hook = fields.pop("hook", f"builtin:{found.group}")
+    run = Run(boot="b", pid=1, ticks=2, began=3.0, limit=None, hook=hook, working="/w", outputs="/o")
     known = Entry(
         key=found.key,
         id=found.id,
@@ -47,16 +45,14 @@ def entry(given: dict[str, Any], state: State = State.SIGNALLED, **fields: Any) 
         started=1000.0,
         ended=1001.0,
         run=run,
+        owner=found.owner,
     )
     return replace(known, **fields)
 
 
-def due(
-    present: list[dict[str, Any]], *entries: Entry, sources: tuple[str, ...] = ("site",), hooks: tuple[Path, ...] = ()
-) -> Due:
+def due(present: list[dict[str, Any]], *entries: Entry, sources: tuple[str, ...] = ("site",)) -> Due:
     """Return what has left, and what is back."""
-    book = {each.key: each for each in entries}
-    return clean_up.due(parse(*present), sources, book, Tools(hooks).find, NOW)
+    return clean_up.due(parse(*present), sources, {each.key: each for each in entries}, NOW)
 
 
 def left(*entries: Entry, present: tuple[dict[str, Any], ...] = (), **fields: Any) -> list[str]:
@@ -117,10 +113,10 @@ def test_most_tools_leave_nothing(tool: str) -> None:
     assert left(entry(made("a", tool))) == []
 
 
-def test_other_peoples_hooks_see_to_themselves(tmp_path: Path) -> None:
-    """An executable in a hook directory is not asked what it has never heard of."""
-    (tmp_path / "docker-cmd").touch()
-    assert left(entry(made("a")), hooks=(tmp_path,)) == []
+def test_other_peoples_hooks_see_to_themselves() -> None:
+    """What decides is who ran it, whoever would today and whatever the group was called."""
+    assert left(entry(made("a"), hook="/hooks/docker-cmd")) == []
+    assert left(entry(made("a", "docker.cmd"), hook="builtin:docker-cmd")) == ["a-left"]
 
 
 def test_a_project_lives_as_long_as_its_name() -> None:
@@ -131,12 +127,35 @@ def test_a_project_lives_as_long_as_its_name() -> None:
     assert left(entry(old), present=(made("b", "script", name="web"),)) == ["a-left"]
 
 
+def test_a_component_keeps_what_its_other_actions_made() -> None:
+    """An action with another tool is no reason to take away what the one before made; its DELETE is."""
+    configs = [
+        {"actions": ["CREATE", "RESUME"], "tool": "docker-compose", "config": "x"},
+        {"actions": ["UPDATE"], "tool": "docker-cmd", "config": "x"},
+        {"actions": ["SUSPEND", "DELETE"], "tool": "script", "config": "x"},
+    ]
+
+    def component(identity: str, action: str) -> dict[str, Any]:
+        return deployment(identity, {"configs": configs}, group="component", name="web", action=action)
+
+    project = entry(component("a", "CREATE"), hook="builtin:docker-compose")
+    containers = entry(component("b", "UPDATE"), hook="builtin:docker-cmd")
+    assert left(project, containers, present=(component("c", "SUSPEND"),)) == []
+    assert left(project, containers, present=(component("c", "UPDATE"),)) == ["b-left"]
+    assert left(project, containers, present=(component("c", "DELETE"),)) == ["b-left"]
+    assert left(project, containers, present=(made("c", name="web"),)) == ["a-left", "b-left"]
+    assert left(project, containers, present=(component("c", "SUSPEND") | {"name": "db"},)) == ["a-left", "b-left"]
+
+
 def test_a_name_is_cleaned_up_once() -> None:
     """However many deployments have had it: by the last one of them."""
     old, new = made("a", "docker-compose", name="web"), made("b", "docker-compose", name="web")
     assert left(entry(old, accepted=1.0), entry(new, accepted=2.0)) == ["b-left"]
     assert left(entry(new, accepted=2.0), entry(old, accepted=1.0)) == ["b-left"]
     assert left(entry(old, accepted=1.0), entry(replaced(new), accepted=2.0)) == []
+    done = cleaned(new)
+    assert left(entry(old, accepted=1.0), entry(new, accepted=2.0), done) == []
+    assert due([old], entry(old, accepted=1.0), entry(new, accepted=2.0), done) == Due([], {"a"})
 
 
 def replaced(given: dict[str, Any]) -> dict[str, Any]:
@@ -147,10 +166,8 @@ def replaced(given: dict[str, Any]) -> dict[str, Any]:
 def cleaned(given: dict[str, Any], state: State = State.UNASKED, **fields: Any) -> Entry:
     """Return what the journal knows of a clean-up."""
     (found,) = due([], entry(given)).left
-    return replace(
-        entry(given, state),
-        **{"key": found.key, "id": found.id, "action": found.action, "document": found.document, **fields},
-    )
+    own = {"key": found.key, "id": found.id, "action": found.action, "document": found.document, "accepted": 2000.0}
+    return replace(entry(given, state), **{**own, **fields})
 
 
 def test_a_clean_up_that_went_well_is_done() -> None:
@@ -170,6 +187,8 @@ def test_a_clean_up_that_failed_is_tried_again_after_a_while(ended: float, again
         known = Known(entries={failed.key: failed}, find=tools.find, installed=tools.installed, now=NOW)
         (step,) = plan.make(found, known)
         assert (step.verb, step.reason) == (Verb.RUN, "the clean-up failed, so it is tried again")
+        assert step.tool is not None
+        assert step.tool.builtin
 
 
 @pytest.mark.parametrize("state", [State.ACCEPTED, State.RUNNING, State.FINISHED])
@@ -180,11 +199,48 @@ def test_a_clean_up_that_is_not_over_goes_on(state: State) -> None:
 
 def test_what_is_back_is_run_again() -> None:
     """A gap in the metadata must not leave a machine without what it should have."""
-    found = due([made("a")], entry(made("a")), cleaned(made("a")))
-    assert found == Due([], {"a": "a-left"})
+    assert due([made("a")], entry(made("a")), cleaned(made("a"))) == Due([], {"a"})
+    assert due([made("a")], entry(made("a")), cleaned(made("a"), failed=True)) == Due([], {"a"})
+    tools = Tools(())
+    known = Known(entries={"a": entry(made("a"))}, find=tools.find, installed=tools.installed, now=NOW, back={"a"})
+    (step,) = plan.make(parse(made("a")), known)
+    assert (step.verb, step.reason) == (Verb.RUN, "it is back in the metadata after it was cleaned up")
 
 
-@pytest.mark.parametrize("state", [State.ACCEPTED, State.RUNNING])
-def test_what_is_back_before_its_clean_up_is_over_waits_for_that(state: State) -> None:
-    """One that has not been started is dropped; one that runs is followed to its end."""
-    assert due([made("a")], entry(made("a")), cleaned(made("a"), state)) == Due()
+def test_a_clean_up_is_of_one_life() -> None:
+    """What was accepted after it is not what it was after; that has a clean-up of its own when it leaves."""
+    again = entry(made("a"), accepted=3000.0)
+    assert due([made("a")], again, cleaned(made("a"))) == Due()
+    assert left(again, cleaned(made("a"))) == ["a-left"]
+
+
+def test_what_is_back_before_its_clean_up_was_started_needs_nothing() -> None:
+    """The clean-up is dropped; one that runs is followed to its end first."""
+    assert due([made("a")], entry(made("a")), cleaned(made("a"), State.ACCEPTED, run=None)) == Due()
+    assert due([made("a")], entry(made("a")), cleaned(made("a"), State.RUNNING)) == Due()
+
+
+def test_what_is_back_before_its_clean_up_was_tried_again_is_run() -> None:
+    """The first try has perhaps removed half of it."""
+    assert due([made("a")], entry(made("a")), cleaned(made("a"), State.ACCEPTED)) == Due([], {"a"})
+
+
+def test_an_id_that_looks_like_a_clean_up_is_none() -> None:
+    """No id has the key of one."""
+    lookalike = entry(deployment("a-left", "x"))
+    assert due([made("a"), deployment("a-left", "x")], entry(made("a")), lookalike) == Due()
+    assert left(entry(made("a")), lookalike, present=(deployment("a-left", "x"),)) == ["a-left"]
+
+
+def test_something_is_pending_until_it_is_cleaned_up() -> None:
+    """So long it must not be forgotten."""
+    known = entry(made("a"), State.ACCEPTED)
+    assert clean_up.is_pending(known, {})
+    for done, pending in (
+        (cleaned(made("a")), False),
+        (cleaned(made("a"), failed=True), True),
+        (cleaned(made("a"), State.RUNNING), True),
+        (cleaned(made("a"), accepted=999.0), True),
+    ):
+        assert clean_up.is_pending(known, {done.key: done}) == pending
+    assert not clean_up.is_pending(entry(deployment("a", "x"), State.ACCEPTED), {})

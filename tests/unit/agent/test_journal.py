@@ -91,13 +91,13 @@ def test_a_deployment_comes_through_its_states(reopen: Open, tmp_path: Path) -> 
 
 
 def test_a_run_that_never_began_is_only_accepted(reopen: Open) -> None:
-    """As if it had not been there."""
+    """As if it had not been there; perhaps it had, so the run stays known."""
     book = reopen()
     book.accepted(parse("a"), tool="script")
     book.running("a", RUN)
     book.not_started("a")
     entry = reopen().entries["a"]
-    assert (entry.state, entry.run, entry.started) == (State.ACCEPTED, None, None)
+    assert (entry.state, entry.run, entry.started) == (State.ACCEPTED, RUN, None)
 
 
 def test_what_ran_before_stays_known_while_it_is_to_run_again(reopen: Open) -> None:
@@ -107,9 +107,6 @@ def test_what_ran_before_stays_known_while_it_is_to_run_again(reopen: Open) -> N
     book.running("a", RUN)
     book.interrupted("a")
     assert (book.entries["a"].state, book.entries["a"].run, book.entries["a"].reruns) == (State.ACCEPTED, RUN, 1)
-    book.running("a", RUN)
-    book.not_started("a")
-    assert book.entries["a"].run == RUN
     book.accepted(parse("a"), tool="script")
     assert reopen().entries["a"].run == RUN
 
@@ -329,3 +326,11 @@ def test_a_record_of_nobody_knows_whom_makes_nothing_new(reopen: Open, tmp_path:
     path.write_bytes(b"".join(lines))
     entries = reopen().entries
     assert {key: each.state for key, each in entries.items()} == {"a": State.DAMAGED, "b": State.DAMAGED}
+
+
+def test_a_deployment_can_move_to_another_source(reopen: Open) -> None:
+    """What it made is cleaned up when it leaves that one."""
+    book = reopen()
+    book.accepted(parse("a"), tool="script")
+    book.moved("a", "file:/elsewhere")
+    assert reopen().entries["a"].source == "file:/elsewhere"

@@ -367,13 +367,21 @@ RESOURCE = {"deploy_stack_id": "stack/1", "deploy_resource_name": "web"}
 def plan_of_a_delete(tool: str, **successor: Any) -> Step:
     """Plan a DELETE of a resource, with another deployment after it in the same document."""
     going = deployment("a", {"/x": 1}, group=tool, action="DELETE", inputs=RESOURCE)
-    steps = plan.make(parse(going, deployment("b", **{"inputs": RESOURCE, **successor})), known())
+    steps = plan.make(parse(going, deployment("b", **{"inputs": RESOURCE, "config": {}, **successor})), known())
     return steps[0]
 
 
-def test_a_delete_spares_what_another_deployment_of_its_resource_has_taken_over() -> None:
+@pytest.mark.parametrize(
+    ("tool", "successor"),
+    [
+        ("json-file", {"group": "json-file"}),
+        ("json-file", {"group": "component", "config": {"configs": [{"tool": "json-file"}]}}),
+        ("docker-compose", {"group": "docker-compose", "name": "a", "inputs": {}}),
+    ],
+)
+def test_a_delete_spares_what_another_deployment_has_taken_over(tool: str, successor: dict[str, Any]) -> None:
     """Heat replaces a resource by making the new one first: what the tool has made is that one's by then."""
-    step = plan_of_a_delete("json-file")
+    step = plan_of_a_delete(tool, **successor)
     assert (step.verb, step.reply and step.reply["deploy_status_code"]) == (Verb.ANSWER, 0)
     assert "nothing was undone" in step.reason
 
@@ -381,10 +389,12 @@ def test_a_delete_spares_what_another_deployment_of_its_resource_has_taken_over(
 @pytest.mark.parametrize(
     ("tool", "successor"),
     [
-        ("script", {}),
-        ("json-file", {"action": "DELETE"}),
-        ("json-file", {"inputs": {**RESOURCE, "deploy_resource_name": "db"}}),
-        ("json-file", {"inputs": {}}),
+        ("script", {"group": "script"}),
+        ("json-file", {"group": "json-file", "action": "DELETE"}),
+        ("json-file", {"group": "json-file", "inputs": {**RESOURCE, "deploy_resource_name": "db"}}),
+        ("json-file", {"group": "json-file", "inputs": {}}),
+        ("json-file", {"group": "script"}),
+        ("docker-compose", {"group": "docker-compose", "name": "db"}),
     ],
 )
 def test_any_other_delete_is_carried_out(tool: str, successor: dict[str, Any]) -> None:
