@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import re
 import shutil
@@ -12,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+import heat_config_hooks
+from heat_config_hooks import standalone
 from machine import BIN, Machine, deployment
 
 ROOT = Path(__file__).parents[1]
@@ -80,6 +84,30 @@ def test_the_example_of_a_hook_is_one(machine: Machine) -> None:
     given = deployment(config="quiet\n", group="shout", outputs=["length", "other"])
     [found] = machine.apply([given], "--json").json["deployments"]
     assert found["result"] == {"deploy_stdout": "QUIET\n", "deploy_stderr": "", "deploy_status_code": 0, "length": "6"}
+
+
+def test_the_example_of_a_module_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The module that hooks/README.md shows is a hook as it stands there: it makes what the config says."""
+    [source] = re.findall(r'```python\n(""".*?)```', (ROOT / "hooks/README.md").read_text(), re.DOTALL)
+    (tmp_path / "make_hook.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(heat_config_hooks.HOOKS, "make", "make_hook")
+    monkeypatch.setattr("sys.argv", ["heat-config-hook", "make"])
+    for name in ("WORKING", "OUTPUTS"):
+        monkeypatch.setenv(f"HEAT_MAKE_{name}", str(tmp_path / name))
+    config = "all:\n\t@echo $(who)\nhello:\n\t@printf hello >$$heat_outputs_path.greeting\n"
+    given = deployment(
+        "d1", config, group="make", inputs={"who": "me"}, options={"target": "hello"}, outputs=["greeting"]
+    )
+    reply = io.StringIO()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(given).encode())))
+    monkeypatch.setattr("sys.stdout", reply)
+    monkeypatch.setattr("signal.signal", lambda *_: None)  # the test's own are to stay
+
+    assert standalone.main() == 0
+
+    expected = {"greeting": "hello", "deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 0}
+    assert json.loads(reply.getvalue()) == expected
 
 
 def test_the_script_for_os_refresh_config_applies_the_list(machine: Machine) -> None:

@@ -10,15 +10,18 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from heat_config_hooks import files, protocol, strict_json
-from heat_config_hooks.reply import UNKNOWN, Capture, Reply, failure, status_code
+from heat_config_hooks import files, programs, protocol, strict_json
+from heat_config_hooks.reply import CANNOT_START, UNKNOWN, Capture, Reply, failure, status_code
 
 _REPLY_LIMIT = 64 * 1024 * 1024
 """Bytes of a reply at most: it is held in memory whole."""
 
 
-def prepare(hook: str, document: Mapping[str, object], run: Path) -> protocol.Command:
+def prepare(hook: str, document: Mapping[str, object], run: Path) -> protocol.Command | Reply:
     """Write the deployment for the hook to read."""
+    why = programs.cannot_start(hook)
+    if why:
+        return failure(CANNOT_START, f"the hook {hook} cannot be started: {why}")
     given = run / "deployment.json"
     files.replace(given, json.dumps(document).encode())
     return protocol.Command(argv=(hook,), cwd=run, stdin=given)

@@ -179,9 +179,8 @@ def _new(deployment: Deployment, known: Known, why: str) -> Step:
     ours = deployment.action == clean_up.ACTION  # what our hook has made, our hook removes
     tool = Tool(chosen.tool, f"{BUILTIN}{chosen.tool}") if ours else known.find(chosen.tool)
     if tool is None and chosen.tool in TOOLLESS:
-        return Step(
-            verb=Verb.SKIP, deployment=deployment, reason=f"the group {chosen.tool} names no tool: nothing to run"
-        )
+        says = f"the group {chosen.tool} names no tool" if deployment.document.get("group") else "it has no `group`"
+        return Step(verb=Verb.SKIP, deployment=deployment, reason=f"{says}: nothing to run")
     if tool is None:
         sentence = f"no hook for the tool {chosen.tool!r}; installed: {', '.join(known.installed())}"
         return Step(verb=Verb.ANSWER, deployment=deployment, reason=sentence, reply=failure(NO_TOOL, sentence))

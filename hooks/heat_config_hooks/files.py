@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 from pathlib import Path
@@ -33,13 +34,9 @@ def replace(path: Path, content: bytes, *, mode: int = 0o600, durable: bool = Fa
     One that is `durable` survives a power cut as soon as this returns.
     """
     temporary = path.with_name(f".{path.name}.new")  # always the same: what a kill leaves of it is overwritten
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, mode)
+    descriptor = _open_alone(temporary, mode)
     try:
         try:
-            found = os.fstat(descriptor)
-            if found.st_uid != os.geteuid() or found.st_nlink != 1 or not stat.S_ISREG(found.st_mode):
-                # In a folder for all, e.g. /tmp, anybody may have put it there, to read or to destroy by it.
-                raise PermissionError(errno.EPERM, "somebody else's file is in its way", str(temporary))
             os.ftruncate(descriptor, 0)
             os.fchmod(descriptor, mode)
             view = memoryview(content)
@@ -47,14 +44,44 @@ def replace(path: Path, content: bytes, *, mode: int = 0o600, durable: bool = Fa
                 view = view[os.write(descriptor, view) :]
             if durable:
                 os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        temporary.replace(path)
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
         if durable:
             sync_directory(path.parent)
-    except BaseException:
+    finally:
+        os.close(descriptor)  # only now: who waits for it must find that the name is not this file's any more
+
+
+def _open_alone(temporary: Path, mode: int) -> int:
+    """Open the file of that name and lock it: of all who write it at once, each has it for itself."""
+    while True:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, mode)
+        try:
+            if _lock(descriptor, temporary):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, temporary: Path) -> bool:
+    """Lock a file; False where whoever had it before has put it in its place, or removed it.
+
+    Raises PermissionError where it is somebody else's, who may never let it go.
+    """
+    opened = os.fstat(descriptor)
+    if opened.st_uid != os.geteuid() or opened.st_nlink > 1 or not stat.S_ISREG(opened.st_mode):
+        # In a folder for all, e.g. /tmp, anybody may have put it there, to read or to destroy by it.
         temporary.unlink(missing_ok=True)
-        raise
+        raise PermissionError(errno.EPERM, "somebody else's file is in its way", str(temporary))
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        return os.path.samestat(opened, temporary.lstat())
+    except FileNotFoundError:
+        return False
 
 
 def sync_directory(path: Path) -> None:

@@ -111,7 +111,7 @@ def _hint(name: str, every: Collection[str]) -> str:
 
 
 def _value(name: str, value: object, option: Option) -> object:
-    if value is None:
+    if value is None or (value == "" and option.kind is Kind.FLAG):
         return _texts(option.default or []) if option.kind is Kind.TEXTS else option.default
     found = _READ[option.kind](value)
     if found is None or (option.kind is Kind.CHOICE and found not in option.choices):
@@ -122,9 +122,9 @@ def _value(name: str, value: object, option: Option) -> object:
 
 
 def _flag(value: object) -> object:
-    if isinstance(value, str):
-        return {"true": True, "false": False}.get(value.lower())
-    return value if isinstance(value, bool) else None
+    """Return a truth value; a parameter of Heat's that is one may come as `1`, and one without a value as no text."""
+    words = {"true": True, "1": True, 1: True, "false": False, "0": False, 0: False}
+    return words.get(value.lower() if isinstance(value, str) else value) if isinstance(value, str | int) else None
 
 
 def _text(value: object) -> object:

@@ -68,3 +68,17 @@ def _named(program: Program, environment: Mapping[str, str]) -> str:
 def _path(program: Program, environment: Mapping[str, str]) -> str:
     path = environment.get("PATH") or os.defpath
     return os.pathsep.join((path, str(Path(sys.executable).parent), *program.folders))
+
+
+def cannot_start(path: str) -> str:
+    """Return why the kernel would not start an executable file, and what to do; empty where nothing is seen."""
+    try:
+        if not os.access(path, os.X_OK):
+            return f"it cannot be run; make it executable with «chmod +x {path}»"
+        with open(path, "rb") as file:
+            first = file.readline(256)
+    except OSError as error:
+        return error.strerror or str(error)
+    words = first.removeprefix(b"#!").split() if first.startswith(b"#!") else []
+    interpreter = os.fsdecode(words[0]) if words else ""
+    return f"its interpreter {interpreter} is not there" if interpreter and not os.path.exists(interpreter) else ""  # noqa: PTH110

@@ -99,6 +99,11 @@ def failure(code: int, sentence: str, stdout: str | Capture = "", stderr: str | 
     return {"deploy_stdout": stdout, "deploy_stderr": said, STATUS: code}
 
 
+def nothing_done(why: str = "the config is empty: nothing was run") -> Reply:
+    """Return the reply of a deployment for which there was nothing to do: that is no failure."""
+    return {"deploy_stdout": "", "deploy_stderr": f"{why}\n", STATUS: 0}
+
+
 def status_code(reply: Mapping[str, object]) -> int | None:
     """Return a reply's status code: a number, or text that holds one; None where there is none."""
     value = reply.get(STATUS)

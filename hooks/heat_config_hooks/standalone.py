@@ -36,12 +36,15 @@ hooks: {hooks}
 
 exit codes:
   0  there is a reply, whatever it says of the deployment
-  1  nobody read the reply
+  1  the reply could not be written
   2  bad usage: no such hook, or no deployment on standard input
 """
 
 GRACE = 10.0
 """Seconds between TERM and KILL."""
+
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""Signals at which the run is ended, and we with it."""
 
 MARK = "HEAT_HOOK_RUN"
 """A variable of a value of its own in the environment of the command: by it all its processes are known."""
@@ -49,17 +52,21 @@ MARK = "HEAT_HOOK_RUN"
 
 def main() -> int:
     """Run the command and return its exit code."""
+    if sys.stdin is None or sys.stdout is None:
+        print("error: it takes a deployment on standard input, and replies on standard output", file=sys.stderr)
+        return 2
     try:
         code = _main()
         sys.stdout.flush()
-    except BrokenPipeError:  # nobody reads the reply
+    except OSError:  # nobody reads the reply, or the disk that it goes to is full
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return code
 
 
 def _main() -> int:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    for number in _ENDING:
+        signal.signal(number, lambda number, _frame: sys.exit(128 + number))
     called = Path(sys.argv[0]).name
     arguments = sys.argv[1:]
     if called in heat_config_hooks.HOOKS and not arguments:
@@ -107,6 +114,8 @@ def _reply(name: str, document: dict[str, object], folder: Path) -> Reply:
     except OSError as error:
         about = f": {error.filename}" if error.filename else ""
         return failure(CANNOT_START, f"cannot run the {name} hook: {error.strerror or error}{about}")
+    except Exception as error:  # noqa: BLE001  # a defect of the hook
+        return failure(CANNOT_START, f"the {name} hook cannot be prepared: {type(error).__name__}: {error}")
     if ended is None:
         sentence = f"ended, as its time limit of {limit:g} s was over"
         return failure(TIMED_OUT, sentence, Capture(folder / "stdout"), Capture(folder / "stderr"))
@@ -123,11 +132,11 @@ def _options(name: str, document: dict[str, object], hook: protocol.Hook) -> Map
     if not isinstance(given, Mapping) and given is not None:
         raise HookError("expected an object of the tool's options", "options")
     found = options.own(given or {}, name, heat_config_hooks.HOOKS)
-    # Of a component nobody says here which other tools it has: those options may be theirs.
-    flat = document.get("group") == "component" and not isinstance((given or {}).get(name), Mapping)
-    others = heat_config_hooks.HOOKS if flat else ()
-    also = {option for each in others for option in heat_config_hooks.load(each).ABOUT.options}
-    wrong = options.mistakes(found, hook.ABOUT.options, tool=name, also=also)
+    wrong = options.mistakes(found, hook.ABOUT.options, tool=name)
+    if wrong:  # they may be a component's, and nobody says here which other tools it has: what may be theirs passes
+        also = {option for each in heat_config_hooks.HOOKS for option in heat_config_hooks.load(each).ABOUT.options}
+        also |= {option for option, value in found.items() if isinstance(value, Mapping)}
+        wrong = options.mistakes(found, hook.ABOUT.options, tool=name, also=also)
     if wrong:
         raise HookError("\n".join(str(each) for each in wrong))
     return found
@@ -164,6 +173,8 @@ def _run(command: protocol.Command, folder: Path, limit: float | None) -> protoc
 
 def _end(process: subprocess.Popen[bytes], mark: str) -> None:
     """End a command with all that it has started, wherever that has gone."""
+    for number in _ENDING:  # once is enough
+        signal.signal(number, signal.SIG_IGN)
     started = processes.ticks(process.pid) or 0
     processes.send(processes.tree(process.pid, started, f"{MARK}={mark}"), signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):

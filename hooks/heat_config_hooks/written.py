@@ -1,7 +1,7 @@
 """Files that a hook has written anywhere on the machine, and may remove again: only while they are as it left them.
 
-Which they are is kept in the hook's working folder, one small file for each: its path, whose it is, and a digest of
-what was written. The note is on disk before the file is, so none is ever written that nobody knows of.
+Which they are is kept in the hook's working folder, one small file for each: its path, all who have written it, and a
+digest of what was written. The note is on disk before the file is, so none is ever written that nobody knows of.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ FAILED = 1
 
 _RESOURCE = "resource "
 
+_MANY = 100
+"""Owners of one file at most: where names are new at each action, none of them ever comes back to be taken off."""
+
 
 def owner(request: Request) -> str:
     """Return whose files a deployment's are: the same for all actions of one deployment resource.
@@ -38,13 +41,19 @@ def owner(request: Request) -> str:
 @dataclass(frozen=True)
 class _Note:
     path: Path
-    owner: str
+    owners: tuple[str, ...]
+    """Whoever last wrote it is the last."""
     digests: tuple[str, ...]
     """Of what was written, and of what was to be written when the note was made."""
 
-    def another(self, owner: str) -> bool:
-        """Whether the file is surely somebody else's: a name may change, a resource does not."""
-        return self.owner != owner and self.owner.startswith(_RESOURCE) and owner.startswith(_RESOURCE)
+    def others(self, owner: str) -> tuple[str, ...]:
+        """Return who would miss the file if `owner` removed it.
+
+        Where `owner` has not written it under this name, it may have done so under any other name, but not as a
+        resource: a name may change, a resource does not.
+        """
+        rest = tuple(each for each in self.owners if each != owner)
+        return rest if owner in self.owners else tuple(each for each in rest if each.startswith(_RESOURCE))
 
 
 class Written:
@@ -77,7 +86,7 @@ class Written:
         It has failed where one could not be removed; the others are all the same.
         """
         said, failed = [], []
-        for path in sorted({*paths, *self.of(owner)}):
+        for path in sorted({*paths, *(note.path for note in self._all() if owner in note.owners)}):
             try:
                 said.append(f"{self.remove(path, owner=owner)}\n")
             except OSError as error:
@@ -91,19 +100,20 @@ class Written:
     def write(self, path: Path, content: bytes, *, owner: str, mode: int = 0o600) -> bool:
         """Write a file, durably and whole, its folders made; return whether that changed it. Raises OSError.
 
-        A link is replaced, not followed: whoever may write to its folder could lead us anywhere. Whoever owns a file of
-        ours goes on to own it.
+        A link is replaced, not followed: whoever may write to its folder could lead us anywhere. Whoever owns a file
+        goes on to own it, unless it is not ours and in a folder for all: anybody may have put it there, to have ours.
         """
         digest, found = _digest(content), _digest_at(path)
         if found == _NO_FILE and not path.is_symlink():
             raise OSError(errno.EEXIST, f"{'a folder' if path.is_dir() else 'something else'} is in its place")
         known, old = self._note(path), path.lstat() if found else None
-        same = found == digest and old is not None and (known is not None or old.st_uid == os.geteuid())
+        kept = old is not None and found != _NO_FILE and (known is not None or not _for_all(path.parent))
+        same = found == digest and old is not None and (kept or old.st_uid == os.geteuid())
         self._keep(path, known, owner, digest, found)
         if not same:
             files.make_directory(path.parent, durable=True)
             files.replace(path, content, mode=mode, durable=True)
-            if known and old and found != _NO_FILE:
+            if kept and old:
                 with contextlib.suppress(PermissionError):  # we are not root, and it is ours now
                     os.chown(path, old.st_uid, old.st_gid)
         elif old and stat.S_IMODE(old.st_mode) != mode:
@@ -112,15 +122,13 @@ class Written:
         return not same
 
     def of(self, owner: str) -> list[Path]:
-        """Return the files that were written for an owner."""
-        notes = self._notes.glob("*.json") if self._notes.is_dir() else ()
-        found = [_read(each) for each in notes]
-        return sorted(note.path for note in found if note and note.owner == owner)
+        """Return the files that were last written for an owner."""
+        return sorted(note.path for note in self._all() if note.owners[-1] == owner)
 
     def remove(self, path: Path, *, owner: str = "") -> str:
         """Remove a file if it is still as it was written; return in words what was done. Raises OSError.
 
-        One that was last written for another resource than `owner` is left alone.
+        One that others than `owner` have written, too, is left to them. Without an owner, it is nobody's but ours.
         """
         known, found = self._note(path), _digest_at(path)
         if found is None:
@@ -128,8 +136,10 @@ class Written:
             return f"{path} is not there"
         if known is None:
             return f"{path} is left alone: it was not written here"
-        if known.another(owner):
-            return f"{path} is left alone: it was last written for another deployment"
+        if owner and (others := known.others(owner)):
+            if owner in known.owners:
+                self._write(_Note(path, others, known.digests))
+            return f"{path} is left alone: another deployment has it too"
         if found not in known.digests:
             return f"{path} is left alone: it was changed since it was written"
         path.unlink(missing_ok=True)
@@ -145,11 +155,19 @@ class Written:
     def _keep(self, path: Path, known: _Note | None, owner: str, digest: str, found: str | None) -> None:
         """Note that a file is to be written, where now `found` is."""
         earlier = (found,) if known and found and found != digest and found in known.digests else ()
-        note = _Note(path, owner, (*earlier, digest))
+        others = tuple(each for each in known.owners if each != owner) if known else ()
+        note = _Note(path, (*others, owner)[-_MANY:], (*earlier, digest))
         if note != known:
-            files.make_directory(self._notes, durable=True)
-            values = {"path": str(path), "owner": owner, "digests": note.digests}
-            files.replace(self._file(path), json.dumps(values).encode(), durable=True)
+            self._write(note)
+
+    def _write(self, note: _Note) -> None:
+        files.make_directory(self._notes, durable=True)
+        values = {"path": str(note.path), "owners": note.owners, "digests": note.digests}
+        files.replace(self._file(note.path), json.dumps(values).encode(), durable=True)
+
+    def _all(self) -> list[_Note]:
+        notes = self._notes.glob("*.json") if self._notes.is_dir() else ()
+        return [note for each in notes if (note := _read(each))]
 
     def _note(self, path: Path) -> _Note | None:
         return _read(self._file(path))
@@ -161,8 +179,9 @@ class Written:
 def _read(path: Path) -> _Note | None:
     try:
         values = json.loads(path.read_bytes())
-        return _Note(Path(values["path"]), values["owner"], tuple(values["digests"]))
-    except (OSError, ValueError, TypeError, KeyError):  # nothing is known of what it was about, so it stays
+        owners = values["owners"] if "owners" in values else [values["owner"]]  # there was just one once
+        return _Note(Path(values["path"]), (*owners[:-1], owners[-1]), tuple(values["digests"]))
+    except (OSError, ValueError, TypeError, LookupError):  # nothing is known of what it was about, so it stays
         return None
 
 
@@ -181,6 +200,11 @@ def _digest_at(path: Path) -> str | None:
             return found.hexdigest()
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def _for_all(folder: Path) -> bool:
+    """Whether anybody may put files into a folder, as into /tmp."""
+    return folder.is_dir() and bool(folder.stat().st_mode & stat.S_IWOTH)
 
 
 def _digest(content: bytes) -> str:

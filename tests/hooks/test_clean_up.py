@@ -243,3 +243,29 @@ def test_a_project_goes_with_its_name(machine: Machine, podman: Podman) -> None:
 
     assert machine.apply([project("d2", action="UPDATE"), OTHER]).code == 0
     assert podman.running() == {"site_web_1"}
+
+
+def test_what_moved_to_another_document_goes_with_that_one(machine: Machine, podman: Podman) -> None:
+    """The document that had it first has no say any more."""
+    old, new = (machine.write([containers("d1", "web")], name) for name in ("old.json", "new.json"))
+    assert machine.apply(old).code == 0
+    machine.write([OTHER], "old.json")
+    assert machine.apply(new).code == 0
+    assert machine.apply(old).code == 0
+    assert podman.running() == {"web"}
+    machine.write([], "new.json")
+    assert machine.apply(new).code == 0
+    assert podman.containers() == {}
+
+
+def test_what_was_made_is_looked_for_where_it_was_made(machine: Machine, tmp_path: Path) -> None:
+    """Though the hook would work elsewhere today."""
+    compose = tmp_path / "compose"
+    compose.write_text(f'#!/bin/sh\necho "$PWD $*" >>{tmp_path}/log\n')
+    compose.chmod(0o755)
+    machine.environment["HEAT_DOCKER_COMPOSE_CMD"] = str(compose)
+    site = deployment("d1", {"services": {"web": WEB}}, group="docker-compose", name="site")
+    assert machine.apply([site], HEAT_DOCKER_COMPOSE_WORKING=str(tmp_path / "projects")).code == 0
+    assert machine.apply([]).code == 0
+    assert f"{tmp_path}/projects/site down" in (tmp_path / "log").read_text()
+    assert not (tmp_path / "projects/site").exists()

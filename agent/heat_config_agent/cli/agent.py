@@ -18,7 +18,8 @@ To apply a document, use heat-config-apply.
 """
 
 _EPILOG = """\
-ID is a deployment's id, a beginning of it that no other has, or its name.
+ID is a deployment's id, a beginning of it that no other has, or its name; of several with one name, show and log take
+the newest.
 
 """
 

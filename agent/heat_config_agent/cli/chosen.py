@@ -87,25 +87,29 @@ def kept(path: Path) -> dict[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-def entry(given: Settings, wanted: str) -> Entry:
+def entry(given: Settings, wanted: str, *, newest: bool = False) -> Entry:
     """Return the deployment that a command is about. Raises AgentError where it is none or several."""
-    return find(journal.read(given.state), wanted, str(given.state))
+    return find(journal.read(given.state), wanted, str(given.state), newest=newest)
 
 
-def find(entries: Mapping[str, Entry], wanted: str, where: str) -> Entry:
+def find(entries: Mapping[str, Entry], wanted: str, where: str, *, newest: bool = False) -> Entry:
     """Return the one deployment with that id, name, or beginning of an id.
 
-    Raises AgentError where it is none or several.
+    Each action of a resource is a deployment of its own, of the same name: of those the `newest` is meant, where that
+    is enough. Raises AgentError where it is none or several.
     """
     if not wanted:
         raise UsageError("an ID is needed", hint="`heat-config-agent status` shows them all")
-    exact = [each for each in entries.values() if wanted in (each.id, each.key)]
+    exact = [entries[wanted]] if wanted in entries else [each for each in entries.values() if each.id == wanted]
     named = [each for each in entries.values() if each.name == wanted]
     begun = [each for each in entries.values() if each.id.startswith(wanted) or each.key.startswith(wanted)]
     for found in (exact, named, begun):
         if len(found) == 1:
             return found[0]
+        if found and found is named and newest:
+            return max(found, key=lambda each: each.accepted)
         if found:
-            names = ", ".join(sorted(each.id or each.key for each in found)[:5])
+            ids = [each.id or each.key for each in found]
+            names = ", ".join(sorted(ids if len(set(ids)) == len(ids) else (each.key for each in found))[:5])
             raise AgentError(f"{wanted!r} is more than one deployment: {names}", hint="give more of the id")
     raise AgentError(f"no deployment {wanted!r} in {where}", hint="`heat-config-agent status` shows them all")

@@ -35,7 +35,7 @@ def add(commands: chosen.Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print standard output to standard output, and standard error to standard error."""
     given = chosen.of(options)
-    entry = chosen.entry(given, options.id)
+    entry = chosen.entry(given, options.id, newest=True)
     folder = given.state / "runs" / entry.key
     if not folder.is_dir():
         raise AgentError(f"there is no output of {entry.name}: {_status_of(entry)}")

@@ -82,8 +82,7 @@ def _ask(tool: Tool, environment: Mapping[str, str], stack: contextlib.ExitStack
     """Ask the programs of a tool for their versions, where it has some. Whatever is started ends with `stack`."""
     known = about(tool)
     if known is None:
-        runs = os.access(tool.hook, os.X_OK)
-        return State(problem="" if runs else f"it cannot be run; make it executable with «chmod +x {tool.hook}»")
+        return State(problem=programs.cannot_start(tool.hook))
     if known.program is None:
         return State()
     commands = list(programs.every(known.program, environment))

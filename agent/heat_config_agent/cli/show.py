@@ -28,7 +28,7 @@ def add(commands: chosen.Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Show the deployment, without its secrets."""
     settings = chosen.of(options)
-    entry = chosen.entry(settings, options.id)
+    entry = chosen.entry(settings, options.id, newest=True)
     deployment = chosen.deployment(settings, entry)
     kept = entry.values
     result = chosen.kept(settings.deployed / f"{entry.key}.notify.json") if kept is None else dict(kept)

@@ -10,7 +10,8 @@ where `ID_variables.json` has the inputs with their types, `heat_config_id` and 
 run's own folder and goes with it, as all secrets are in it.
 
 ansible-runner starts it and says what becomes of each task. What ansible prints is passed on as it comes; after it
-stands, task by task, what was changed and what failed; why it failed is the end of standard error, too.
+stands, task by task, what was changed and what failed; why it failed is the end of standard error, too. Where another
+stdout callback than ansible's usual ones is chosen, ansible is run without the runner, and that callback has the word.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, TextIO, cast
 
 from heat_config_hooks import files, processes, programs, protocol, steps
 from heat_config_hooks.errors import HookError, MissingTool
 from heat_config_hooks.options import Kind, Option
-from heat_config_hooks.reply import CANNOT_START, Reply
+from heat_config_hooks.reply import CANNOT_START, Reply, nothing_done
 
 _INSTALL = "install it with «pip install 'heat-config-agent[ansible]'»"
 
@@ -69,6 +70,9 @@ _EVENT = re.compile(rb"\x1b\[K(?:[A-Za-z0-9+/=]+\x1b\[\d+D)+\x1b\[K")
 _USUAL = (None, "default", "ansible.builtin.default")
 """What decides how ansible's output looks, unless somebody has chosen otherwise."""
 
+_DERIVABLE = (*_USUAL, "minimal", "ansible.builtin.minimal")
+"""Those of which the runner's own callback, which it derives from the chosen one, is known to work."""
+
 _BROKEN = 254
 """What the runner says where it could not start the program; ansible-playbook itself never says that."""
 
@@ -83,11 +87,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     """Write the playbook and its variables; say how to run it."""
     playbook = _playbook(request.config)
     if not playbook.strip():
-        return {
-            "deploy_stdout": "",
-            "deploy_stderr": "the config is empty: nothing was run\n",
-            "deploy_status_code": 0,
-        }
+        return nothing_done()
     _argv(request, place)  # what is wrong with it is said before anything is written
     if not _runner_is_there():
         raise MissingTool(f"ansible-runner, which runs ansible-playbook, is not installed; {_INSTALL}")
@@ -108,14 +108,22 @@ finish = protocol.collect
 
 def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     """Run the playbook; return the exit code of ansible-playbook."""
+    argv, environment = _argv(request, place), _environment(request, place)
+    if environment.get("ANSIBLE_STDOUT_CALLBACK") in _DERIVABLE:
+        return _by_runner(argv, environment, place)
+    environment[_MARK] = str(place.run)
+    signal.signal(signal.SIGTERM, lambda number, _: _end(number, environment[_MARK]))
+    return steps.run(argv, cwd=place.working, environment={**os.environ, **environment})
+
+
+def _by_runner(argv: Sequence[str], environment: dict[str, str], place: protocol.Workplace) -> int:
     try:
         from ansible_runner import Runner  # type: ignore[import-untyped]  # noqa: PLC0415  # 60 ms
         from ansible_runner.config.command import CommandConfig  # type: ignore[import-untyped]  # noqa: PLC0415
         from ansible_runner.utils import OutputEventFilter  # type: ignore[import-untyped]  # noqa: PLC0415
     except ImportError as error:
         raise MissingTool(f"ansible-runner cannot be loaded ({error}); {_INSTALL}") from error
-    program, *arguments = _argv(request, place)
-    environment = _environment(request, place)
+    program, *arguments = argv
     config = CommandConfig(
         private_data_dir=str(place.run / "runner"),
         host_cwd=str(place.working),

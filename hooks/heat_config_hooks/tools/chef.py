@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, urlsplit
 from heat_config_hooks import files, programs, protocol, steps, strict_json
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.options import Kind, Option
-from heat_config_hooks.reply import Reply
+from heat_config_hooks.reply import Reply, nothing_done
 
 PROGRAM = programs.Program(
     names=("chef-client", "cinc-client"),
@@ -63,11 +63,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     """Check what is asked for, and write the node's attributes and chef's configuration."""
     run_list = _run_list(request.config)
     if run_list is None:
-        return {
-            "deploy_stdout": "",
-            "deploy_stderr": "the config is empty: nothing was run\n",
-            "deploy_status_code": 0,
-        }
+        return nothing_done()
     programs.find(PROGRAM, place.environment)
     kitchen = _kitchen(request, place)
     if _url(request):
@@ -168,7 +164,7 @@ def _clone(url: str, kitchen: Path, place: protocol.Workplace) -> int:
     files.make_directory(kitchen.parent)
     new, old = kitchen.with_name(f".{kitchen.name}.new"), kitchen.with_name(f".{kitchen.name}.old")
     files.remove(new)
-    address, given = _without_password(url, place)
+    address, given = _without_secrets(url, place)
     git = programs.find(GIT, place.environment)
     environment = {**os.environ, "GIT_ALLOW_PROTOCOL": _PROTOCOLS, "GIT_TERMINAL_PROMPT": "0"}
     code = steps.run((*git, *given, "clone", "--", address, str(new)), environment=environment)
@@ -188,18 +184,21 @@ def _is_empty(path: Path) -> bool:
     return path.is_dir() and not any(path.iterdir())
 
 
-def _without_password(url: str, place: protocol.Workplace) -> tuple[str, tuple[str, ...]]:
-    """Return a URL that everybody may see, and git's arguments for the password that was in it.
+def _without_secrets(url: str, place: protocol.Workplace) -> tuple[str, tuple[str, ...]]:
+    """Return a URL that everybody may see, and git's arguments for the user and the password that were in it.
 
-    Command lines can be seen by all users of a machine, and git keeps the URL in the clone.
+    Command lines can be seen by all users of a machine, and git keeps the URL in the clone. A user without a password
+    may be a token, which is as secret.
     """
     parts = _split(url)
-    if parts is None or parts.scheme not in ("http", "https") or not parts.password:
+    if parts is None or parts.scheme not in ("http", "https") or not (parts.username or parts.password):
         return url, ()
+    user, _, host = parts.netloc.rpartition("@")
     credentials = place.run / "git-credentials"
-    files.replace(credentials, f"{parts.scheme}://{parts.netloc}\n".encode())
+    given = user if ":" in user else f"{user}:"  # git passes over a line that has no password, be it an empty one
+    files.replace(credentials, f"{parts.scheme}://{given}@{host}\n".encode("utf-8", "replace"))
     helper = f"store --file={shlex.quote(str(credentials))}"
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl(), (
+    return parts._replace(netloc=host).geturl(), (
         "-c",
         "credential.helper=",
         "-c",

@@ -17,8 +17,8 @@ from pathlib import Path
 from heat_config_hooks import programs, protocol, steps
 from heat_config_hooks.errors import HookError, MissingTool
 from heat_config_hooks.options import Kind, Option
-from heat_config_hooks.reply import STATUS, Reply
-from heat_config_hooks.tools.json_file import as_json
+from heat_config_hooks.reply import STATUS, Reply, nothing_done
+from heat_config_hooks.tools.json_file import as_json, half_a_character
 from heat_config_hooks.written import FAILED, Written, owner
 
 ABOUT = protocol.About(
@@ -47,11 +47,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     if request.action == "DELETE":
         return Written(place.working).remove_all(_named(request, place), owner=owner(request))
     if not _contents(request, place):
-        return {
-            "deploy_stdout": "",
-            "deploy_stderr": "the config has neither hierarchy nor datafiles: nothing was written\n",
-            "deploy_status_code": 0,
-        }
+        return nothing_done("the config has neither hierarchy nor datafiles: nothing was written")
     return steps.command(__name__, request, place) if _legacy(place) else _write(request, place)
 
 
@@ -103,6 +99,8 @@ def _contents(request: protocol.Request, place: protocol.Workplace) -> dict[Path
     if hierarchy is not None:
         if not isinstance(hierarchy, list) or not all(isinstance(each, str) for each in hierarchy):
             raise HookError("expected a list of texts", "config.hierarchy")
+        if any(map(half_a_character, hierarchy)):
+            raise HookError("there is half of a character in it", "config.hierarchy")
         form = _hiera_5 if request.options["version"] == "5" else _hiera_3
         contents[_hiera_yaml(place)] = form(datadir, hierarchy).encode()
     return contents
@@ -133,6 +131,8 @@ def _file_name(name: str) -> str:
     """Return the file of a datafile, which may be in a folder: `nodes/web` is what `nodes/%{hostname}` looks for."""
     if "\0" in name or not {"", ".", ".."}.isdisjoint(name.split("/")):
         raise HookError("the name of a datafile may not lead elsewhere, e.g. compute or nodes/web", _at(name))
+    if half_a_character(name):
+        raise HookError("there is half of a character in it, which the name of a file cannot have", _at(name))
     return f"{name}.json"
 
 

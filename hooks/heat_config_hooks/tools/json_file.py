@@ -16,7 +16,7 @@ from pathlib import Path
 from heat_config_hooks import protocol, strict_json
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.options import Kind, Option
-from heat_config_hooks.reply import Reply
+from heat_config_hooks.reply import Reply, nothing_done
 from heat_config_hooks.written import Written, owner
 
 ABOUT = protocol.About(
@@ -37,11 +37,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> Reply:
         return kept.remove_all(_named(request.config), owner=whose)
     contents = _contents(_map(request.config))
     if not contents:
-        return {
-            "deploy_stdout": "",
-            "deploy_stderr": "the config is empty: nothing was written\n",
-            "deploy_status_code": 0,
-        }
+        return nothing_done("the config is empty: nothing was written")
     return kept.write_all(contents, owner=whose, mode=_mode(str(request.options["mode"])))
 
 
@@ -54,6 +50,11 @@ def as_json(data: object, path: str) -> bytes:
         return json.dumps(data, indent=4, sort_keys=True, separators=(",", ": "), allow_nan=False).encode()
     except (TypeError, ValueError) as error:
         raise HookError(f"it cannot be written as JSON: {error}", path) from None
+
+
+def half_a_character(text: str) -> bool:
+    """Whether there is half of a surrogate pair in a text, as JSON may have it and UTF-8 cannot."""
+    return any("\ud800" <= each <= "\udfff" for each in text)
 
 
 def _map(config: object) -> Mapping[str, object]:
@@ -80,6 +81,8 @@ def _contents(config: Mapping[str, object]) -> dict[Path, bytes]:
 def _path(name: str) -> Path:
     if not name.startswith("/") or name.endswith("/") or "\0" in name:
         raise HookError("the name of a file has to be its whole path, e.g. /etc/app.json", _at(name))
+    if half_a_character(name):
+        raise HookError("there is half of a character in it, which the name of a file cannot have", _at(name))
     return Path(name)
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from heat_config_hooks import files, programs, protocol
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.options import Kind, Option
-from heat_config_hooks.reply import Reply
+from heat_config_hooks.reply import Reply, nothing_done
 
 PUPPET = programs.Program(
     names=("puppet",),
@@ -54,6 +54,9 @@ ABOUT = protocol.About(
 LOGS = Path("/var/log/puppet")
 """Where heat-agents has Puppet's own logs. Whoever may not write there has them in LOGDIR."""
 
+LOGDIR = Path("/var/run/heat-config/deployed")
+"""Where heat-agents leaves what Puppet printed."""
+
 CHANGED = 2
 """Exit code of `--detailed-exitcodes`: all went well, and something was changed."""
 
@@ -83,22 +86,22 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     """Write the manifest and the facts; say how to apply it."""
     manifest = _text(request.config)
     if not manifest.strip():
-        return {
-            "deploy_stdout": "",
-            "deploy_stderr": "the config is empty: nothing was run\n",
-            "deploy_status_code": 0,
-        }
+        _leave_hiera(request, place)
+        return nothing_done()
     options = request.options
     puppet = programs.find(PUPPET, place.environment)
     own = {"heat_outputs_path": str(protocol.clear_outputs(request, place))}
-    if options["enable_hiera"] or options["use_hiera"]:
-        own["deploy_config_name"] = _for_hiera(request, place)
+    if _for_hiera(request):
+        own["deploy_config_name"] = _name(request)
+        data = _data(request, place)
+        files.make_directory(data.parent)
+        files.replace(data, _json(protocol.visible_inputs(request)))
     facts = _facts(request, place, own) if options["enable_facter"] and options["use_facter"] else {}
     files.make_directory(place.working)
     path = place.working / f"{request.key}.pp"
     files.replace(path, manifest.encode("utf-8", "replace"))
     argv = (*puppet, "apply", "--color", "false", "--detailed-exitcodes", "--logdest", "console")
-    argv = (*argv, *_more(options, place), str(path))
+    argv = (*argv, *_more(options, place), *_without_home(place), str(path))
     return protocol.Command(
         argv=argv if "FACTER_fqdn" in facts else ("/bin/sh", "-c", _WITH_FQDN, "sh", *argv),
         cwd=place.working,
@@ -108,6 +111,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
 
 def finish(request: protocol.Request, place: protocol.Workplace, ended: protocol.Ended) -> Reply:
     """Return the outputs, what Puppet printed, and its exit code: that something was changed is no failure."""
+    _leave_hiera(request, place)
     with contextlib.suppress(OSError):  # a copy for people; the reply has it all
         _log(request, place, ended)
     reply = protocol.collect(request, place, ended)
@@ -157,15 +161,29 @@ def _json(values: object) -> bytes:
     return json.dumps(values, ensure_ascii=False).encode("utf-8", "replace")  # half of a character is none in Ruby
 
 
-def _for_hiera(request: protocol.Request, place: protocol.Workplace) -> str:
-    """Write the inputs for Hiera, whose hierarchy has `heat_config_%{deploy_config_name}`; return that name."""
+def _for_hiera(request: protocol.Request) -> bool:
+    return bool(request.options["enable_hiera"] or request.options["use_hiera"])
+
+
+def _name(request: protocol.Request) -> str:
+    """Return what Hiera's hierarchy knows as `%{deploy_config_name}`. Raises HookError."""
     name = request.name or request.id
     if "/" in name or "\0" in name:
         raise HookError(f"with enable_hiera the name is part of a file's name: {name!r} may have no '/' in it", "name")
-    folder = Path(place.environment.get("HEAT_PUPPET_HIERA_DATADIR") or "/etc/puppet/hieradata").absolute()
-    files.make_directory(folder)
-    files.replace(folder / f"heat_config_{name}.json", _json(protocol.visible_inputs(request)))
     return name
+
+
+def _data(request: protocol.Request, place: protocol.Workplace) -> Path:
+    """Return the file with the inputs for Hiera."""
+    folder = Path(place.environment.get("HEAT_PUPPET_HIERA_DATADIR") or "/etc/puppet/hieradata").absolute()
+    return folder / f"heat_config_{_name(request)}.json"
+
+
+def _leave_hiera(request: protocol.Request, place: protocol.Workplace) -> None:
+    """After a DELETE, leave no inputs in Hiera's folder."""
+    if request.action == "DELETE" and _for_hiera(request):
+        with contextlib.suppress(OSError):  # what came of the run counts for more
+            _data(request, place).unlink(missing_ok=True)
 
 
 def _more(options: Mapping[str, object], place: protocol.Workplace) -> list[str]:
@@ -179,6 +197,18 @@ def _more(options: Mapping[str, object], place: protocol.Workplace) -> list[str]
         if options[f"enable_{name}"]:
             more += [f"--{name}", "--logdest", str(_puppet_log(f"heat-{name}.log", place))]
     return more
+
+
+def _without_home(place: protocol.Workplace) -> list[str]:
+    """Return the arguments that say where Puppet keeps its state, where it would find no place of its own.
+
+    Root has the system's folders, others have theirs at home.
+    """
+    home = place.environment.get("HOME", "")
+    if os.geteuid() == 0 or (home not in ("", "/") and os.access(home, os.W_OK | os.X_OK)):
+        return []
+    state = place.working / "state"
+    return ["--confdir", str(state / "etc"), "--vardir", str(state / "var")]
 
 
 def _puppet_log(name: str, place: protocol.Workplace) -> Path:
@@ -199,8 +229,13 @@ def _private(path: Path) -> Path:
 
 
 def _logdir(place: protocol.Workplace) -> Path:
-    """Return heat-agents' folder for logs, by default `/var/run/heat-config/deployed`."""
-    return Path(place.environment.get("HEAT_PUPPET_LOGDIR") or place.outputs.parent / "deployed").absolute()
+    """Return heat-agents' folder for logs: by default `/var/run/heat-config/deployed`, or the same below our state.
+
+    Outputs that are elsewhere do not take the logs with them.
+    """
+    given = place.environment
+    usual = LOGDIR if given.get("HEAT_PUPPET_OUTPUTS") else place.outputs.parent / "deployed"
+    return Path(given.get("HEAT_PUPPET_LOGDIR") or usual).absolute()
 
 
 def _log(request: protocol.Request, place: protocol.Workplace, ended: protocol.Ended) -> None:

@@ -20,7 +20,7 @@ import json
 from heat_config_hooks import files, programs, protocol, strict_json
 from heat_config_hooks.errors import HookError, MissingTool
 from heat_config_hooks.options import Kind, Option
-from heat_config_hooks.reply import UNKNOWN, Capture, Reply, failure
+from heat_config_hooks.reply import UNKNOWN, Capture, Reply, failure, nothing_done
 
 PROGRAM = programs.Program(
     names=("python3",),
@@ -173,11 +173,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     """Write the script, what it is given, and the program around it; say how to run that."""
     script = _text(request.config)
     if not script.strip():
-        return {
-            "deploy_stdout": "",
-            "deploy_stderr": "the config is empty: nothing was run\n",
-            "deploy_status_code": 0,
-        }
+        return nothing_done()
     interpreter = _interpreter(request, place)
     files.make_directory(place.working)
     path = place.working / f"{request.key}.py"

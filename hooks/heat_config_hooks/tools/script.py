@@ -13,7 +13,7 @@ from pathlib import Path
 
 from heat_config_hooks import files, protocol
 from heat_config_hooks.errors import HookError
-from heat_config_hooks.reply import CANNOT_START, Reply, failure
+from heat_config_hooks.reply import CANNOT_START, Reply, failure, nothing_done
 
 ABOUT = protocol.About(
     config="an executable text",
@@ -29,11 +29,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     """Write the script and its inputs; say how to run it."""
     script = _text(request.config)
     if not script.strip():
-        return {
-            "deploy_stdout": "",
-            "deploy_stderr": "the config is empty: nothing was run\n",
-            "deploy_status_code": 0,
-        }
+        return nothing_done()
     interpreter = _interpreter(script)
     if interpreter and not Path(interpreter).exists():
         return failure(CANNOT_START, f"it cannot be started: its interpreter {interpreter} is not there")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from heat_config_agent import external
-from heat_config_hooks.protocol import Ended
+from heat_config_hooks.protocol import Command, Ended
 from heat_config_hooks.reply import UNKNOWN, Reply, fit
 
 HOOK = "/hooks/mine"
@@ -22,8 +22,12 @@ def finish(run: Path, stdout: bytes | str, stderr: str = "", code: int = 0) -> R
 
 def test_a_hook_reads_the_deployment_on_its_standard_input(tmp_path: Path) -> None:
     """As it came, in a file for nobody else; it works in the folder of its run."""
-    command = external.prepare(HOOK, {"id": "a", "later": ["é"]}, tmp_path)
-    assert (command.argv, command.cwd) == ((HOOK,), tmp_path)
+    hook = tmp_path / "hook"
+    hook.write_text("#!/bin/sh\n")
+    hook.chmod(0o755)
+    command = external.prepare(str(hook), {"id": "a", "later": ["é"]}, tmp_path)
+    assert isinstance(command, Command)
+    assert (command.argv, command.cwd) == ((str(hook),), tmp_path)
     assert command.stdin is not None
     assert json.loads(command.stdin.read_text()) == {"id": "a", "later": ["é"]}
     assert stat.S_IMODE(command.stdin.stat().st_mode) == 0o600
@@ -124,3 +128,21 @@ def test_a_hook_that_cleans_up_its_own_streams_has_failed(tmp_path: Path, code: 
     """It works in the folder where they are, and may have removed all that is there."""
     reply = external.finish(HOOK, Ended(code=code, stdout=tmp_path / "stdout", stderr=tmp_path / "stderr"))
     assert fit(reply)["deploy_status_code"] == (code or UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "why"),
+    [
+        ("#!/no/such/interpreter\n", 0o755, "its interpreter /no/such/interpreter is not there"),
+        ("#!/bin/sh\n", 0o644, "it cannot be run; make it executable with «chmod +x "),
+    ],
+)
+def test_a_hook_that_cannot_be_started_is_answered_at_once(tmp_path: Path, text: str, mode: int, why: str) -> None:
+    """With the reason, which the kernel would tell nobody."""
+    hook = tmp_path / "hook"
+    hook.write_text(text)
+    hook.chmod(mode)
+    reply = external.prepare(str(hook), {"id": "a"}, tmp_path)
+    assert isinstance(reply, dict)
+    assert reply["deploy_status_code"] == 126
+    assert f"{hook} cannot be started: {why}" in str(reply["deploy_stderr"])

@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import os
 import resource
+import signal
 import stat
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -60,6 +66,90 @@ def test_whoever_reads_sees_the_old_or_the_new(tmp_path: Path) -> None:
     done.set()
     reader.join()
     assert set(seen) <= set(contents)
+
+
+def test_processes_that_write_one_file_at_once_do_not_mix(tmp_path: Path) -> None:
+    """Each writes its own, whole; none fails as another has taken its file away; and nothing is left."""
+    path = tmp_path / "a"
+    code = """
+import sys
+from pathlib import Path
+from heat_config_hooks import files
+
+content = sys.argv[2].encode() * int(sys.argv[3])
+sys.stdin.read()
+for _ in range(150):
+    files.replace(Path(sys.argv[1]), content)
+"""
+    contents = {letter.encode() * length for letter, length in (("a", 10), ("b", 100_000), ("c", 300_000))}
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(path), chr(content[0]), str(len(content))],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for content in contents
+    ]
+    for each in writers:
+        assert each.stdin is not None
+        each.stdin.close()
+    seen: set[bytes] = set()
+    while any(each.poll() is None for each in writers):
+        with contextlib.suppress(FileNotFoundError):
+            seen.add(path.read_bytes())
+    said = []
+    for each in writers:
+        assert each.stderr is not None
+        with each.stderr:
+            said.append(each.stderr.read())
+    assert (said, [each.returncode for each in writers]) == ([b""] * 3, [0] * 3)
+    assert {*seen, path.read_bytes()} <= contents
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_who_waits_for_a_file_touches_neither_it_nor_what_it_became(tmp_path: Path) -> None:
+    """Whoever writes it ends first; one that fails removes its own alone; one that is ended while it waits, nothing."""
+    path, temporary = tmp_path / "a", tmp_path / ".a.new"
+    temporary.write_bytes(b"being written")
+    with temporary.open("ab") as writing:
+        fcntl.flock(writing, fcntl.LOCK_EX)
+        waiting = threading.Thread(target=files.replace, args=(path, b"second"))
+        ended = subprocess.Popen(
+            [sys.executable, "-c", _REPLACE, str(path)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        waiting.start()
+        with ended:
+            assert ended.stdout is not None
+            assert ended.stdout.read(1) == b"."
+            _wait_until_blocked(ended.pid)
+            ended.send_signal(signal.SIGINT)
+            assert ended.wait(60) != 0
+        assert temporary.read_bytes() == b"being written"
+        temporary.rename(path)
+        (tmp_path / "kept").hardlink_to(path)
+    waiting.join()
+    assert (path.read_bytes(), (tmp_path / "kept").read_bytes()) == (b"second", b"being written")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a", "kept"]
+
+
+_REPLACE = """
+import signal
+import sys
+from pathlib import Path
+from heat_config_hooks import files
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever we were started with
+print(".", end="", flush=True)
+files.replace(Path(sys.argv[1]), b"never")
+"""
+
+
+def _wait_until_blocked(pid: int) -> None:
+    """Wait until a process waits for a lock."""
+    deadline = time.monotonic() + 60
+    while not any("->" in line and f" {pid} " in line for line in Path("/proc/locks").read_text().splitlines()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_a_durable_file_is_on_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -226,6 +226,19 @@ def test_of_a_components_options_those_of_the_tool_count(run: Run) -> None:
     assert reply(run(deployment("sleep 60", options=given), "script"))["deploy_status_code"] == 124
 
 
+@pytest.mark.parametrize("given", [{"modulepath": "/x", "timeout": 9}, {"shout": {"loud": True}}])
+def test_what_may_be_another_tools_option_passes(run: Run, given: object) -> None:
+    """Who calls us hands over a component's options, and does not say which other tools it has."""
+    assert reply(run(deployment("echo ran", options=given), "script"))["deploy_stdout"] == "ran\n"
+
+
+def test_what_is_no_tools_option_does_not_pass(run: Run) -> None:
+    """It is mistyped."""
+    found = reply(run(deployment("echo ran", options={"timeoutt": 9}), "script"))
+    assert found["deploy_status_code"] == 125
+    assert "options.timeoutt: script has no such option; did you mean timeout?" in found["deploy_stderr"]
+
+
 def test_it_needs_nothing_of_the_agent() -> None:
     """Nor anything else that is not with every Python."""
     script = "import sys, heat_config_hooks.standalone, heat_config_hooks.tools.script\nprint(*sys.modules)"
