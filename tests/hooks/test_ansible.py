@@ -279,6 +279,29 @@ def test_plugins_modules_collections_and_roles(driver: Driver) -> None:
     assert (folder / "called").read_text() == "called called "
 
 
+def test_another_stdout_callback(driver: Driver) -> None:
+    """Ansible's own `oneline`, or one without documentation: its output is all there is, and the exit code arrives."""
+    config = playbook({"name": "x", "debug": {"msg": "hello"}}, {"name": "y", "fail": {"msg": "not now"}})
+    (driver.folder / ".ansible.cfg").write_text("[defaults]\nstdout_callback = oneline\n")
+    result = driver.run(ours(config))
+    assert result["deploy_status_code"] == 2, result
+    said = [each.partition(" =>")[0] for each in result["deploy_stdout"].splitlines()]
+    assert (said[0], said[-1]) == ("localhost | SUCCESS", "localhost | FAILED!")
+
+    working = driver.working("ansible")
+    (working / "plugins").mkdir()
+    (working / "plugins" / "terse.py").write_text(
+        "from ansible.plugins.callback import CallbackBase\n"
+        "class CallbackModule(CallbackBase):\n"
+        "    CALLBACK_VERSION, CALLBACK_TYPE, CALLBACK_NAME = 2.0, 'stdout', 'terse'\n"
+        "    def v2_runner_on_ok(self, result): print('fine')\n"
+        "    def v2_runner_on_failed(self, result, ignore_errors=False): print('bad')\n"
+    )
+    (working / "ansible.cfg").write_text("[defaults]\nstdout_callback = terse\ncallback_plugins = plugins\n")
+    result = driver.run(ours(config, "d2"))
+    assert (result["deploy_status_code"], result["deploy_stdout"]) == (2, "fine\nbad\n"), result
+
+
 @pytest.mark.parametrize(
     ("config", "code", "says"),
     [
@@ -415,9 +438,11 @@ def test_its_time_is_over(driver: Driver, stubborn: Path) -> None:
     wait_until(lambda: not living(str(driver.folder)))
 
 
-def test_it_is_told_to_end(machine: Machine, stubborn: Path) -> None:
+@pytest.mark.parametrize("callback", ["default", "oneline"])
+def test_it_is_told_to_end(machine: Machine, stubborn: Path, callback: str) -> None:
     """What the hook itself does at a TERM that nothing else of the run gets: it ends them all."""
     given = ours(playbook({"name": "hang", "command": str(stubborn)}, {"name": "next", "command": "/bin/true"}))
+    (machine.folder / ".ansible.cfg").write_text(f"[defaults]\nstdout_callback = {callback}\n")
     apply = machine.start_apply([given])
     wait_until(lambda: bool(living(str(stubborn))), seconds=30)
     (hook,) = [each for each in living(str(machine.state)) if each.cmdline()[2:4] == ["-m", "heat_config_hooks.steps"]]
@@ -427,7 +452,7 @@ def test_it_is_told_to_end(machine: Machine, stubborn: Path) -> None:
     wait_until(lambda: not living(str(machine.folder)))
     result = machine.agent("show", "d1", "--json").json["result"]
     assert result["deploy_status_code"] == 143
-    assert "TASK [hang]" in result["deploy_stdout"]
+    assert ("TASK [hang]" in result["deploy_stdout"]) == (callback == "default")
     assert "TASK [next]" not in result["deploy_stdout"]
 
 

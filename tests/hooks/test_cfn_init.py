@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -117,9 +118,153 @@ def test_a_failure_without_a_log_is_one_too(driver: Driver, tmp_path: Path) -> N
 
     assert values == {
         "deploy_stdout": "out\n",
-        "deploy_stderr": "cfn-init failed with status 7\nerr\n",
+        "deploy_stderr": "err\ncfn-init failed with status 7\n",
         "deploy_status_code": 7,
     }
+
+
+@pytest.mark.parametrize(
+    ("section", "says"),
+    [
+        ({"packages": {"apt": {"no-such-package": []}}}, "'no-such-package']'"),
+        ({"packages": {"nosuch": {"a": []}}}, "Skipping invalid package type: nosuch"),
+        ({"services": {"upstart": {"a": {"enabled": "true"}}}}, "Skipping invalid service type: upstart"),
+        ({"services": {"systemd": {"no-such-service": {"enabled": "true"}}}}, "no-such-service"),
+        ({"sources": {"SOURCE": "http://127.0.0.1:1/a.tar.gz"}}, "Return code of "),
+        ({"users": {"no:name": {}}}, "An error occurred creating no:name user"),
+        ({"groups": {"no:name": {}}}, "An error occurred creating no:name group"),
+        ({"files": {"SOURCE/a": {"mode": "000600"}}}, "{'mode': '000600'}"),
+        ({"files": {"SOURCE/a": {"source": "file:///no/such"}}}, "Return code of "),
+        ({"commands": {"a": {"command": "true", "cwd": "/no/such"}}}, "a has failed. /no/such path does not exist"),
+        ({"commands": {"a": {"cwd": "/"}}}, "a has failed. 'command' property missing"),
+    ],
+)
+def test_a_failure_that_the_log_alone_tells_is_one(
+    driver: Driver, var: Path, tmp_path: Path, section: dict[str, Any], says: str
+) -> None:
+    """The exit code of cfn-init is 0 for most of them. What an earlier run wrote there is not judged."""
+    config = json.loads(json.dumps({"config": section}).replace("SOURCE", f"{tmp_path}/source"))
+
+    failed = driver.run(init("d1", config))
+    fine = driver.run(init("d2", command("true"), action="UPDATE"))
+
+    assert failed["deploy_status_code"] == 1, failed
+    assert says in failed["deploy_stderr"]
+    assert f"its log {var}/log/cfn-init.log says:\n" in failed["deploy_stderr"]
+    assert fine == {"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 0}
+
+
+def test_what_may_fail_and_what_is_there_already_is_no_failure(driver: Driver, var: Path, tmp_path: Path) -> None:
+    """Of the latter it is said all the same: perhaps it is not as the config wants it."""
+    commands = {
+        "1": {"command": "exit 3", "ignoreErrors": "true"},
+        "2": {"command": f"touch {tmp_path}/never", "test": "exit 4"},
+        "3": {"command": ["sh", "-c", "exit 5"], "ignoreErrors": True},
+        "4": {"command": "echo 'ERROR [' >&2; printf 'a\\nERROR [x]' >&2", "test": "true"},
+        "5": {"command": f"cat >{tmp_path}/made <<E\nERROR [mine] text\nE\n"},
+    }
+    quiet = driver.run(init("d1", {"config": {"commands": commands}}))
+    there = {"groups": {"root": {}}, "users": {"root": {}}, "commands": {"a": {"cwd": "/no", "ignoreErrors": "yes"}}}
+    told = driver.run(init("d2", {"config": there}))
+
+    assert quiet == {"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 0}
+    assert (tmp_path / "made").read_text() == "ERROR [mine] text\n"
+    assert told["deploy_status_code"] == 0, told
+    assert told["deploy_stderr"].startswith(f"cfn-init ended with status 0; its log {var}/log/cfn-init.log says:\n")
+    assert told["deploy_stderr"].splitlines()[-4:] == [
+        "this may have failed:",
+        "An error occurred creating root group : group name not unique",
+        "An error occurred creating root user : user name not unique",
+        "a has failed. /no path does not exist",
+    ]
+
+
+DISABLE = "Return code of 1 after executing: '['/bin/systemctl', 'disable', 'a.service']'\nstderr: 'b'Failed: "
+
+
+@pytest.mark.parametrize(
+    ("level", "text", "status", "told"),
+    [
+        ("DEBUG", "Return code of 1 after executing: '['which', 'yum']'", 0, False),
+        ("DEBUG", "Return code of 1 after executing: '['rpm', '-q', 'httpd']'", 0, False),
+        ("DEBUG", "Return code of 1 after executing: '['dnf', '-y', '--showduplicates', 'list', 'a', 'b']'", 0, False),
+        ("DEBUG", "Return code of 104 after executing: '['zypper', '-n', '--no-refresh', 'search', 'a']'", 0, False),
+        ("DEBUG", "Return code of 3 after executing: '['/bin/systemctl', 'status', 'a.service']'", 0, False),
+        ("DEBUG", "Return code of 3 after executing: '['/usr/sbin/service', 'a', 'status']'", 0, False),
+        ("WARNING", "Unable to retrieve remote metadata : No credentials!", 0, False),
+        ("DEBUG", "Return code of 5 after executing: '['/bin/systemctl', 'start', 'status.service']'", 1, True),
+        ("DEBUG", "Return code of 1 after executing: '['/usr/sbin/service', 'status', 'stop']'", 1, True),
+        ("DEBUG", "Return code of 1 after executing: '['rpm', '-U', '--force', '--nosignature', 'a']'", 1, True),
+        ("DEBUG", "Return code of -9 after executing: '['dnf', '-y', '--best', 'install', 'which']'", 1, True),
+        ("WARNING", "Skipping package 'a'. Not available via yum", 1, True),
+        ("WARNING", "Skipping package 'a' - unavailable via zypper", 1, True),
+        ("ERROR", "Error setting privileges for user 'root': [Errno 1] Operation not permitted", 1, True),
+        ("DEBUG", DISABLE + "Unit file a.service does not exist.\\n''", 0, True),
+        ("DEBUG", DISABLE + "Access denied\\n''", 1, True),
+    ],
+)
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
+def test_what_the_log_says_is_judged(
+    driver: Driver, tmp_path: Path, level: str, text: str, status: int, *, told: bool
+) -> None:
+    """Questions to which the answer is no are no failures. A stand-in writes what cfn-init does on other machines."""
+    log, begins = tmp_path / "cfn-init.log", "[2026-01-02 03:04:05,678]"
+    (tmp_path / "added").write_text(
+        f"INFO {begins} Opened local metadata /var\n{level} {begins} {text}\nINFO {begins} after\n"
+    )
+    program = tmp_path / "mine"
+    program.write_text(f"#!/bin/sh\ncat {tmp_path}/added >>{log}\n")
+    program.chmod(0o755)
+    log.write_text(f"ERROR {begins} of an earlier run\n")
+    driver.environment = {
+        "HEAT_CFN_INIT_CMD": str(program),
+        "HEAT_CFN_INIT_LAST_METADATA_DIR": str(tmp_path / "last"),
+        "HEAT_CFN_INIT_LOG": str(log),
+    }
+
+    values = driver.run(init("d1", {"config": {}}))
+
+    assert values["deploy_status_code"] == status, values
+    assert (text in values["deploy_stderr"]) == told
+    assert told or not values["deploy_stderr"]
+    assert "earlier" not in values["deploy_stderr"]
+
+
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
+def test_deployments_at_once_do_not_get_each_others_metadata(driver: Driver, tmp_path: Path) -> None:
+    """There is one place for it: one waits until the other's cfn-init has ended, and may run out of time there."""
+    program = tmp_path / "slow"
+    program.write_text(
+        f"#!/bin/sh\necho x >>{tmp_path}/started\nuntil [ -e {tmp_path}/go ]; do sleep 0.05; done\n"
+        f"cat {tmp_path}/last/last_metadata\n"
+    )
+    program.chmod(0o755)
+    driver.environment = {
+        "HEAT_CFN_INIT_CMD": str(program),
+        "HEAT_CFN_INIT_LAST_METADATA_DIR": str(tmp_path / "last"),
+        "HEAT_CFN_INIT_LOG": str(tmp_path / "no-log"),
+    }
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(driver.run, init("d1", {"config": {"commands": {"first": {}}}}))
+        wait_until((tmp_path / "started").exists)
+        late = driver.run(init("d2", {"config": {"commands": {"late": {}}}}, options={"timeout": 2}))
+        second = threads.submit(driver.run, init("d3", {"config": {"commands": {"second": {}}}}))
+        wait_until(lambda: any("->" in line for line in locks(tmp_path / "last/.lock")))
+        (tmp_path / "go").touch()
+        values = [first.result(), second.result()]
+
+    assert late["deploy_status_code"] == 124
+    assert "cfn-init was not run: until now another deployment's was running\n" in late["deploy_stderr"]
+    for name, each in zip(("first", "second"), values, strict=True):
+        assert json.loads(each["deploy_stdout"]) == {"AWS::CloudFormation::Init": {"config": {"commands": {name: {}}}}}
+    assert (tmp_path / "started").read_text() == "x\nx\n"
+    assert stat.S_IMODE((tmp_path / "last/.lock").stat().st_mode) == 0o600
+
+
+def locks(path: Path) -> list[str]:
+    """Return what Linux says of those who have a lock on a file, or wait for one."""
+    inode = f":{path.stat().st_ino} "
+    return [line for line in Path("/proc/locks").read_text().splitlines() if inode in line]
 
 
 def test_of_a_long_log_the_end_is_reported(driver: Driver, var: Path) -> None:
@@ -205,6 +350,8 @@ def test_a_run_that_hangs_is_ended_with_all_that_it_started(driver: Driver, var:
     values = driver.run(init("d1", config, options={"timeout": 3}))
 
     assert values["deploy_status_code"] == 124
+    assert f"cfn-init was ended; its log {var}/log/cfn-init.log says:\n" in values["deploy_stderr"]
+    assert f"Running command: echo $$ >{tmp_path}/pid" in values["deploy_stderr"]
     pid = int((tmp_path / "pid").read_text())
     wait_until(lambda: not psutil.pid_exists(pid))
     assert os.listdir(var / "log") == ["cfn-init.log"]

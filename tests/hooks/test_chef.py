@@ -348,7 +348,8 @@ class _Guarded(SimpleHTTPRequestHandler):
     """Serves files to who knows the password."""
 
     def do_GET(self) -> None:
-        if self.headers.get("Authorization") == "Basic " + base64.b64encode(b"me:pass word").decode():
+        known = (b"me:pass word", b"token 4711:")
+        if self.headers.get("Authorization") in ["Basic " + base64.b64encode(each).decode() for each in known]:
             super().do_GET()
             return
         self.send_response(401)
@@ -373,14 +374,17 @@ def guarded(tmp_path: Path) -> Iterator[str]:
     server.server_close()
 
 
-def test_the_password_in_a_url_is_nowhere_to_be_seen(driver: Driver, chef: Path, tmp_path: Path, guarded: str) -> None:
-    """Neither on a command line of git's or its helpers', nor in the clone, nor in what is said."""
+@pytest.mark.parametrize("secret", ["me:pass%20word", "token%204711:", "token%204711"])
+def test_the_secret_in_a_url_is_nowhere_to_be_seen(
+    driver: Driver, chef: Path, tmp_path: Path, guarded: str, secret: str
+) -> None:
+    """Neither on a command line of git's or its helpers', nor in the clone, nor in what is said. A token is one."""
     wrapper = chef.with_name("git")
     wrapper.write_text(f'#!/bin/sh\nexport GIT_TRACE={tmp_path}/trace\nexec {need("git", "git")} "$@"\n')
     wrapper.chmod(0o755)
     driver.environment["no_proxy"] = "127.0.0.1"
 
-    values = driver.run(converge("d1", options={"kitchen": f"http://me:pass%20word@{guarded}"}))
+    values = driver.run(converge("d1", options={"kitchen": f"http://{secret}@{guarded}"}))
 
     assert values["deploy_status_code"] == 0, values
     assert calls(tmp_path)[0]["recipe"] == "guarded"
@@ -389,10 +393,11 @@ def test_the_password_in_a_url_is_nowhere_to_be_seen(driver: Driver, chef: Path,
     config = (driver.working("chef") / "kitchen/.git/config").read_text()
     assert f"http://{guarded}" in config
     for text in (trace, config, json.dumps(values)):
-        assert "pass%20word" not in text
-        assert "pass word" not in text
+        for word in ("pass%20word", "pass word", "token%204711", "token 4711"):
+            assert word not in text
 
-    values = driver.run(converge("d2", options={"kitchen": f"http://me:wrong@{guarded}"}), seconds=30)
+    wrong = secret.replace("%20", "wrong")
+    values = driver.run(converge("d2", options={"kitchen": f"http://{wrong}@{guarded}"}), seconds=30)
     assert values["deploy_status_code"] == 128
     assert "wrong" not in values["deploy_stderr"]
 

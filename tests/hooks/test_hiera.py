@@ -220,6 +220,11 @@ def test_what_is_not_used_is_said(driver: Driver, etc: Path) -> None:
         ({"config": {"datafiles": {"x": 1, "a/": 1}}}, "the name of a datafile may not lead elsewhere"),
         ({"config": {"datafiles": {"x": 1, "": 1}}}, 'config.datafiles[""]: the name of a datafile may not lead'),
         ({"config": {"datafiles": {"x": 1, "a\0": 1}}}, "the name of a datafile may not lead elsewhere"),
+        (
+            {"config": {"datafiles": {"x": 1, "a\ud800": 1}}},
+            'config.datafiles["a\\ud800"]: there is half of a character in it',
+        ),
+        ({"config": {"datafiles": {"x": 1}, "hierarchy": ["\ud800"]}}, "config.hierarchy: there is half of a char"),
         ({"config": {"datafiles": ["x"]}}, "config.datafiles: expected an object"),
         ({"config": {"datafiles": {"x": 1}, "hierarchy": "x"}}, "config.hierarchy: expected a list of texts"),
         ({"config": {"datafiles": {"x": 1}, "hierarchy": ["x", 1]}}, "config.hierarchy: expected a list of texts"),

@@ -12,6 +12,7 @@ import pytest
 
 from driver import Driver
 from machine import deployment
+from tools import need_root
 
 DATA: dict[str, Any] = {
     "z": 'ünï "quoted" 🎉\nand more',
@@ -99,14 +100,28 @@ def test_where_no_resource_is_named_delete_removes_what_its_config_names(driver:
     assert os.path.lexists(other)
 
 
-def test_a_file_that_another_deployment_has_written_since_stays(driver: Driver, tmp_path: Path) -> None:
-    """When two write the same file it belongs to the last."""
+def test_a_file_that_two_deployments_have_goes_with_the_second(driver: Driver, tmp_path: Path) -> None:
+    """Whichever of them wrote it last: the other one may live, and need it."""
     path = tmp_path / "a.json"
-    driver.run(data("d1", {str(path): 1}, inputs=of_resource("first")))
-    driver.run(data("d2", {str(path): 2}, inputs=of_resource("second")))
-    done = driver.run(data("d3", {str(path): 1}, inputs=of_resource("first"), action="DELETE"))
-    assert answer(done) == (0, f"{path} is left alone: it was last written for another deployment\n", "")
+    one, two = of_resource("first"), of_resource("second")
+    driver.run(data("d1", {str(path): 1}, inputs=one))
+    driver.run(data("d2", {str(path): 2}, inputs=two))
+    done = driver.run(data("d3", {str(path): 2}, inputs=two, action="DELETE"))
+    assert answer(done) == (0, f"{path} is left alone: another deployment has it too\n", "")
     assert path.read_text() == "2"
+    done = driver.run(data("d4", {str(path): 1}, inputs=one, action="DELETE"))
+    assert answer(done) == (0, f"{path} was removed\n", "")
+
+
+def test_who_owns_a_file_goes_on_to_own_it(driver: Driver, tmp_path: Path) -> None:
+    """One that heat-agents has written, and that was given to a program; its mode is what the option says."""
+    need_root()
+    path = tmp_path / "a.json"
+    path.write_text("{}")
+    path.chmod(0o644)
+    os.chown(path, 65534, 65533)
+    driver.run(data("d1", {str(path): 1}))
+    assert (path.stat().st_uid, path.stat().st_gid, mode(path)) == (65534, 65533, 0o600)
 
 
 def test_a_config_may_be_json_text(driver: Driver, tmp_path: Path) -> None:
@@ -132,6 +147,7 @@ def test_nothing_to_write_is_done(driver: Driver, config: object) -> None:
         ({"config": {"@/a.json": 1, "": 2}}, 'config[""]: the name of a file has to be its whole path'),
         ({"config": {"@/a.json": 1, "@/b/": 2}}, 'b/"]: the name of a file has to be its whole path'),
         ({"config": {"@/a.json": 1, "@/b\0": 2}}, "the name of a file has to be its whole path"),
+        ({"config": {"@/a.json": 1, "@/\ud800": 2}}, '\\ud800"]: there is half of a character in it'),
         ({"config": {"@/a.json": 1, "@//a.json": 2}}, "a.json is named twice"),
         ({"config": '{"@/a.json": 1,'}, "config: expected an object, or the JSON text of one: "),
         ({"config": "@/a.json"}, "config: expected an object, or the JSON text of one: "),

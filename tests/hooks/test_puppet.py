@@ -7,6 +7,7 @@ import os
 import shlex
 import stat
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,8 +21,10 @@ from driver import Alone, Driver
 from heat_config_hooks import options, protocol
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.tools import puppet
-from machine import deployment
-from tools import need
+from machine import BIN, deployment
+from tools import need, need_root
+
+NOBODY = 65534
 
 START = ["apply", "--color", "false", "--detailed-exitcodes", "--logdest", "console"]
 
@@ -271,6 +274,12 @@ notify { 'tagged': message => "${lookup('number') + 1} ${lookup('text')} ${facts
     assert the_puppet.environment["FACTER_deploy_config_name"] == "my.config"
     assert "FACTER_number" not in the_puppet.environment
 
+    gone = driver.run(
+        a_manifest("p2", "notice(lookup('text'))", name="my.config", options=given, inputs=inputs, action="DELETE")
+    )
+    assert "ünï" in gone["deploy_stdout"]
+    assert list(data.parent.iterdir()) == []
+
 
 def test_one_that_hangs_is_ended(driver: Driver, the_puppet: Puppet, tmp_path: Path) -> None:
     """With what it had said by then, and what it had started: Puppet gives that a session of its own."""
@@ -449,6 +458,19 @@ def test_an_empty_manifest_is_done(driver: Driver, config: object) -> None:
     assert (done["deploy_status_code"], done["deploy_stderr"]) == (0, "the config is empty: nothing was run\n")
 
 
+def test_inputs_for_hiera_go_with_a_delete(driver: Driver, recorded: Recorded, tmp_path: Path) -> None:
+    """Whatever comes of it, and if nothing is run; others stay."""
+    recorded("exit 1")
+    folder = tmp_path / "hieradata"
+    driver.environment["HEAT_PUPPET_HIERA_DATADIR"] = str(folder)
+    fields: dict[str, Any] = {"inputs": {"password": "hunter2-hunter2"}, "options": {"use_hiera": True}}
+    for number, (config, action) in enumerate([("x", "CREATE"), ("x", "DELETE"), ("x", "UPDATE"), ("", "DELETE")]):
+        driver.run(a_manifest(f"p{number}", config, name="one", action=action, **fields))
+        driver.run(a_manifest(f"q{number}", "x", name="two", **fields))
+        left = ["heat_config_two.json", *([] if action == "DELETE" else ["heat_config_one.json"])]
+        assert sorted(os.listdir(folder)) == sorted(left)
+
+
 # The hook alone.
 
 
@@ -460,7 +482,6 @@ def place(tmp_path: Path) -> protocol.Workplace:
         "PATH": os.environ["PATH"],
         "LANG": "C.UTF-8",
         "HEAT_PUPPET_CMD": str(real(tmp_path).command),
-        "HEAT_PUPPET_OUTPUTS": str(tmp_path / "outputs" / "heat-config-puppet"),
         "HEAT_PUPPET_HIERA_DATADIR": str(tmp_path / "hieradata"),
     }
     return protocol.workplace("puppet", tmp_path / "run", tmp_path, environment)
@@ -492,7 +513,7 @@ def test_puppets_own_logs_are_where_heat_agents_has_them(
         (logs / "heat-debug.log").chmod(0o644)
     else:
         logs.touch()
-        logs = tmp_path / "outputs" / "deployed"
+        logs = tmp_path / "run" / "deployed"
     command = prepared(place, config="notice('x')", given={"enable_debug": True, "enable_verbose": True})
     debug, verbose = logs / "heat-debug.log", logs / "heat-verbose.log"
     more = ["--debug", "--logdest", str(debug), "--verbose", "--logdest", str(verbose)]
@@ -514,15 +535,61 @@ def test_puppets_own_logs_are_where_heat_agents_has_them(
     assert (mode(debug), mode(verbose)) == (0o600, 0o600)
 
 
-def test_the_logs_are_beside_the_outputs_where_no_variable_says_otherwise(place: protocol.Workplace) -> None:
-    """That is heat-agents' place, as its outputs are in /var/run/heat-config/heat-config-puppet."""
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_the_logs_are_below_the_state_or_in_heat_agents_place(
+    place: protocol.Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
+) -> None:
+    """Outputs that are elsewhere do not take them along."""
+    usual = protocol.workplace("puppet", place.run, None, {})
+    assert usual.outputs.parent / "deployed" == puppet.LOGDIR == Path("/var/run/heat-config/deployed")
+    monkeypatch.setattr(puppet, "LOGDIR", tmp_path / "var" / "deployed")
+    logs = place.outputs.parent / "deployed"
+    if elsewhere:
+        outputs = {"HEAT_PUPPET_OUTPUTS": str(tmp_path / "outputs" / "heat-config-puppet")}
+        place = protocol.workplace("puppet", place.run, tmp_path, {**place.environment, **outputs})
+        logs = tmp_path / "var" / "deployed"
     place.run.joinpath("stdout").write_text("out")
     ended = protocol.Ended(code=2, stdout=place.run / "stdout", stderr=place.run / "missing")
     reply = puppet.finish(asked(creation_time="../../2015-07-16T11:40:20"), place, ended)
     assert reply["deploy_status_code"] == 0  # a log that cannot be written is no failure
-    assert (place.outputs.parent / "deployed" / "..-..-2015-07-16-11-40-20-p1-stdout.log").read_text() == "out"
-    usual = protocol.workplace("puppet", place.run, None, {})
-    assert usual.outputs.parent / "deployed" == Path("/var/run/heat-config/deployed")
+    assert (logs / "..-..-2015-07-16-11-40-20-p1-stdout.log").read_text() == "out"
+    assert not (tmp_path / "outputs").exists()
+
+
+@pytest.mark.parametrize("home", ["", "/", "/proc/nowhere", "@"])
+def test_who_has_no_home_has_one_in_the_working_folder(home: str) -> None:
+    """Else Puppet could not keep its state; what it runs does not see it. Whoever has a home keeps it."""
+    need_root()
+    program, setpriv = need("puppet", "puppet"), need("setpriv", "util-linux")
+    nobody = [setpriv, "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups"]
+    hook = [*nobody, str(BIN / "heat-config-hook"), "puppet"]
+    if subprocess.run([*nobody, "test", "-r", puppet.__file__], check=False).returncode:
+        pytest.skip("other users cannot read the installed hooks: run make test in a folder that all can read")
+    with tempfile.TemporaryDirectory() as name:  # pytest's own folders are for us alone
+        os.chown(name, NOBODY, NOBODY)
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HEAT_PUPPET_CMD": program,
+            "HEAT_PUPPET_LOGDIR": f"{name}/logs",
+            "HEAT_PUPPET_WORKING": f"{name}/working",
+            "HEAT_PUPPET_OUTPUTS": f"{name}/outputs",
+            **({"HOME": home.replace("@", name)} if home else {}),
+        }
+        manifest = "notice(\"${facts['heat_outputs_path']}\") exec { '/usr/bin/env': logoutput => true }"
+        given = json.dumps(a_manifest("p1", manifest))
+        done = subprocess.run(hook, input=given, cwd=name, env=environment, capture_output=True, text=True, check=False)
+        reply = json.loads(done.stdout)
+        assert reply["deploy_status_code"] == 0, reply
+        assert f": {name}/outputs/p1\n" in reply["deploy_stdout"]
+        assert "HOME=" not in reply["deploy_stdout"]
+        found = [each.parent for each in Path(name).rglob(".puppet*")]
+        assert found == [Path(name) if home == "@" else Path(name) / "working" / "home"]
+
+
+def test_root_needs_no_home(place: protocol.Workplace) -> None:
+    """It has the system's folders."""
+    need_root()
+    assert "HOME" not in prepared(place).environment
 
 
 def test_inputs_that_no_variable_can_hold_are_facts_all_the_same(place: protocol.Workplace) -> None:

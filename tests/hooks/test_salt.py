@@ -11,6 +11,9 @@ import pytest
 import yaml
 
 from driver import Driver
+from heat_config_hooks import protocol
+from heat_config_hooks.errors import HookError
+from heat_config_hooks.tools import salt as salt_hook
 from machine import deployment
 from tools import need_salt
 
@@ -308,6 +311,73 @@ def run():
     assert (tmp_path / "own").read_text() == f"{INPUTS['text']}\n"
 
 
+def test_grains_are_those_of_the_machine_and_stay(driver: Driver, tmp_path: Path) -> None:
+    """They are beside its minion configuration; those that cannot be kept there are no success."""
+    config = f"""
+new:
+  grains.present:
+    - value: 5
+seen:
+  file.managed:
+    - name: {tmp_path}/seen
+    - contents: {{{{ grains.get('role') }}}} {{{{ grains.get('new') }}}}
+"""
+    lost = driver.run(state_file("d0", config))
+
+    assert lost["deploy_status_code"] == 1
+    assert lost["deploy_stderr"] == f"grains were not kept: {tmp_path}/etc/grains cannot be written\n"
+    assert (tmp_path / "seen").read_text() == "None None\n"
+
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/grains").write_text("role: web\n")
+    first = driver.run(state_file("d1", config))
+
+    assert (first["deploy_status_code"], first["deploy_stderr"]) == (0, "")
+    assert (tmp_path / "seen").read_text() == "web None\n"
+    assert yaml.safe_load((tmp_path / "etc/grains").read_text()) == {"role": "web", "new": 5}
+
+    second = driver.run(state_file("d2", config, action="UPDATE"))
+
+    assert (tmp_path / "seen").read_text() == "web 5\n"
+    assert states(second)["new"]["changes"] == {}
+    assert os.listdir(tmp_path / "etc") == ["grains"]
+
+
+def test_backups_of_files_stay(driver: Driver, tmp_path: Path) -> None:
+    """What `backup: minion` keeps of a file can be found by later runs, and be restored."""
+    (tmp_path / "file").write_text("before\n")
+    managed = f"{tmp_path}/file:\n  file.managed:\n    - contents: after\n    - backup: minion\n"
+    config = f"""
+{tmp_path}/backups:
+  file.managed:
+    - contents: {{{{ salt['file.list_backups']('{tmp_path}/file') | length }}}}
+"""
+
+    values = driver.run(state_file("d1", managed))
+    listed = driver.run(state_file("d2", config, action="UPDATE"))
+
+    assert (values["deploy_status_code"], listed["deploy_status_code"]) == (0, 0)
+    assert (tmp_path / "file").read_text() == "after\n"
+    folder = driver.working("salt") / "file_backup"
+    assert [each.read_text() for each in folder.rglob("file_*")] == ["before\n"]
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "backups").read_text() == "1\n"
+
+
+def test_a_user_without_a_name_is_a_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Salt itself does not start then, with no more than a traceback."""
+    monkeypatch.setattr(os, "geteuid", lambda: 2**31 - 7)
+    request = protocol.Request(
+        id="d1", key="d1", name="", action="", config="a: []", inputs={}, outputs=(), options={"minion": {}}
+    )
+    place = protocol.Workplace(
+        run=tmp_path, working=tmp_path, outputs=tmp_path, environment={"PATH": f"{need_salt()}:{os.environ['PATH']}"}
+    )
+
+    with pytest.raises(HookError, match="needs a name for the user 2147483641 that it runs as: add one to /etc/passwd"):
+        salt_hook.prepare(request, place)
+
+
 def test_a_dry_run_changes_nothing(driver: Driver, tmp_path: Path) -> None:
     """Salt says what it would change, where the option `test` or the machine wants no more.
 
@@ -367,7 +437,7 @@ look:
     run = next(line.removeprefix("--config-dir=") for line in argv.split() if line.startswith("--config-dir="))
     left = [each.name for each in Path(run).rglob("*")]
     assert not [each for each in left if each not in {"stdout", "stderr", "supervisor"} and "status." not in each]
-    for path in driver.working("salt").rglob("*"):
+    for path in driver.working("salt").glob("*.*"):
         assert "hunter-2-secret" not in path.read_text()
         assert path.stat().st_mode & 0o777 == 0o600
 

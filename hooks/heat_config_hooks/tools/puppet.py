@@ -101,11 +101,16 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     path = place.working / f"{request.key}.pp"
     files.replace(path, manifest.encode("utf-8", "replace"))
     argv = (*puppet, "apply", "--color", "false", "--detailed-exitcodes", "--logdest", "console")
-    argv = (*argv, *_more(options, place), *_without_home(place), str(path))
+    argv = (*argv, *_more(options, place), str(path))
     return protocol.Command(
         argv=argv if "FACTER_fqdn" in facts else ("/bin/sh", "-c", _WITH_FQDN, "sh", *argv),
         cwd=place.working,
-        environment={**_locale(place), **facts, **{f"FACTER_{name}": value for name, value in own.items()}},
+        environment={
+            **_locale(place),
+            **_home(place),
+            **facts,
+            **{f"FACTER_{name}": value for name, value in own.items()},
+        },
     )
 
 
@@ -199,16 +204,17 @@ def _more(options: Mapping[str, object], place: protocol.Workplace) -> list[str]
     return more
 
 
-def _without_home(place: protocol.Workplace) -> list[str]:
-    """Return the arguments that say where Puppet keeps its state, where it would find no place of its own.
+def _home(place: protocol.Workplace) -> dict[str, str]:
+    """Return a home for Puppet where it needs one and has none: root has the system's folders, others theirs at home.
 
-    Root has the system's folders, others have theirs at home.
+    What it runs never sees it: Puppet takes HOME out of the environment of commands.
     """
-    home = place.environment.get("HOME", "")
-    if os.geteuid() == 0 or (home not in ("", "/") and os.access(home, os.W_OK | os.X_OK)):
-        return []
-    state = place.working / "state"
-    return ["--confdir", str(state / "etc"), "--vardir", str(state / "var")]
+    given = place.environment.get("HOME", "")
+    if os.geteuid() == 0 or (given not in ("", "/") and os.access(given, os.W_OK | os.X_OK)):
+        return {}
+    home = place.working / "home"
+    files.make_directory(home)
+    return {"HOME": str(home)}
 
 
 def _puppet_log(name: str, place: protocol.Workplace) -> Path:

@@ -6,6 +6,9 @@ returned for each state.
 
 Inputs are pillar. heat-agents made minion options of them, so that states read `opts['NAME']`: in the config's own
 template `opts` has them still, but no input is an option of salt's any more.
+
+What salt keeps goes with the run, but for static grains, which are those of the machine's minion, and the backups that
+`backup: minion` makes, in `WORKING/file_backup`.
 """
 
 from __future__ import annotations
@@ -65,6 +68,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
             "deploy_status_code": 0,
         }
     program = programs.find(PROGRAM, place.environment)
+    user = _user()
     main = _minion_config(place.environment)
     machine = _machine_config(main)
     given = _map(request.options["minion"])
@@ -75,9 +79,13 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     pillar = place.run / "pillar.json"
     files.replace(pillar, json.dumps({**inputs, INPUTS: inputs}).encode())
     own = place.run / "own.conf"
-    _write_config(own, {**given, **_own(place.run, pillar)})
+    _write_config(own, {**given, **_own(place.run, pillar, user)})
     include = [glob.escape(str(each)) for each in (*machine, own)]
     _write_config(place.run / "minion", {"id": _minion_id(main), "include": include})
+    _grains(place).symlink_to(main.parent / "grains")  # salt has them beside its configuration
+    files.make_directory(place.run / "cache")
+    files.make_directory(place.working / "file_backup")
+    (place.run / "cache" / "file_backup").symlink_to(place.working / "file_backup")
     test = request.options["test"] or any(each.get("test") is True for each in (given, *machine.values()))
     return protocol.Command(
         argv=(
@@ -109,7 +117,7 @@ def finish(request: protocol.Request, place: protocol.Workplace, ended: protocol
         sentence = "salt-call ended without saying what it did"
         return {**outputs, **failure(ended.code or UNKNOWN, sentence, stderr=Capture(ended.stderr))}
     returned = document["local"]
-    problems = _problems(returned)
+    problems = [*_problems(returned), *_lost_grains(place, ended)]
     code = (ended.code or _FAILED) if problems else 0  # salt-call's own also tells how commands in templates ended
     empty = "" if returned else "the config has no states for this action: nothing was run\n"
     given = {name: value for name, value in (("return", returned), ("retcode", code)) if name in request.outputs}
@@ -143,7 +151,7 @@ def _with_view(text: str) -> str:
     return f"{first}{newline}{_VIEW}{rest}" if re.match(r"#!\s*jinja\b", first) else text
 
 
-def _own(run: Path, pillar: Path) -> dict[str, object]:
+def _own(run: Path, pillar: Path, user: str) -> dict[str, object]:
     """Return the minion options that are ours to say: without a master, and all that salt keeps in the run's folder.
 
     The pillar is read by a command as it is the only source of JSON that salt renders no template in, and that takes
@@ -162,9 +170,18 @@ def _own(run: Path, pillar: Path) -> dict[str, object]:
         "sock_dir": str(run / "sock"),
         "log_file": str(run / "log"),
         "log_level_logfile": "quiet",
-        "user": pwd.getpwuid(os.geteuid()).pw_name,  # salt-call would become the one of the machine's minion
+        "user": user,  # salt-call would become the one of the machine's minion
         "verify_env": False,
     }
+
+
+def _user() -> str:
+    """Return the name of the user that we are. Raises HookError where there is none: salt does not start then."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        sentence = f"salt-call needs a name for the user {os.geteuid()} that it runs as: add one to /etc/passwd"
+        raise HookError(sentence) from None
 
 
 def _minion_config(environment: Mapping[str, str]) -> Path:
@@ -202,6 +219,18 @@ def _minion_id(main: Path) -> str:
 def _write_config(path: Path, options: Mapping[str, object]) -> None:
     # JSON is YAML, but for characters beyond the first 65,536 that are escaped.
     files.replace(path, json.dumps(options, ensure_ascii=False).encode("utf-8", "replace"))
+
+
+def _grains(place: protocol.Workplace) -> Path:
+    return place.run / "grains"
+
+
+def _lost_grains(place: protocol.Workplace, ended: protocol.Ended) -> list[str]:
+    """Return that grains were not kept where they were not: salt says so in its log alone, and its state is true."""
+    complaint = f"Unable to write to grains file at {_grains(place)}.".encode()
+    with ended.stderr.open("rb") as log:
+        lost = any(complaint in line for line in log)
+    return [f"grains were not kept: {_grains(place).readlink()} cannot be written"] if lost else []
 
 
 def _returned(place: protocol.Workplace) -> Path:

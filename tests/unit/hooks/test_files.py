@@ -146,7 +146,7 @@ files.replace(Path(sys.argv[1]), b"never")
 
 def _wait_until_blocked(pid: int) -> None:
     """Wait until a process waits for a lock."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 20
     while not any("->" in line and f" {pid} " in line for line in Path("/proc/locks").read_text().splitlines()):
         assert time.monotonic() < deadline
         time.sleep(0.01)

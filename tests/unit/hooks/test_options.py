@@ -19,7 +19,7 @@ KNOWN = {
 }
 
 WRONG: dict[str, list[object]] = {
-    "flag": [1, 0, "yes", "no", "1", "", " true", "true\n", [], {}, 1.0],
+    "flag": [2, -1, 10**400, "yes", "no", "01", " ", " true", "true\n", [], {}, 1.0],
     "text": [7, 1.5, True, ["a"], {}, "a\0b"],
     "texts": [7, False, {}, [7], ["a", None], [["a"]], "a\0b", ["a\0b"]],
     "seconds": [
@@ -50,6 +50,10 @@ def mistakes(given: dict[str, Any], **more: Any) -> list[str]:
         ("flag", "true", True),
         ("flag", "False", False),
         ("flag", "TRUE", True),
+        ("flag", 1, True),
+        ("flag", 0, False),
+        ("flag", "1", True),
+        ("flag", "0", False),
         ("text", "", ""),
         ("text", "a\nb", "a\nb"),
         ("text", "7", "7"),
@@ -115,6 +119,14 @@ def test_a_value_that_is_not_given_is_its_default() -> None:
         "map": None,
         "choice": "one",
     }
+
+
+def test_an_empty_text_is_no_flag() -> None:
+    """A parameter that nobody has given a value says nothing."""
+    known = {"on": Option(Kind.FLAG, "a flag", True), "off": Option(Kind.FLAG, "a flag", False)}
+    found = options.read({"on": "", "off": "", "idempotent": ""}, known)
+    assert (found["on"], found["off"], found["idempotent"]) == (True, False, False)
+    assert options.mistakes({"on": "", "idempotent": ""}, known, tool="mine") == []
 
 
 def test_a_default_is_nobodys_to_change() -> None:

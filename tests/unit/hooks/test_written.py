@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import stat
 from pathlib import Path
@@ -104,20 +105,30 @@ def test_what_is_no_file_is_not_replaced(kept: Written, path: Path, tmp_path: Pa
     assert notes(tmp_path) == []
 
 
-def test_whoever_was_given_a_file_of_ours_goes_on_to_own_it(kept: Written, path: Path) -> None:
-    """A new content is as readable for a program as the old one was."""
+def test_whoever_owns_a_file_goes_on_to_own_it(kept: Written, path: Path) -> None:
+    """One of ours, and one that was there before: a new content is as readable for a program as the old one was."""
     need_root()
     kept.write(path, b"x", owner=A)
-    os.chown(path, 65534, 65534)
+    before = path.with_name("before")
+    before.write_bytes(b"somebody's")
+    for each in (path, before):
+        os.chown(each, 65534, 65533)
     assert not kept.write(path, b"x", owner=A)
     assert kept.write(path, b"y", owner=A)
-    assert (path.stat().st_uid, path.stat().st_gid, mode(path)) == (65534, 65534, 0o600)
+    assert kept.write(before, b"y", owner=A)
+    for each in (path, before):
+        assert (each.stat().st_uid, each.stat().st_gid, mode(each)) == (65534, 65533, 0o600)
+    before.unlink()
+    before.symlink_to(path)
+    kept.write(before, b"y", owner=A)
+    assert (before.stat().st_uid, before.stat().st_gid) == (0, os.getegid())
 
 
-def test_whoever_has_put_a_file_there_before_us_does_not_get_ours(kept: Written, path: Path) -> None:
-    """Even if nothing is to be changed in it: in a folder for all it could be anybody's."""
+def test_whoever_has_put_a_file_into_a_folder_for_all_does_not_get_ours(kept: Written, path: Path) -> None:
+    """Even if nothing is to be changed in it: it could be anybody's."""
     need_root()
     path.parent.mkdir(parents=True)
+    path.parent.chmod(0o1777)
     path.write_bytes(b"x")
     os.chown(path, 65534, 65534)
     assert kept.write(path, b"x", owner=A)
@@ -186,15 +197,56 @@ def test_what_is_no_file_any_more_is_left_alone(kept: Written, path: Path, tmp_p
     assert os.path.lexists(path)
 
 
-def test_what_another_resource_has_written_since_is_left_alone(kept: Written, path: Path) -> None:
-    """A name says less than a resource: it may be another at every action."""
+def test_what_several_have_written_goes_with_the_last_of_them(kept: Written, path: Path) -> None:
+    """Whoever of them wrote it last; and nobody else takes it away."""
+    for first, second in ((A, B), ("web", "db"), (A, "web")):
+        kept.write(path, b"x", owner=first)
+        kept.write(path, b"y", owner=second)
+        assert kept.remove(path, owner=second) == f"{path} is left alone: another deployment has it too"
+        assert path.read_bytes() == b"y"
+        assert kept.remove(path, owner=first) == f"{path} was removed"
+    kept.write(path, b"x", owner=A)
+    kept.write(path, b"y", owner=B)
+    for each in (A, A, "resource stack/1/c"):
+        assert kept.remove(path, owner=each) == f"{path} is left alone: another deployment has it too"
+    assert kept.remove(path, owner=B) == f"{path} was removed"
+
+
+def test_a_name_may_be_another_at_every_action(kept: Written, path: Path, tmp_path: Path) -> None:
+    """So whoever has not written a file under this name may have done so under another; but not as a resource."""
+    kept.write(path, b"x", owner="created")
+    kept.write(path, b"x", owner="updated")
+    assert kept.remove(path, owner="deleted") == f"{path} was removed"
+    kept.write(path, b"x", owner="created")
+    assert kept.remove(path, owner=A) == f"{path} was removed"
+    kept.write(path, b"x", owner=A)
+    assert kept.remove(path, owner="deleted") == f"{path} is left alone: another deployment has it too"
+    for number in range(300):
+        kept.write(path, b"x", owner=f"name {number}")
+    assert notes(tmp_path)[0].stat().st_size < 3000
+
+
+def test_a_file_is_of_whoever_wrote_it_last(kept: Written, path: Path) -> None:
+    """Once that one has gone, of the one before."""
     kept.write(path, b"x", owner=A)
     kept.write(path, b"x", owner=B)
-    assert kept.remove(path, owner=A) == f"{path} is left alone: it was last written for another deployment"
     assert (kept.of(A), kept.of(B)) == ([], [path])
-    assert kept.remove(path, owner="a name") == f"{path} was removed"
-    kept.write(path, b"x", owner="a name")
-    assert kept.remove(path, owner="another name") == f"{path} was removed"
+    kept.remove_all([], owner=B)
+    assert (kept.of(A), kept.of(B)) == ([path], [])
+    assert kept.remove(path) == f"{path} was removed"
+
+
+def test_a_note_of_a_single_owner_is_still_read(kept: Written, path: Path, tmp_path: Path) -> None:
+    """As notes were once."""
+    kept.write(path, b"x", owner=A)
+    (note,) = notes(tmp_path)
+    values = json.loads(note.read_bytes())
+    owners = values.pop("owners")
+    note.write_text(json.dumps({**values, "owner": owners[0]}))
+    assert kept.of(A) == [path]
+    kept.write(path, b"x", owner=B)
+    assert kept.remove(path, owner=B) == f"{path} is left alone: another deployment has it too"
+    assert kept.remove(path, owner=A) == f"{path} was removed"
 
 
 def test_what_is_forgotten_is_left_alone(kept: Written, path: Path) -> None:
@@ -250,7 +302,7 @@ def test_a_damaged_note_leaves_the_file_alone(kept: Written, path: Path, tmp_pat
     """Nothing is known of it; writing it again mends that."""
     kept.write(path, b"x", owner=A)
     (note,) = notes(tmp_path)
-    for damage in (b"", b"[]", b'{"path": 1}', b"\xff"):
+    for damage in (b"", b"[]", b'{"path": 1}', b'{"path": "/", "owners": [], "digests": []}', b"\xff"):
         note.write_bytes(damage)
         assert kept.of(A) == []
         assert kept.remove(path) == f"{path} is left alone: it was not written here"
