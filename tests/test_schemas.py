@@ -127,7 +127,7 @@ def test_nothing_that_is_run_is_refused_by_the_schema(entry: Any) -> None:
         ({"options": "timeout=5"}, "$.options"),
         ({"options": {"timeout": "soon"}}, "$.options.timeout"),
         ({"options": {"timeout": 0}}, "$.options.timeout"),
-        ({"options": {"idempotent": 1}}, "$.options.idempotent"),
+        ({"options": {"idempotent": 2}}, "$.options.idempotent"),
         ({"options": {"deploy_credentials": "yes"}}, "$.options.deploy_credentials"),
         ({"group": "component"}, "$.config"),
         ({"group": "component", "config": "#!/bin/sh"}, "$.config"),

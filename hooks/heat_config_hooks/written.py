@@ -1,7 +1,8 @@
 """Files that a hook has written anywhere on the machine, and may remove again: only while they are as it left them.
 
 Which they are is kept in the hook's working folder, one small file for each: its path, all who have written it, and a
-digest of what was written. The note is on disk before the file is, so none is ever written that nobody knows of.
+digest of what was written. The note is on disk before the file is, so none is ever written that nobody knows of. A
+file that was there before, and is not ours, is kept beside its note, and put back when ours is removed.
 """
 
 from __future__ import annotations
@@ -109,6 +110,8 @@ class Written:
         known, old = self._note(path), path.lstat() if found else None
         kept = old is not None and found != _NO_FILE and (known is not None or not _for_all(path.parent))
         same = found == digest and old is not None and (kept or old.st_uid == os.geteuid())
+        if known is None and old and found not in (_NO_FILE, digest):
+            self._set_aside(path, old)
         self._keep(path, known, owner, digest, found)
         if not same:
             files.make_directory(path.parent, durable=True)
@@ -142,15 +145,43 @@ class Written:
             return f"{path} is left alone: another deployment has it too"
         if found not in known.digests:
             return f"{path} is left alone: it was changed since it was written"
-        path.unlink(missing_ok=True)
-        files.sync_directory(path.parent)
+        if self._put_back(path):
+            said = f"{path} was put back as it was before"
+        else:
+            path.unlink(missing_ok=True)
+            files.sync_directory(path.parent)
+            said = f"{path} was removed"
         self.forget([path])
-        return f"{path} was removed"
+        return said
 
     def forget(self, paths: Iterable[Path]) -> None:
         """Have nothing to do with files any more."""
         for path in paths:
             self._file(path).unlink(missing_ok=True)
+            self._before(path).unlink(missing_ok=True)
+
+    def _set_aside(self, path: Path, found: os.stat_result) -> None:
+        """Keep a file that is not ours, and is to be replaced, until ours goes."""
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+            content = file.read()
+        about = json.dumps([found.st_mode & 0o777, found.st_uid, found.st_gid])
+        files.make_directory(self._notes, durable=True)
+        files.replace(self._before(path), f"{about}\n".encode() + content, durable=True)
+
+    def _put_back(self, path: Path) -> bool:
+        """Put back what was there before ours; return whether there was anything. Raises OSError."""
+        try:
+            about, _, content = self._before(path).read_bytes().partition(b"\n")
+        except FileNotFoundError:
+            return False
+        mode, user, group = json.loads(about)
+        files.replace(path, content, mode=mode, durable=True)
+        with contextlib.suppress(PermissionError):  # we are not root, and it is ours now
+            os.chown(path, user, group)
+        return True
+
+    def _before(self, path: Path) -> Path:
+        return self._file(path).with_suffix(".before")
 
     def _keep(self, path: Path, known: _Note | None, owner: str, digest: str, found: str | None) -> None:
         """Note that a file is to be written, where now `found` is."""

@@ -246,11 +246,13 @@ def test_deployments_at_once_do_not_get_each_others_metadata(driver: Driver, tmp
     }
     with ThreadPoolExecutor() as threads:
         first = threads.submit(driver.run, init("d1", {"config": {"commands": {"first": {}}}}))
-        wait_until((tmp_path / "started").exists)
-        late = driver.run(init("d2", {"config": {"commands": {"late": {}}}}, options={"timeout": 2}))
-        second = threads.submit(driver.run, init("d3", {"config": {"commands": {"second": {}}}}))
-        wait_until(lambda: any("->" in line for line in locks(tmp_path / "last/.lock")))
-        (tmp_path / "go").touch()
+        try:
+            wait_until((tmp_path / "started").exists)
+            late = driver.run(init("d2", {"config": {"commands": {"late": {}}}}, options={"timeout": 2}))
+            second = threads.submit(driver.run, init("d3", {"config": {"commands": {"second": {}}}}))
+            wait_until(lambda: any("->" in line for line in locks(tmp_path / "last/.lock")))
+        finally:
+            (tmp_path / "go").touch()
         values = [first.result(), second.result()]
 
     assert late["deploy_status_code"] == 124

@@ -32,7 +32,7 @@ from heat_config_hooks.errors import HookError, MissingTool
 from heat_config_hooks.options import Kind, Option
 from heat_config_hooks.reply import CANNOT_START, Reply, nothing_done
 
-_INSTALL = "install it with «pip install 'heat-config-agent[ansible]'»"
+_INSTALL = "install it with «pip install ansible-core ansible-runner»"
 
 _PROGRAM = programs.Program(
     names=("ansible-playbook",),
@@ -136,7 +136,7 @@ def _by_runner(argv: Sequence[str], environment: dict[str, str], place: protocol
     config.prepare_run_command(program, cmdline_args=arguments)
     if "ANSIBLE_HOST_KEY_CHECKING" not in place.environment:  # the runner would turn it off
         config.env.pop("ANSIBLE_HOST_KEY_CHECKING", None)
-    recap = Recap()
+    recap, errors = Recap(), _Errors()
     runner = Runner(config, event_handler=recap.take)
     events = OutputEventFilter(None, runner.event_callback, suppress_ansible_output=True)
     signal.signal(signal.SIGTERM, lambda number, _: _end(number, config.env[_MARK]))
@@ -144,13 +144,13 @@ def _by_runner(argv: Sequence[str], environment: dict[str, str], place: protocol
         with (
             open(os.devnull, "rb") as config.input_fd,
             _passed_on(sys.stdout, events.write) as config.output_fd,
-            _passed_on(sys.stderr) as config.error_fd,
+            _passed_on(sys.stderr, errors.take) as config.error_fd,
         ):
             runner.run()
     finally:
         if environment.get("ANSIBLE_STDOUT_CALLBACK") in _USUAL:  # any other's output may be for a program to read
             recap.say()
-        for line in recap.failures:  # standard error ends with why it failed, as people expect
+        for line in recap.failures or errors.last:  # standard error ends with why it failed, as people expect
             steps.say(line, error=True)
     if runner.rc == _BROKEN:
         with runner.stderr as complaint:
@@ -217,6 +217,17 @@ class Recap:
         name = self._names.get(str(data.get("task_uuid"))) or str(data.get("task"))
         message = _message(result)
         return name + (f" ({', '.join(about)})" if about else "") + (f": {message}" if message else "")
+
+
+class _Errors:
+    """The last thing that ansible calls an error: what follows it on standard error is where that is, and no reason."""
+
+    def __init__(self) -> None:
+        self.last: list[str] = []
+
+    def take(self, line: str) -> None:
+        if line.startswith(("[ERROR]:", "ERROR!")):
+            self.last = [line.strip()]
 
 
 def _changed(event: Mapping[str, Any]) -> bool:

@@ -60,7 +60,7 @@ def test_a_file_that_was_there_is_taken_over(kept: Written, path: Path) -> None:
     path.chmod(0o666)
     assert kept.write(path, b"x", owner=A)
     assert (path.read_bytes(), mode(path)) == (b"x", 0o600)
-    assert kept.remove(path) == f"{path} was removed"
+    assert kept.remove(path) == f"{path} was put back as it was before"
 
 
 def test_folders_and_files_are_on_disk_before_it_says_so(
@@ -247,6 +247,20 @@ def test_a_note_of_a_single_owner_is_still_read(kept: Written, path: Path, tmp_p
     kept.write(path, b"x", owner=B)
     assert kept.remove(path, owner=B) == f"{path} is left alone: another deployment has it too"
     assert kept.remove(path, owner=A) == f"{path} was removed"
+
+
+def test_what_was_there_before_is_put_back(kept: Written, path: Path, tmp_path: Path) -> None:
+    """As it was, however often ours was changed; and nothing of it stays beside the note."""
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"\x00 theirs \n\xff")
+    path.chmod(0o644)
+    kept.write(path, b"ours", owner=A)
+    kept.write(path, b"ours, changed", owner=A)
+    assert [mode(each) for each in notes(tmp_path)] == [0o600, 0o600]
+    assert kept.remove(path, owner=A) == f"{path} was put back as it was before"
+    assert (path.read_bytes(), mode(path)) == (b"\x00 theirs \n\xff", 0o644)
+    assert notes(tmp_path) == []
+    assert kept.remove(path, owner=A) == f"{path} is left alone: it was not written here"
 
 
 def test_what_is_forgotten_is_left_alone(kept: Written, path: Path) -> None:
