@@ -29,6 +29,7 @@ from pathlib import Path
 
 from heat_config_agent.errors import StateError
 from heat_config_agent.model import Deployment, Entry, Result, Run, State
+from heat_config_hooks import files
 
 FILE = "journal"
 COMPACT_BYTES = 256 * 1024
@@ -49,7 +50,7 @@ class Journal:
             self._file = -1
             self._open()
             if not content:
-                _sync_directory(directory)
+                files.sync_directory(directory)
         except OSError as error:
             raise StateError(f"cannot open the journal {self.path}: {error.strerror}") from error
 
@@ -220,7 +221,7 @@ class Journal:
                 file.flush()
                 os.fsync(descriptor)
             new.replace(self.path)
-            _sync_directory(self.path.parent)
+            files.sync_directory(self.path.parent)
         except OSError as error:
             new.unlink(missing_ok=True)
             self.warnings.append(f"cannot write the journal {self.path} anew: {error.strerror}")
@@ -367,11 +368,3 @@ def _shortened(entry: Entry) -> Entry:
     if entry.state not in (State.SIGNALLED, State.UNASKED):
         return entry
     return replace(entry, document={}, values=None)
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -489,7 +489,11 @@ def test_an_engine_that_does_not_work_any_more(driver: Driver, tmp_path: Path) -
     )
     docker.unlink()
     stand_in(tmp_path, name="podman")
-    assert driver.run(containers("d3", {"web": WEB}))["deploy_status_code"] == 0
+    done = driver.run(containers("d3", {"web": WEB}, action="DELETE"))
+    assert done["deploy_status_code"] == 127
+    assert f"{docker}, which made it, is not installed any more (remove {note}" in done["deploy_stderr"]
+    note.unlink()
+    assert driver.run(containers("d4", {"web": WEB}))["deploy_status_code"] == 0
 
 
 def test_no_engine_works(driver: Driver, tmp_path: Path) -> None:

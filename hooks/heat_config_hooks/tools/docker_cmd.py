@@ -72,9 +72,9 @@ finish = protocol.collect
 
 def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     """Remove what is there of an earlier config, and run what is in this one; or only remove, if it is to go."""
-    engine = _Engine(engines.choose(_PROGRAM, place))
-    earlier = [each for each in engine.found() if _earlier(each.labels, request)]
     goes = bool(request.leaves) or request.action == "DELETE"
+    engine = _Engine(engines.choose(_PROGRAM, place, removes=goes))
+    earlier = [each for each in engine.found() if _earlier(each.labels, request)]
     if goes and not earlier:
         steps.say("it has no containers: nothing is to be removed", error=True)
     code = engine.remove(earlier)

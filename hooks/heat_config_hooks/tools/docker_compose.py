@@ -75,7 +75,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
 
 def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     """Bring the project up, or take it down and remove it."""
-    compose = _Compose(engines.choose(_PROGRAM, place), _folder(request, place), place.run)
+    compose = _Compose(engines.choose(_PROGRAM, place, removes=_goes(request)), _folder(request, place), place.run)
     if _goes(request):
         return compose.down(volumes=request.options["volumes"] is True) or compose.remove()
     text = _compose_file(request.config)

@@ -18,16 +18,19 @@ _PATIENCE = 30.0
 """Seconds within which an engine has to say its version."""
 
 
-def choose(program: Program, place: Workplace) -> tuple[str, ...]:
+def choose(program: Program, place: Workplace, *, removes: bool) -> tuple[str, ...]:
     """Return the beginning of the command line of the first program that is installed and works.
 
     One that the program's variable names is taken at its word. One that was chosen before is kept, as long as it is
-    installed: the containers of this machine are its own, and no other engine knows of them. Raises MissingTool.
+    installed: the containers of this machine are its own, and no other engine knows of them, nor could remove them for
+    who `removes` something. Raises MissingTool.
     """
     if place.environment.get(program.variable):
         return programs.find(program, place.environment)
     note = place.working / ".program"
     earlier = list(programs.every(replace(program, names=_read(note)), place.environment))
+    if removes and not earlier and (gone := "".join(_read(note))):
+        raise MissingTool(f"{gone}, which made it, is not installed any more (remove {note} to have another chosen)")
     troubles = []
     for argv in earlier or programs.every(program, place.environment):
         trouble = _trouble(argv)
