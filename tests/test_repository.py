@@ -93,6 +93,8 @@ def test_the_example_of_a_module_is_one(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(heat_config_hooks.HOOKS, "make", "make_hook")
     monkeypatch.setattr("sys.argv", ["heat-config-hook", "make"])
+    for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):  # of the make that runs the tests
+        monkeypatch.delenv(name, raising=False)
     for name in ("WORKING", "OUTPUTS"):
         monkeypatch.setenv(f"HEAT_MAKE_{name}", str(tmp_path / name))
     config = "all:\n\t@echo $(who)\nhello:\n\t@printf hello >$$heat_outputs_path.greeting\n"

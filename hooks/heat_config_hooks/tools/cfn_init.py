@@ -17,7 +17,7 @@ from pathlib import Path
 
 from heat_config_hooks import files, programs, protocol, steps, strict_json
 from heat_config_hooks.errors import HookError
-from heat_config_hooks.reply import Reply
+from heat_config_hooks.reply import Reply, nothing_done
 
 PROGRAM = programs.Program(
     names=("cfn-init",),
@@ -80,11 +80,7 @@ _COMMAND_BEGINS = re.compile(r"(.*) is being processed", re.DOTALL)
 def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Command | Reply:
     """Check the config; say how to carry it out."""
     if not _read(request.config):
-        return {
-            "deploy_stdout": "",
-            "deploy_stderr": "the config is empty: nothing was run\n",
-            "deploy_status_code": 0,
-        }
+        return nothing_done()
     programs.find(PROGRAM, place.environment)
     outputs = protocol.clear_outputs(request, place)
     return steps.command(__name__, request, place, heat_outputs_path=str(outputs))

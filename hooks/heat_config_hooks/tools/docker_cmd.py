@@ -24,7 +24,7 @@ from heat_config_hooks import files, protocol, steps
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.options import Kind, Option
 from heat_config_hooks.programs import Program
-from heat_config_hooks.reply import Reply
+from heat_config_hooks.reply import Reply, nothing_done
 from heat_config_hooks.tools import engines
 
 _PROGRAM = Program(
@@ -59,11 +59,7 @@ _MANAGED = "docker-cmd"
 def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Command | Reply:
     """Look at all containers before any is run."""
     if not request.leaves and request.action != "DELETE" and not _containers(request.config):
-        return {
-            "deploy_stdout": "",
-            "deploy_stderr": "the config is empty: nothing was run\n",
-            "deploy_status_code": 0,
-        }
+        return nothing_done()
     return steps.command(__name__, request, place)
 
 

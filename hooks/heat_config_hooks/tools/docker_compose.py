@@ -22,7 +22,7 @@ from heat_config_hooks import files, protocol, steps, strict_json
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.options import Kind, Option
 from heat_config_hooks.programs import Program
-from heat_config_hooks.reply import STATUS, Reply
+from heat_config_hooks.reply import Reply, nothing_done
 from heat_config_hooks.tools import engines
 
 _PROGRAM = Program(
@@ -66,9 +66,13 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     """Look at the compose file, and at the files that go beside it."""
     if _goes(request):
         path = _folder(request, place) / _FILE
-        return steps.command(__name__, request, place) if path.exists() else _nothing(f"{path} is not there")
+        return (
+            steps.command(__name__, request, place)
+            if path.exists()
+            else nothing_done(f"{path} is not there: nothing was run")
+        )
     if not _compose_file(request.config):
-        return _nothing("the config is empty")
+        return nothing_done()
     _env_files(request)
     return steps.command(__name__, request, place)
 
@@ -91,10 +95,6 @@ finish = protocol.collect
 
 def _goes(request: protocol.Request) -> bool:
     return bool(request.leaves) or request.action == "DELETE"
-
-
-def _nothing(why: str) -> Reply:
-    return {"deploy_stdout": "", "deploy_stderr": f"{why}: nothing was run\n", STATUS: 0}
 
 
 def _folder(request: protocol.Request, place: protocol.Workplace) -> Path:

@@ -25,7 +25,7 @@ from pathlib import Path
 from heat_config_hooks import files, programs, protocol, strict_json
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.options import Kind, Option
-from heat_config_hooks.reply import UNKNOWN, Capture, Reply, failure
+from heat_config_hooks.reply import UNKNOWN, Capture, Reply, failure, nothing_done
 
 PROGRAM = programs.Program(
     names=("salt-call",),
@@ -62,11 +62,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     """Write the state file, the pillar and the minion configuration of this run; say how to apply them."""
     states = _states(request.config)
     if not states.strip():
-        return {
-            "deploy_stdout": "",
-            "deploy_stderr": "the config is empty: nothing was run\n",
-            "deploy_status_code": 0,
-        }
+        return nothing_done()
     program = programs.find(PROGRAM, place.environment)
     user = _user()
     main = _minion_config(place.environment)

@@ -43,7 +43,7 @@ from heat_config_hooks import files, programs, protocol, steps, strict_json
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.options import Kind, Option
 from heat_config_hooks.programs import Program
-from heat_config_hooks.reply import CANNOT_START, Reply
+from heat_config_hooks.reply import CANNOT_START, Reply, nothing_done
 from heat_config_hooks.written import Written, owner
 
 _INSTALL = "it is part of systemd, and what it does takes a machine that systemd has booted"
@@ -85,7 +85,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     units = {} if delete else _read(request)
     if not (units or Written(place.working).of(owner(request)) or _Due(request, place).names):
         why = "there is nothing to remove" if delete else "the config is empty: nothing was run"
-        return {"deploy_stdout": "", "deploy_stderr": f"{why}\n", "deploy_status_code": 0}
+        return nothing_done(why)
     for program in (_SYSTEMCTL, _ANALYZE):
         programs.find(program, place.environment)
     return steps.command(__name__, request, place)

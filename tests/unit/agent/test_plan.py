@@ -261,7 +261,7 @@ def two_tools(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"tags": True, "two": {"tags": True}}, ["[0].options.tags"]),
         ({"one": {"flag": True}, "tags": True, "anything": 1}, []),
         ({"one": {"tags": True}}, ["[0].options.one.tags"]),
-        ({"one": {"flag": 1, "tags": True}, "flag": 1}, ["[0].options.one.flag", "[0].options.one.tags"]),
+        ({"one": {"flag": 2, "tags": True}, "flag": 2}, ["[0].options.one.flag", "[0].options.one.tags"]),
     ],
 )
 def test_options_may_be_for_several_tools_of_a_component(options: dict[str, object], paths: list[str]) -> None:
