@@ -78,8 +78,4 @@ class Deployed:
 
     def sync(self) -> None:
         """Have the names of all files survive a power cut. Raises OSError."""
-        descriptor = os.open(self.directory, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        files.sync_directory(self.directory)
