@@ -20,13 +20,13 @@ from heat_config_agent.delivery import Delivery
 from heat_config_agent.deployed import Deployed
 from heat_config_agent.errors import StateError
 from heat_config_agent.journal import Journal
-from heat_config_agent.model import Config, Deployment, Document, Entry, Mistake, Run, State, Tool
+from heat_config_agent.model import DELETE, Config, Deployment, Document, Entry, Mistake, Run, State, Tool
 from heat_config_agent.plan import Step, Verb
 from heat_config_agent.report import Report
 from heat_config_agent.signals import Fate, Outcome
 from heat_config_agent.tools import Tools
 from heat_config_hooks import processes, protocol
-from heat_config_hooks.reply import CANNOT_START, TIMED_OUT, UNKNOWN, Capture, Reply, failure
+from heat_config_hooks.reply import CANNOT_START, REBOOT, TIMED_OUT, UNKNOWN, Capture, Reply, failure, status_code
 
 PASSING = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
@@ -35,6 +35,9 @@ PASSING = frozenset(
 
 RERUNS = 3
 """How often a deployment that may be run again after an interruption is: what interrupts it may be what it does."""
+
+REBOOTS = 10
+"""How often a deployment may ask for a reboot: what asks again and again does not get what it wants by it."""
 
 _TICK = 0.02
 """Seconds between two looks at a run on a kernel that cannot announce its end."""
@@ -53,6 +56,12 @@ class Where:
     """Time limit of a deployment that does not say its own, in seconds; None for none."""
     grace: float
     """Seconds between asking a run to end and killing it."""
+    parallel: int = 1
+    """How many deployments may run at once."""
+    by_name: bool = False
+    """Whether they begin in the order of their names; else in that of their documents."""
+    cancel: bool = False
+    """Whether a run whose deployment is replaced is ended; else it may finish, unless a DELETE waits for it."""
 
     def run(self, key: str) -> Path:
         """Return the folder of a deployment's run."""
@@ -91,6 +100,12 @@ class Applier:
         """What the sources have now: only these results are sent."""
         self._sources: frozenset[str] = frozenset()
         self._only: Collection[str] = ()
+        self._rebooting: set[str] = set()
+        """Deployments that wait for a reboot."""
+        self.hold = ""
+        """Why nothing new is begun; empty where it is."""
+        self.postponed = False
+        """Whether something could not be begun, and is to be offered again."""
         self.mistakes: list[Mistake] = []
         """Of the documents offered last."""
 
@@ -110,25 +125,56 @@ class Applier:
         self._current = {each.key: each for each in deployments}
         for key in plan.superseded(deployments, self._sources, self._journal.entries):
             self._supersede(key)
+        self.postponed = False
+        waits = [each for each in self._journal.entries.values() if each.state is State.REBOOT and each.run]
+        self._rebooting = {each.key for each in waits if each.run and each.run.boot == ready.boot}
+        self._waiting = deque(step for step in self._waiting if step.deployment.key in self._journal.entries)
         steps = plan.make(deployments, ready, only=only)
         busy = self._active.keys() | {step.deployment.key for step in self._waiting}
         for step in steps:
-            if step.deployment.key not in busy:
+            if step.deployment.key not in busy and not (
+                step.verb is Verb.RESEND and step.deployment.key in self._delivery
+            ):
                 self._take_on(step)
+        if self._where.by_name:
+            self._waiting = deque(sorted(self._waiting, key=_order))
+        for step in self._waiting:
+            if step.deployment.action == DELETE:
+                self._make_way(step.deployment)
         return steps
 
     @property
     def busy(self) -> bool:
-        """Whether anything is left to do."""
-        return bool(self._waiting or self._active) or self._delivery.busy
+        """Whether anything is left to do, now."""
+        return bool(self._active or self._next()) or self._delivery.busy
 
-    def turn(self, timeout: float) -> None:
-        """Do what can be done, and wait at most `timeout` seconds for something to happen. Raises StateError."""
-        if self._waiting and not self._active:
-            self._begin(self._waiting.popleft())
-            if not self.busy:
+    @property
+    def reboots(self) -> list[Entry]:
+        """The deployments that wait for a reboot of the machine."""
+        return [self._journal.entries[key] for key in self._rebooting]
+
+    @property
+    def running(self) -> list[Entry]:
+        """The deployments whose commands run, in the order in which they were begun."""
+        return [self._journal.entries[key] for key in self._active]
+
+    @property
+    def waiting(self) -> int:
+        """How many deployments wait for their turn."""
+        return len(self._waiting)
+
+    def turn(self, timeout: float, also: Iterable[int] = ()) -> None:
+        """Do what can be done, and wait at most `timeout` seconds for something to happen. Raises StateError.
+
+        What happens may also be that one of the descriptors in `also` can be read.
+        """
+        step = self._next()
+        if step:
+            self._waiting.remove(step)
+            self._begin(step)
+            if not self.busy and not also:
                 return
-        self._wait(0 if self._waiting and not self._active else timeout)
+        self._wait(0 if self._next() else timeout, also)
         for active in [each for each in self._active.values() if each.running.ended or each.running.hopeless]:
             del self._active[active.step.deployment.key]
             self._close(active)
@@ -144,6 +190,54 @@ class Applier:
         """
         self._mark(self._deployed.keys() or ())
         self._journal.sync()
+        self._journal.compact()
+
+    def reconfigure(self, tools: Tools, where: Where, ca_file: str | None) -> None:
+        """Go on with other settings. What runs keeps those with which it was begun."""
+        self._tools, self._where = tools, where
+        self._delivery.trust(ca_file)
+
+    def hurry(self) -> None:
+        """Send what waits for its next try now."""
+        self._delivery.hurry()
+
+    def reboot_failed(self, why: str) -> None:
+        """Answer those that wait for a reboot, which cannot be done."""
+        waits, self._rebooting = self.reboots, set()
+        for entry in waits:
+            step = Step(verb=Verb.RESUME, deployment=plan.deployment_of(entry), reason=why)
+            sentence = f"it asked for a reboot, and {why}"
+            self._finish(step, self._broken_off(entry.key, UNKNOWN, sentence), sentence)
+
+    def _next(self) -> Step | None:
+        """Return the waiting step that is to begin now, if any is."""
+        if not self._waiting or self.hold or self._rebooting:
+            return None
+        return next((step for step in self._waiting if self._may_begin(step.deployment)), None)
+
+    def _may_begin(self, deployment: Deployment) -> bool:
+        """Whether a deployment may begin beside those that run.
+
+        Two of one resource never run at once. A DELETE waits for nobody else: what hangs must not hold it up. What is
+        to be cleaned up has gone before anything else begins: that may need its place.
+        """
+        running = [each.step.deployment for each in self._active.values()]
+        if any(each.resource and each.resource == deployment.resource for each in running):
+            return False
+        if deployment.action == DELETE:
+            return True
+        cleaning = any(each.action == clean_up.ACTION for each in running)
+        cleaning = cleaning or self._waiting[0].deployment.action == clean_up.ACTION
+        if cleaning and deployment.action != clean_up.ACTION:
+            return False
+        return sum(each.action != DELETE for each in running) < self._where.parallel
+
+    def _make_way(self, deployment: Deployment) -> None:
+        """End the run of the same resource that a DELETE has replaced."""
+        for key, active in self._active.items():
+            same = deployment.resource and active.step.deployment.resource == deployment.resource
+            if same and key not in self._current and not active.running.ending:
+                self._end(active.running, "its deployment was replaced by a DELETE")
 
     def _mark(self, present: Collection[str]) -> None:
         """Put on record which files are in heat-agents' folder: only of those does it mean anything to be missing."""
@@ -162,11 +256,11 @@ class Applier:
             entry = self._journal.entries.get(step.deployment.key)
             known_as_is = entry is not None and (
                 entry.state is State.DAMAGED  # not to be mistaken for new, whatever happens before it is answered
-                or (entry.state is State.ACCEPTED and entry.document == step.deployment.document)
+                or (entry.state in (State.ACCEPTED, State.REBOOT) and entry.document == step.deployment.document)
             )
             if not known_as_is:
                 self._journal.accepted(step.deployment, tool=step.config.tool if step.config else step.deployment.group)
-        if step.verb is Verb.RUN:
+        if step.verb is Verb.RUN or (step.verb is Verb.ANSWER and self.hold):
             self._waiting.append(step)
         else:
             self._begin(step)  # it needs nothing that another deployment could hold up
@@ -174,6 +268,8 @@ class Applier:
     def _supersede(self, key: str) -> None:
         """Let go of a deployment that has left its source. One that runs is followed to its end, but not reported."""
         entry = self._journal.entries[key]
+        if key in self._active and self._where.cancel and not self._active[key].running.ending:
+            self._end(self._active[key].running, "its deployment was replaced")
         self._waiting = deque(step for step in self._waiting if step.deployment.key != key)
         self._delivery.drop(key)
         if entry.state is State.ACCEPTED and clean_up.is_pending(entry, self._journal.entries):
@@ -181,7 +277,7 @@ class Applier:
         if entry.state is State.ACCEPTED:
             self._journal.drop(key)
             self._tidy(key)
-        elif entry.state is State.FINISHED:
+        elif entry.state in (State.FINISHED, State.REBOOT):
             self._journal.settled(key, State.SUPERSEDED)
             self._report.delivered(self._journal.entries[key], None)
 
@@ -235,8 +331,10 @@ class Applier:
             self._journal.running(key, run)
             return run
 
+        reboots = self._journal.entries[key].reboots
+        environment = {**self._where.environment, **({"HEAT_REBOOTS": str(reboots)} if reboots else {})}
         try:
-            running = runner.start(folder, command, self._where.environment, mark, announce)
+            running = runner.start(folder, command, environment, mark, announce)
         except OSError as error:
             self._obstacle(step, error)
             return
@@ -253,6 +351,7 @@ class Applier:
         about = f": {error.filename}" if error.filename else ""
         why = f"cannot start {step.deployment.name}: {error.strerror or error}{about}"
         if error.errno in PASSING:
+            self.postponed = True
             self._report.postponed(step, why)
         else:
             self._finish(step, failure(CANNOT_START, why), why)
@@ -276,12 +375,18 @@ class Applier:
         due = running.due
         if due is None or processes.since_boot() < due:
             return
-        if not running.ending:
-            running.ending = f"its time limit of {running.run.limit:g} s was over"
-            try:
-                runner.note_ending(running.directory, running.run, running.ending)
-            except OSError as error:  # that it ends is more than that it is known why
-                self._report.warn(f"cannot note why {running.directory.name} is ended: {error.strerror}")
+        if running.ending:
+            running.terminate(self._where.grace)
+        else:
+            self._end(running, f"its time limit of {running.run.limit:g} s was over")
+
+    def _end(self, running: runner.Running, why: str) -> None:
+        """Begin to end a run."""
+        running.ending = why
+        try:
+            runner.note_ending(running.directory, running.run, why)
+        except OSError as error:  # that it ends is more than that it is known why
+            self._report.warn(f"cannot note why {running.directory.name} is ended: {error.strerror}")
         running.terminate(self._where.grace)
 
     def _close(self, active: _Active) -> None:
@@ -303,9 +408,25 @@ class Applier:
         elif recorded:
             folder = self._where.run(key)
             ended = runner.ended(folder, int(recorded))
-            self._finish(step, hook.finish(step.deployment, run, folder, self._where.environment, ended))
+            reply = hook.finish(step.deployment, run, folder, self._where.environment, ended)
+            if status_code(reply) == REBOOT and key in self._current:
+                self._ask_for_reboot(step, reply)
+            else:
+                self._finish(step, reply)
         else:
             self._lost(step, run)
+
+    def _ask_for_reboot(self, step: Step, reply: Reply) -> None:
+        """Have a deployment go on after a reboot, which perhaps has been already."""
+        key = step.deployment.key
+        if self._journal.entries[key].reboots >= REBOOTS:
+            self._finish(step, reply, f"it asked for a reboot more than {REBOOTS} times")
+            return
+        self._journal.reboot(key)
+        if self._entry_run(key).boot == processes.boot_id():
+            self._rebooting.add(key)
+        self._report.reboot(step, self._journal.entries[key])
+        self._again(step)
 
     def _lost(self, step: Step, run: Run) -> None:
         """Make a result of a run of which nothing says how it ended."""
@@ -404,8 +525,10 @@ class Applier:
             raise StateError(f"the journal says that {key} is running, but not as which process")
         return run
 
-    def _wait(self, timeout: float) -> None:
+    def _wait(self, timeout: float, also: Iterable[int]) -> None:
         poll = select.poll()
+        for descriptor in also:
+            poll.register(descriptor, select.POLLIN)
         poll.register(self._delivery.fileno(), select.POLLIN)
         for active in self._active.values():
             running = active.running
@@ -430,7 +553,13 @@ def known(entries: Mapping[str, Entry], tools: Tools, deployed: Deployed) -> pla
         find=tools.find,
         installed=tools.installed,
         now=time.time(),
+        boot=processes.boot_id(),
     )
+
+
+def _order(step: Step) -> tuple[bool, str]:
+    """Order steps by the names of their deployments; clean-ups go first."""
+    return step.deployment.action != clean_up.ACTION, step.deployment.name
 
 
 def _runnable(step: Step) -> tuple[Config, Tool, str]:

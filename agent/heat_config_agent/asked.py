@@ -8,6 +8,8 @@ at its next run.
 from __future__ import annotations
 
 import enum
+import json
+import time
 from pathlib import Path
 
 import heat_config_hooks
@@ -16,6 +18,41 @@ from heat_config_agent.errors import StateError
 from heat_config_agent.journal import Journal
 from heat_config_agent.model import BUILTIN, UNDELIVERED, Entry, State
 from heat_config_hooks import files
+
+PAUSED = "paused"
+"""The file that says that, and why, nothing new is to be begun."""
+
+
+def pause(state: Path, reason: str) -> None:
+    """Have nothing new begun until `resume`; also by agents that are started after that. Raises StateError."""
+    try:
+        files.make_directory(state)
+        text = json.dumps({"reason": reason, "since": time.time()})
+        files.replace(state / PAUSED, text.encode(), durable=True)
+    except OSError as error:
+        raise StateError(f"cannot write to {state}: {error.strerror}") from error
+
+
+def resume(state: Path) -> bool:
+    """Have things begun again; return whether they were not. Raises StateError."""
+    try:
+        (state / PAUSED).unlink()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise StateError(f"cannot remove {state / PAUSED}: {error.strerror}") from error
+    return True
+
+
+def paused(state: Path) -> tuple[str, float] | None:
+    """Return why nothing new is to be begun, and since when; None where it is."""
+    try:
+        said = json.loads((state / PAUSED).read_bytes())
+        return str(said["reason"]), float(said["since"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError):
+        return "for a reason that cannot be read", 0.0  # somebody has paused it all the same
 
 
 class Wish(str, enum.Enum):

@@ -38,6 +38,19 @@ class Delivery:
         self._patience = patience
         self._results: dict[str, _Result] = {}
 
+    def __contains__(self, key: object) -> bool:
+        """Whether a result is on its way, or waits for its next try."""
+        return key in self._results
+
+    def trust(self, ca_file: str | None) -> None:
+        """Trust these certificates from here on."""
+        self._outbox.trust(ca_file)
+
+    def hurry(self) -> None:
+        """Try again now whatever waits for its next try."""
+        for each in self._results.values():
+            each.again = None if each.again is None else 0.0
+
     @property
     def busy(self) -> bool:
         """Whether there is something to wait for. A try that is under way is always given a few seconds."""

@@ -24,6 +24,8 @@ class ExitCode(enum.IntEnum):
     """Another agent holds the lock of the state directory."""
     UNDELIVERED = 5
     """All ran well, but a result could not be delivered: the next run sends it, unless it was refused for good."""
+    REBOOT = 6
+    """A deployment waits for a reboot of the machine, and goes on with the first run after it."""
     INTERRUPTED = 130
     """Ended by a signal. What was running goes on, and the next run picks it up."""
 
@@ -55,8 +57,16 @@ class SourceError(AgentError):
     exit_code = ExitCode.NO_SOURCE
 
 
+class AccessError(SourceError):
+    """A source does not let us in: our credentials are not good, or no longer."""
+
+
 class UnreachableError(AgentError):
     """A server gave no answer; the text says why."""
+
+
+class DeniedError(UnreachableError):
+    """A server is there, and does not let us in."""
 
 
 class LockedError(AgentError):

@@ -4,6 +4,8 @@ The journal is one file of records, one JSON object a line behind its checksum, 
 entry is the sum of its records. One process writes (it holds the lock, see `lock`); any may read at any time.
 
     accepted ─► running ─► finished ─► signalled | unasked | refused | superseded
+                 │   ▲
+                 └► reboot
 
 - `accepted` holds the deployment as it came, so that it can be carried out whatever becomes of its source.
 - `running` is on disk before the command starts (it waits for our word, see `runner`): an entry that is only accepted
@@ -43,6 +45,8 @@ class Journal:
         """Open the journal, repairing what a power cut left. The caller holds the lock. Raises StateError."""
         self.path = directory / FILE
         self.entries: dict[str, Entry] = {}
+        self.changes = 0
+        """How often a deployment has come into another state."""
         self.warnings: list[str] = []
         try:
             content = _content(self.path)
@@ -102,6 +106,12 @@ class Journal:
         """The command was cut short, and may simply be run again."""
         entry = self.entries[key]
         self._write(replace(entry, state=State.ACCEPTED, at=time.time(), started=None, reruns=entry.reruns + 1))
+
+    def reboot(self, key: str) -> None:
+        """The command asked for a reboot, and is to be run again after it. On disk when this returns."""
+        entry = self.entries[key]
+        self._write(replace(entry, state=State.REBOOT, at=time.time(), reboots=entry.reboots + 1))
+        self.sync()
 
     def finished(self, key: str, result: Result, ended: float | None = None) -> None:
         """The result is known, of what ended a while ago perhaps. On disk when this returns."""
@@ -163,6 +173,11 @@ class Journal:
         """The files `ID.json` of these deployments are on disk, in that folder."""
         self._write(*(replace(self.entries[key], marked=folder) for key in keys))
 
+    def compact(self) -> None:
+        """Write the file anew if most of it is about what has long been settled."""
+        if self._wasteful(self._size) and self._rewrite():
+            self._open()
+
     def sync(self) -> None:
         """Have everything written so far survive a power cut. Raises StateError."""
         try:
@@ -175,6 +190,8 @@ class Journal:
     def _write(self, *entries: Entry) -> None:
         """Append what changed of each entry."""
         self._append(*(_changes(self.entries.get(entry.key), entry) for entry in entries))
+        known = self.entries
+        self.changes += sum(each.key not in known or known[each.key].state is not each.state for each in entries)
         self.entries.update((entry.key, entry) for entry in entries)
 
     def _append(self, *records: Mapping[str, object]) -> None:

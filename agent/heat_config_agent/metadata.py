@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from heat_config_agent.model import STANDARD_OUTPUTS, Deployment, Document, Input, Mistake, Output, Target
+from heat_config_agent.model import STANDARD_OUTPUTS, Credentials, Deployment, Document, Input, Mistake, Output, Target
 from heat_config_hooks import protocol
 
 
@@ -231,10 +231,23 @@ def _target(inputs: Mapping[str, object]) -> Target:
         return Target(
             kind="url", url=url, verb=(text("deploy_signal_verb") or "POST").upper(), addressee=addressee or url
         )
-    if text("deploy_queue_id"):
-        return Target(kind="zaqar", addressee=addressee or text("deploy_queue_id"))
-    if text("deploy_auth_url"):
-        return Target(kind="heat", addressee=addressee)
+    credentials = Credentials(
+        auth_url=text("deploy_auth_url"),
+        user_id=text("deploy_user_id"),
+        password=text("deploy_password"),
+        project_id=text("deploy_project_id"),
+        region_name=text("deploy_region_name"),
+    )
+    if queue := text("deploy_queue_id"):
+        return Target(kind="zaqar", addressee=addressee or queue, credentials=credentials, queue=queue)
+    if credentials.auth_url:
+        return Target(
+            kind="heat",
+            addressee=addressee,
+            credentials=credentials,
+            stack=text("deploy_stack_id"),
+            resource=text("deploy_resource_name"),
+        )
     return Target(kind="none", addressee=addressee)
 
 

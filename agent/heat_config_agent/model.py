@@ -73,6 +73,19 @@ class Config:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Credentials:
+    """As whom to speak to OpenStack's services. They come from metadata."""
+
+    auth_url: str
+    """Keystone's, with or without a version in it."""
+    user_id: str
+    password: str = field(repr=False)
+    project_id: str
+    region_name: str = ""
+    """Whose endpoints to take; any region's where it is empty."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Target:
     """Where a deployment's result goes."""
 
@@ -81,6 +94,14 @@ class Target:
     url: str = ""
     """For `url`: signed, so sent to exactly as given. A secret."""
     verb: str = "POST"
+    credentials: Credentials | None = None
+    """For `heat` and `zaqar`."""
+    stack: str = ""
+    """For `heat`: `NAME/ID` of the stack."""
+    resource: str = ""
+    """For `heat`: the name of the deployment's resource in it."""
+    queue: str = ""
+    """For `zaqar`."""
     addressee: str = ""
     """Who waits for the result: the same for every action of one deployment resource."""
 
@@ -203,6 +224,8 @@ class State(str, enum.Enum):
     """What became of it was in a part of the journal that cannot be read any more: it must not be run."""
     ACCEPTED = "accepted"
     RUNNING = "running"
+    REBOOT = "reboot"
+    """Its command asked for a reboot, after which it is run again."""
     FINISHED = "finished"
     """Its result waits to be delivered."""
     SIGNALLED = "signalled"
@@ -272,6 +295,8 @@ class Entry:
     """See `Deployment.owner`; empty where an older version wrote the journal."""
     reruns: int = 0
     """How often it was interrupted and run again, as it may be."""
+    reboots: int = 0
+    """How often it asked for a reboot."""
     tries: int = 0
     """How often the result was sent in vain."""
     trouble: str = ""

@@ -44,7 +44,7 @@ class Verb(str, enum.Enum):
     RESEND = "resend"
     """Its result has not been delivered yet."""
     WAIT = "wait"
-    """Its result has not been delivered, and the server asked to be left alone for a while."""
+    """Its result has not been delivered, and the server asked to be left alone for a while; or it needs a reboot."""
     SKIP = "skip"
 
 
@@ -77,6 +77,8 @@ class Known:
     """That folder; empty where it is not there, and so says nothing."""
     back: Collection[str] = ()
     """Keys of deployments that are back in the metadata after they were cleaned up."""
+    boot: str = ""
+    """The kernel's boot id."""
     find: Callable[[str], Tool | None]
     installed: Callable[[], list[str]]
     now: float
@@ -147,6 +149,10 @@ def _step(deployment: Deployment, known: Known) -> Step:
         return _new(deployment, known, "it is back in the metadata after it was cleaned up")
     if entry.state is State.ACCEPTED:
         return _new(deployment, known, "accepted earlier and not started yet")
+    if entry.state is State.REBOOT and entry.run and entry.run.boot == known.boot:
+        return Step(verb=Verb.WAIT, deployment=deployment, reason="it waits for the reboot that it asked for")
+    if entry.state is State.REBOOT:
+        return _new(deployment, known, f"goes on after the reboot that it asked for ({times(entry.reboots)})")
     if entry.marked and entry.marked == known.folder and deployment.key not in known.marked:
         return _new(deployment, known, "its file in deployed/ was removed, so it is to run again")
     if entry.state is State.DAMAGED:
@@ -231,6 +237,11 @@ def _resend(deployment: Deployment, entry: Entry, now: float) -> Step:
         reason = f"its result waits until {clock(entry.not_before)}: {entry.trouble}"
         return Step(verb=Verb.WAIT, deployment=deployment, reason=reason)
     return Step(verb=Verb.RESEND, deployment=deployment, reason=f"its result is not delivered yet{tried(entry)}")
+
+
+def times(number: int) -> str:
+    """Return «once», «twice» or «3 times»."""
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
 
 
 def tried(entry: Entry) -> str:

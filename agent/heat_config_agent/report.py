@@ -18,6 +18,9 @@ class Report(Protocol):
     def ended(self, step: Step, entry: Entry) -> None:
         """The result of a deployment is known and on record."""
 
+    def reboot(self, step: Step, entry: Entry) -> None:
+        """A command asks for a reboot, and goes on after it."""
+
     def resent(self, step: Step) -> None:
         """A result of an earlier run is on its way again."""
 
@@ -32,3 +35,6 @@ class Report(Protocol):
 
     def warn(self, text: str) -> None:
         """Something is not as it should be."""
+
+    def note(self, text: str) -> None:
+        """Something that is good to know."""

@@ -1,15 +1,20 @@
-"""Where the agent works and how long it waits: from the command line, else the environment, else what is usual.
+"""Where the agent works and how long it waits: the first that says it, of those who may.
 
-The environment is read here; what is the terminal's and requests' own is read by `cli.terminal` and `web`.
+The command line, a file named on it, the environment, the agent's own files, Heat's metadata, os-collect-config's file,
+and what is usual. `configuration` has the settings themselves. The environment is read here; what is the terminal's and
+requests' own is read by `cli.terminal` and `web`.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from heat_config_agent import configuration
+from heat_config_agent.configuration import Layer
 from heat_config_agent.errors import UsageError
 
 SYSTEM_STATE = Path("/var/lib/heat-config-agent")
@@ -17,6 +22,12 @@ SHELL_CONFIG = Path("/var/run/heat-config/heat-config")
 HOOK_DIRECTORIES = (Path("/usr/libexec/heat-config/hooks"), Path("/var/lib/heat-config/hooks"))
 DEPLOYED = Path("/var/lib/heat-config/deployed")
 DEPLOYED_OLD = Path("/var/run/heat-config/deployed")
+
+OWN_FILES = Path("/etc/heat-config-agent")
+"""Where the agent's own settings are: `*.conf`, of which a later one wins over those before it."""
+
+OTHER_FILE = Path("/etc/os-collect-config.conf")
+"""The settings of the program that the agent replaces."""
 
 TIME_LIMIT = 3600.0
 """Seconds that a deployment may take which does not say its own limit: as long as Heat waits for a stack by default."""
@@ -59,11 +70,64 @@ class Settings:
     ca_file: str | None
     shell_config: Path | None
     """`$HEAT_SHELL_CONFIG`, where it is set."""
+    own: tuple[Layer, ...] = ()
+    """The agent's own files, the one that wins first."""
+    other: Layer | None = None
+    """os-collect-config's file."""
+    said: tuple[Layer, ...] = ()
+    """Everybody who says something, the one that wins first."""
+    warnings: tuple[str, ...] = ()
+
+    def found(self, section: str, name: str) -> tuple[object, str]:
+        """Return the value of a setting, and who says so."""
+        for layer in self.said:
+            value = layer.get(section, name)
+            if value is not None:
+                return value, layer.origin_of(section, name)
+        return configuration.setting(section, name).default, "default"
+
+    def number(self, name: str) -> float:
+        """Return a setting of `[agent]` that is a number."""
+        value = self.found("agent", name)[0]
+        return value if isinstance(value, int | float) else 0.0
+
+    def text(self, name: str) -> str:
+        """Return a setting of `[agent]` that is text."""
+        return str(self.found("agent", name)[0])
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """Return a setting of `[agent]` that is several texts."""
+        value = self.found("agent", name)[0]
+        return value if isinstance(value, tuple) else ()
+
+    def section(self, name: str) -> dict[str, object]:
+        """Return all that holds in a section."""
+        return {each: self.found(name, each)[0] for each in configuration.defaults(name)}
+
+    @property
+    def only(self) -> tuple[str, ...]:
+        """The sources that the administrator has chosen; empty for all."""
+        for layer in self.own:
+            value = layer.get("agent", "collectors")
+            if isinstance(value, tuple):
+                return value
+        return ()
+
+    @property
+    def reboot_command(self) -> tuple[str, ...]:
+        """The words of the command that reboots the machine."""
+        return tuple(shlex.split(self.text("reboot_command")))
+
+    def with_metadata(self, layer: Layer) -> Settings:
+        """Return the settings when the metadata says that: it counts for less than the agent's own files."""
+        said = tuple(each for each in self.said if each is not self.other and each.origin != layer.origin)
+        return replace(self, said=(*said, layer, *((self.other,) if self.other else ())))
 
 
 def make(
     environ: Mapping[str, str],
     *,
+    config: Path | None = None,
     state: Path | None = None,
     hooks: tuple[Path, ...] = (),
     limit: float | None = None,
@@ -71,30 +135,91 @@ def make(
     delivery: float | None = None,
     ca_file: str | None = None,
 ) -> Settings:
-    """Return the settings. What is given wins over the environment; a limit of 0 means none."""
+    """Return the settings. What is given wins over all else; a limit of 0 means none.
+
+    With `config`, that file is the only one that is read. Raises UsageError.
+    """
+    own, other = _files() if config is None else _one(configuration.file(config))
+    for layer in own:
+        if layer.mistakes:
+            raise UsageError(f"cannot use the settings in {layer.origin}: {layer.mistakes[0]}")
+    said = (*own, *((other,) if other else ()))
+    given = {"time_limit": limit, "grace": grace, "ca_file": ca_file}
+    options = {name: value for name, value in given.items() if value is not None}
+    found = Settings(
+        state=Path("/"),
+        root=None,
+        deployed=DEPLOYED,
+        deployed_old=None,
+        hooks=(),
+        environment={},
+        limit=None,
+        grace=0,
+        delivery=DELIVERY_SECONDS if delivery is None else delivery,
+        ca_file=None,
+        shell_config=_path(environ, "HEAT_SHELL_CONFIG"),
+        own=own,
+        other=other,
+        said=(Layer("the command line", {"agent": options}), *said),
+        warnings=tuple(f"{other.origin}: {each}" for each in other.mistakes) if other else (),
+    )
+    return _placed(found, environ, config=config, state=state, hooks=hooks)
+
+
+def _placed(
+    found: Settings, environ: Mapping[str, str], *, config: Path | None, state: Path | None, hooks: tuple[Path, ...]
+) -> Settings:
+    """Return the settings with all that follows from who says what."""
+    configured = Path(found.text("state_dir")) if found.text("state_dir") else None
+    variable = _path(environ, "HEAT_CONFIG_AGENT_STATE")
+    named = (configured or variable) if config else (variable or configured)
+    directory = state or named or _usual_state(environ)
+    system = directory == SYSTEM_STATE
+    deployed = _path(environ, "HEAT_CONFIG_DEPLOYED")
+    old = _path(environ, "HEAT_CONFIG_DEPLOYED_OLD")
+    own_hooks = _path(environ, "HEAT_CONFIG_HOOKS")
+    searched = (*hooks, *((own_hooks,) if own_hooks else ()), *map(Path, found.words("hooks_dir")), *HOOK_DIRECTORIES)
+    ca_file = found.text("ca_file") or None
     if ca_file is not None:
         try:
             Path(ca_file).open("rb").close()
         except OSError as error:
             raise UsageError(f"cannot read the certificates in {ca_file}: {error.strerror}") from error
-    directory = state or _path(environ, "HEAT_CONFIG_AGENT_STATE") or _usual_state(environ)
-    system = directory == SYSTEM_STATE
-    deployed = _path(environ, "HEAT_CONFIG_DEPLOYED")
-    old = _path(environ, "HEAT_CONFIG_DEPLOYED_OLD")
-    own_hooks = _path(environ, "HEAT_CONFIG_HOOKS")
-    return Settings(
+    return replace(
+        found,
         state=directory.absolute(),
         root=None if system else directory.absolute(),
         deployed=(deployed or (DEPLOYED if system else directory / "deployed")).absolute(),
         deployed_old=(old or DEPLOYED_OLD).absolute() if system or deployed or old else None,
-        hooks=tuple(each.absolute() for each in (*hooks, *((own_hooks,) if own_hooks else ()), *HOOK_DIRECTORIES)),
-        environment=run_environment(environ),
-        limit=(TIME_LIMIT if limit is None else limit) or None,
-        grace=GRACE_SECONDS if grace is None else grace,
-        delivery=DELIVERY_SECONDS if delivery is None else delivery,
+        hooks=tuple(each.absolute() for each in searched),
+        environment={**run_environment(environ), **_pairs(found)},
+        limit=found.number("time_limit") or None,
+        grace=found.number("grace"),
         ca_file=ca_file,
-        shell_config=_path(environ, "HEAT_SHELL_CONFIG"),
     )
+
+
+def _one(layer: Layer) -> tuple[tuple[Layer, ...], Layer | None]:
+    """Return what the only file says, as the agent's own or as os-collect-config's."""
+    return ((layer,), None) if layer.own else ((), layer)
+
+
+def _files() -> tuple[tuple[Layer, ...], Layer | None]:
+    """Return what the machine's own files say: the agent's, the last one first, and os-collect-config's."""
+    own = tuple(configuration.file(path, own=True) for path in sorted(OWN_FILES.glob("*.conf"), reverse=True))
+    return own, configuration.file(OTHER_FILE) if OTHER_FILE.exists() else None
+
+
+def _pairs(found: Settings) -> dict[str, str]:
+    """Return what the settings add to the environment of runs."""
+    pairs: dict[str, str] = {}
+    for each in found.words("environment"):
+        name, sign, value = each.partition("=")
+        if not sign or not name:
+            origin = found.found("agent", "environment")[1]
+            raise UsageError(f"cannot use the settings in {origin}: environment: expected NAME=VALUE, not {each!r}")
+        pairs[name] = value
+    return pairs
 
 
 def run_environment(environ: Mapping[str, str]) -> dict[str, str]:

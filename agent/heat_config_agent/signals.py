@@ -1,8 +1,9 @@
 """Results to where their deployments say, apart from running: whoever runs deployments never waits for a server.
 
-Each server has a thread and a connection of its own, so that a slow one delays nobody else. The threads do nothing but
-send: what was accepted, refused or is to be tried again comes back through `Outbox.outcomes`, and the one thread that
-owns the journal records it.
+A result goes to a URL, to a resource of a Heat stack, or to a Zaqar queue; for the last two its user logs in at
+Keystone first. Each server has a thread and connections of its own, so that a slow one delays nobody else. The threads
+do nothing but send: what was accepted, refused or is to be tried again comes back through `Outbox.outcomes`, and the
+one thread that owns the journal records it.
 """
 
 from __future__ import annotations
@@ -15,17 +16,26 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import quote, urlsplit
 
 from heat_config_agent.errors import UnreachableError
-from heat_config_agent.model import WAIT_LIMIT, Target
+from heat_config_agent.model import WAIT_LIMIT, Credentials, Target
 
 if TYPE_CHECKING:
-    from heat_config_agent import web
+    from heat_config_agent import keystone, web
 
 PERMANENT = frozenset({401, 403, 404, 410, 413, 422})
 """Answers that no repetition will change: not allowed, not there (any more), or not understood."""
+
+PERMANENT_AS_USER = PERMANENT - {401}
+"""The same where a user has logged in: Heat's users come and go while it works on a stack."""
+
+MESSAGE_SECONDS = 3600
+"""How long a Zaqar queue keeps a result: as long as Heat waits for a stack by default. Heat looks every second."""
+
+USERS = 32
+"""Users at most whose tokens are kept for each server: every deployment resource has its own."""
 
 BACK_OFF_FIRST = 1.0
 BACK_OFF_LIMIT = 120.0
@@ -64,27 +74,66 @@ class _Letter:
     withdrawn: bool = False
 
     @property
-    def origin(self) -> str:
-        parts = urlsplit(self.target.url)
-        return f"{parts.scheme}://{parts.netloc}"
+    def server(self) -> str:
+        """Names where it goes: what has the same name is sent one after the other."""
+        user = self.target.credentials
+        if user is None:
+            return _origin(self.target.url)
+        return f"{self.target.kind} {user.region_name} {_origin(user.auth_url)}"
+
+
+_NOBODY = Credentials(auth_url="", user_id="", password="", project_id="")
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 def unsendable(target: Target) -> str:
     """Return why nobody can ever send to the target; empty where somebody can."""
-    if target.kind != "url":
+    if target.kind == "none":
         return ""
-    try:
-        parts = urlsplit(target.url)
-        host, _ = parts.hostname, parts.port
-    except ValueError:
-        return "the signal URL cannot be understood"
-    if parts.scheme not in ("http", "https"):
-        return f"nobody can signal to a URL of the scheme {parts.scheme!r}; http and https are known"
-    if not host:
-        return "the signal URL names no host"
+    if target.kind != "url":
+        return _incomplete(target)
+    if trouble := _unusable(target.url):
+        return f"the signal URL {trouble}"
     if target.verb not in ("POST", "PUT"):
         return f"the signal verb {target.verb!r} is not known; POST and PUT are"
     return ""
+
+
+def _incomplete(target: Target) -> str:
+    """Return what is missing where a user has to log in before anything is sent."""
+    user = target.credentials or _NOBODY
+    needed = {
+        "deploy_auth_url": user.auth_url,
+        "deploy_user_id": user.user_id,
+        "deploy_password": user.password,
+        "deploy_project_id": user.project_id,
+        **(
+            {"deploy_queue_id": target.queue}
+            if target.kind == "zaqar"
+            else {"deploy_stack_id": target.stack, "deploy_resource_name": target.resource}
+        ),
+    }
+    if missing := [name for name, value in needed.items() if not value]:
+        return f"nobody can signal {target.described} without {', '.join(missing)}"
+    if trouble := _unusable(user.auth_url):
+        return f"Keystone's URL (deploy_auth_url) {trouble}"
+    return ""
+
+
+def _unusable(url: str) -> str:
+    """Return why nobody can send to a URL, to go on a sentence that begins with it; empty where somebody can."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return "cannot be understood"
+    if parts.scheme not in ("http", "https"):
+        return f"has the scheme {parts.scheme!r}, to which nobody can send; http and https are known"
+    return "" if host else "names no host"
 
 
 def back_off(tries: int) -> float:
@@ -95,7 +144,7 @@ def back_off(tries: int) -> float:
     return longest * random.uniform(0.5, 1.0)  # noqa: S311  # nobody gains from guessing it
 
 
-def judge(key: str, answer: web.Answer) -> Outcome:
+def judge(key: str, answer: web.Answer, permanent: frozenset[int] = PERMANENT) -> Outcome:
     """Return what an answer means: accepted, refused for good, or to be tried again.
 
     A redirect is none of the three for a signal: followed, a POST becomes a GET, and a success that was none is
@@ -104,7 +153,7 @@ def judge(key: str, answer: web.Answer) -> Outcome:
     if 200 <= answer.status < 300:
         return Outcome(key, Fate.SENT)
     trouble = f"HTTP {answer.status} {answer.reason}".rstrip()
-    if answer.status in PERMANENT:
+    if answer.status in permanent:
         return Outcome(key, Fate.REFUSED, trouble)
     return Outcome(key, Fate.RETRY, trouble, _asked_to_wait(answer.headers))
 
@@ -148,11 +197,6 @@ class Outbox:
         trouble = unsendable(target)
         if trouble:
             self._deliver(letter, Outcome(key, Fate.REFUSED, trouble))
-        elif target.kind != "url":
-            trouble = (
-                f"signals over {target.kind} are not known to this version; the result is kept for one that knows them"
-            )
-            self._deliver(letter, Outcome(key, Fate.RETRY, trouble, WAIT_LIMIT))
         else:
             self._send(letter)
 
@@ -180,19 +224,19 @@ class Outbox:
         late = [each for each in self._under_way.values() if each.begun is not None and each.begun < longest]
         for letter in late:
             del self._under_way[letter.key]
-            self._senders.pop(letter.origin).abandoned = True
-            for other in [each for each in self._under_way.values() if each.origin == letter.origin]:
+            self._senders.pop(letter.server).abandoned = True
+            for other in [each for each in self._under_way.values() if each.server == letter.server]:
                 self._send(other)
         return [Outcome(each.key, Fate.RETRY, f"no full answer within {PATIENCE:g} s") for each in late]
 
     def _send(self, letter: _Letter) -> None:
         try:
-            if letter.origin not in self._senders:
-                self._senders[letter.origin] = _Sender(letter.origin, self._ca_file, self._deliver)
+            if letter.server not in self._senders:
+                self._senders[letter.server] = _Sender(letter.target, self._ca_file, self._deliver)
         except RuntimeError:  # the machine has no room for one more thread
             self._deliver(letter, Outcome(letter.key, Fate.RETRY, "no thread could be started to send it"))
         else:
-            self._senders[letter.origin].letters.put(letter)
+            self._senders[letter.server].letters.put(letter)
 
     def _deliver(self, letter: _Letter, outcome: Outcome) -> None:
         self._done.put((letter, outcome))
@@ -203,39 +247,100 @@ class Outbox:
 class _Sender(threading.Thread):
     """Sends the results for one server, one after the other."""
 
-    def __init__(self, origin: str, ca_file: str | None, deliver: Callable[[_Letter, Outcome], None]) -> None:
-        super().__init__(name=f"signals to {origin}", daemon=True)
+    def __init__(self, target: Target, ca_file: str | None, deliver: Callable[[_Letter, Outcome], None]) -> None:
+        super().__init__(name=f"signals {target.described}", daemon=True)
         self.letters: queue.SimpleQueue[_Letter] = queue.SimpleQueue()
         self.abandoned = False
         """Its letters are another's now."""
-        self._origin = origin
-        self._host = origin.rpartition("/")[2].rpartition("@")[2]
+        self._target = target
+        """The first one: all others are on the same server."""
         self._ca_file = ca_file
         self._deliver = deliver
         self.start()
 
     def run(self) -> None:
         """Send whatever comes, until the process ends or another has taken over."""
-        connection: web.Connection | None = None
+        server: _Server | None = None
         while not self.abandoned:
             letter = self.letters.get()
             if letter.withdrawn:
                 continue
             letter.begun = time.monotonic()
             try:
-                connection = connection or _connection(self._origin, self._ca_file)
-                answer = connection.send(
-                    letter.target.verb, letter.target.url, letter.body, {"Content-Type": "application/json"}
-                )
-                outcome = judge(letter.key, answer)
+                server = server or _server(self._target, self._ca_file)
+                outcome = judge(letter.key, server.send(letter.target, letter.body), server.permanent)
             except UnreachableError as error:
-                outcome = Outcome(letter.key, Fate.RETRY, f"{self._host}: {error}")
+                outcome = Outcome(letter.key, Fate.RETRY, str(error))
             except Exception as error:  # noqa: BLE001  # a sender that dies would take every later result with it
                 outcome = Outcome(letter.key, Fate.RETRY, f"{type(error).__name__} while sending")
             self._deliver(letter, outcome)
 
 
-def _connection(origin: str, ca_file: str | None) -> web.Connection:
-    from heat_config_agent import web  # noqa: PLC0415  # 50 ms, and only where there is something to send
+class _Server(Protocol):
+    """Where results are sent."""
 
-    return web.Connection(origin, ca_file)
+    permanent: frozenset[int]
+    """The answers of it that no repetition will change."""
+
+    def send(self, target: Target, body: bytes) -> web.Answer:
+        """Send a result. Raises UnreachableError."""
+        ...
+
+
+class _Web:
+    """A server that takes results at a URL for each."""
+
+    permanent = PERMANENT
+
+    def __init__(self, origin: str, ca_file: str | None) -> None:
+        from heat_config_agent import web  # noqa: PLC0415  # 50 ms, and only where there is something to send
+
+        self._host = origin.rpartition("/")[2].rpartition("@")[2]
+        self._connection = web.Connection(origin, ca_file)
+
+    def send(self, target: Target, body: bytes) -> web.Answer:
+        try:
+            return self._connection.send(target.verb, target.url, body, {"Content-Type": "application/json"})
+        except UnreachableError as error:
+            raise UnreachableError(f"{self._host}: {error}") from error
+
+
+class _OpenStack:
+    """Heat's API, or Zaqar. Each user stays logged in for a while; all share the connections."""
+
+    permanent = PERMANENT_AS_USER
+
+    def __init__(self, ca_file: str | None) -> None:
+        import uuid  # noqa: PLC0415  # 2 ms; and the next 75 ms, only where there is something to send
+
+        from heat_config_agent import keystone  # noqa: PLC0415
+
+        self._keystone = keystone
+        self._connections = keystone.connections(ca_file)
+        self._users: dict[Credentials, keystone.Cloud] = {}
+        """Whoever was last used is the last."""
+        self._id = str(uuid.uuid4())
+
+    def send(self, target: Target, body: bytes) -> web.Answer:
+        cloud = self._user(target.credentials or _NOBODY)
+        if target.kind == "zaqar":
+            return cloud.ask(
+                "POST",
+                "messaging",
+                f"/v2/queues/{quote(target.queue, safe='')}/messages",
+                body=b'{"messages": [{"ttl": %d, "body": %b}]}' % (MESSAGE_SECONDS, body),
+                headers={"Client-ID": self._id},
+            )
+        path = self._keystone.resource_path(target.stack, target.resource)
+        return cloud.ask("POST", "orchestration", f"{path}/signal", body=body)
+
+    def _user(self, credentials: Credentials) -> keystone.Cloud:
+        cloud = self._users.pop(credentials, None) or self._keystone.Cloud(credentials, session=self._connections)
+        self._users[credentials] = cloud
+        if len(self._users) > USERS:
+            del self._users[next(iter(self._users))]
+        return cloud
+
+
+def _server(target: Target, ca_file: str | None) -> _Server:
+    return _Web(_origin(target.url), ca_file) if target.credentials is None else _OpenStack(ca_file)

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import http.client
+import io
+import math
+import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +28,9 @@ from heat_config_agent.errors import UnreachableError
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 30.0
 
+LARGEST = 64 * 1024 * 1024
+"""Bytes of a document at most."""
+
 DRAIN_SECONDS = 1.0
 DRAIN_BYTES = 4096
 """How long, and how far, an answer's body is read so that its connection can be used again.
@@ -38,56 +45,155 @@ class Answer:
     status: int
     reason: str
     headers: Mapping[str, str]
+    body: bytes = b""
+    """Of what was fetched; of what was sent, nobody needs it."""
 
 
 class Connection:
     """A kept-alive connection to one server. Not for use by two threads at once."""
 
-    def __init__(self, origin: str, ca_file: str | None = None) -> None:
-        """Speak to the server of `origin` (scheme, host, port), trusting `ca_file`, or the usual certificates."""
+    def __init__(
+        self, origin: str, ca_file: str | None = None, *, direct: bool = False, seconds: float | None = None
+    ) -> None:
+        """Speak to the server of `origin` (scheme, host, port), trusting `ca_file`, or the usual certificates.
+
+        `direct`: past all proxies, as to what is on the machine's own link. It must say something every
+        `seconds`, or as often as others.
+        """
+        self._limits = _limits() if seconds is None else (min(CONNECT_SECONDS, seconds), min(READ_SECONDS, seconds))
         self._session = requests.Session()
         self._session.headers.update({"User-Agent": f"heat-config-agent/{__version__}", "Accept-Encoding": "identity"})
         found = self._session.merge_environment_settings(origin, {}, True, ca_file or True, None)
         self._session.trust_env = False
-        self._session.proxies = found["proxies"]
+        self._session.proxies = {} if direct else found["proxies"]
         self._session.verify = found["verify"]
         for scheme in ("http://", "https://"):
-            self._session.mount(scheme, _Adapter())
+            self._session.mount(scheme, Adapter())
 
     def send(self, verb: str, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         """Send one request to the URL exactly as it is given, and return the answer, whatever its status.
 
         Raises UnreachableError.
         """
+        with self._asked(verb, url, body, headers) as response:
+            _drain(response)
+            return Answer(response.status_code, response.reason or "", response.headers)
+
+    def fetch(self, url: str, headers: Mapping[str, str], seconds: float, *, verb: str = "GET") -> Answer:
+        """Ask for what is at the URL, exactly as it is given, and return the answer with its body, whatever its status.
+
+        Raises UnreachableError, also where not all of it is there after `seconds`, or where it is too long.
+        """
+        with within(seconds), self._asked(verb, url, b"", headers) as response:
+            return Answer(response.status_code, response.reason or "", response.headers, read(response, deadline.get()))
+
+    @contextlib.contextmanager
+    def _asked(self, verb: str, url: str, body: bytes, headers: Mapping[str, str]) -> Iterator[requests.Response]:
         token = _url.set(url)
         try:
-            request = self._session.prepare_request(requests.Request(verb, url, data=body, headers=dict(headers)))
+            request = self._session.prepare_request(
+                requests.Request(verb, url, data=body or None, headers=dict(headers))
+            )
             response = self._session.send(
                 request,
-                timeout=(CONNECT_SECONDS, READ_SECONDS),
+                timeout=self._limits,
                 allow_redirects=False,
                 stream=True,
                 proxies=self._session.proxies,
                 verify=self._session.verify,
             )
             with contextlib.closing(response):
-                _drain(response)
-                return Answer(response.status_code, response.reason or "", response.headers)
+                yield response
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            raise UnreachableError(_cause(error)) from error
+            raise UnreachableError(cause(error, self._limits)) from error
         finally:
             _url.reset(token)
+
+
+def _limits() -> tuple[float, float]:
+    return CONNECT_SECONDS, READ_SECONDS
+
+
+def read(response: requests.Response, until: float) -> bytes:
+    """Return the whole body of a streamed answer. Raises UnreachableError past the moment, or where it is too long.
+
+    `until` is in monotonic seconds.
+    """
+    parts: list[bytes] = []
+    size = 0
+    # What has arrived, without waiting for more, where urllib3 can do that (from 2.1); else as little as is sensible.
+    some: Callable[[], bytes] = (
+        (lambda: response.raw.read1(65536, decode_content=True))
+        if hasattr(response.raw, "read1")
+        else (lambda: response.raw.read(1024, decode_content=True))
+    )
+    while part := some():
+        parts.append(part)
+        size += len(part)
+        if size > LARGEST:
+            raise UnreachableError(f"its answer is longer than {LARGEST // 1024 // 1024} MiB")
+        if time.monotonic() > until:
+            raise UnreachableError("its answer took too long")
+    return b"".join(parts)
+
+
+deadline: contextvars.ContextVar[float] = contextvars.ContextVar("deadline", default=math.inf)
+"""When all of an answer has to be there (monotonic seconds)."""
+
+
+@contextlib.contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Have every request answered in that time."""
+    token = deadline.set(time.monotonic() + seconds)
+    try:
+        yield
+    finally:
+        deadline.reset(token)
 
 
 _url: contextvars.ContextVar[str] = contextvars.ContextVar("url")
 """The URL of the request that is being sent."""
 
 
+class _Until(io.RawIOBase):
+    """What comes over a socket until then: a time limit for each read is none for what trickles."""
+
+    def __init__(self, raw: io.RawIOBase, sock: socket.socket, deadline: float) -> None:
+        self._raw = raw
+        self._socket = sock
+        self._deadline = deadline
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("timed out")
+        self._socket.settimeout(min(left, self._socket.gettimeout() or left))
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Response(http.client.HTTPResponse):
+    """An answer whose headers, too, are there in time."""
+
+    def __init__(self, sock: Any, *args: Any, **options: Any) -> None:
+        super().__init__(sock, *args, **options)
+        if deadline.get() < math.inf:
+            self.fp = io.BufferedReader(_Until(self.fp.detach(), sock, deadline.get()))
+
+
 class _AsGiven:
     """A connection that writes the URL as it was given: as requests and urllib3 would write it, signatures break."""
 
+    response_class: Any = _Response
+
     def putrequest(self, method: str, url: str, *args: Any, **options: Any) -> None:
-        given = _url.get().partition("#")[0]
+        given = _url.get(url).partition("#")[0]
         if not all("!" <= each <= "~" for each in given):
             given = url  # it has to be encoded, and so cannot have been signed as it is
         elif url.startswith("/"):  # not for a proxy, which is told the whole
@@ -112,7 +218,9 @@ class _HttpsPool(urllib3.HTTPSConnectionPool):
     ConnectionCls = _HttpsConnection
 
 
-class _Adapter(requests.adapters.HTTPAdapter):
+class Adapter(requests.adapters.HTTPAdapter):
+    """Speaks HTTP as the connections of this module do: the URL as it is given, and no answer for ever."""
+
     def init_poolmanager(self, *args: Any, **options: Any) -> None:
         super().init_poolmanager(*args, **options)
         self.poolmanager.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
@@ -136,12 +244,16 @@ def _drain(response: requests.Response) -> None:
                 return
 
 
-def _cause(error: BaseException) -> str:
-    """Return the innermost reason of an error in a few words, without the URL: it is a secret."""
+def cause(error: BaseException, limits: tuple[float, float] | None = None) -> str:
+    """Return the innermost reason of an error in a few words, without the URL: it is a secret.
+
+    `limits` are the seconds within which there had to be a connection, and an answer.
+    """
+    limits = limits or _limits()
     if isinstance(error, requests.exceptions.ConnectTimeout):
-        return f"no connection within {CONNECT_SECONDS:g} s"
+        return f"no connection within {limits[0]:g} s"
     if isinstance(error, requests.exceptions.Timeout):
-        return f"no answer within {READ_SECONDS:g} s"
+        return f"no answer within {limits[1]:g} s"
     if "SOCKS" in str(error):
         return "a SOCKS proxy is set, and the package PySocks is not installed"
     if isinstance(

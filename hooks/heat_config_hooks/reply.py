@@ -36,6 +36,8 @@ CANNOT_START = 126
 """Status code of what could not be started."""
 NO_TOOL = 127
 """Status code of a deployment whose tool has no hook: what a shell says of a command that it does not find."""
+REBOOT = 194
+"""Status code with which a command asks for a reboot of the machine, after which it is run again."""
 
 CUT = "\n[... {:,} bytes left out ...]\n"
 

@@ -11,14 +11,18 @@ ROOT = Path(__file__).parents[2]
 
 LAYERS = (
     {"cli"},
+    {"loop"},
     {"settings"},
-    {"apply"},
+    {"apply", "collection"},
     {"hook", "delivery", "report"},
-    {"sources", "journal", "runner", "signals", "web", "lock", "asked", "deployed", "tools", "external"},
+    {"sources", "documents", "journal", "runner", "signals", "lock", "asked", "deployed", "tools", "external", "health"},
+    {"learned", "instance", "keystone", "web", "notify"},
     {"plan"},
     {"clean_up"},
     {"selection", "result"},
     {"metadata", "redaction"},
+    {"transports"},
+    {"configuration"},
     {"model", "errors"},
 )
 """The modules of the agent, top to bottom. Those of one layer may know each other."""

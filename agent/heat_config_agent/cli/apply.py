@@ -15,8 +15,7 @@ from heat_config_agent.cli import chosen, progress, terminal
 from heat_config_agent.delivery import Delivery
 from heat_config_agent.deployed import Deployed
 from heat_config_agent.errors import AgentError, ExitCode, SourceError, UsageError
-from heat_config_agent.model import Document, Entry, Mistake, State
-from heat_config_agent.plan import Step, Verb
+from heat_config_agent.model import Document
 from heat_config_agent.settings import Settings
 from heat_config_agent.signals import Outbox
 from heat_config_agent.sources import Source
@@ -40,6 +39,7 @@ exit codes:
   3    no source answered
   4    another agent holds the lock
   5    all ran well, but a result could not be delivered: the next run sends it, unless it was refused for good
+  6    a deployment waits for a reboot of the machine: reboot it, and run the command again
   130  interrupted; what was running goes on
 """
 
@@ -49,6 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     found = settings.make(
         os.environ,
+        config=options.config,
         state=options.state_dir,
         hooks=tuple(options.hooks_dir),
         limit=options.timeout,
@@ -138,9 +139,11 @@ def _collect(sources: Sequence[Source]) -> tuple[list[Document], list[AgentError
     troubles: list[AgentError] = []
     for source in sources:
         try:
-            documents.append(source.collect())
+            found = source.collect()
         except (SourceError, UsageError) as error:
             troubles.append(error)
+        else:
+            documents += [found] if found else []
     if not documents:
         raise troubles[0]
     for trouble in troubles:
@@ -177,20 +180,9 @@ def _apply(given: Settings, documents: list[Document], only: Sequence[str], *, a
         applier.settle()
         entries = book.entries
         book.close()
-    code = _exit_code(steps, entries, applier.mistakes)
+    code = progress.exit_code(steps, entries, applier.mistakes)
     report.summary(steps, entries, applier.mistakes, code)
     return code
-
-
-def _exit_code(steps: Sequence[Step], entries: dict[str, Entry], mistakes: Sequence[Mistake]) -> ExitCode:
-    """Return how the run went: by what was done in it, not by what had been done before."""
-    worked = [step for step in steps if progress.is_work(step, entries.get(step.deployment.key))]
-    ran = [entries[step.deployment.key] for step in worked if step.verb not in (Verb.RESEND, Verb.WAIT)]
-    if mistakes or any(entry.failed or entry.state is State.ACCEPTED for entry in ran):
-        return ExitCode.FAILED
-    if any(entries[step.deployment.key].state in (State.FINISHED, State.REFUSED) for step in worked):
-        return ExitCode.UNDELIVERED
-    return ExitCode.OK
 
 
 def _check_only(only: Sequence[str], documents: Sequence[Document]) -> None:

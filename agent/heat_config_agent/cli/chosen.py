@@ -48,6 +48,13 @@ def add_state(parser: argparse.ArgumentParser) -> None:
         help="where the agent keeps its journal and its runs (default /var/lib/heat-config-agent, or "
         "~/.local/state/heat-config-agent for others than root)",
     )
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="take the settings from this file alone (default /etc/heat-config-agent/*.conf, "
+        "/etc/os-collect-config.conf)",
+    )
 
 
 def add_hooks(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +76,7 @@ def add_id(parser: argparse.ArgumentParser) -> None:
 
 def of(options: argparse.Namespace) -> Settings:
     """Return the settings of a command about a state directory."""
-    return settings.make(os.environ, state=options.state_dir)
+    return settings.make(os.environ, config=options.config, state=options.state_dir)
 
 
 def deployment(given: Settings, entry: Entry) -> Deployment | None:

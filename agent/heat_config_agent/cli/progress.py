@@ -50,6 +50,10 @@ class Lines(Report):
             text = value if isinstance(value, str) else json.dumps(value)
             terminal.say(f"{'':10}{terminal.plain(name)} = {terminal.plain(_short(text))}")
 
+    def reboot(self, step: Step, entry: Entry) -> None:
+        self._running.pop(entry.key, None)
+        self._line("reboot", "warn", step, "", "it asks for a reboot of the machine, and goes on after it")
+
     def resent(self, step: Step) -> None:
         self._resent[step.deployment.key] = step
 
@@ -74,6 +78,10 @@ class Lines(Report):
     def warn(self, text: str) -> None:
         self.clear()
         terminal.say(terminal.styled(f"warning: {terminal.plain(text)}", "warn"), error=True)
+
+    def note(self, text: str) -> None:
+        self.clear()
+        terminal.say(terminal.plain(text))
 
     def refresh(self) -> None:
         """Draw the line about what is running again."""
@@ -154,6 +162,9 @@ class Collected(Report):
     def resent(self, step: Step) -> None:
         """Wait for the end of all."""
 
+    def reboot(self, step: Step, entry: Entry) -> None:
+        """Wait for the end of all."""
+
     def skipped(self, step: Step) -> None:
         """Wait for the end of all."""
 
@@ -165,6 +176,9 @@ class Collected(Report):
 
     def warn(self, text: str) -> None:
         self._warnings.append(text)
+
+    def note(self, text: str) -> None:
+        """Wait for the end of all."""
 
     def refresh(self) -> None:
         """Show nothing."""
@@ -187,6 +201,19 @@ class Collected(Report):
             "exit_code": int(code),
         }
         terminal.say(json.dumps(value))
+
+
+def exit_code(steps: Sequence[Step], entries: Mapping[str, Entry], found: Sequence[Mistake]) -> ExitCode:
+    """Return how a pass went: by what was done in it, not by what had been done before."""
+    worked = [step for step in steps if is_work(step, entries.get(step.deployment.key))]
+    ran = [entries[step.deployment.key] for step in worked if step.verb not in (Verb.RESEND, Verb.WAIT)]
+    if found or any(entry.failed or entry.state is State.ACCEPTED for entry in ran):
+        return ExitCode.FAILED
+    if any(entries[step.deployment.key].state is State.REBOOT for step in worked):
+        return ExitCode.REBOOT
+    if any(entries[step.deployment.key].state in (State.FINISHED, State.REFUSED) for step in worked):
+        return ExitCode.UNDELIVERED
+    return ExitCode.OK
 
 
 def totals(steps: Sequence[Step], entries: Mapping[str, Entry]) -> Counter[str]:

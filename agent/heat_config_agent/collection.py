@@ -1,0 +1,302 @@
+"""The sources in use: each asked when it is due, in a thread of its own, and given up when it takes too long.
+
+No source delays another, or whoever waits for all of them: what comes in is handed out by `answers`. A source is asked
+often while things happen, less and less while nothing does, and still less while it fails. Every interval is jittered,
+so that a fleet does not ask in step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import queue
+import random
+import threading
+import time
+import traceback
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+
+from heat_config_agent.errors import AccessError, AgentError, SourceError
+from heat_config_agent.model import Document
+from heat_config_agent.sources import Claiming, Listening, Source
+
+ERRORS_LIMIT = 120.0
+"""Seconds at most between two questions to a source that fails."""
+
+SLACK = 5.0
+"""Seconds that a source gets beyond its own time limit before it is given up."""
+
+STUCK = 2
+"""Threads of one source that may hang for ever before it is asked no more until one of them comes back."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How often sources are asked, in seconds."""
+
+    least: float
+    most: float
+    splay: float
+
+    def after_error(self, failures: int) -> float:
+        """Return how long to wait after so many failures in a row."""
+        return min(max(self.least, 1.0) * 2.0 ** min(failures, 16), ERRORS_LIMIT)
+
+
+@dataclass
+class Condition:
+    """How it is with a source."""
+
+    name: str
+    working: bool | None = None
+    """None until it has answered, or not, for the first time."""
+    ever: bool = False
+    """Whether it has answered since it was last refused access."""
+    trouble: str = ""
+    """Why it is not working, or what else is not as it should be."""
+    since: float = field(default_factory=time.time)
+    """Since when it is working, or not; this and the next in seconds since the epoch."""
+    answered: float | None = None
+    """When it last answered."""
+    failures: int = 0
+    """In a row."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of asking a source."""
+
+    key: Hashable
+    name: str
+    document: Document | None = None
+    changed: bool = False
+    error: AgentError | None = None
+
+
+@dataclass(eq=False)
+class _Asked:
+    key: Hashable
+    make: Callable[[Callable[[], None]], Source]
+    condition: Condition
+    at: float
+    """When it is due; this and the next in monotonic seconds."""
+    since: float | None = None
+    """Since when it is being asked."""
+    interval: float = 0.0
+    last: Document | None = None
+    thread: _Thread | None = None
+    stuck: list[_Thread] = field(default_factory=list)
+
+
+class Collection:
+    """The sources in use."""
+
+    def __init__(self, schedule: Schedule, seconds: float) -> None:
+        """Ask on that schedule; a source has so many seconds for each answer."""
+        self.schedule = schedule
+        self._seconds = seconds + SLACK
+        self._asked: dict[Hashable, _Asked] = {}
+        self._done: queue.SimpleQueue[tuple[_Thread | Hashable, object]] = queue.SimpleQueue()
+        self._wake, self._waker = os.pipe()
+        os.set_blocking(self._wake, False)
+        os.set_blocking(self._waker, False)
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when there are answers."""
+        return self._wake
+
+    def use(self, wanted: Mapping[Hashable, tuple[str, Callable[[Callable[[], None]], Source]]], *, now: bool) -> None:
+        """Ask these sources and no others: their key → name, and what makes one, given what to call when it has news.
+
+        New ones are due at once, or within the splay.
+        """
+        for key in [key for key in self._asked if key not in wanted]:
+            gone = self._asked.pop(key)
+            if gone.thread:
+                gone.thread.tasks.put(_Task.CLOSE)
+        for key, (name, make) in wanted.items():
+            if key not in self._asked:
+                delay = 0.0 if now else random.uniform(0, self.schedule.splay)  # noqa: S311  # to spread, not to hide
+                self._asked[key] = _Asked(key, make, Condition(name), time.monotonic() + delay)
+
+    def conditions(self) -> dict[Hashable, Condition]:
+        """Return how it is with each source."""
+        return {key: each.condition for key, each in self._asked.items()}
+
+    def stir(self) -> None:
+        """Something happens: from here on, ask again as often as may be, if the source does not fail."""
+        soon = time.monotonic() + self.schedule.least
+        for each in self._asked.values():
+            each.interval = self.schedule.least
+            if not each.condition.failures:
+                each.at = min(each.at, soon)
+
+    def hurry(self) -> None:
+        """Have every source asked now."""
+        for each in self._asked.values():
+            each.at, each.interval = 0.0, self.schedule.least
+
+    @property
+    def due(self) -> float:
+        """Seconds until something is to be done that nothing else announces."""
+        now = time.monotonic()
+        moments = [each.at if each.since is None else each.since + self._seconds for each in self._asked.values()]
+        return max(min(moments, default=now + 3600) - now, 0.0)
+
+    @property
+    def asking(self) -> bool:
+        """Whether a source is being asked, or is yet to be asked for the first time."""
+        return any(each.since is not None or each.condition.working is None for each in self._asked.values())
+
+    def answers(self) -> list[Answer]:
+        """Ask whoever is due, and return what has come in."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake, 65536)
+        found: list[Answer] = []
+        while not self._done.empty():
+            who, what = self._done.get()
+            found += self._take(who, what)
+        now = time.monotonic()
+        for each in self._asked.values():
+            if each.since is not None and now > each.since + self._seconds:
+                found.append(self._give_up(each))
+            if each.since is None and each.at <= now:
+                found += self._ask(each)
+        return found
+
+    def taken(self, key: Hashable) -> None:
+        """The document that a source gave last is safe on disk."""
+        asked = self._asked.get(key)
+        if asked and asked.thread:
+            asked.thread.tasks.put(_Task.TAKEN)
+
+    def close(self) -> None:
+        """Ask nobody any more."""
+        self.use({}, now=True)
+
+    def _ask(self, each: _Asked) -> list[Answer]:
+        each.stuck = [thread for thread in each.stuck if thread.is_alive()]
+        if len(each.stuck) >= STUCK:
+            return [self._failed(each, SourceError(f"{each.condition.name} still has not answered, and is not asked"))]
+        try:
+            if each.thread is None:
+                each.thread = _Thread(each, self._deliver)
+        except RuntimeError:  # the machine has no room for one more thread
+            return [self._failed(each, SourceError(f"no thread could be started to ask {each.condition.name}"))]
+        each.since = time.monotonic()
+        each.thread.tasks.put(_Task.COLLECT)
+        return []
+
+    def _take(self, who: _Thread | Hashable, what: object) -> list[Answer]:
+        """Take in what a thread has to say; of one that was given up, or whose source is not in use, nothing."""
+        if not isinstance(who, _Thread):
+            if who in self._asked:
+                self._asked[who].at = 0.0
+            return []
+        each = self._asked.get(who.asked.key)
+        if each is None or each.thread is not who:
+            return []
+        if isinstance(what, _Failure) and what.task is _Task.TAKEN:
+            each.condition.trouble = str(what.error)  # it will hand that out once more
+            return []
+        each.since = None
+        if isinstance(what, _Failure):
+            return [self._failed(each, what.error)]
+        return [self._answered(each, what if isinstance(what, Document) else None, who.trouble)]
+
+    def _answered(self, each: _Asked, document: Document | None, trouble: str) -> Answer:
+        condition, now = each.condition, time.time()
+        if not condition.working:
+            condition.since = now
+        condition.working, condition.ever, condition.failures = True, True, 0
+        condition.answered, condition.trouble = now, trouble
+        changed = document is not None and document is not each.last
+        each.last = document or each.last
+        least, most = self.schedule.least, self.schedule.most
+        each.interval = least if changed else min(max(each.interval, least / 2) * 2, max(most, least))
+        each.at = time.monotonic() + _jittered(each.interval)
+        return Answer(each.key, condition.name, document, changed=changed)
+
+    def _failed(self, each: _Asked, error: AgentError) -> Answer:
+        condition = each.condition
+        if condition.working is not False:
+            condition.since = time.time()
+        condition.working = False
+        condition.ever = condition.ever and not isinstance(error, AccessError)
+        condition.trouble = str(error)
+        condition.failures += 1
+        each.at = time.monotonic() + _jittered(self.schedule.after_error(condition.failures))
+        return Answer(each.key, condition.name, error=error)
+
+    def _give_up(self, each: _Asked) -> Answer:
+        """Let go of a thread that hangs; its source is made anew when it is asked again."""
+        if each.thread:
+            each.thread.tasks.put(_Task.CLOSE)
+            each.stuck.append(each.thread)
+        each.thread, each.since = None, None
+        return self._failed(each, SourceError(f"{each.condition.name} has not answered within {self._seconds:g} s"))
+
+    def _deliver(self, who: _Thread | Hashable, what: object) -> None:
+        self._done.put((who, what))
+        with contextlib.suppress(BlockingIOError):  # it is awake
+            os.write(self._waker, b".")
+
+
+def _jittered(seconds: float) -> float:
+    return seconds * random.uniform(0.75, 1.0)  # noqa: S311  # to spread, not to hide
+
+
+class _Task(enum.Enum):
+    COLLECT = "collect"
+    TAKEN = "taken"
+    CLOSE = "close"
+
+
+@dataclass(frozen=True)
+class _Failure:
+    task: _Task
+    error: AgentError
+
+
+class _Thread(threading.Thread):
+    """Asks one source, one question after the other."""
+
+    def __init__(self, asked: _Asked, deliver: Callable[[_Thread | Hashable, object], None]) -> None:
+        super().__init__(name=f"source {asked.condition.name}", daemon=True)
+        self.asked = asked
+        self.trouble = ""
+        self.tasks: queue.SimpleQueue[_Task] = queue.SimpleQueue()
+        self._deliver = deliver
+        self._source: Source | None = None
+        self.start()
+
+    def run(self) -> None:
+        """Do what is asked, until told to end."""
+        while (task := self.tasks.get()) is not _Task.CLOSE:
+            try:
+                found = self._do(task)
+            except AgentError as error:
+                self._deliver(self, _Failure(task, error))
+            except Exception as error:  # noqa: BLE001  # a defect of the source must not look like one that is silent
+                last = traceback.extract_tb(error.__traceback__)[-1]
+                sentence = f"{self.asked.condition.name}: {type(error).__name__}: {error} ({last.name}, {last.lineno})"
+                self._deliver(self, _Failure(task, SourceError(sentence)))
+            else:
+                if task is _Task.COLLECT:
+                    self._deliver(self, found)
+        source: object = self._source
+        if isinstance(source, Listening):
+            source.close()
+
+    def _do(self, task: _Task) -> Document | None:
+        if self._source is None:
+            self._source = self.asked.make(lambda: self._deliver(self.asked.key, None))
+        if task is _Task.TAKEN:
+            if isinstance(self._source, Claiming):
+                self._source.taken()
+            return None
+        document = self._source.collect()
+        self.trouble = self._source.trouble
+        return document

@@ -1,0 +1,450 @@
+"""Settings as they are written: which there are, and what files and metadata say of them. One row for each setting.
+
+The agent's own files (`/etc/heat-config-agent/*.conf`) and os-collect-config's have the same form, and the sections of
+sources have the same names and keys, so one reader does for both. A file with a section `[agent]` is the agent's own:
+in it every name has to be known. Of os-collect-config's, what is meant for that program alone is passed over.
+"""
+
+from __future__ import annotations
+
+import difflib
+import enum
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from heat_config_agent.errors import UsageError
+from heat_config_agent.model import Mistake
+
+TRANSPORTS = ("heat", "cfn", "request", "zaqar")
+"""The ways to Heat's metadata, in the order in which their documents come."""
+
+BOOT = ("config_drive", "ec2", "heat_local")
+"""What an instance is given when it is made: how to reach Heat, and perhaps deployments, which count until then."""
+
+LOCAL = ("local", "file")
+"""What people and programs put on the machine."""
+
+COLLECTORS = (*TRANSPORTS, *BOOT, *LOCAL)
+
+LONGEST = 366 * 24 * 3600.0
+
+REBOOT = "systemctl reboot"
+
+
+class Kind(str, enum.Enum):
+    """What a value may be; the text is what a person reads."""
+
+    TEXT = "text"
+    FLAG = "true or false"
+    SECONDS = "a number of seconds, 0 or more"
+    COUNT = "a whole number, 1 or more"
+    WORDS = "one or more words"
+    LINES = "one or more lines"
+    PATH = "an absolute path"
+    PATHS = "one or more absolute paths"
+    CHOICE = "one of"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One setting."""
+
+    section: str
+    name: str
+    kind: Kind
+    says: str
+    """What it does, for people."""
+    default: object = ""
+    choices: tuple[str, ...] = ()
+    """For `CHOICE`, and the words that there are for `WORDS`; empty for any."""
+    secret: bool = False
+    required: bool = False
+    """Without it a transport's section says nothing."""
+    shared: bool = False
+    """os-collect-config has it too, in `[DEFAULT]` and in the metadata."""
+
+    @property
+    def expected(self) -> str:
+        """What a value has to be, in words."""
+        if self.kind is Kind.CHOICE:
+            return f"one of {', '.join(self.choices)}"
+        return f"{self.kind.value} of: {', '.join(self.choices)}" if self.choices else self.kind.value
+
+
+def _rows(section: str, *rows: tuple[str, Kind, str, object]) -> tuple[Setting, ...]:
+    return tuple(
+        Setting(section=section, name=name, kind=kind, says=says, default=default) for name, kind, says, default in rows
+    )
+
+
+def _keystone(section: str) -> tuple[Setting, ...]:
+    """Return the rows of a section that speaks to Keystone."""
+    needed = (
+        ("auth_url", "Keystone's URL"),
+        ("user_id", "the id of the user as whom to ask"),
+        ("password", "that user's password"),
+        ("project_id", "the id of the project"),
+    )
+    rows = tuple(
+        Setting(section=section, name=name, kind=Kind.TEXT, says=says, required=True, secret=name == "password")
+        for name, says in needed
+    )
+    return (*rows, *_rows(section, ("region_name", Kind.TEXT, "the region; empty for any", "")))
+
+
+def _needed(section: str, *rows: tuple[str, Kind, str]) -> tuple[Setting, ...]:
+    return tuple(
+        Setting(section=section, name=name, kind=kind, says=says, required=True, secret=name.startswith("secret_"))
+        for name, kind, says in rows
+    )
+
+
+SETTINGS: tuple[Setting, ...] = (
+    *_rows(
+        "agent",
+        ("state_dir", Kind.PATH, "the journal, runs, and all else that the agent keeps", ""),
+        ("min_polling_interval", Kind.SECONDS, "between two polls while something happens", 1.0),
+        ("parallel", Kind.COUNT, "how many deployments may run at once; with 1 they run in the order of names", 1),
+        ("time_limit", Kind.SECONDS, "of a deployment that does not say its own; 0 for none", 3600.0),
+        ("grace", Kind.SECONDS, "between asking a run to end and killing it", 10.0),
+        ("collect_timeout", Kind.SECONDS, "how long a source may take to answer", 60.0),
+        ("ca_file", Kind.PATH, "certificates to trust; empty for the system's", ""),
+        ("hooks_dir", Kind.PATHS, "directories with hooks, searched first", ()),
+        ("environment", Kind.LINES, "NAME=VALUE for the environment of every run", ()),
+        (
+            "reboot_command",
+            Kind.TEXT,
+            "reboots the machine when a hook asks for it (exit code 194)",
+            "systemctl reboot",
+        ),
+        ("metrics_file", Kind.PATH, "where to keep metrics for Prometheus' textfile collector; empty for nowhere", ""),
+    ),
+    Setting(
+        section="agent",
+        name="replaced",
+        kind=Kind.CHOICE,
+        says="what becomes of a run whose deployment is replaced: it may finish, or it is ended",
+        default="finish",
+        choices=("finish", "cancel"),
+    ),
+    Setting(
+        section="agent",
+        name="collectors",
+        kind=Kind.WORDS,
+        says="the sources to ask; empty for all for which there are settings",
+        default=(),
+        choices=COLLECTORS,
+        shared=True,
+    ),
+    Setting(
+        section="agent",
+        name="polling_interval",
+        kind=Kind.SECONDS,
+        says="between two polls at most, while nothing happens",
+        default=30.0,
+        shared=True,
+    ),
+    Setting(
+        section="agent",
+        name="splay",
+        kind=Kind.SECONDS,
+        says="the first poll is delayed by up to so long, so that many machines do not poll at once",
+        default=1.0,
+        shared=True,
+    ),
+    *_keystone("heat"),
+    *_needed(
+        "heat",
+        ("stack_id", Kind.TEXT, "NAME/ID of the stack"),
+        ("resource_name", Kind.TEXT, "the server's name in it"),
+    ),
+    *_needed(
+        "cfn",
+        ("access_key_id", Kind.TEXT, "the EC2 access key"),
+        ("secret_access_key", Kind.TEXT, "its secret"),
+        ("stack_name", Kind.TEXT, "the stack's name"),
+        ("path", Kind.WORDS, "RESOURCE.Metadata, and keys below that"),
+    ),
+    *_rows(
+        "cfn",
+        ("metadata_url", Kind.TEXT, "the URL of Heat's CloudFormation API; empty if metadata_hint has it", ""),
+        ("metadata_hint", Kind.PATH, "the file that has it", "/var/lib/heat-cfntools/cfn-metadata-server"),
+        ("ca_certificate", Kind.PATH, "certificates to trust for it", ""),
+    ),
+    Setting(
+        section="request",
+        name="metadata_url",
+        kind=Kind.TEXT,
+        says="the signed URL of the metadata",
+        required=True,
+        secret=True,
+    ),
+    *_keystone("zaqar"),
+    *_needed("zaqar", ("queue_id", Kind.TEXT, "the queue with the metadata")),
+    *_rows("zaqar", ("use_websockets", Kind.FLAG, "be told of new messages, where that is offered", False)),
+    *_rows(
+        "heat_local",
+        (
+            "path",
+            Kind.PATHS,
+            "where cloud-init leaves Heat's first metadata",
+            ("/var/lib/heat-cfntools/cfn-init-data", "/var/lib/cloud/data/cfn-init-data"),
+        ),
+    ),
+    *_rows(
+        "ec2",
+        ("metadata_url", Kind.TEXT, "the EC2 metadata service", "http://169.254.169.254/latest"),
+        ("timeout", Kind.SECONDS, "for each request to it", 10.0),
+    ),
+    *_rows("config_drive", ("path", Kind.PATH, "the drive, or where it is mounted; empty to look for it", "")),
+    *_rows(
+        "local", ("path", Kind.PATHS, "directories with documents (*.json)", ("/var/lib/os-collect-config/local-data",))
+    ),
+    *_rows("file", ("path", Kind.PATHS, "documents", ())),
+)
+
+_KNOWN: Mapping[tuple[str, str], Setting] = {(each.section, each.name): each for each in SETTINGS}
+SECTIONS = frozenset(each.section for each in SETTINGS)
+
+Sections = Mapping[str, Mapping[str, object]]
+"""Section → name → value, of the type that its kind says."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What one place says."""
+
+    origin: str
+    """The place: a file, the metadata, …"""
+    sections: Sections
+    lines: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """In which line a file says it."""
+    mistakes: tuple[Mistake, ...] = ()
+    """What it says wrongly, and so does not count."""
+    passed_over: tuple[str, ...] = ()
+    """What it says that the agent has no use for."""
+    own: bool = False
+    """Whether it is a file in the agent's own form: then what is wrong in it is refused."""
+
+    def get(self, section: str, name: str) -> object:
+        """Return a value; None where it says none."""
+        return self.sections.get(section, {}).get(name)
+
+    def origin_of(self, section: str, name: str) -> str:
+        """Return the place, to the line."""
+        line = self.lines.get((section, name))
+        return f"{self.origin}, line {line}" if line else self.origin
+
+
+def file(path: Path, *, own: bool = False) -> Layer:
+    """Read a file of settings: the agent's own, if that is said or it has a section `[agent]`; or os-collect-config's.
+
+    Raises UsageError.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig", errors="replace")
+    except OSError as error:
+        raise UsageError(f"cannot read the settings in {path}: {error.strerror}") from error
+    said = list(_said(text, path))
+    own = own or any(section == "agent" for section, *_ in said)
+    sections: dict[str, dict[str, object]] = {}
+    lines: dict[tuple[str, str], int] = {}
+    mistakes: list[Mistake] = []
+    passed_over: list[str] = []
+    several: dict[tuple[str, str], list[str]] = {}
+    for section, name, value, line in said:
+        place = "agent" if section == "DEFAULT" and not own else section
+        known = _KNOWN.get((place, name))
+        if known is None or (section == "DEFAULT" and not known.shared):
+            if own:
+                mistakes.append(Mistake(path=f"line {line}", problem=_unknown(section, name)))
+            else:
+                passed_over.append(f"[{section}] {name}")
+            continue
+        lines.setdefault((place, name), line)
+        several.setdefault((place, name), []).append(value)
+    for (place, name), values in several.items():
+        known = _KNOWN[place, name]
+        try:
+            sections.setdefault(place, {})[name] = _read(known, _one(known, values))
+        except ValueError as error:
+            mistakes.append(Mistake(path=f"line {lines[place, name]}", problem=f"{name}: {error}"))
+    return Layer(str(path), sections, lines, tuple(mistakes), tuple(passed_over), own)
+
+
+def metadata(content: object, origin: str) -> Layer:
+    """Return what a document says under `os-collect-config`: null unsets, and what is wrong is passed over."""
+    said = content.get("os-collect-config") if isinstance(content, Mapping) else None
+    if said is None:
+        return Layer(origin, {})
+    if not isinstance(said, Mapping):
+        return Layer(origin, {}, mistakes=(Mistake(path="os-collect-config", problem="expected an object"),))
+    sections: dict[str, dict[str, object]] = {}
+    mistakes: list[Mistake] = []
+    for section, name, path, value in _of_metadata(said):
+        known = _KNOWN.get((section, name))
+        if known is None or value is None or (section == "agent" and not known.shared):
+            continue
+        try:
+            sections.setdefault(section, {})[name] = _read(known, value)
+        except ValueError as error:
+            mistakes.append(Mistake(path=path, problem=str(error)))
+    return Layer(origin, sections, mistakes=tuple(mistakes))
+
+
+def _of_metadata(said: Mapping[str, object]) -> Iterator[tuple[str, str, str, object]]:
+    for key, value in said.items():
+        if key in TRANSPORTS and isinstance(value, Mapping):
+            for name, each in value.items():
+                yield key, str(name), f"os-collect-config.{key}.{name}", each
+        elif not isinstance(value, Mapping):
+            yield "agent", str(key), f"os-collect-config.{key}", value
+
+
+def merged(layers: Iterable[Layer], origin: str) -> Layer:
+    """Return what several places say together; the first that says something wins."""
+    sections: dict[str, dict[str, object]] = {}
+    for layer in layers:
+        for name, values in layer.sections.items():
+            sections[name] = {**values, **sections.get(name, {})}
+    return Layer(origin, sections)
+
+
+def defaults(section: str) -> dict[str, object]:
+    """Return what holds in a section where nobody says anything."""
+    return {each.name: each.default for each in SETTINGS if each.section == section}
+
+
+def incomplete(section: str, values: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the names of a transport's settings that are missing."""
+    return tuple(
+        each.name for each in SETTINGS if each.section == section and each.required and not values.get(each.name)
+    )
+
+
+def setting(section: str, name: str) -> Setting:
+    """Return the row of a setting."""
+    return _KNOWN[section, name]
+
+
+def _said(text: str, path: Path) -> Iterator[tuple[str, str, str, int]]:
+    """Yield section, name, value and line number of everything that a file says, in its order.
+
+    The form is oslo.config's: `name = value` or `name: value`, names may be repeated, a line that begins with a space
+    goes on with the value before it. Raises UsageError.
+    """
+    section, name, value, start = "DEFAULT", "", "", 0
+    for number, line in enumerate(text.splitlines(), 1):
+        if name and line[:1].isspace() and line.strip():
+            value += f"\n{line.strip()}"
+            continue
+        if name:
+            yield section, name, _unquoted(value), start
+            name = ""
+        stripped = line.strip()
+        if not stripped or stripped[0] in "#;":
+            continue
+        if stripped[0] == "[":
+            if not stripped.endswith("]"):
+                raise UsageError(f"cannot read the settings in {path}: line {number}: a section needs a ']' at its end")
+            section = stripped[1:-1].strip()
+            continue
+        at = min((found for found in (stripped.find("="), stripped.find(":")) if found > 0), default=-1)
+        if at < 0:
+            raise UsageError(f"cannot read the settings in {path}: line {number}: expected «name = value»")
+        name, value, start = stripped[:at].strip().replace("-", "_"), stripped[at + 1 :].strip(), number
+    if name:
+        yield section, name, _unquoted(value), start
+
+
+def _unquoted(value: str) -> str:
+    return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value
+
+
+def _one(known: Setting, values: Sequence[str]) -> object:
+    """Return the one value of a name that may have been said several times: of a list, all of them."""
+    return list(values) if known.kind in (Kind.WORDS, Kind.LINES, Kind.PATHS) else values[-1]
+
+
+def _unknown(section: str, name: str) -> str:
+    if section not in SECTIONS:
+        close = difflib.get_close_matches(section, SECTIONS, n=1)
+        return f"there is no section [{section}]{f'; did you mean [{close[0]}]?' if close else ''}"
+    names = [each.name for each in SETTINGS if each.section == section]
+    close = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(sorted(names))}"
+    return f"there is no setting {name!r} in [{section}]; {hint}"
+
+
+def _read(known: Setting, value: object) -> object:
+    """Return a value as its kind says. Raises ValueError, with what would be right."""
+    found = _READ[known.kind](value)
+    words = found if isinstance(found, tuple) else (found,)
+    allowed = known.choices if known.name != "collectors" else ()  # of other programs' collectors there may be more
+    if found is None or (allowed and not all(each in allowed for each in words)):
+        shown = "that" if known.secret else repr(value)
+        raise ValueError(f"expected {known.expected}, not {shown}")
+    return found
+
+
+def _text(value: object) -> object:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value.strip() if isinstance(value, str) and "\0" not in value else None
+
+
+def _flag(value: object) -> object:
+    words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+    return value if isinstance(value, bool) else words.get(str(value).strip().lower())
+
+
+def _seconds(value: object) -> object:
+    try:
+        number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
+    except (ValueError, OverflowError):
+        return None
+    return number if 0 <= number <= LONGEST else None
+
+
+def _count(value: object) -> object:
+    number = _seconds(value)
+    return int(number) if isinstance(number, float) and number.is_integer() and number >= 1 else None
+
+
+def _words(value: object) -> object:
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, list) or not all(isinstance(each, str) and "\0" not in each for each in items):
+        return None
+    return tuple(word.strip() for each in items for word in each.replace("\n", ",").split(",") if word.strip())
+
+
+def _lines(value: object) -> object:
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, list) or not all(isinstance(each, str) and "\0" not in each for each in items):
+        return None
+    return tuple(line.strip() for each in items for line in each.splitlines() if line.strip())
+
+
+def _path(value: object) -> object:
+    text = _text(value)
+    return text if isinstance(text, str) and (text == "" or text.startswith("/")) else None
+
+
+def _paths(value: object) -> object:
+    words = _words(value)
+    return words if isinstance(words, tuple) and all(each.startswith("/") for each in words) else None
+
+
+_READ = {
+    Kind.TEXT: _text,
+    Kind.FLAG: _flag,
+    Kind.SECONDS: _seconds,
+    Kind.COUNT: _count,
+    Kind.WORDS: _words,
+    Kind.LINES: _lines,
+    Kind.PATH: _path,
+    Kind.PATHS: _paths,
+    Kind.CHOICE: _text,
+}

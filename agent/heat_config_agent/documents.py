@@ -1,0 +1,83 @@
+"""The last good document of each source, on disk: in force while its source is away, and after a restart."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from heat_config_agent import metadata
+from heat_config_agent.configuration import BOOT, COLLECTORS, TRANSPORTS
+from heat_config_agent.model import Document
+from heat_config_hooks import files
+
+
+class Documents:
+    """The documents of one state directory."""
+
+    def __init__(self, state: Path) -> None:
+        """Read what is there. A file that cannot be read is set aside: its source will give another."""
+        self._directory = state / "documents"
+        self.held: dict[str, Document] = {}
+        self.warnings: list[str] = []
+        for name in COLLECTORS:
+            path = self._directory / f"{name}.json"
+            try:
+                content = json.loads(path.read_bytes())["content"]
+            except FileNotFoundError:
+                continue
+            except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+                self._set_aside(path, error)
+                continue
+            self.held[name] = Document(source=name, content=content)
+
+    def take(self, document: Document) -> str:
+        """Put a document in force; return why it is not, or not safe on disk; empty where all is well.
+
+        One that is no metadata is not taken: the one before it stays in force.
+        """
+        parsed = metadata.parse(document)
+        if not parsed.understood:
+            return f"{document.source} answered with something that is no metadata: {parsed.mistakes[0]}"
+        self.held[document.source] = document
+        try:
+            files.make_directory(self._directory)
+            text = json.dumps({"source": document.source, "at": time.time(), "content": document.content})
+            files.replace(self._directory / f"{document.source}.json", text.encode(), durable=True)
+        except OSError as error:
+            return f"cannot keep the document of {document.source}: {error.strerror}"
+        return ""
+
+    def drop(self, name: str) -> None:
+        """Let go of the document of a source that is not in use any more."""
+        self.held.pop(name, None)
+        try:
+            (self._directory / f"{name}.json").unlink(missing_ok=True)
+        except OSError as error:
+            self.warnings.append(f"cannot remove the document of {name}: {error.strerror}")
+
+    def _set_aside(self, path: Path, error: Exception) -> None:
+        aside = path.with_name(f"{path.name}.corrupt-{time.time_ns()}")
+        why = error.strerror if isinstance(error, OSError) else "it is no document"
+        try:
+            path.rename(aside)
+            self.warnings.append(f"cannot read {path}: {why}; it is set aside as {aside.name}")
+        except OSError as other:
+            self.warnings.append(f"cannot read {path}: {why}, nor set it aside: {other.strerror}")
+
+
+def in_force(held: Mapping[str, Document], used: Collection[str]) -> list[Document]:
+    """Return the documents that count, those of Heat's transports first.
+
+    As soon as one of those has answered, what the instance was given when it was made counts no more: its deployments
+    are either in Heat's document too, or have been replaced. A source that is not in use has no deployments any more.
+    """
+    transport = any(name in held for name in TRANSPORTS)
+    found: list[Document] = []
+    for name in COLLECTORS:
+        if name in held and not (transport and name in BOOT):
+            found.append(held[name])
+        elif (transport and name in BOOT) or (name not in used and (transport or name not in TRANSPORTS)):
+            found.append(Document(source=name, content=[]))
+    return found

@@ -1,0 +1,62 @@
+"""What the metadata has taught: settings and credentials newer than those that the machine was made with.
+
+They are kept once they have been seen to work, with a digest of what the machine itself said then: if that has changed
+since, somebody wants something else, and it goes first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from heat_config_agent import configuration
+from heat_config_agent.configuration import TRANSPORTS, Layer
+from heat_config_hooks import files
+
+FILE = "learned.json"
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What was learned, and when the machine's own settings were what."""
+
+    layer: Layer
+    under: str
+
+
+def digest(layers: Iterable[Layer]) -> str:
+    """Return what changes when something changes that the layers say of transports."""
+    said = [{name: layer.sections.get(name, {}) for name in TRANSPORTS} for layer in layers]
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def load(state: Path) -> tuple[Learned | None, str]:
+    """Return what was learned, if anything; and what is wrong with the file, which is then set aside."""
+    path = state / FILE
+    try:
+        content = json.loads(path.read_bytes())
+        layer = configuration.metadata(content, "learned from the metadata")
+        return Learned(layer, str(content["under"])), ""
+    except FileNotFoundError:
+        return None, ""
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        aside = path.with_name(f"{FILE}.corrupt-{time.time_ns()}")
+        try:
+            path.rename(aside)
+        except OSError as other:
+            return None, f"cannot read {path}, nor set it aside: {other.strerror}"
+        why = error.strerror if isinstance(error, OSError) else "it is not what the agent has written"
+        return None, f"cannot read {path}: {why}; it is set aside as {aside.name}"
+
+
+def save(state: Path, layer: Layer, under: str) -> Learned:
+    """Keep what a document said, which works. Raises OSError."""
+    sections = {name: dict(values) for name, values in layer.sections.items()}
+    said = {**sections.pop("agent", {}), **sections}
+    text = json.dumps({"os-collect-config": said, "under": under}, indent=1)
+    files.replace(state / FILE, text.encode(), durable=True)
+    return Learned(Layer("learned from the metadata", layer.sections), under)

@@ -1,0 +1,457 @@
+"""The daemon: polls, applies, signals, and never waits for one of them while another has something to do.
+
+One thread owns the journal and everything that is decided; sources and servers are spoken to by threads of their own
+(`collection`, `signals`), runs are processes of their own. So the loop sleeps until something happens, or is due.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from heat_config_agent import __version__, asked, health, instance, steering
+from heat_config_agent.apply import Applier, Where
+from heat_config_agent.collection import Answer, Collection
+from heat_config_agent.configuration import TRANSPORTS
+from heat_config_agent.delivery import Delivery
+from heat_config_agent.deployed import Deployed
+from heat_config_agent.documents import Documents, in_force
+from heat_config_agent.errors import AgentError, StateError
+from heat_config_agent.health import Health
+from heat_config_agent.journal import Journal
+from heat_config_agent.model import Entry, Mistake, State
+from heat_config_agent.notify import Notifier
+from heat_config_agent.plan import Step
+from heat_config_agent.report import Report
+from heat_config_agent.settings import Settings
+from heat_config_agent.signals import Outbox
+from heat_config_agent.steering import Steering
+from heat_config_agent.tools import Tools
+from heat_config_hooks import files
+
+LOOK = 60.0
+"""Seconds after which everything is looked at again, whether or not anything is known to have changed."""
+
+TELL = 30.0
+"""Seconds after which `health` is written again, though nothing in it has changed."""
+
+MENDING = 10.0
+"""Seconds after which the journal is tried again when it could not be written."""
+
+REBOOTING = 300.0
+"""Seconds that a machine has to go down once it was told to."""
+
+LAST_WORDS = 10.0
+"""Seconds that results have to be delivered before the machine is rebooted."""
+
+
+class Daemon:
+    """One agent on one state directory, whose lock the caller holds."""
+
+    def __init__(
+        self,
+        given: Settings,
+        reread: Callable[[], Settings],
+        report: Report,
+        notifier: Notifier,
+        *,
+        once: bool = False,
+    ) -> None:
+        """Open the journal, and get ready. `reread` returns the settings as they are then. Raises StateError.
+
+        With `once`, results are given only so long to be delivered, and what stands in the way of the journal is fatal.
+        """
+        self._once = once
+        self._given = given
+        self._reread = reread
+        self._report = report
+        self._notifier = notifier
+        self._started = time.time()
+        aside = instance.set_aside(given.state, instance.identity())
+        if aside:
+            report.warn(aside)
+        self.journal = Journal(given.state)
+        self._documents = Documents(given.state)
+        for warning in (*given.warnings, *self.journal.warnings, *self._documents.warnings):
+            report.warn(warning)
+        self._collection = Collection(steering.schedule(given), given.number("collect_timeout"))
+        self._steering = Steering(given, self._documents, self._collection)
+        self._deployed = Deployed(given.deployed, old=given.deployed_old)
+        self._applier = Applier(
+            journal=self.journal,
+            tools=Tools(given.hooks),
+            deployed=self._deployed,
+            delivery=Delivery(Outbox(given.ca_file), given.delivery if once else None),
+            where=_where(given),
+            report=report,
+        )
+        self.steps: list[Step] = []
+        """Everything that was planned."""
+        self.answered = False
+        """Whether any source has."""
+        self._unsteered = True
+        """Whether something has changed about which sources are to be asked."""
+        self._stale = True
+        """Whether what the sources have is to be offered again."""
+        self._looked = 0.0
+        """When it was, last; this and the next in monotonic seconds."""
+        self._told = 0.0
+        self._said: object = None
+        self._signals: set[int] = set()
+        self._seen: tuple[float, ...] = ()
+        self._mend_at = 0.0
+        self._trouble = ""
+        self._troubles: dict[str, str] = {}
+        """Why sources do not answer, as it was said last."""
+        self._reboot: tuple[subprocess.Popen[bytes], float] | None = None
+        self._reboot_asked: float | None = None
+
+    def run(self) -> None:
+        """Work until told to end by SIGTERM or SIGINT. What runs then goes on, and is followed by the next agent."""
+        with self._listening() as wake:
+            self._notifier.ready()
+            while not self._signals & {signal.SIGTERM, signal.SIGINT}:
+                self._heed()
+                self._turn(wake, patience=None)
+                self._tend_reboot()
+                self._tell()
+            self._notifier.stopping()
+            self._tell(ended=True)
+        self._end()
+
+    def once(self, refresh: Callable[[], None], interval: float) -> None:
+        """Ask every source once, do all there is to do, and return."""
+        with self._listening() as wake:
+            while (self._unsteered or self._collection.asking or self._stale or self._applier.busy) and not self._ended:
+                self._turn(wake, patience=interval, now=True)
+                refresh()
+            self._tell(ended=True)
+        self._end()
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a signal has asked for the end."""
+        return self._ended
+
+    @property
+    def rebooting(self) -> list[Entry]:
+        """The deployments that wait for a reboot."""
+        return self._applier.reboots
+
+    @property
+    def mistakes(self) -> list[Mistake]:
+        """What is wrong in the documents that were offered last."""
+        return self._applier.mistakes
+
+    @property
+    def _ended(self) -> bool:
+        return bool(self._signals & {signal.SIGTERM, signal.SIGINT})
+
+    # One turn.
+
+    def _turn(self, wake: int, *, patience: float | None, now: bool = False) -> None:
+        for answer in self._collection.answers():
+            self._arrived(answer)
+            self._unsteered = True
+        if self._unsteered:
+            self._unsteered = False
+            self._steering.steer(now=now)
+        while self._steering.news:
+            self._report.warn(self._steering.news.pop(0))
+        try:
+            self._look()
+            before = self._pulse()
+            self._applier.turn(self._sleep(patience), (wake, self._collection.fileno()))
+            if self._pulse() != before:
+                self._collection.stir()
+                if not self._applier.busy:
+                    self._applier.settle()
+            self._trouble = ""
+        except StateError as error:
+            if self._once:
+                raise
+            self._mend(error)
+
+    def _arrived(self, answer: Answer) -> None:
+        """Take in what a source answered."""
+        condition = self._collection.conditions().get(answer.key)
+        if answer.error is not None:
+            if condition and str(answer.error) != self._troubles.get(answer.name):
+                self._troubles[answer.name] = str(answer.error)
+                self._report.warn(f"{answer.name}: {answer.error}")
+            return
+        self.answered = True
+        if self._troubles.pop(answer.name, None):
+            self._report.note(f"{answer.name} answers again")
+        self._steering.news += [condition.trouble] if condition and condition.trouble else []
+        document = answer.document
+        if document is None or not answer.changed:
+            return
+        held = self._documents.held.get(document.source)
+        if held is None or held.content != document.content:
+            trouble = self._documents.take(document)
+            if trouble:
+                self._report.warn(trouble)
+                if self._documents.held.get(document.source) is not document:
+                    return
+            else:
+                self._collection.taken(answer.key)
+            self._stale = True
+            self._collection.stir()
+        else:
+            self._collection.taken(answer.key)
+        if document.source in TRANSPORTS:
+            self._steering.learn(document)
+
+    def _look(self) -> None:
+        """Offer what the sources have, if anything may have changed about it."""
+        now = time.monotonic()
+        seen = (_changed(self._given.state / "asked"), _changed(self._given.deployed))
+        if seen != self._seen:
+            self._seen, self._stale = seen, True
+        found = asked.paused(self._given.state)
+        hold = f"paused: {found[0]}" if found else ""
+        if hold != self._applier.hold:
+            self._applier.hold, self._stale = hold, True
+            self._report.note(hold or "resumed")
+        if now < self._mend_at or not (self._stale or now - self._looked > LOOK):
+            return
+        self._looked, self._stale = now, False
+        for line in asked.carry_out(self._given.state, self.journal, self._deployed):
+            self._report.note(line)
+        self.steps = self._applier.offer(in_force(self._documents.held, self._steering.used))
+        self._seen = (_changed(self._given.state / "asked"), _changed(self._given.deployed))
+        if self._applier.postponed:
+            self._looked = now - LOOK + MENDING
+
+    def _pulse(self) -> tuple[object, ...]:
+        """Return what changes when something runs or ends."""
+        return tuple(entry.key for entry in self._applier.running), self._applier.waiting, self.journal.changes
+
+    def _sleep(self, patience: float | None) -> float:
+        """Return how long nothing is due."""
+        now = time.monotonic()
+        times = [self._collection.due, max(self._looked + LOOK - now, 0.0)]
+        times += [patience] if patience is not None else [max(self._told + TELL - now, 0.0)]
+        times += [max(self._mend_at - now, 0.0)] if self._mend_at > now or self._stale else []
+        times += [self._notifier.watchdog / 2] if self._notifier.watchdog else []
+        times += [1.0] if self._reboot or self._applier.reboots else []
+        return min(times)
+
+    def _mend(self, error: StateError) -> None:
+        """Go on without the journal for now. All that was not recorded is found again in what it says."""
+        if str(error) != self._trouble:
+            self._trouble = str(error)
+            self._report.warn(f"{error}; it is tried again every {MENDING:g} s")
+        self._mend_at, self._stale = time.monotonic() + MENDING, True
+        time.sleep(0.1)
+
+    # What others want.
+
+    @contextlib.contextmanager
+    def _listening(self) -> Iterator[int]:
+        """Heed signals; yield a descriptor that is readable when one has come."""
+        wake, waker = os.pipe()
+        for descriptor in (wake, waker):
+            os.set_blocking(descriptor, False)
+        before = signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+        self._wake = wake
+        numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+        handlers = {number: signal.signal(number, lambda found, _: self._signals.add(found)) for number in numbers}
+        try:
+            yield wake
+        finally:
+            signal.set_wakeup_fd(before)
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+            os.close(wake)
+            os.close(waker)
+
+    def _heed(self) -> None:
+        """Do what signals ask for."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake, 4096)
+        if signal.SIGHUP in self._signals:
+            self._signals.discard(signal.SIGHUP)
+            self._reload()
+        if signal.SIGUSR1 in self._signals:
+            self._signals.discard(signal.SIGUSR1)
+            self._collection.hurry()
+            self._applier.hurry()
+            self._stale = True
+
+    def _reload(self) -> None:
+        """Read the settings again. If they cannot be used, those before them stay."""
+        self._notifier.reloading()
+        try:
+            given = self._reread()
+        except AgentError as error:
+            self._report.warn(f"the settings stay as they were: {error}")
+        else:
+            if given.state != self._given.state:
+                self._report.warn(f"the state directory stays {self._given.state}: another takes a new start")
+                given = replace(given, state=self._given.state, root=self._given.root, deployed=self._given.deployed)
+            self._given = given
+            self._steering.reload(given)
+            self._applier.reconfigure(Tools(given.hooks), _where(given), given.ca_file)
+            self._collection.use({}, now=True)  # every source is made anew
+            self._unsteered = True
+            self._stale = True
+            for warning in given.warnings:
+                self._report.warn(warning)
+            self._report.note("the settings were read again")
+        self._notifier.ready()
+
+    # A reboot.
+
+    def _tend_reboot(self) -> None:
+        """Reboot the machine for those that asked for it, once nothing runs and results have had their time."""
+        now = time.monotonic()
+        if self._reboot is not None:
+            self._await_reboot(*self._reboot)
+            return
+        if not self._applier.reboots:
+            self._reboot_asked = None
+            return
+        if self._reboot_asked is None:
+            self._reboot_asked = now
+        last_words = self._applier.busy and now - self._reboot_asked < LAST_WORDS
+        if self._applier.running or last_words or self._applier.hold:
+            return
+        command = self._given.reboot_command
+        names = ", ".join(each.name for each in self._applier.reboots)
+        self._report.note(f"the machine is rebooted: {names} asked for it")
+        try:
+            self._applier.settle()
+            environment = {"PATH": self._given.environment["PATH"], "LANG": "C.UTF-8"}
+            started = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                env=environment,
+                start_new_session=True,
+            )
+        except (OSError, ValueError, IndexError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            self._applier.reboot_failed(f"«{' '.join(command)}» cannot be started: {why}")
+            return
+        self._reboot = (started, now)
+
+    def _await_reboot(self, process: subprocess.Popen[bytes], since: float) -> None:
+        code = process.poll()
+        late = time.monotonic() - since > REBOOTING
+        if (code is None or code == 0) and not late:
+            return
+        said = _last_line(process)
+        words = " ".join(self._given.reboot_command)
+        if code is None or code == 0:
+            why = f"{REBOOTING:g} s after «{words}» the machine has not gone down"
+        else:
+            why = f"«{words}» ended with exit code {code}{said}"
+        self._reboot = None
+        self._applier.reboot_failed(why)
+
+    # What others are told.
+
+    def _tell(self, *, ended: bool = False) -> None:
+        """Say how it is: to systemd, and in files, when it has changed and now and then."""
+        self._notifier.alive()
+        doing = self._doing()
+        self._notifier.status(doing)
+        sources = tuple(
+            {
+                "name": each.name,
+                "from": steering.describe(key),
+                **{k: v for k, v in asdict(each).items() if k != "name"},
+            }
+            for key, each in self._collection.conditions().items()
+        )
+        stable = (
+            doing,
+            self._applier.hold,
+            tuple((each["name"], each["working"], each["trouble"]) for each in sources),
+            self._trouble,
+            self.journal.changes,
+        )
+        now = time.monotonic()
+        if not ended and stable == self._said and now - self._told < TELL:
+            return
+        self._said, self._told = stable, now
+        current = Health(
+            process=os.getpid(),
+            version=__version__,
+            started=self._started,
+            ended=time.time() if ended else None,
+            doing=doing,
+            next_poll=self._collection.due,
+            waiting=self._applier.waiting,
+            paused=self._applier.hold.removeprefix("paused: "),
+            reboot=tuple(each.name for each in self._applier.reboots),
+            sources=sources,
+            troubles=(self._trouble,) if self._trouble else (),
+        )
+        with contextlib.suppress(OSError):  # a disk without room: systemd is told all the same
+            health.write(self._given.state, current)
+        metrics = self._given.text("metrics_file")
+        if metrics:
+            with contextlib.suppress(OSError):
+                text = health.metrics(current, self.journal.entries.values())
+                files.replace(Path(metrics), text.encode(), mode=0o644)
+
+    def _doing(self) -> str:
+        """Return in one line what is going on."""
+        running = [entry.name for entry in self._applier.running]
+        parts = [f"running {', '.join(running[:3])}{' …' if len(running) > 3 else ''}"] if running else []
+        if self._applier.waiting:
+            parts.append(f"{self._applier.waiting} waiting")
+        late = sum(entry.state is State.FINISHED for entry in self.journal.entries.values())
+        parts += [f"{late} results to deliver"] if late else []
+        if self._applier.reboots:
+            parts.append("rebooting" if self._reboot else "about to reboot")
+        conditions = self._collection.conditions().values()
+        away = [each.name for each in conditions if each.working is False]
+        parts += [f"no answer from {', '.join(away)}"] if away else []
+        parts += [self._applier.hold] if self._applier.hold else []
+        return "; ".join(parts) or ("idle" if self.answered else "waiting for the first document")
+
+    def _end(self) -> None:
+        """Leave everything so that the next agent finds it."""
+        self._collection.close()
+        with contextlib.suppress(StateError):  # what is on record is on record
+            self._applier.settle()
+
+
+def _changed(path: Path) -> float:
+    """Return when something in a folder was last made or removed."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _last_line(process: subprocess.Popen[bytes]) -> str:
+    if process.stderr is None:
+        return ""
+    os.set_blocking(process.stderr.fileno(), False)
+    lines = (process.stderr.read() or b"").decode("utf-8", "replace").strip().splitlines()
+    return f": {lines[-1][:200]}" if lines else ""
+
+
+def _where(given: Settings) -> Where:
+    return Where(
+        state=given.state,
+        root=given.root,
+        environment=given.environment,
+        limit=given.limit,
+        grace=given.grace,
+        parallel=int(given.number("parallel")),
+        by_name=True,
+        cancel=given.text("replaced") == "cancel",
+    )

@@ -1,0 +1,212 @@
+"""The config drive: a small disk with the label config-2, on which OpenStack gives an instance its user data."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from heat_config_agent.errors import SourceError
+from heat_config_agent.model import Document
+from heat_config_agent.sources import Reach, user_data
+from heat_config_hooks import strict_json
+
+LABELS = ("config-2", "CONFIG-2")
+"""Of an ISO image, and of a FAT file system."""
+
+BY_LABEL = Path("/dev/disk/by-label")
+MOUNTS = Path("/proc/self/mountinfo")
+PLACES = (Path("/mnt/config"), Path("/config-2"), Path("/media/configdrive"))
+"""Where people mount it."""
+
+USER_DATA = "openstack/latest/user_data"
+META_DATA = "openstack/latest/meta_data.json"
+
+SECONDS = 20.0
+"""How long it may take to find, or to mount and read, the drive."""
+
+_READ = """
+set -e
+mount -o ro,nosuid,nodev,noexec"$3" -- "$1" "$2"
+for each in user_data meta_data.json; do
+    file=$2/openstack/latest/$each
+    if [ -f "$file" ]; then wc -c <"$file"; cat -- "$file"; else echo 0; fi
+done
+umount -- "$2"
+"""
+"""Prints what we read from the device $1, mounted at $2 with the further options $3: of each file its size, and it.
+
+In a mount namespace of its own: nobody else sees the drive, and it is gone with the process, however that ends."""
+
+
+class ConfigDrive:
+    """The user data on the config drive.
+
+    A drive that was mounted to be read is read once: it is made with its instance, and does not change.
+    """
+
+    name = "config_drive"
+
+    def __init__(self, values: Mapping[str, object], reach: Reach) -> None:  # noqa: ARG002  # as all sources are made
+        """Read what the settings name, or else look for the drive."""
+        self.trouble = ""
+        self.instance = ""
+        """The uuid of the instance whose drive it is; empty where it is not known."""
+        self._path = str(values.get("path") or "")
+        self._read: tuple[int, ...] | None = None
+        """Which device or image it was that was read."""
+        self._last: Document | None = None
+
+    def collect(self) -> Document | None:
+        """Read the user data; the drive is where the settings say, or mounted, or is mounted for that."""
+        place = Path(self._path) if self._path else _found()
+        if place is None:
+            self._read, self._last, self.instance = None, None, ""
+            return None
+        try:
+            status = place.stat()
+        except OSError as error:
+            raise SourceError(f"cannot read the config drive {place}: {error.strerror}") from error
+        if stat.S_ISDIR(status.st_mode):
+            self._read = None
+            return self._take(_content(place / USER_DATA), _content(place / META_DATA))
+        if not (stat.S_ISBLK(status.st_mode) or stat.S_ISREG(status.st_mode)):
+            raise SourceError(f"cannot read the config drive {place}: it is no directory, device or image")
+        which = (status.st_dev, status.st_ino, status.st_rdev, status.st_size, status.st_mtime_ns)
+        if which != self._read:
+            self._take(*_mounted(place, image=stat.S_ISREG(status.st_mode)))
+            self._read = which
+        return self._last
+
+    def _take(self, data: bytes, meta_data: bytes) -> Document | None:
+        """Return the document of a drive: the one from before where it says the same."""
+        self.instance = _uuid(meta_data)
+        found = user_data.content(data, "the user data on the config drive")
+        if found is None:
+            self._last = None
+        elif self._last is None or self._last.content != found:
+            self._last = Document(source=self.name, content=found)
+        return self._last
+
+
+def _found() -> Path | None:
+    """Return where the drive is mounted, else its device; None where there is none."""
+    device = _device()
+    if device is not None and (place := _mount_point(device)) is not None:
+        return place
+    for place in PLACES:
+        if os.path.isdir(place / "openstack/latest"):  # noqa: PTH112  # never raises
+            return place
+    return device
+
+
+def _device() -> Path | None:
+    for label in LABELS:
+        if (BY_LABEL / label).exists():
+            return BY_LABEL / label
+    if BY_LABEL.is_dir():  # then udev knows all disks
+        return None
+    for label in LABELS:
+        try:
+            found = subprocess.run(
+                ["blkid", "-L", label], stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False
+            )
+        except FileNotFoundError:
+            return None
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise SourceError(f"cannot look for a config drive: blkid: {_why(error)}") from error
+        if found.returncode == 0 and found.stdout.strip():
+            return Path(os.fsdecode(found.stdout.strip()))
+    return None
+
+
+def _mount_point(device: Path) -> Path | None:
+    """Return where a device is mounted; of what is mounted twice, any."""
+    try:
+        number = device.stat().st_rdev
+        lines = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return None
+    wanted = f"{os.major(number)}:{os.minor(number)}"
+    for line in lines:
+        fields = line.split(" ")
+        if len(fields) > 4 and fields[2] == wanted and fields[3] == "/":
+            # Spaces and the like are written as three octal digits.
+            return Path(re.sub(r"\\([0-7]{3})", lambda digits: chr(int(digits[1], 8)), fields[4]))
+    return None
+
+
+def _mounted(device: Path, *, image: bool) -> tuple[bytes, bytes]:
+    """Mount a device or an image where nobody else sees it, and return user data and metadata. Raises SourceError."""
+    if os.geteuid() != 0:
+        raise SourceError(f"cannot mount the config drive {device}: only root can", hint="mount it, or run as root")
+    try:
+        with tempfile.TemporaryDirectory(prefix="heat-config-drive-") as place:  # 0700
+            script = ["sh", "-c", _READ, "sh", str(device), place, ",loop" if image else ""]
+            process = subprocess.Popen(
+                ["unshare", "--mount", "--propagation", "private", "--", *script],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env={**os.environ, "LC_ALL": "C"},
+                start_new_session=True,
+            )
+            printed, complaint = _ended(process)
+            if process.returncode:
+                raise SourceError(f"cannot read the config drive {device}: {complaint or 'mount failed'}")
+            data, rest = _sized(printed)
+            return data, _sized(rest)[0]
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SourceError(f"cannot read the config drive {device}: {_why(error)}") from error
+
+
+def _sized(text: bytes) -> tuple[bytes, bytes]:
+    """Return what stands behind its size, and what follows."""
+    size, _, rest = text.partition(b"\n")
+    return rest[: int(size)], rest[int(size) :]
+
+
+def _ended(process: subprocess.Popen[bytes]) -> tuple[bytes, str]:
+    """Wait for a process, and return what it has printed, and the first line of its complaint."""
+    try:
+        printed, complaint = process.communicate(timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        try:
+            process.communicate(timeout=1)
+        except subprocess.TimeoutExpired:  # it waits for the disk, which even this does not end
+            for pipe in (process.stdout, process.stderr):
+                if pipe:
+                    pipe.close()
+        raise
+    return printed, next(iter(complaint.decode("utf-8", "replace").strip().splitlines()), "")
+
+
+def _content(path: Path) -> bytes:
+    """Return what is in a file, up to a little more than user data may have; nothing where there is none."""
+    try:
+        with path.open("rb") as file:
+            return file.read(user_data.LARGEST + 1)
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise SourceError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _uuid(meta_data: bytes) -> str:
+    try:
+        found = strict_json.loads(meta_data.decode("utf-8", "replace"))
+    except ValueError:
+        return ""
+    uuid = found.get("uuid") if isinstance(found, dict) else None
+    return uuid if isinstance(uuid, str) else ""
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, subprocess.TimeoutExpired):
+        return f"it takes longer than {SECONDS:g} s"
+    return (error.strerror if isinstance(error, OSError) else None) or type(error).__name__

@@ -1,0 +1,226 @@
+"""Being told of new messages in a Zaqar queue, over its websocket transport.
+
+Zaqar authenticates a connection once, and closes it when the token expires. A subscription that is made on it lives as
+long as it does. A new message that comes over it is only the reason to ask for it in the usual way: what is posted
+while there is no connection is told to nobody, and nothing depends on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+import websocket
+
+from heat_config_agent import __version__
+from heat_config_agent.errors import UnreachableError
+from heat_config_agent.keystone import Cloud
+from heat_config_agent.model import Credentials
+from heat_config_agent.signals import back_off
+
+STEP_SECONDS = 30.0
+"""How long each step may take: to log in, to connect, to be answered."""
+
+PING_SECONDS = 45.0
+"""After how long a silence the other side is asked for a sign of life; after as much again it is given up."""
+
+SUBSCRIPTION_SECONDS = 24 * 3600
+"""How long a subscription lives. Tokens, and with them connections, usually live an hour."""
+
+SETTLED_SECONDS = 300.0
+"""After how long a connection that ends is followed by the next one soon."""
+
+LARGEST = 4 * 1024 * 1024
+"""Bytes of a message at most. Zaqar itself takes 256 KiB, unless its settings say otherwise."""
+
+
+class Listener(threading.Thread):
+    """A connection to Zaqar that is there again and again, until it is closed."""
+
+    def __init__(
+        self, credentials: Credentials, ca_file: str | None, queue: str, client: str, ring: Callable[[], None]
+    ) -> None:
+        """Call `ring` when there may be new messages in the queue; `client` is the id of whoever asks for them."""
+        super().__init__(name="zaqar websocket", daemon=True)
+        self.trouble = ""
+        """Why Zaqar does not tell of new messages; empty where it does, or is about to."""
+        self._credentials = credentials
+        self._ca_file = ca_file
+        self._queue = queue
+        self._client = client
+        self._ring = ring
+        self._closed = threading.Event()
+        self._connection: _Connection | None = None
+        self._due = float("inf")
+        """When the present step has to be done (monotonic seconds)."""
+        try:
+            self.start()
+        except RuntimeError:  # the machine has no room for one more thread
+            self.trouble = "Zaqar is polled for new messages: no thread could be started to listen"
+
+    def run(self) -> None:
+        """Connect, listen, and wait a while before the next time."""
+        tries = 0
+        while not self._closed.is_set():
+            begun = time.monotonic()
+            try:
+                self._listen()
+            except UnreachableError as error:
+                why = str(error)
+            except (websocket.WebSocketException, OSError, ValueError) as error:
+                why = _cause(error)
+            except Exception as error:  # noqa: BLE001  # a listener that dies would never be missed
+                why = type(error).__name__
+            finally:
+                self._due = float("inf")
+                self._hang_up()
+            self.trouble = f"Zaqar is polled for new messages, its websocket does not tell of them: {why}"
+            tries = 1 if time.monotonic() - begun > SETTLED_SECONDS else tries + 1
+            self._closed.wait(back_off(tries))
+
+    def check(self) -> None:
+        """Give up a step that takes too long although something comes now and then."""
+        if time.monotonic() > self._due:
+            self._hang_up()
+
+    def close(self) -> None:
+        """Listen no longer. The thread ends by itself, at the latest when its present step does."""
+        self._closed.set()
+        self._hang_up()
+
+    def _listen(self) -> None:
+        """Connect, and ring whenever there is a new message, until the connection ends. Raises what ended it."""
+        cloud = Cloud(self._credentials, self._ca_file)
+        token = cloud.token(seconds=STEP_SECONDS)
+        url = cloud.endpoint("messaging-websocket", seconds=STEP_SECONDS)
+        if self._closed.is_set():
+            return
+        self._due = time.monotonic() + 2 * STEP_SECONDS
+        connection = self._connection = _Connection(sslopt={"context": _tls(url, self._ca_file)})
+        connection.connect(  # type: ignore[no-untyped-call]  # it has types for some of it
+            url, timeout=STEP_SECONDS, redirect_limit=0, header=[f"User-Agent: heat-config-agent/{__version__}"]
+        )
+        self._due = float("inf")
+        if self._closed.is_set():
+            return
+        self._ask(connection, "authenticate", {}, {"X-Auth-Token": token})
+        self._ask(connection, "subscription_create", {"queue_name": self._queue, "ttl": SUBSCRIPTION_SECONDS})
+        self.trouble = ""
+        self._ring()  # for what was posted before the subscription was made
+        until = time.monotonic() + SUBSCRIPTION_SECONDS / 2
+        while time.monotonic() < until and not self._closed.is_set():
+            if "request" not in connection.receive(until, PING_SECONDS):
+                self._ring()
+        raise UnreachableError("the subscription is to be renewed")
+
+    def _ask(
+        self, connection: _Connection, action: str, body: dict[str, object], headers: dict[str, str] | None = None
+    ) -> None:
+        """Have something done. Raises UnreachableError where it is not."""
+        until = time.monotonic() + STEP_SECONDS
+        given = {"Client-ID": self._client, "X-Project-ID": self._credentials.project_id, **(headers or {})}
+        connection.send(json.dumps({"action": action, "headers": given, "body": body}))
+        while True:
+            answer = connection.receive(until, STEP_SECONDS)
+            request, told = answer.get("request"), answer.get("headers")
+            if isinstance(request, dict) and request.get("action") == action and isinstance(told, dict):
+                break
+        if told.get("status") not in (200, 201):
+            raise UnreachableError(f"it refuses {action}: {told.get('status')}")
+
+    def _hang_up(self) -> None:
+        """End the connection, if there is one, whatever it does. For any thread."""
+        sock = self._connection.sock if self._connection else None
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                # Of the plain socket, also under TLS: whoever reads from it must wake up.
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+
+class _Connection(websocket.WebSocket):
+    """A websocket whose messages are bounded in size and time."""
+
+    _room = LARGEST
+    _until = float("inf")
+
+    def receive(self, until: float, silence: float) -> dict[str, Any]:
+        """Return the next message that is an object, JSON as text.
+
+        Raises UnreachableError where none is there at a moment (monotonic seconds), or nothing at all comes for some
+        seconds twice in a row, though a sign of life was asked for; and whatever websocket-client raises.
+        """
+        self._until = until
+        asked = False
+        while True:
+            self._room = LARGEST
+            self.settimeout(max(min(silence, until - time.monotonic()), 0.01))
+            try:
+                opcode, frame = self.recv_data_frame(control_frame=True)
+            except websocket.WebSocketTimeoutException:
+                if asked or time.monotonic() >= until:
+                    raise UnreachableError("no sign of life") from None
+                self.ping()
+                asked = True
+                continue
+            asked = False
+            if opcode == websocket.ABNF.OPCODE_CLOSE:
+                raise UnreachableError(_closing(frame.data))
+            found = _value(frame.data) if opcode == websocket.ABNF.OPCODE_TEXT else None
+            if isinstance(found, dict):
+                return found
+
+    def _recv(self, bufsize: int) -> bytes:
+        part: bytes = super()._recv(bufsize)  # type: ignore[no-untyped-call]  # it has types for some of it
+        self._room -= len(part)
+        if self._room < 0:
+            raise UnreachableError(f"a message is longer than {LARGEST // 1024 // 1024} MiB")
+        if time.monotonic() > self._until:
+            raise UnreachableError("an answer took too long")
+        return part
+
+
+def _tls(url: str, ca_file: str | None) -> ssl.SSLContext | None:
+    """Return what is trusted: what is trusted over HTTP."""
+    parts = urlsplit(url)
+    if parts.scheme != "wss":
+        return None
+    with requests.Session() as usual:
+        found = usual.merge_environment_settings(f"https://{parts.netloc}", {}, None, ca_file or True, None)["verify"]
+    path = Path(found if isinstance(found, str) else requests.utils.DEFAULT_CA_BUNDLE_PATH)
+    if path.is_dir():
+        return ssl.create_default_context(capath=path)
+    return ssl.create_default_context(cafile=path)
+
+
+def _value(data: bytes) -> object:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _closing(data: bytes) -> str:
+    """Return in words why the other side ends the connection: a code of two bytes, and a text."""
+    if len(data) < 2:
+        return "it ended the connection"
+    text = "".join(each for each in data[2:].decode("utf-8", "replace") if each.isprintable())
+    return f"it ended the connection: {int.from_bytes(data[:2], 'big')} {text}".rstrip()
+
+
+def _cause(error: Exception) -> str:
+    if isinstance(error, websocket.WebSocketBadStatusException):
+        return f"HTTP {error.status_code}"
+    if isinstance(error, websocket.WebSocketTimeoutException):
+        return f"no answer within {STEP_SECONDS:g} s"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return type(error).__name__

@@ -1,0 +1,157 @@
+"""Which sources are in use: as settings, documents and experience say.
+
+What the machine itself says comes first, what Heat says overrules it once it works, and is kept then (`learned`). A
+document that is partial, wrong or missing takes nothing away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+
+from heat_config_agent import configuration, learned, sources, transports
+from heat_config_agent.collection import Collection, Condition, Schedule
+from heat_config_agent.configuration import BOOT, LOCAL, TRANSPORTS, Layer
+from heat_config_agent.documents import Documents
+from heat_config_agent.model import Document
+from heat_config_agent.settings import Settings
+from heat_config_agent.sources import Reach, Source
+from heat_config_agent.transports import Level, Way
+
+
+def schedule(given: Settings) -> Schedule:
+    """Return how often sources are to be asked."""
+    most = given.number("polling_interval")
+    return Schedule(least=min(given.number("min_polling_interval"), most), most=most, splay=given.number("splay"))
+
+
+class Steering:
+    """Decides which sources a collection asks."""
+
+    def __init__(self, given: Settings, documents: Documents, collection: Collection) -> None:
+        """Begin with what is on the machine."""
+        self._documents = documents
+        self._collection = collection
+        self._newest: Layer | None = None
+        """What the metadata says that has come in since the start, or since the settings were read again."""
+        self._learned, trouble = learned.load(given.state)
+        self._told: set[str] = set()
+        self.settings = given
+        self.news: list[str] = [trouble] if trouble else []
+        """What people should be told; whoever tells it takes it away."""
+        self.reload(given)
+
+    def reload(self, given: Settings) -> None:
+        """Go by these settings from here on."""
+        if self._base(given) != self._base(self.settings):
+            self._newest = None  # somebody wants something else than what the metadata has said
+        self._given = given
+        self._apply()
+
+    def learn(self, document: Document) -> None:
+        """Take in what a document of a transport says about settings."""
+        layer = configuration.metadata(document.content, f"the metadata from {document.source}")
+        self._tell(f"{layer.origin}: {each}" for each in layer.mistakes)
+        self._newest = layer
+        self._apply()
+
+    def steer(self, *, now: bool = False) -> None:
+        """Have the collection ask those sources that are to be asked now."""
+        conditions = self._collection.conditions()
+        levels = self._levels()
+        ways = transports.in_use(levels, lambda way: _failed(conditions.get(way)))
+        self._tell(trouble for each in levels for trouble in each.troubles)
+        self._adopt(levels[0], conditions)
+        works = any(_works(conditions.get(way)) for way in ways)
+        wanted: dict[Hashable, tuple[str, Callable[[Callable[[], None]], Source]]] = {}
+        for way in ways:
+            wanted[way] = (way.transport, _maker(way.transport, way.values, self._reach()))
+        for name in (*BOOT, *LOCAL):
+            condition = conditions.get(name)
+            enough = name in BOOT and works and (condition is None or condition.working is not None)
+            if self._is_chosen(name) and not enough:
+                wanted[name] = (name, _maker(name, self.settings.section(name), self._reach()))
+        self._collection.use(wanted, now=now)
+        for name in list(self._documents.held):
+            transport = name in TRANSPORTS and works and name not in {way.transport for way in ways}
+            if transport or (name in LOCAL and name not in wanted):
+                self._documents.drop(name)
+
+    @property
+    def used(self) -> set[str]:
+        """The names of the sources in use."""
+        return {condition.name for condition in self._collection.conditions().values()}
+
+    def _apply(self) -> None:
+        said = self._newest or (self._learned.layer if self._learned else None)
+        self.settings = self._given.with_metadata(said) if said else self._given
+        self._collection.schedule = schedule(self.settings)
+
+    def _reach(self) -> Reach:
+        return Reach(ca_file=self.settings.ca_file, seconds=self.settings.number("collect_timeout"))
+
+    def _base(self, given: Settings) -> list[Layer]:
+        """Return what the machine itself says, the first that counts first."""
+        held = self._documents.held
+        made = [configuration.metadata(held[name].content, name) for name in (*BOOT, *LOCAL) if name in held]
+        own = [configuration.merged(given.own, given.own[0].origin)] if given.own else []
+        return [*own, *made, *([given.other] if given.other else [])]
+
+    def _levels(self) -> list[Level]:
+        base = self._base(self._given)
+        known = self._learned
+        trusted = known is not None and known.under == learned.digest(base)
+        order = [
+            self._newest or Layer("the metadata", {}),
+            *([known.layer] if known and trusted else []),
+            *base,
+            *([known.layer] if known and not trusted else []),
+        ]
+        return [transports.level(each, self._given.only) for each in order]
+
+    def _adopt(self, newest: Level, conditions: Mapping[Hashable, Condition]) -> None:
+        """Keep what the metadata says once all its ways have been seen to work."""
+        if self._newest is None or not newest.ways or not all(_works(conditions.get(way)) for way in newest.ways):
+            return
+        under = learned.digest(self._base(self._given))
+        if self._learned and (self._learned.layer.sections, self._learned.under) == (self._newest.sections, under):
+            return
+        try:
+            self._learned = learned.save(self._given.state, self._newest, under)
+        except OSError as error:
+            self._tell([f"cannot keep what the metadata says of the agent's settings: {error.strerror}"])
+
+    def _is_chosen(self, name: str) -> bool:
+        """Whether a source that is no transport is to be asked, if it is needed."""
+        chosen = self.settings.found("agent", "collectors")[0]
+        named = self._given.only if name != "local" else chosen  # what the metadata says is about what it replaces
+        if name == "file" and not self.settings.section("file")["path"]:
+            return False
+        if name == "ec2" and not named:
+            from heat_config_agent.sources.ec2 import is_likely  # noqa: PLC0415  # only what is used is loaded
+
+            return is_likely()
+        return not named or (isinstance(named, tuple) and name in named)
+
+    def _tell(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            if text not in self._told:
+                self._told.add(text)
+                self.news.append(text)
+
+
+def _maker(name: str, values: Mapping[str, object], reach: Reach) -> Callable[[Callable[[], None]], Source]:
+    return lambda ring: sources.make(name, values, reach, ring)
+
+
+def _failed(condition: Condition | None) -> bool:
+    """Whether a way is not to be relied on: it does not work, and has not worked, or no longer may be used."""
+    return condition is not None and condition.working is False and not condition.ever
+
+
+def _works(condition: Condition | None) -> bool:
+    return condition is not None and condition.ever
+
+
+def describe(key: Hashable) -> str:
+    """Return where the settings of a source in use come from."""
+    return key.origin if isinstance(key, Way) else ""
