@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from daemon import Daemon
 from driver import Alone, Applied, Driver
 from loopback import SignalServer
 from machine import Machine
@@ -38,6 +39,14 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
     machine = Machine(tmp_path)
     yield machine
     machine.end()
+
+
+@pytest.fixture
+def daemon(machine: Machine) -> Iterator[Daemon]:
+    """The daemon, with settings and a state directory of its own; not started yet."""
+    daemon = Daemon(machine)
+    yield daemon
+    daemon.end()
 
 
 @pytest.fixture(params=["apply", "alone"])

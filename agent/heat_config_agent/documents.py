@@ -16,8 +16,12 @@ from heat_config_hooks import files
 class Documents:
     """The documents of one state directory."""
 
-    def __init__(self, state: Path) -> None:
-        """Read what is there. A file that cannot be read is set aside: its source will give another."""
+    def __init__(self, state: Path, *, change: bool = True) -> None:
+        """Read what is there. A file that cannot be read is set aside: its source will give another.
+
+        Without `change`, nothing is written, and nothing set aside.
+        """
+        self._change = change
         self._directory = state / "documents"
         self.held: dict[str, Document] = {}
         self.warnings: list[str] = []
@@ -41,6 +45,8 @@ class Documents:
         if not parsed.understood:
             return f"{document.source} answered with something that is no metadata: {parsed.mistakes[0]}"
         self.held[document.source] = document
+        if not self._change:
+            return ""
         try:
             files.make_directory(self._directory)
             text = json.dumps({"source": document.source, "at": time.time(), "content": document.content})
@@ -52,6 +58,8 @@ class Documents:
     def drop(self, name: str) -> None:
         """Let go of the document of a source that is not in use any more."""
         self.held.pop(name, None)
+        if not self._change:
+            return
         try:
             (self._directory / f"{name}.json").unlink(missing_ok=True)
         except OSError as error:
@@ -60,6 +68,9 @@ class Documents:
     def _set_aside(self, path: Path, error: Exception) -> None:
         aside = path.with_name(f"{path.name}.corrupt-{time.time_ns()}")
         why = error.strerror if isinstance(error, OSError) else "it is no document"
+        if not self._change:
+            self.warnings.append(f"cannot read {path}: {why}")
+            return
         try:
             path.rename(aside)
             self.warnings.append(f"cannot read {path}: {why}; it is set aside as {aside.name}")

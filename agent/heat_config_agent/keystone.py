@@ -57,7 +57,6 @@ class Cloud:
             user_id=credentials.user_id,
             password=credentials.password,
             project_id=credentials.project_id,
-            reauthenticate=False,  # it would go by the machine's clock, which may be wrong
         )
         self._until = 0.0
         """When the token is to be renewed (monotonic seconds)."""
@@ -122,7 +121,7 @@ class Cloud:
             raise UnreachableError("Keystone's URL cannot be understood")
         with _understood():
             access = self._login.get_access(self._session)
-            # By how long it lives, not by when it ends: the machine's clock may be wrong.
+            # By how long it lives, not by when it ends, as the library does: the machine's clock may be wrong.
             life = (access.expires - access.issued).total_seconds()
         self._until = time.monotonic() + life - min(MARGIN, life / 4)
         self._endpoints = {}
@@ -139,9 +138,11 @@ class Cloud:
                         service_type=service, interface="public", region_name=self._region or None
                     )
             except exceptions.CatalogException as error:
+                self._login.invalidate()  # the next catalog may have it
                 where = f" in the region {self._region}" if self._region else ""
                 raise UnreachableError(f"Keystone's catalog has no service of the type {service}{where}") from error
             if not _usable(url):
+                self._login.invalidate()
                 raise UnreachableError(f"Keystone's catalog has no usable URL of the service of the type {service}")
             self._endpoints[service] = url.rstrip("/")
         return self._endpoints[service]
@@ -245,8 +246,6 @@ class _Adapter(web.Adapter):
         except UnreachableError as error:
             raise UnreachableError(f"{host}: {error}") from error
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            late = time.monotonic() >= web.deadline.get()
-            why = "no full answer in time" if late else web.cause(error, limits)
-            raise UnreachableError(f"{host}: {why}") from error
+            raise UnreachableError(f"{host}: {web.cause(error, limits)}") from error
         response.raw = io.BytesIO(body)
         return response

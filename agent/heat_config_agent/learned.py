@@ -34,8 +34,11 @@ def digest(layers: Iterable[Layer]) -> str:
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
-def load(state: Path) -> tuple[Learned | None, str]:
-    """Return what was learned, if anything; and what is wrong with the file, which is then set aside."""
+def load(state: Path, *, change: bool = True) -> tuple[Learned | None, str]:
+    """Return what was learned, if anything; and what is wrong with the file.
+
+    It is then set aside, but without `change` nothing is.
+    """
     path = state / FILE
     try:
         content = json.loads(path.read_bytes())
@@ -44,12 +47,14 @@ def load(state: Path) -> tuple[Learned | None, str]:
     except FileNotFoundError:
         return None, ""
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not what the agent has written"
+        if not change:
+            return None, f"cannot read {path}: {why}"
         aside = path.with_name(f"{FILE}.corrupt-{time.time_ns()}")
         try:
             path.rename(aside)
         except OSError as other:
             return None, f"cannot read {path}, nor set it aside: {other.strerror}"
-        why = error.strerror if isinstance(error, OSError) else "it is not what the agent has written"
         return None, f"cannot read {path}: {why}; it is set aside as {aside.name}"
 
 

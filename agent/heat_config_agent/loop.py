@@ -41,6 +41,9 @@ LOOK = 60.0
 TELL = 30.0
 """Seconds after which `health` is written again, though nothing in it has changed."""
 
+TELL_LEAST = 0.5
+"""Seconds between two times that it is written: where much happens, not all of it needs to be told."""
+
 MENDING = 10.0
 """Seconds after which the journal is tried again when it could not be written."""
 
@@ -103,12 +106,15 @@ class Daemon:
         """When it was, last; this and the next in monotonic seconds."""
         self._told = 0.0
         self._said: object = None
+        self._untold = True
         self._signals: set[int] = set()
         self._seen: tuple[float, ...] = ()
         self._mend_at = 0.0
         self._trouble = ""
         self._troubles: dict[str, str] = {}
         """Why sources do not answer, as it was said last."""
+        self._mistakes: set[str] = set()
+        """What was wrong in the documents, as it was said last."""
         self._reboot: tuple[subprocess.Popen[bytes], float] | None = None
         self._reboot_asked: float | None = None
 
@@ -116,7 +122,7 @@ class Daemon:
         """Work until told to end by SIGTERM or SIGINT. What runs then goes on, and is followed by the next agent."""
         with self._listening() as wake:
             self._notifier.ready()
-            while not self._signals & {signal.SIGTERM, signal.SIGINT}:
+            while not self.interrupted:
                 self._heed()
                 self._turn(wake, patience=None)
                 self._tend_reboot()
@@ -128,16 +134,21 @@ class Daemon:
     def once(self, refresh: Callable[[], None], interval: float) -> None:
         """Ask every source once, do all there is to do, and return."""
         with self._listening() as wake:
-            while (self._unsteered or self._collection.asking or self._stale or self._applier.busy) and not self._ended:
+            while self._is_busy and not self.interrupted:
                 self._turn(wake, patience=interval, now=True)
                 refresh()
             self._tell(ended=True)
         self._end()
 
     @property
+    def _is_busy(self) -> bool:
+        """Whether there is something that has not been done for the first time yet."""
+        return self._unsteered or self._collection.asking or self._stale or self._applier.busy
+
+    @property
     def interrupted(self) -> bool:
         """Whether a signal has asked for the end."""
-        return self._ended
+        return bool(self._signals & {signal.SIGTERM, signal.SIGINT})
 
     @property
     def rebooting(self) -> list[Entry]:
@@ -148,10 +159,6 @@ class Daemon:
     def mistakes(self) -> list[Mistake]:
         """What is wrong in the documents that were offered last."""
         return self._applier.mistakes
-
-    @property
-    def _ended(self) -> bool:
-        return bool(self._signals & {signal.SIGTERM, signal.SIGINT})
 
     # One turn.
 
@@ -227,6 +234,9 @@ class Daemon:
             self._report.note(line)
         self.steps = self._applier.offer(in_force(self._documents.held, self._steering.used))
         self._seen = (_changed(self._given.state / "asked"), _changed(self._given.deployed))
+        for mistake in {str(each) for each in self._applier.mistakes} - self._mistakes:
+            self._report.warn(mistake)
+        self._mistakes = {str(each) for each in self._applier.mistakes}
         if self._applier.postponed:
             self._looked = now - LOOK + MENDING
 
@@ -238,7 +248,8 @@ class Daemon:
         """Return how long nothing is due."""
         now = time.monotonic()
         times = [self._collection.due, max(self._looked + LOOK - now, 0.0)]
-        times += [patience] if patience is not None else [max(self._told + TELL - now, 0.0)]
+        tell = self._told + (TELL_LEAST if self._untold else TELL)
+        times += [patience] if patience is not None else [max(tell - now, 0.0)]
         times += [max(self._mend_at - now, 0.0)] if self._mend_at > now or self._stale else []
         times += [self._notifier.watchdog / 2] if self._notifier.watchdog else []
         times += [1.0] if self._reboot or self._applier.reboots else []
@@ -381,9 +392,10 @@ class Daemon:
             self.journal.changes,
         )
         now = time.monotonic()
-        if not ended and stable == self._said and now - self._told < TELL:
+        self._untold = stable != self._said
+        if not ended and now - self._told < (TELL_LEAST if self._untold else TELL):
             return
-        self._said, self._told = stable, now
+        self._said, self._told, self._untold = stable, now, False
         current = Health(
             process=os.getpid(),
             version=__version__,

@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from urllib.parse import parse_qsl, quote, quote_plus
+from urllib.parse import parse_qsl, quote, quote_plus, urlsplit
 
+from heat_config_agent.configuration import Setting
 from heat_config_agent.model import STANDARD_OUTPUTS, Deployment, Input
 from heat_config_hooks.protocol import CREDENTIALS
 from heat_config_hooks.reply import STATUS, changed
@@ -51,6 +52,53 @@ def concealer(deployment: Deployment) -> Callable[[object], object]:
     """Return what hides a deployment's secrets in a JSON value that is shown to people: in outputs and inputs, too."""
     guessed = _forms(each for each in deployment.inputs if is_secret(each))
     return lambda value: changed(value, lambda text: _hidden(text, guessed))
+
+
+def setting(row: Setting, value: object) -> object:
+    """Return the value of a setting as it may be shown: of URLs neither the query nor who asks."""
+    if row.name == "environment" and isinstance(value, tuple):
+        return tuple(_pair(each) for each in value)
+    if isinstance(value, str) and "url" in row.name:
+        return url(value)
+    return MASK if row.secret and value else value
+
+
+def _pair(text: str) -> str:
+    name, sign, value = text.partition("=")
+    if not sign:
+        return MASK
+    return f"{name}={MASK if _SECRET_NAME.search(name) else url(value) if '://' in value else value}"
+
+
+def url(text: str) -> str:
+    """Return a URL without what is secret in it: its query, and user and password."""
+    before, mark, rest = text.partition("://")
+    place, slash, path = rest.partition("/") if mark else (before, "", "")
+    user, at, host = place.rpartition("@")
+    shown = f"{before}{mark}" if mark else ""
+    shown += f"{MASK if user else ''}{at}{host}{slash}{path}"
+    for sign in "?#":
+        if sign in shown:
+            shown = f"{shown.partition(sign)[0]}{sign}{MASK}"
+    return shown
+
+
+def settings(values: Iterable[tuple[Setting, object]]) -> Callable[[str], str]:
+    """Return what hides secret settings, in whatever form, in a text."""
+    forms: set[str] = set()
+    for row, value in values:
+        if not isinstance(value, str) or not value:
+            continue
+        parts = [value] if row.secret else []
+        if "url" in row.name:
+            try:
+                split = urlsplit(value)
+                parts += [split.query, split.password or "", *_signatures(value)]
+            except ValueError:
+                parts.append(value)
+        forms.update(form for part in parts if len(part) >= _SHORTEST for form in _written(part))
+    ordered = sorted(forms, key=len, reverse=True)
+    return lambda text: _hidden(text, ordered)
 
 
 def _hidden(text: str, forms: list[str]) -> str:

@@ -6,7 +6,10 @@ from collections.abc import Mapping
 
 from heat_config_agent.model import Deployment, Result
 from heat_config_agent.redaction import redactor
-from heat_config_hooks.reply import STATUS, UNKNOWN, Reply, fit, status_code
+from heat_config_hooks.reply import BODY_LIMIT, STATUS, UNKNOWN, Reply, fit, status_code
+
+QUEUE_LIMIT = 250_000
+"""Bytes of a result at most that goes into a Zaqar queue: those take 256 KiB at once, unless told otherwise."""
 
 
 def make(reply: Reply, deployment: Deployment, reason: str = "") -> Result:
@@ -14,7 +17,8 @@ def make(reply: Reply, deployment: Deployment, reason: str = "") -> Result:
 
     `reason` says for people why it failed, where that is not for the reply to say.
     """
-    values = fit(reply, change=redactor(deployment))
+    limit = QUEUE_LIMIT if deployment.target.kind == "zaqar" else BODY_LIMIT
+    values = fit(reply, limit, change=redactor(deployment))
     code = status_code(values)
     if code is None:
         values[STATUS] = UNKNOWN  # to Heat, a result without one is a success

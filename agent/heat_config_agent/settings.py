@@ -134,15 +134,17 @@ def make(
     grace: float | None = None,
     delivery: float | None = None,
     ca_file: str | None = None,
+    wrong: list[str] | None = None,
 ) -> Settings:
     """Return the settings. What is given wins over all else; a limit of 0 means none.
 
-    With `config`, that file is the only one that is read. Raises UsageError.
+    With `config`, that file is the only one that is read. Raises UsageError; where there is a list `wrong`, what is
+    wrong is put into that, and passed over.
     """
-    own, other = _files() if config is None else _one(configuration.file(config))
+    own, other = _files(wrong) if config is None else _one(_file(config, wrong))
     for layer in own:
-        if layer.mistakes:
-            raise UsageError(f"cannot use the settings in {layer.origin}: {layer.mistakes[0]}")
+        for mistake in layer.mistakes:
+            _refuse(UsageError(f"cannot use the settings in {layer.origin}: {mistake}"), wrong)
     said = (*own, *((other,) if other else ()))
     given = {"time_limit": limit, "grace": grace, "ca_file": ca_file}
     options = {name: value for name, value in given.items() if value is not None}
@@ -163,11 +165,24 @@ def make(
         said=(Layer("the command line", {"agent": options}), *said),
         warnings=tuple(f"{other.origin}: {each}" for each in other.mistakes) if other else (),
     )
-    return _placed(found, environ, config=config, state=state, hooks=hooks)
+    return _placed(found, environ, config=config, state=state, hooks=hooks, wrong=wrong)
+
+
+def _refuse(error: UsageError, wrong: list[str] | None) -> None:
+    """Raise what is wrong, or put it into the list, where there is one."""
+    if wrong is None:
+        raise error
+    wrong.append(str(error))
 
 
 def _placed(
-    found: Settings, environ: Mapping[str, str], *, config: Path | None, state: Path | None, hooks: tuple[Path, ...]
+    found: Settings,
+    environ: Mapping[str, str],
+    *,
+    config: Path | None,
+    state: Path | None,
+    hooks: tuple[Path, ...],
+    wrong: list[str] | None,
 ) -> Settings:
     """Return the settings with all that follows from who says what."""
     configured = Path(found.text("state_dir")) if found.text("state_dir") else None
@@ -184,7 +199,7 @@ def _placed(
         try:
             Path(ca_file).open("rb").close()
         except OSError as error:
-            raise UsageError(f"cannot read the certificates in {ca_file}: {error.strerror}") from error
+            _refuse(UsageError(f"cannot read the certificates in {ca_file}: {error.strerror}"), wrong)
     return replace(
         found,
         state=directory.absolute(),
@@ -192,7 +207,7 @@ def _placed(
         deployed=(deployed or (DEPLOYED if system else directory / "deployed")).absolute(),
         deployed_old=(old or DEPLOYED_OLD).absolute() if system or deployed or old else None,
         hooks=tuple(each.absolute() for each in searched),
-        environment={**run_environment(environ), **_pairs(found)},
+        environment={**run_environment(environ), **_pairs(found, wrong)},
         limit=found.number("time_limit") or None,
         grace=found.number("grace"),
         ca_file=ca_file,
@@ -204,20 +219,31 @@ def _one(layer: Layer) -> tuple[tuple[Layer, ...], Layer | None]:
     return ((layer,), None) if layer.own else ((), layer)
 
 
-def _files() -> tuple[tuple[Layer, ...], Layer | None]:
+def _file(path: Path, wrong: list[str] | None, *, own: bool = False) -> Layer:
+    """Return what a file says."""
+    try:
+        return configuration.file(path, own=own)
+    except UsageError as error:
+        _refuse(error, wrong)
+        return Layer(str(path), {}, own=own)
+
+
+def _files(wrong: list[str] | None) -> tuple[tuple[Layer, ...], Layer | None]:
     """Return what the machine's own files say: the agent's, the last one first, and os-collect-config's."""
-    own = tuple(configuration.file(path, own=True) for path in sorted(OWN_FILES.glob("*.conf"), reverse=True))
-    return own, configuration.file(OTHER_FILE) if OTHER_FILE.exists() else None
+    own = tuple(_file(path, wrong, own=True) for path in sorted(OWN_FILES.glob("*.conf"), reverse=True))
+    return own, _file(OTHER_FILE, wrong) if OTHER_FILE.exists() else None
 
 
-def _pairs(found: Settings) -> dict[str, str]:
+def _pairs(found: Settings, wrong: list[str] | None) -> dict[str, str]:
     """Return what the settings add to the environment of runs."""
     pairs: dict[str, str] = {}
     for each in found.words("environment"):
         name, sign, value = each.partition("=")
         if not sign or not name:
             origin = found.found("agent", "environment")[1]
-            raise UsageError(f"cannot use the settings in {origin}: environment: expected NAME=VALUE, not {each!r}")
+            # Not what it is: it may be a secret.
+            _refuse(UsageError(f"cannot use the settings in {origin}: environment: expected NAME=VALUE"), wrong)
+            continue
         pairs[name] = value
     return pairs
 

@@ -186,6 +186,12 @@ class Outbox:
         os.set_blocking(self._wake, False)
         os.set_blocking(self._waker, False)
 
+    def trust(self, ca_file: str | None) -> None:
+        """Trust the certificates in `ca_file` from here on."""
+        self._ca_file = ca_file
+        for sender in self._senders.values():
+            sender.trust(ca_file)
+
     def fileno(self) -> int:
         """Return a descriptor that is readable when there are outcomes."""
         return self._wake
@@ -255,8 +261,14 @@ class _Sender(threading.Thread):
         self._target = target
         """The first one: all others are on the same server."""
         self._ca_file = ca_file
+        self._anew = False
         self._deliver = deliver
         self.start()
+
+    def trust(self, ca_file: str | None) -> None:
+        """Trust these certificates with the next letter."""
+        self._anew = self._anew or ca_file != self._ca_file
+        self._ca_file = ca_file
 
     def run(self) -> None:
         """Send whatever comes, until the process ends or another has taken over."""
@@ -266,6 +278,8 @@ class _Sender(threading.Thread):
             if letter.withdrawn:
                 continue
             letter.begun = time.monotonic()
+            if self._anew:
+                self._anew, server = False, None
             try:
                 server = server or _server(self._target, self._ca_file)
                 outcome = judge(letter.key, server.send(letter.target, letter.body), server.permanent)

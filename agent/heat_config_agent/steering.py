@@ -12,6 +12,7 @@ from heat_config_agent import configuration, learned, sources, transports
 from heat_config_agent.collection import Collection, Condition, Schedule
 from heat_config_agent.configuration import BOOT, LOCAL, TRANSPORTS, Layer
 from heat_config_agent.documents import Documents
+from heat_config_agent.learned import Learned
 from heat_config_agent.model import Document
 from heat_config_agent.settings import Settings
 from heat_config_agent.sources import Reach, Source
@@ -24,16 +25,54 @@ def schedule(given: Settings) -> Schedule:
     return Schedule(least=min(given.number("min_polling_interval"), most), most=most, splay=given.number("splay"))
 
 
+def base(given: Settings, held: Mapping[str, Document]) -> list[Layer]:
+    """Return what the machine itself says, the first that counts first: `held` are the documents that it has."""
+    made = [configuration.metadata(held[name].content, name) for name in (*BOOT, *LOCAL) if name in held]
+    own = [configuration.merged(given.own, given.own[0].origin)] if given.own else []
+    return [*own, *made, *([given.other] if given.other else [])]
+
+
+def places(
+    given: Settings, held: Mapping[str, Document], known: Learned | None, newest: Layer | None = None
+) -> list[Layer]:
+    """Return who may say something of transports, in the order in which they count.
+
+    `known` is what was learned; `newest` is what the metadata says that has come in since.
+    """
+    machine = base(given, held)
+    trusted = known is not None and known.under == learned.digest(machine)
+    return [
+        newest or Layer("the metadata", {}),
+        *([known.layer] if known and trusted else []),
+        *machine,
+        *([known.layer] if known and not trusted else []),
+    ]
+
+
+Make = Callable[[str, Mapping[str, object], Reach, Callable[[], None]], Source]
+"""What makes a source: as `sources.make` does."""
+
+
 class Steering:
     """Decides which sources a collection asks."""
 
-    def __init__(self, given: Settings, documents: Documents, collection: Collection) -> None:
-        """Begin with what is on the machine."""
+    def __init__(
+        self,
+        given: Settings,
+        documents: Documents,
+        collection: Collection,
+        *,
+        make: Make = sources.make,
+        change: bool = True,
+    ) -> None:
+        """Begin with what is on the machine. Without `change`, nothing there is changed."""
         self._documents = documents
         self._collection = collection
+        self._make = make
+        self._change = change
         self._newest: Layer | None = None
         """What the metadata says that has come in since the start, or since the settings were read again."""
-        self._learned, trouble = learned.load(given.state)
+        self._learned, trouble = learned.load(given.state, change=change)
         self._told: set[str] = set()
         self.settings = given
         self.news: list[str] = [trouble] if trouble else []
@@ -42,7 +81,8 @@ class Steering:
 
     def reload(self, given: Settings) -> None:
         """Go by these settings from here on."""
-        if self._base(given) != self._base(self.settings):
+        held = self._documents.held
+        if base(given, held) != base(self.settings, held):
             self._newest = None  # somebody wants something else than what the metadata has said
         self._given = given
         self._apply()
@@ -57,24 +97,30 @@ class Steering:
     def steer(self, *, now: bool = False) -> None:
         """Have the collection ask those sources that are to be asked now."""
         conditions = self._collection.conditions()
-        levels = self._levels()
-        ways = transports.in_use(levels, lambda way: _failed(conditions.get(way)))
-        self._tell(trouble for each in levels for trouble in each.troubles)
-        self._adopt(levels[0], conditions)
+        found = self.levels
+        ways = transports.in_use(found, lambda way: _failed(conditions.get(way)))
+        self._tell(trouble for each in found for trouble in each.troubles)
+        self._adopt(found[0], conditions)
         works = any(_works(conditions.get(way)) for way in ways)
         wanted: dict[Hashable, tuple[str, Callable[[Callable[[], None]], Source]]] = {}
         for way in ways:
-            wanted[way] = (way.transport, _maker(way.transport, way.values, self._reach()))
+            wanted[way] = (way.transport, self._maker(way.transport, way.values))
         for name in (*BOOT, *LOCAL):
             condition = conditions.get(name)
             enough = name in BOOT and works and (condition is None or condition.working is not None)
             if self._is_chosen(name) and not enough:
-                wanted[name] = (name, _maker(name, self.settings.section(name), self._reach()))
+                wanted[name] = (name, self._maker(name, self.settings.section(name)))
         self._collection.use(wanted, now=now)
         for name in list(self._documents.held):
             transport = name in TRANSPORTS and works and name not in {way.transport for way in ways}
             if transport or (name in LOCAL and name not in wanted):
                 self._documents.drop(name)
+
+    @property
+    def levels(self) -> list[Level]:
+        """What each place says of transports, in the order in which they count."""
+        order = places(self._given, self._documents.held, self._learned, self._newest)
+        return [transports.level(each, self._given.only) for each in order]
 
     @property
     def used(self) -> set[str]:
@@ -89,30 +135,17 @@ class Steering:
     def _reach(self) -> Reach:
         return Reach(ca_file=self.settings.ca_file, seconds=self.settings.number("collect_timeout"))
 
-    def _base(self, given: Settings) -> list[Layer]:
-        """Return what the machine itself says, the first that counts first."""
-        held = self._documents.held
-        made = [configuration.metadata(held[name].content, name) for name in (*BOOT, *LOCAL) if name in held]
-        own = [configuration.merged(given.own, given.own[0].origin)] if given.own else []
-        return [*own, *made, *([given.other] if given.other else [])]
-
-    def _levels(self) -> list[Level]:
-        base = self._base(self._given)
-        known = self._learned
-        trusted = known is not None and known.under == learned.digest(base)
-        order = [
-            self._newest or Layer("the metadata", {}),
-            *([known.layer] if known and trusted else []),
-            *base,
-            *([known.layer] if known and not trusted else []),
-        ]
-        return [transports.level(each, self._given.only) for each in order]
+    def _maker(self, name: str, values: Mapping[str, object]) -> Callable[[Callable[[], None]], Source]:
+        make, reach = self._make, self._reach()
+        return lambda ring: make(name, values, reach, ring)
 
     def _adopt(self, newest: Level, conditions: Mapping[Hashable, Condition]) -> None:
         """Keep what the metadata says once all its ways have been seen to work."""
         if self._newest is None or not newest.ways or not all(_works(conditions.get(way)) for way in newest.ways):
             return
-        under = learned.digest(self._base(self._given))
+        if not self._change:
+            return
+        under = learned.digest(base(self._given, self._documents.held))
         if self._learned and (self._learned.layer.sections, self._learned.under) == (self._newest.sections, under):
             return
         try:
@@ -137,10 +170,6 @@ class Steering:
             if text not in self._told:
                 self._told.add(text)
                 self.news.append(text)
-
-
-def _maker(name: str, values: Mapping[str, object], reach: Reach) -> Callable[[Callable[[], None]], Source]:
-    return lambda ring: sources.make(name, values, reach, ring)
 
 
 def _failed(condition: Condition | None) -> bool:

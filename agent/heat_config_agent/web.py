@@ -250,6 +250,8 @@ def cause(error: BaseException, limits: tuple[float, float] | None = None) -> st
     `limits` are the seconds within which there had to be a connection, and an answer.
     """
     limits = limits or _limits()
+    if time.monotonic() >= deadline.get():
+        return "no full answer in time"
     if isinstance(error, requests.exceptions.ConnectTimeout):
         return f"no connection within {limits[0]:g} s"
     if isinstance(error, requests.exceptions.Timeout):

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+import cloud
 from loopback import Answer, SignalServer, wait_until
 from machine import Done, Machine, deployment
 
@@ -343,9 +344,14 @@ def test_where_nobody_can_send_to(machine: Machine, url: str, verb: str, word: s
     assert ran(machine) == ["d1"]
 
 
-def test_other_transports_are_kept(machine: Machine) -> None:
-    """Results for Heat's API and for Zaqar are kept for a version that can send them, and that is said."""
-    access = {"deploy_auth_url": "http://127.0.0.1:9/v3", "deploy_user_id": "u", "deploy_password": "hidden-password"}
+def test_a_keystone_that_is_away_keeps_results(machine: Machine) -> None:
+    """Results for Heat's API and for Zaqar are kept until their users can log in, and why they wait is said."""
+    access = {
+        "deploy_auth_url": "http://127.0.0.1:9/v3",
+        "deploy_user_id": "u",
+        "deploy_password": "hidden-password",
+        "deploy_project_id": "p",
+    }
     given = [
         counting(machine, "heat", inputs={**access, "deploy_stack_id": "s/1", "deploy_resource_name": "r"}),
         counting(machine, "zaqar", inputs={**access, "deploy_queue_id": "q"}),
@@ -354,12 +360,42 @@ def test_other_transports_are_kept(machine: Machine) -> None:
     done = machine.apply(given, *ONCE)
 
     assert done.code == UNDELIVERED
-    for name, entry in machine.status().items():
+    assert "hidden-password" not in done.out + done.err
+    for entry in machine.status().values():
         assert entry["state"] == "finished"
-        assert f"signals over {name}" in entry["what"]
-        assert f"signals over {name}" in done.err
+        assert "127.0.0.1:9: Connection refused" in entry["what"]
+    assert "127.0.0.1:9: Connection refused" in done.err
     assert machine.apply(given, *ONCE).code == UNDELIVERED
     assert sorted(ran(machine)) == ["heat", "zaqar"]
+
+
+def test_results_of_users_arrive(machine: Machine) -> None:
+    """At Heat's API, and in a Zaqar queue, whose limit for a message is lower than Heat's."""
+    openstack = cloud.Cloud()
+    openstack.start()
+    access = {
+        "deploy_auth_url": openstack.keystone.origin + "/v3/",
+        "deploy_user_id": "u",
+        "deploy_password": cloud.PASSWORD,
+        "deploy_project_id": cloud.PROJECT,
+    }
+    text = "#!/bin/sh\nhead -c 600000 /dev/zero | tr '\\0' x\n"
+    given = [
+        deployment("heat", text, inputs={**access, "deploy_stack_id": "s/1", "deploy_resource_name": "r"}),
+        deployment("zaqar", text, inputs={**access, "deploy_queue_id": "q"}),
+    ]
+
+    done = machine.apply(given)
+    openstack.stop()
+
+    assert (done.code, machine.apply(given).code) == (0, 0)
+    assert openstack.requests == (2, 2)
+    found = {each.path.rpartition("/")[2]: each for each in openstack.asked}
+    assert found["signal"].value["deploy_stdout"] == "x" * 600_000
+    (message,) = json.loads(found["messages"].body)["messages"]
+    assert message["body"]["deploy_status_code"] == 0
+    assert "bytes left out" in message["body"]["deploy_stdout"]
+    assert 200_000 < len(found["messages"].body) < 256 * 1024
 
 
 # Answers that are meant to harm.

@@ -64,6 +64,18 @@ class Booted:
     def boot(self, seconds: float = 60) -> None:
         """Boot it, and wait until systemd has started all that belongs to a boot."""
         self._say("boot")
+        self._await_boot(seconds)
+
+    def await_reboot(self, seconds: float = 60) -> None:
+        """Wait until it has booted once more, as something in it has asked for."""
+        before = self._init
+        deadline = time.monotonic() + seconds
+        while before is not None and before.is_running():
+            assert time.monotonic() < deadline, f"it did not go down: {self.console()}"
+            time.sleep(0.02)
+        self._await_boot(seconds)
+
+    def _await_boot(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         state = ""
         while state not in ("running", "degraded"):

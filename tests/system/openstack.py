@@ -38,6 +38,7 @@ _HERE = Path(__file__).parent
 _ENVIRONMENT = _HERE.parents[1] / ".venv/heat"
 _PYTHON = _ENVIRONMENT / "bin/python"
 _SERVICES = _HERE / "openstack_services.py"
+_PROGRAMS = ("heat-manage", "keystone-manage", "swift-proxy-server", "zaqar-server", "openstack")
 _PORTS = (
     *("keystone", "heat", "cfn", "engine", "engine-cfn", "swift", "swift-account", "swift-container", "swift-object"),
     *("zaqar", "zaqar-websocket", "zaqar-notification", "nova", "redis"),
@@ -146,16 +147,17 @@ class Lab:
         self._ports = _free_ports()
         self._settings = {"ports": self._ports, "token_seconds": _TOKEN_SECONDS}
         self._write_settings()
-        self._client = subprocess.Popen(
-            [_PYTHON, _SERVICES, "client", self.folder],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=(self.folder / "log/client.log").open("wb"),
-            text=True,
-            bufsize=1,
-            env=_environment(),
-            start_new_session=True,
-        )
+        with (self.folder / "log/client.log").open("wb") as log:
+            self._client = subprocess.Popen(
+                [_PYTHON, _SERVICES, "client", self.folder],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                bufsize=1,
+                env=_environment(),
+                start_new_session=True,
+            )
         self.urls = {name: f"http://127.0.0.1:{port}" for name, port in self._ports.items()}
         """Where each service is."""
         self.urls["zaqar-websocket"] = self.urls["zaqar-websocket"].replace("http:", "ws:")
@@ -225,10 +227,11 @@ class Lab:
     def resource_get(self, name: str, resource: str) -> Resource:
         """Return what there is to know of a stack's resource."""
         value = self._heat("resources.get", stack_id=name, resource_name=resource)
+        attributes = value["attributes"]
         return Resource(
             value["resource_status"],
             value["resource_status_reason"],
-            value["attributes"],
+            {**attributes, **(attributes.get("output_values") or {})},
             value["physical_resource_id"],
         )
 
@@ -335,9 +338,7 @@ class Lab:
 
     def end(self) -> None:
         """Have it gone."""
-        assert self._client.stdin is not None
-        self._client.stdin.close()
-        self._client.wait(10)
+        self._client.communicate(timeout=10)
         self._holder.end()
 
     def _heat(self, method: str, **arguments: Any) -> Any:
@@ -371,11 +372,9 @@ class Lab:
 
     def _catalogue(self) -> None:
         """Write the ports into Keystone's catalogue."""
-        changes = [
-            f"UPDATE endpoint SET url = replace(url, 'http://{name}.lab', '{url.removesuffix('/v3')}');"
-            for name, url in self.urls.items()
-        ]
-        _psql(self.folder, "keystone", "".join(changes))
+        change = "UPDATE endpoint SET url = replace(url, 'http://{}.lab', '{}')"
+        changes = [change.format(name, url.removesuffix("/v3")) for name, url in self.urls.items()]
+        _psql(self.folder, "keystone", *changes)
 
 
 @contextmanager
@@ -435,7 +434,7 @@ def _need() -> None:
     need("setpriv", "util-linux")
     if _postgres_bin() is None:
         pytest.skip("PostgreSQL is not installed: «apt install postgresql» (make test does it, as root on Debian)")
-    if not (_ENVIRONMENT / "ready").exists():
+    if not all((_ENVIRONMENT / "bin" / each).exists() for each in _PROGRAMS):
         pytest.skip(f"OpenStack is not installed in {_ENVIRONMENT}: tests/install-tools does it (make test)")
 
 
@@ -455,7 +454,13 @@ def _postgres(program: str, *arguments: str | Path) -> list[str]:
 
 def _postgres_command(folder: Path) -> list[str]:
     data = folder / "postgres"
-    settings = ("fsync=off", "full_page_writes=off", "synchronous_commit=off", "max_connections=200", "listen_addresses=")
+    settings = (
+        "fsync=off",
+        "full_page_writes=off",
+        "synchronous_commit=off",
+        "max_connections=200",
+        "listen_addresses=",
+    )
     words = [word for each in settings for word in ("-c", each)]
     return _postgres("postgres", "-D", data, "-k", data, *words)
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from heat_config_agent import __version__, asked, clean_up, journal, lock, metadata, plan, settings, tools
+from heat_config_agent import __version__, asked, clean_up, instance, journal, lock, metadata, plan, settings, tools
 from heat_config_agent.apply import Applier, Where, known
 from heat_config_agent.cli import chosen, progress, terminal
 from heat_config_agent.delivery import Delivery
@@ -44,6 +44,10 @@ exit codes:
 """
 
 
+_TOLERATED = (ExitCode.FAILED, ExitCode.UNDELIVERED, ExitCode.REBOOT)
+"""What callers of heat-agents' 55-heat-config do not expect."""
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run the command and return its exit code."""
     options = _parser().parse_args(arguments)
@@ -65,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
     code = _apply(found, documents, options.only, as_json=options.json)
     if troubles and code is ExitCode.OK:
         code = ExitCode.FAILED
-    return ExitCode.OK if drop_in and code in (ExitCode.FAILED, ExitCode.UNDELIVERED) else code
+    return ExitCode.OK if drop_in and code in _TOLERATED else code
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -154,6 +158,8 @@ def _collect(sources: Sequence[Source]) -> tuple[list[Document], list[AgentError
 def _apply(given: Settings, documents: list[Document], only: Sequence[str], *, as_json: bool) -> ExitCode:
     report: progress.Lines | progress.Collected = progress.Collected() if as_json else progress.Lines(given.state)
     with lock.held(given.state):
+        if aside := instance.set_aside(given.state, instance.identity()):
+            report.warn(aside)
         book = journal.Journal(given.state)
         for warning in book.warnings:
             report.warn(warning)
@@ -169,7 +175,10 @@ def _apply(given: Settings, documents: list[Document], only: Sequence[str], *, a
             report=report,
         )
         for line in asked.carry_out(given.state, book, deployed):
-            report.warn(line)
+            report.note(line)
+        if pause := asked.paused(given.state):
+            applier.hold = f"paused: {pause[0]}"
+            report.warn(f"nothing new is begun, as it is {applier.hold}; `heat-config-agent resume` ends that")
         steps = applier.offer(documents, only=only)
         try:
             while applier.busy:

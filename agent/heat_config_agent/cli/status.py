@@ -5,33 +5,58 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
-from heat_config_agent import journal, plan, runner
+from heat_config_agent import asked, health, journal, lock, plan, runner
 from heat_config_agent.cli import chosen, terminal
 from heat_config_agent.errors import ExitCode
 from heat_config_agent.model import Entry, State
 from heat_config_hooks import processes
 
-_STYLES = {State.RUNNING: "live", State.FINISHED: "warn", State.REFUSED: "bad", State.ACCEPTED: "warn"}
+_STYLES = {
+    State.REBOOT: "warn",
+    State.RUNNING: "live",
+    State.FINISHED: "warn",
+    State.REFUSED: "bad",
+    State.ACCEPTED: "warn",
+}
 
 
 def add(commands: chosen.Commands) -> None:
     """Declare the command."""
     parser = chosen.command(commands, "status", "what ran, runs and waits", __doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="only say whether a daemon is running and all is well with it; if not, the exit code is 1",
+    )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the deployments, the oldest first."""
+    """Show how it is with the agent, and the deployments, the oldest first."""
     state = chosen.of(options).state
     entries = sorted(journal.read(state).values(), key=lambda entry: entry.accepted)
+    agent = _agent(state)
+    problems = _problems(agent, entries)
+    code = ExitCode.FAILED if options.check and problems else ExitCode.OK
     if options.json:
-        terminal.say(
-            json.dumps({"state_directory": str(state), "deployments": [values(entry, state) for entry in entries]})
-        )
-        return ExitCode.OK
+        value = {
+            "state_directory": str(state),
+            "agent": agent,
+            "healthy": not problems,
+            "problems": problems,
+            "deployments": [values(entry, state) for entry in entries],
+        }
+        terminal.say(json.dumps(value))
+        return code
+    if options.check:
+        terminal.say("; ".join(problems) or f"all is well: {agent['doing']}")
+        return code
+    if agent["process"] or asked.paused(state):
+        _show(agent, problems)
     if not entries:
         terminal.say(f"no deployments yet in {state}")
         return ExitCode.OK
@@ -54,6 +79,69 @@ def run(options: argparse.Namespace) -> int:
         style = "bad" if entry.failed else _STYLES.get(entry.state, "")
         terminal.say(terminal.styled(line, style))
     return ExitCode.OK
+
+
+def _agent(state: Path) -> dict[str, object]:
+    """Return how it is with the daemon: what it has said last, and whether it is running at all."""
+    said = health.read(state)
+    holder = lock.holder(state)
+    running = holder is not None and holder[1] == lock.DAEMON
+    pause = asked.paused(state)
+    return {
+        "running": running,
+        "process": holder[0] if running and holder else said.get("process"),
+        "version": said.get("version"),
+        "started": said.get("started"),
+        "doing": (said.get("doing") or "starting") if running else "not running",
+        "said": said.get("at"),
+        "next_poll": said.get("next_poll") if running else None,
+        "paused": {"reason": pause[0], "since": pause[1]} if pause else None,
+        "reboot": said.get("reboot", []),
+        "sources": said.get("sources", []),
+        "troubles": said.get("troubles", []),
+    }
+
+
+def _problems(agent: Mapping[str, object], entries: list[Entry]) -> list[str]:
+    """Return what is not well with the daemon, in words."""
+    found = [] if agent["running"] else ["no agent is running"]
+    sources = _maps(agent["sources"]) if agent["running"] else []
+    away = [each for each in sources if each.get("working") is False]
+    found += [f"{each.get('name')} does not answer: {each.get('trouble')}" for each in away]
+    found += [f"{each.get('name')}: {each['trouble']}" for each in sources if each not in away and each.get("trouble")]
+    if agent["running"] and not any(each.get("working") for each in sources):
+        found.append("no source has answered")
+    troubles = agent["troubles"]
+    found += [str(each) for each in troubles] if isinstance(troubles, list) and agent["running"] else []
+    late = [entry for entry in entries if entry.state is State.FINISHED and entry.tries]
+    found += [f"{terminal.count(len(late), 'result')} could not be delivered yet"] if late else []
+    if agent["paused"]:
+        found.append("it is paused")
+    return found
+
+
+def _maps(value: object) -> list[Mapping[str, object]]:
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
+
+
+def _show(agent: Mapping[str, object], problems: list[str]) -> None:
+    """Show how it is with the daemon."""
+    line = f"agent: {agent['doing']}"
+    if agent["running"]:
+        line += f" (process {agent['process']})"
+    terminal.say(terminal.styled(terminal.line(line), "" if agent["running"] else "bad"))
+    pause = agent["paused"]
+    if isinstance(pause, Mapping):
+        terminal.say(
+            terminal.styled(f"paused since {plan.clock(pause['since'])}: {terminal.line(pause['reason'])}", "warn")
+        )
+    for each in _maps(agent["sources"]) if agent["running"] else []:
+        moment = each.get("answered")
+        last = f"answered {plan.clock(moment)}" if isinstance(moment, float) else "has not answered yet"
+        terminal.say(f"source {each.get('name')}: {last}")
+    for problem in problems if agent["running"] else []:
+        terminal.say(terminal.styled(terminal.line(problem), "warn"))
+    terminal.say("")
 
 
 def word(entry: Entry) -> str:
@@ -84,6 +172,8 @@ def what(entry: Entry, state: Path) -> str:
         return "not started yet: the next run does"
     if entry.state is State.RUNNING:
         return _running(entry, state / "runs" / entry.key)
+    if entry.state is State.REBOOT:
+        return f"waits for a reboot of the machine, for which it has asked {plan.times(entry.reboots)}"
     if entry.state is State.FINISHED:
         due = f", not before {plan.clock(entry.not_before)}" if entry.not_before > time.time() else ""
         return f"{_reason(entry)}its result is not delivered{plan.tried(entry)}; sent by the next run{due}{again}"
@@ -131,4 +221,5 @@ def values(entry: Entry, state: Path) -> dict[str, object]:
         "trouble": entry.trouble,
         "not_before": entry.not_before or None,
         "again": entry.again,
+        "reboots": entry.reboots,
     }

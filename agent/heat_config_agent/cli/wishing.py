@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heat_config_agent import asked, journal, lock
 from heat_config_agent.asked import Wish
-from heat_config_agent.cli import terminal
+from heat_config_agent.cli import pausing, terminal
 from heat_config_agent.deployed import Deployed
 from heat_config_agent.errors import ExitCode, LockedError
 from heat_config_agent.model import Entry
@@ -24,5 +24,7 @@ def wish(settings: Settings, entry: Entry, what: Wish) -> int:
             book.sync()
             book.close()
     except LockedError as error:
-        terminal.say(f"asked for; {error.brief} and does it at its next run")
+        process = pausing.wake(settings.state)
+        when = f"process {process} does it now" if process else f"{error.brief} and does it at its next run"
+        terminal.say(f"asked for; {when}")
     return ExitCode.OK

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -129,3 +130,15 @@ class Ec2:
     def _service(self) -> str:
         """The service in words, without what might be secret."""
         return f"the EC2 metadata service at {urlsplit(self._base).netloc.rpartition('@')[2]}"
+
+
+def is_likely(root: Path = Path("/")) -> bool:
+    """Whether this looks like a machine of a cloud that has such a service: elsewhere every question is in vain."""
+    for name in ("sys_vendor", "product_name", "chassis_asset_tag", "bios_version"):
+        try:
+            said = (root / "sys/class/dmi/id" / name).read_text(errors="replace")
+        except OSError:
+            continue
+        if any(cloud in said.lower() for cloud in ("openstack", "amazon")):
+            return True
+    return False

@@ -37,7 +37,7 @@ def regular(path: Path, *, tighten: bool = False) -> str:
             if error.errno != errno.ELOOP:
                 raise
             tighten, descriptor = False, os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        with open(descriptor, "rb") as file:
+        try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 raise SourceError(f"cannot read {path}: it is no file")
@@ -45,7 +45,10 @@ def regular(path: Path, *, tighten: bool = False) -> str:
             if tighten and own and stat.S_IMODE(status.st_mode) & 0o177:
                 with contextlib.suppress(OSError):  # a file system that cannot be written to; it is read all the same
                     os.fchmod(descriptor, 0o600)
-            data = file.read(LARGEST + 1)
+            with open(descriptor, "rb", closefd=False) as file:
+                data = file.read(LARGEST + 1)
+        finally:
+            os.close(descriptor)
     except OSError as error:
         raise SourceError(f"cannot read {path}: {error.strerror}") from error
     if len(data) > LARGEST:

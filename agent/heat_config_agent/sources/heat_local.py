@@ -21,9 +21,16 @@ class HeatLocal:
 
     name = "heat_local"
 
-    def __init__(self, values: Mapping[str, object], reach: Reach) -> None:  # noqa: ARG002  # as all sources are made
-        """Read the files that the settings name."""
+    def __init__(
+        self,
+        values: Mapping[str, object],
+        reach: Reach,  # noqa: ARG002  # as all sources are made
+        *,
+        tighten: bool = True,
+    ) -> None:
+        """Read the files that the settings name; make them 0600, if not told otherwise."""
         self.trouble = ""
+        self._tighten = tighten
         paths = values["path"]
         self._paths = [Path(each) for each in paths] if isinstance(paths, tuple) else []
         self._seen: tuple[object, ...] | None = None
@@ -51,7 +58,7 @@ class HeatLocal:
             if not os.path.lexists(path):
                 continue
             try:
-                text = file.regular(path, tighten=True)
+                text = file.regular(path, tighten=self._tighten)
                 if found is None:
                     found = _object(text, path)
             except (SourceError, UsageError) as error:

@@ -42,6 +42,8 @@ SETTLED_SECONDS = 300.0
 LARGEST = 4 * 1024 * 1024
 """Bytes of a message at most. Zaqar itself takes 256 KiB, unless its settings say otherwise."""
 
+POLLED = "Zaqar is polled for new messages"
+
 
 class Listener(threading.Thread):
     """A connection to Zaqar that is there again and again, until it is closed."""
@@ -65,26 +67,18 @@ class Listener(threading.Thread):
         try:
             self.start()
         except RuntimeError:  # the machine has no room for one more thread
-            self.trouble = "Zaqar is polled for new messages: no thread could be started to listen"
+            self.trouble = f"{POLLED}: no thread could be started to listen"
 
     def run(self) -> None:
         """Connect, listen, and wait a while before the next time."""
         tries = 0
         while not self._closed.is_set():
             begun = time.monotonic()
-            try:
-                self._listen()
-            except UnreachableError as error:
-                why = str(error)
-            except (websocket.WebSocketException, OSError, ValueError) as error:
-                why = _cause(error)
-            except Exception as error:  # noqa: BLE001  # a listener that dies would never be missed
-                why = type(error).__name__
-            finally:
-                self._due = float("inf")
-                self._hang_up()
-            self.trouble = f"Zaqar is polled for new messages, its websocket does not tell of them: {why}"
-            tries = 1 if time.monotonic() - begun > SETTLED_SECONDS else tries + 1
+            why = self._listened()
+            settled = time.monotonic() - begun > SETTLED_SECONDS
+            tries = 1 if settled else tries + 1
+            # That a connection ends now and then is as it should be: its token has expired.
+            self.trouble = "" if settled else f"{POLLED}, its websocket does not tell of them: {why}"
             self._closed.wait(back_off(tries))
 
     def check(self) -> None:
@@ -97,30 +91,50 @@ class Listener(threading.Thread):
         self._closed.set()
         self._hang_up()
 
+    def _listened(self) -> str:
+        """Listen until that ends, and return why it did."""
+        try:
+            self._listen()
+        except UnreachableError as error:
+            return str(error)
+        except (websocket.WebSocketException, OSError, ValueError) as error:
+            return _cause(error)
+        except Exception as error:  # noqa: BLE001  # a listener that dies would never be missed
+            return type(error).__name__
+        finally:
+            self._due = float("inf")
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.shutdown()
+        return "the subscription is to be renewed"
+
     def _listen(self) -> None:
         """Connect, and ring whenever there is a new message, until the connection ends. Raises what ended it."""
-        cloud = Cloud(self._credentials, self._ca_file)
-        token = cloud.token(seconds=STEP_SECONDS)
-        url = cloud.endpoint("messaging-websocket", seconds=STEP_SECONDS)
-        if self._closed.is_set():
-            return
+        url, token = self._entry()
         self._due = time.monotonic() + 2 * STEP_SECONDS
         connection = self._connection = _Connection(sslopt={"context": _tls(url, self._ca_file)})
+        if self._closed.is_set():  # now that `close` would find the connection
+            return
         connection.connect(  # type: ignore[no-untyped-call]  # it has types for some of it
             url, timeout=STEP_SECONDS, redirect_limit=0, header=[f"User-Agent: heat-config-agent/{__version__}"]
         )
-        self._due = float("inf")
-        if self._closed.is_set():
-            return
         self._ask(connection, "authenticate", {}, {"X-Auth-Token": token})
         self._ask(connection, "subscription_create", {"queue_name": self._queue, "ttl": SUBSCRIPTION_SECONDS})
+        self._due = float("inf")
         self.trouble = ""
         self._ring()  # for what was posted before the subscription was made
         until = time.monotonic() + SUBSCRIPTION_SECONDS / 2
         while time.monotonic() < until and not self._closed.is_set():
             if "request" not in connection.receive(until, PING_SECONDS):
                 self._ring()
-        raise UnreachableError("the subscription is to be renewed")
+
+    def _entry(self) -> tuple[str, str]:
+        """Return where Zaqar's websocket is, and a token for it. Raises UnreachableError."""
+        cloud = Cloud(self._credentials, self._ca_file)
+        url = cloud.endpoint("messaging-websocket", seconds=STEP_SECONDS)
+        if urlsplit(url).scheme not in ("ws", "wss"):
+            raise UnreachableError("its URL in Keystone's catalog is no websocket's")
+        return url, cloud.token(seconds=STEP_SECONDS)
 
     def _ask(
         self, connection: _Connection, action: str, body: dict[str, object], headers: dict[str, str] | None = None

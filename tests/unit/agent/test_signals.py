@@ -104,7 +104,7 @@ def test_a_target_that_nobody_can_send_to_is_known_for_it(target: Target, word: 
 
 @pytest.mark.parametrize(
     "target",
-    [url("http://h/"), url("HTTPS://h:1/x", "PUT"), url("http://[::1]:80/"), Target(kind="heat"), Target(kind="zaqar")],
+    [url("http://h/"), url("HTTPS://h:1/x", "PUT"), url("http://[::1]:80/"), Target(kind="none")],
 )
 def test_a_target_that_somebody_can_send_to_is_none_of_those(target: Target) -> None:
     """Whoever it is that can."""
@@ -245,13 +245,6 @@ def test_an_odd_url_stops_no_other_result(outbox: Outbox, collect: Collect, heat
     found = collect(2)
     assert (found["odd"].fate is not Fate.SENT, found["even"].fate) == (True, Fate.SENT)
     assert found["odd"].trouble
-
-
-@pytest.mark.parametrize("kind", ["heat", "zaqar"])
-def test_a_transport_that_is_not_known_yet_keeps_the_result(outbox: Outbox, collect: Collect, kind: str) -> None:
-    """A later version may know it."""
-    outbox.post("a", Target(kind=kind), b"{}")
-    assert collect(1)["a"].fate is Fate.RETRY
 
 
 def test_a_result_that_is_posted_again_has_one_outcome(outbox: Outbox, collect: Collect, heat: SignalServer) -> None:

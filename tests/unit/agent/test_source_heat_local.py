@@ -95,9 +95,11 @@ def test_the_same_document_while_nothing_changes(tmp_path: Path) -> None:
 def test_a_directory_in_its_place_is_said(tmp_path: Path) -> None:
     """And is not waited for, nor is a pipe."""
     os.mkfifo(tmp_path / "pipe")
+    before = os.listdir("/proc/self/fd")
     for path in (tmp_path, tmp_path / "pipe"):
         with pytest.raises(SourceError, match=f"cannot read {path}: it is no file"):
             source(path).collect()
+    assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
 @pytest.mark.parametrize(

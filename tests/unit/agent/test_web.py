@@ -8,31 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from certificates import CERTIFICATE, KEY
 from heat_config_agent import web
 from heat_config_agent.errors import UnreachableError
 from heat_config_agent.web import Connection
 from loopback import Answer, SignalServer
-
-CERTIFICATE = """\
------BEGIN CERTIFICATE-----
-MIIBeDCCAR2gAwIBAgIBATAKBggqhkjOPQQDAjAUMRIwEAYDVQQDDAlsb2NhbGhv
-c3QwIBcNMjAwMTAxMDAwMDAwWhgPMjEyMDAxMDEwMDAwMDBaMBQxEjAQBgNVBAMM
-CWxvY2FsaG9zdDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABB6jG5vpMeIv57xU
-ITqvMqcz+FXvntlL7w8OeNkRQX7iv0j5NHWFUODez3gz4Et5P26wqD/atnfrJF0j
-bCDlC4OjXjBcMBoGA1UdEQQTMBGHBH8AAAGCCWxvY2FsaG9zdDAPBgNVHRMBAf8E
-BTADAQH/MA4GA1UdDwEB/wQEAwIChDAdBgNVHQ4EFgQUeoxs4ze2A+JMGi2Xk9Ct
-SDKlVzwwCgYIKoZIzj0EAwIDSQAwRgIhAN1bi8v1Aw+dTV4b2zV+D+QcQnw8z2R+
-wWufkd/u4GzrAiEAubmDWDUM2cW6QG5aV1cpFot+W+5e3nbRG4VinaAk4ho=
------END CERTIFICATE-----
-"""
-KEY = """\
------BEGIN EC PRIVATE KEY-----
-MHcCAQEEIG9Yab5fLlkzkdYGTL5wwioMo2X1/eGvZ+y1fRidWl6doAoGCCqGSM49
-AwEHoUQDQgAEHqMbm+kx4i/nvFQhOq8ypzP4Ve+e2UvvDw542RFBfuK/SPk0dYVQ
-4N7PeDPgS3k/brCoP9q2d+skXSNsIOULgw==
------END EC PRIVATE KEY-----
-"""
-"""Of 127.0.0.1 and localhost, signed by itself; for these tests alone, so known to everybody."""
 
 JSON = {"Content-Type": "application/json"}
 
@@ -169,6 +149,19 @@ def test_a_server_that_says_nothing_is_left_after_its_time(heat: SignalServer, m
     heat.always = Answer(delay=1)
     with pytest.raises(UnreachableError, match=r"no answer within 0\.2 s"):
         send(heat)
+
+
+def test_what_is_fetched_is_there_in_time_or_not_at_all(heat: SignalServer) -> None:
+    """Also where every byte of it, or of its headers, comes soon after the one before."""
+    connection = Connection(heat.origin)
+    for slow in (Answer(creep=0.02), Answer(body=b"x" * 1000, trickle=0.02), Answer(delay=2)):
+        heat.answers.append(slow)
+        began = time.monotonic()
+        with pytest.raises(UnreachableError, match=r"in time|took too long"):
+            connection.fetch(heat.url(), {}, 0.2)
+        assert time.monotonic() - began < 1.8
+    heat.always = Answer(body=b"there")
+    assert connection.fetch(heat.url(), {}, 5).body == b"there"
 
 
 @pytest.mark.parametrize("answer", [Answer(hang_up=True), Answer(reset=True)], ids=["hangs up", "resets"])

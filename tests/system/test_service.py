@@ -1,0 +1,146 @@
+"""The daemon as a service of a real systemd: readiness, watchdog, restarts, and reboots of the machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopback import wait_until
+from machine import deployment
+from system.booted import Booted, booted
+
+UNIT = Path(__file__).parents[2] / "systemd/heat-config-agent.service"
+NAME = "heat-config-agent"
+
+SETTINGS = """\
+[agent]
+collectors = local
+min_polling_interval = 0.2
+polling_interval = 1
+splay = 0
+"""
+
+QUICK = "[Service]\nRestartSec=100ms\nWatchdogSec=3\n"
+
+
+@pytest.fixture
+def service() -> Iterator[Booted]:
+    """A machine on which the service is started at every boot."""
+    with booted() as machine:
+        files = {
+            f"etc/systemd/system/{NAME}.service": UNIT.read_text(),
+            f"etc/systemd/system/{NAME}.service.d/quick.conf": QUICK,
+            "etc/heat-config-agent/agent.conf": SETTINGS,
+        }
+        for name, text in files.items():
+            path = machine.disk / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        assert machine.run("systemctl", "daemon-reload").code == 0
+        assert machine.run("systemctl", "enable", NAME).code == 0
+        yield machine
+
+
+def start(machine: Booted) -> int:
+    """Start the service, which returns once it is ready, and return its process."""
+    done = machine.run("systemctl", "start", NAME)
+    assert done.code == 0, machine.run("journalctl", "--no-pager", "-u", NAME).out + done.err
+    return process(machine)
+
+
+def process(machine: Booted) -> int:
+    """Return the service's process; 0 where it has none."""
+    return int(shown(machine, "MainPID"))
+
+
+def shown(machine: Booted, what: str) -> str:
+    """Return what systemd says of the service."""
+    return machine.run("systemctl", "show", NAME, "--value", "-p", what).out.strip()
+
+
+def deploy(machine: Booted, *deployments: dict[str, Any]) -> None:
+    """Give it deployments."""
+    folder = machine.disk / "var/lib/os-collect-config/local-data"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / ".new").write_text(json.dumps({"deployments": deployments}))
+    (folder / ".new").rename(folder / "site.json")
+
+
+def status(machine: Booted) -> dict[str, Any]:
+    """Return what the agent says of itself."""
+    done = machine.run("heat-config-agent", "status", "--json")
+    value = json.loads(done.out)
+    assert isinstance(value, dict)
+    return value
+
+
+def state_of(machine: Booted, identity: str) -> str:
+    """Return how far a deployment has come."""
+    return next((each["state"] for each in status(machine)["deployments"] if each["id"] == identity), "")
+
+
+def eventually(machine: Booted, true: Callable[[], bool], seconds: float = 40) -> None:
+    """Wait until something is so; where it does not become so, show what the service has said."""
+    try:
+        wait_until(true, seconds)
+    except AssertionError:
+        pytest.fail(machine.run("journalctl", "--no-pager", "-u", NAME).out)
+
+
+def test_systemd_runs_it(service: Booted) -> None:
+    """It says when it is ready, and what it is doing; it can be reloaded, stopped and killed, and what runs goes on."""
+    first = start(service)
+    long = "#!/bin/sh\necho begun >>/root/ran\nwhile ! test -e /root/go; do sleep 0.1; done\necho ended >>/root/ran\n"
+    deploy(service, deployment("d1", "#!/bin/sh\nexit 0\n"), deployment("d2", long))
+    eventually(service, lambda: state_of(service, "d2") == "running")
+    assert state_of(service, "d1") == "unasked"
+    eventually(service, lambda: "running d2" in shown(service, "StatusText"))
+
+    assert service.run("systemctl", "reload", NAME).code == 0
+    assert process(service) == first
+    assert service.run("systemctl", "restart", NAME).code == 0
+    second = process(service)
+    assert second not in (first, 0)
+    service.run("kill", "-9", str(second))
+    eventually(service, lambda: process(service) not in (0, second) and shown(service, "ActiveState") == "active")
+    third = process(service)
+    service.run("kill", "-STOP", str(third))  # it hangs: systemd misses its sign of life
+    eventually(service, lambda: process(service) not in (0, third))
+
+    eventually(service, lambda: status(service)["agent"]["running"])
+    assert state_of(service, "d2") == "running"
+    (service.disk / "root/go").touch()
+    eventually(service, lambda: state_of(service, "d2") == "unasked")
+    assert (service.disk / "root/ran").read_text() == "begun\nended\n"
+    assert service.run("heat-config-agent", "status", "--check").code == 0
+    assert service.run("systemctl", "stop", NAME).code == 0
+    assert (shown(service, "ActiveState"), shown(service, "Result")) == ("inactive", "success")
+
+
+def test_a_hook_asks_for_a_reboot(service: Booted) -> None:
+    """The machine is rebooted, and the same deployment goes on after that."""
+    text = '#!/bin/sh\necho "reboots: ${HEAT_REBOOTS:-none}" >>/root/ran\ntest -n "$HEAT_REBOOTS" || exit 194\n'
+    deploy(service, deployment("d1", text), deployment("d2", "#!/bin/sh\necho after >>/root/ran\n"))
+    start(service)
+    service.await_reboot()
+    eventually(service, lambda: state_of(service, "d2") == "unasked")
+    assert (service.disk / "root/ran").read_text() == "reboots: none\nreboots: 1\nafter\n"
+    assert [each["failed"] for each in status(service)["deployments"]] == [False, False]
+
+
+def test_the_machine_goes_down_unasked(service: Booted) -> None:
+    """What ran then is reported as interrupted right after the boot, though no source answers."""
+    deploy(service, deployment("d1", "#!/bin/sh\ntouch /root/begun\nsleep 1000\n"))
+    start(service)
+    eventually(service, (service.disk / "root/begun").exists)
+    (service.disk / "var/lib/os-collect-config/local-data/site.json").write_text("{")
+    service.crash()
+    service.boot()
+    eventually(service, lambda: state_of(service, "d1") == "unasked", 10)
+    found = status(service)["deployments"][0]
+    assert found["failed"]
+    assert "the machine went down while it ran" in found["reason"]
