@@ -96,7 +96,15 @@ def _keystone(section: str) -> tuple[Setting, ...]:
 
 def _needed(section: str, *rows: tuple[str, Kind, str]) -> tuple[Setting, ...]:
     return tuple(
-        Setting(section=section, name=name, kind=kind, says=says, required=True, secret=name.startswith("secret_"))
+        Setting(
+            section=section,
+            name=name,
+            kind=kind,
+            says=says,
+            required=True,
+            secret=name.startswith("secret_"),
+            default=() if kind is Kind.WORDS else "",
+        )
         for name, kind, says in rows
     )
 
@@ -268,7 +276,7 @@ def file(path: Path, *, own: bool = False) -> Layer:
     for (place, name), values in several.items():
         known = _KNOWN[place, name]
         try:
-            sections.setdefault(place, {})[name] = _read(known, _one(known, values))
+            sections.setdefault(place, {})[name] = _read(known, _one(known, values), strict=own)
         except ValueError as error:
             mistakes.append(Mistake(path=f"line {lines[place, name]}", problem=f"{name}: {error}"))
     return Layer(str(path), sections, lines, tuple(mistakes), tuple(passed_over), own)
@@ -378,11 +386,14 @@ def _unknown(section: str, name: str) -> str:
     return f"there is no setting {name!r} in [{section}]; {hint}"
 
 
-def _read(known: Setting, value: object) -> object:
-    """Return a value as its kind says. Raises ValueError, with what would be right."""
+def _read(known: Setting, value: object, *, strict: bool = False) -> object:
+    """Return a value as its kind says. Raises ValueError, with what would be right.
+
+    Unless it is `strict`, collectors may be named that we do not have: os-collect-config may have more.
+    """
     found = _READ[known.kind](value)
     words = found if isinstance(found, tuple) else (found,)
-    allowed = known.choices if known.name != "collectors" else ()  # of other programs' collectors there may be more
+    allowed = known.choices if strict or known.name != "collectors" else ()
     if found is None or (allowed and not all(each in allowed for each in words)):
         shown = "that" if known.secret else repr(value)
         raise ValueError(f"expected {known.expected}, not {shown}")
@@ -417,7 +428,7 @@ def _words(value: object) -> object:
     items = [value] if isinstance(value, str) else value
     if not isinstance(items, list) or not all(isinstance(each, str) and "\0" not in each for each in items):
         return None
-    return tuple(word.strip() for each in items for word in each.replace("\n", ",").split(",") if word.strip())
+    return tuple(word for each in items for word in each.replace(",", " ").split())
 
 
 def _lines(value: object) -> object:

@@ -169,6 +169,8 @@ class Daemon:
         if self._unsteered:
             self._unsteered = False
             self._steering.steer(now=now)
+            if not self._collection.conditions():
+                self._report.warn("there is no source to ask: nothing on this machine says how to reach Heat")
         while self._steering.news:
             self._report.warn(self._steering.news.pop(0))
         try:

@@ -13,7 +13,7 @@ from typing import Any
 
 from machine import BIN, Machine
 
-SOURCES = "heat_local heat cfn request zaqar"
+SOURCES = "heat_local, heat, cfn, request, zaqar"
 """All but those that would look for a cloud's own services, beyond loopback."""
 
 

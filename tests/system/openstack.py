@@ -319,22 +319,29 @@ class Lab:
 
     def token_seconds(self, seconds: int) -> None:
         """Start Keystone anew, so that its tokens last so long. Those that there are last as long as they said."""
-        if seconds != self._settings["token_seconds"]:
-            self._settings["token_seconds"] = seconds
-            self._write_settings()
-            if "keystone" in self._pids:
-                self.stop("keystone")
-            self.start("keystone")
+        self._settings["token_seconds"] = seconds
+        self._write_settings()
+        if "keystone" in self._pids:
+            self.stop("keystone")
+        self.start("keystone")
 
     def put_back(self) -> None:
         """Have everything run that was stopped, with tokens as usual."""
-        for name, pid in self._pids.items():
+        if self._settings["token_seconds"] != _TOKEN_SECONDS:
+            self._settings["token_seconds"] = _TOKEN_SECONDS
+            self._write_settings()
+            if "keystone" in self._pids:
+                self.stop("keystone")
+        for name, pid in list(self._pids.items()):
             if self._holder.ended(name) is None:
                 os.kill(pid, signal.SIGCONT)
-        for name in _SERVED:
-            if name not in self._pids:
-                self.start(name)
-        self.token_seconds(_TOKEN_SECONDS)
+            else:
+                self.stop(name)
+        missing = [name for name in _SERVED if name not in self._pids]
+        for name in missing:
+            self._launch(name)
+        for name in missing:
+            self._wait_for_port(name)
 
     def end(self) -> None:
         """Have it gone."""

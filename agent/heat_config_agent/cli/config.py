@@ -159,7 +159,7 @@ class _Seen:
         if row.section in TRANSPORTS:
             offers = [each for each in self.offers[row.section] if each.way and each.same is None]
             used = next((each for each in offers if each.in_use), offers[0] if offers else None)
-            return used.values[row.name] if used else (redaction.setting(row, row.default), "default")
+            return used.values[row.name] if used else (redaction.setting(row, row.default), _unsaid(row))
         value, origin = self._settings.found(row.section, row.name)
         if (row.section, row.name) == ("agent", "state_dir"):
             value, origin = str(self._given.state), self._state_origin(value, origin)
@@ -187,7 +187,7 @@ class _Seen:
             shown = {
                 row.name: (
                     redaction.setting(row, values.get(row.name, row.default)),
-                    self._origin(place, row) if row.name in values else "default",
+                    self._origin(place, row) if row.name in values else _unsaid(row),
                 )
                 for row in SETTINGS
                 if row.section == name
@@ -226,6 +226,10 @@ def _who(origin: str) -> str:
     return f"the document of {origin}" if origin in COLLECTORS else origin
 
 
+def _unsaid(row: Setting) -> str:
+    return "not set" if row.required else "default"
+
+
 def _show(seen: _Seen, section: str) -> None:
     rows = [row for row in SETTINGS if row.section == section]
     offers = seen.offers.get(section, [])
@@ -245,7 +249,7 @@ def _table(rows: list[tuple[str, object, str]]) -> None:
     for line in terminal.table(
         [(f"  {name}", terminal.line(_text(value)), terminal.line(origin)) for name, value, origin in rows]
     ):
-        terminal.say(terminal.styled(line, "quiet" if line.endswith("  default") else ""))
+        terminal.say(terminal.styled(line, "quiet" if line.endswith(("  default", "  not set")) else ""))
 
 
 def _text(value: object) -> str:

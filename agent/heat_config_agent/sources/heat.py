@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from heat_config_agent.errors import DeniedError, SourceError, UnreachableError
+from heat_config_agent.errors import AccessError, DeniedError, SourceError, UnreachableError
 from heat_config_agent.metadata import kind_of
 from heat_config_agent.model import Credentials, Document
 from heat_config_agent.sources import Reach
@@ -57,7 +57,7 @@ class Heat:
         try:
             answer = self._cloud.ask("GET", "orchestration", path, seconds=self._reach.seconds)
         except DeniedError as error:
-            raise SourceError(
+            raise AccessError(
                 f"cannot ask Heat for the metadata: {error}",
                 hint="are auth_url, user_id, password and project_id still those of the stack's user?",
             ) from error
@@ -66,8 +66,10 @@ class Heat:
         if answer.status == 200:
             return answer.body
         said = f"Heat answers HTTP {answer.status} {answer.reason}".rstrip()
-        gone = "is the stack still there, and does it have the resource?" if answer.status in (403, 404, 410) else ""
-        raise SourceError(f"cannot get the metadata: {said}", hint=gone)
+        if answer.status in (401, 403, 404, 410):
+            hint = "is the stack still there, and does it have the resource?"
+            raise AccessError(f"cannot get the metadata: {said}", hint=hint)
+        raise SourceError(f"cannot get the metadata: {said}")
 
 
 def _metadata(body: bytes) -> Mapping[str, object]:

@@ -105,7 +105,7 @@ class Listener(threading.Thread):
             self._due = float("inf")
             connection, self._connection = self._connection, None
             if connection is not None:
-                connection.shutdown()
+                connection.shutdown()  # type: ignore[no-untyped-call]  # it has types for some of it
         return "the subscription is to be renewed"
 
     def _listen(self) -> None:
