@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from daemon import LONG, Daemon, counting, ran, until
-from loopback import SignalServer, wait_until
+from loopback import Answer, SignalServer, wait_until
 from machine import BIN, Machine, deployment
 
 TIMED_OUT = 124
@@ -40,7 +40,7 @@ def test_a_document_is_applied_and_its_result_delivered(daemon: Daemon, machine:
 
     heat.wait_for(1, LONG)
     assert heat.values() == [{"deploy_stdout": "out\n", "deploy_stderr": "", "deploy_status_code": 0}]
-    answered = daemon.source()["answered"]
+    wait_until(lambda: daemon.source()["working"] is True, LONG)
     wait_until(lambda: daemon.states() == {"d1": "signalled"}, LONG)
     daemon.put([deployment("d1", counting(machine, then="echo out"), signal=heat.url())])
     daemon.send(signal.SIGUSR1)
@@ -48,7 +48,6 @@ def test_a_document_is_applied_and_its_result_delivered(daemon: Daemon, machine:
 
     assert ran(machine) == ["d1"]
     assert len(heat.signals) == 1
-    assert answered
     assert len(daemon.said("d1", "done")) == 1
 
 
@@ -247,7 +246,7 @@ def test_what_a_run_inherits(daemon: Daemon, machine: Machine, heat: SignalServe
 
     said = heat.values()[0]["deploy_stdout"]
     masks = {name: int(value, 16) for name, value in re.findall(r"^(Sig\w+):\s+(\w+)$", said, re.M)}
-    assert masks == {"SigIgn": 0, "SigBlk": 0}
+    assert {name: mask & 0x7FFFFFFF for name, mask in masks.items()} == {"SigIgn": 0, "SigBlk": 0}  # 32, 33: glibc's own
     assert "NOTIFY_SOCKET" not in said
     assert "WATCHDOG" not in said
     assert "secret" not in said
@@ -324,7 +323,7 @@ def test_several_daemons(daemon: Daemon, machine: Machine, heat: SignalServer, t
         assert (ran(machine), ran(elsewhere)) == (["one"], ["two"])
         assert daemon.stop() == 0
         assert not other.ended
-        assert other.command("status", "--check").code == 0
+        wait_until(lambda: other.command("status", "--check").code == 0, LONG)
     finally:
         other.end()
         elsewhere.end()
@@ -383,7 +382,7 @@ def test_hup_with_other_sources(daemon: Daemon, machine: Machine) -> None:
     daemon.configure()
     daemon.send(signal.SIGHUP)
     wait_until(lambda: ran(machine) == ["d1", "d2"], LONG)
-    assert daemon.source()["working"] is True
+    wait_until(lambda: daemon.source().get("working") is True, LONG)
 
 
 @pytest.mark.parametrize(
@@ -517,8 +516,6 @@ def test_what_is_asked_for_is_done_at_once(daemon: Daemon, machine: Machine, hea
 
 def test_a_result_that_was_refused_is_sent_again(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
     """By `retry --signal`, at once, and nothing is run for it."""
-    from loopback import Answer  # noqa: PLC0415
-
     heat.answers.append(Answer(404))
     daemon.put([deployment("d1", counting(machine), signal=heat.url())])
     daemon.configure(polling_interval=1000, min_polling_interval=1000)
@@ -544,7 +541,7 @@ def test_once(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
     assert done.code == 0, done.err
     assert done.json["exit_code"] == 0
     assert [each["id"] for each in done.json["deployments"]] == ["d1"]
-    assert done.json["summary"]["ok"] == 1
+    assert done.json["summary"]["ok"] == 1, done.json
     assert len(heat.signals) == 1
 
     daemon.put([deployment("d2", "#!/bin/sh\nexit 1\n")])
@@ -598,7 +595,8 @@ def test_once_that_is_interrupted(daemon: Daemon, machine: Machine, heat: Signal
     time.sleep(1)
     assert sum(psutil.Process(process.pid).cpu_times()[:2]) - before < 0.5
     process.send_signal(signal.SIGTERM)
-    assert process.wait(LONG) == 130
+    process.communicate(timeout=LONG)
+    assert process.returncode == 130
     (machine.folder / "go-d1").touch()
     assert daemon.command("run", "--once").code == 0
     assert ran(machine) == ["d1"]

@@ -39,6 +39,9 @@ RERUNS = 3
 REBOOTS = 10
 """How often a deployment may ask for a reboot: what asks again and again does not get what it wants by it."""
 
+DELETE_PATIENCE = 30.0
+"""Seconds that a DELETE waits for another one to end."""
+
 _TICK = 0.02
 """Seconds between two looks at a run on a kernel that cannot announce its end."""
 
@@ -174,7 +177,7 @@ class Applier:
             self._begin(step)
             if not self.busy and not also:
                 return
-        self._wait(0 if self._next() else timeout, also)
+        self._wait(0 if step or self._next() else timeout, also)  # who told us to wait has something to say first
         for active in [each for each in self._active.values() if each.running.ended or each.running.hopeless]:
             del self._active[active.step.deployment.key]
             self._close(active)
@@ -218,14 +221,16 @@ class Applier:
     def _may_begin(self, deployment: Deployment) -> bool:
         """Whether a deployment may begin beside those that run.
 
-        Two of one resource never run at once. A DELETE waits for nobody else: what hangs must not hold it up. What is
-        to be cleaned up has gone before anything else begins: that may need its place.
+        Two of one resource never run at once. A DELETE waits for other DELETEs only, and not for long: what hangs must
+        not hold it up. What is to be cleaned up has gone before anything else begins: that may need its place.
         """
         running = [each.step.deployment for each in self._active.values()]
         if any(each.resource and each.resource == deployment.resource for each in running):
             return False
         if deployment.action == DELETE:
-            return True
+            now = processes.since_boot()
+            begun = [each.running.run.began for each in self._active.values() if each.step.deployment.action == DELETE]
+            return sum(now - each < DELETE_PATIENCE for each in begun) < self._where.parallel
         cleaning = any(each.action == clean_up.ACTION for each in running)
         cleaning = cleaning or self._waiting[0].deployment.action == clean_up.ACTION
         if cleaning and deployment.action != clean_up.ACTION:
@@ -529,6 +534,8 @@ class Applier:
         poll = select.poll()
         for descriptor in also:
             poll.register(descriptor, select.POLLIN)
+        if any(step.deployment.action == DELETE for step in self._waiting):
+            timeout = min(timeout, 1.0)  # its patience with others comes to an end some time
         poll.register(self._delivery.fileno(), select.POLLIN)
         for active in self._active.values():
             running = active.running

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import math
 import os
 import queue
 import random
@@ -32,6 +33,10 @@ STUCK = 2
 """Threads of one source that may hang for ever before it is asked no more until one of them comes back."""
 
 
+NOW = 0.0
+"""A moment that is over, in monotonic seconds."""
+
+
 @dataclass(frozen=True)
 class Schedule:
     """How often sources are asked, in seconds."""
@@ -42,7 +47,7 @@ class Schedule:
 
     def after_error(self, failures: int) -> float:
         """Return how long to wait after so many failures in a row."""
-        return min(max(self.least, 1.0) * 2.0 ** min(failures, 16), ERRORS_LIMIT)
+        return max(min(max(self.least, 1.0) * 2.0 ** min(failures, 16), ERRORS_LIMIT), self.least)
 
 
 @dataclass
@@ -96,7 +101,7 @@ class Collection:
     def __init__(self, schedule: Schedule, seconds: float) -> None:
         """Ask on that schedule; a source has so many seconds for each answer."""
         self.schedule = schedule
-        self._seconds = seconds + SLACK
+        self.seconds = seconds
         self._asked: dict[Hashable, _Asked] = {}
         self._done: queue.SimpleQueue[tuple[_Thread | Hashable, object]] = queue.SimpleQueue()
         self._wake, self._waker = os.pipe()
@@ -115,7 +120,7 @@ class Collection:
         for key in [key for key in self._asked if key not in wanted]:
             gone = self._asked.pop(key)
             if gone.thread:
-                gone.thread.tasks.put(_Task.CLOSE)
+                gone.thread.tasks.put((_Task.CLOSE, None))
         for key, (name, make) in wanted.items():
             if key not in self._asked:
                 delay = 0.0 if now else random.uniform(0, self.schedule.splay)  # noqa: S311  # to spread, not to hide
@@ -136,13 +141,14 @@ class Collection:
     def hurry(self) -> None:
         """Have every source asked now."""
         for each in self._asked.values():
-            each.at, each.interval = 0.0, self.schedule.least
+            each.at, each.interval = NOW, self.schedule.least
 
     @property
     def due(self) -> float:
         """Seconds until something is to be done that nothing else announces."""
         now = time.monotonic()
-        moments = [each.at if each.since is None else each.since + self._seconds for each in self._asked.values()]
+        asked = self._asked.values()
+        moments = [each.at if each.since is None else each.since + self.seconds + SLACK for each in asked]
         return max(min(moments, default=now + 3600) - now, 0.0)
 
     @property
@@ -160,23 +166,24 @@ class Collection:
             found += self._take(who, what)
         now = time.monotonic()
         for each in self._asked.values():
-            if each.since is not None and now > each.since + self._seconds:
+            if each.since is not None and now > each.since + self.seconds + SLACK:
                 found.append(self._give_up(each))
             if each.since is None and each.at <= now:
                 found += self._ask(each)
         return found
 
-    def taken(self, key: Hashable) -> None:
-        """The document that a source gave last is safe on disk."""
+    def taken(self, key: Hashable, document: Document) -> None:
+        """A document that a source gave is safe on disk."""
         asked = self._asked.get(key)
         if asked and asked.thread:
-            asked.thread.tasks.put(_Task.TAKEN)
+            asked.thread.tasks.put((_Task.TAKEN, document))
 
     def close(self) -> None:
         """Ask nobody any more."""
         self.use({}, now=True)
 
     def _ask(self, each: _Asked) -> list[Answer]:
+        each.at = math.inf  # until it has answered; what makes it due meanwhile is news that it may not have seen yet
         each.stuck = [thread for thread in each.stuck if thread.is_alive()]
         if len(each.stuck) >= STUCK:
             return [self._failed(each, SourceError(f"{each.condition.name} still has not answered, and is not asked"))]
@@ -186,14 +193,14 @@ class Collection:
         except RuntimeError:  # the machine has no room for one more thread
             return [self._failed(each, SourceError(f"no thread could be started to ask {each.condition.name}"))]
         each.since = time.monotonic()
-        each.thread.tasks.put(_Task.COLLECT)
+        each.thread.tasks.put((_Task.COLLECT, None))
         return []
 
     def _take(self, who: _Thread | Hashable, what: object) -> list[Answer]:
         """Take in what a thread has to say; of one that was given up, or whose source is not in use, nothing."""
         if not isinstance(who, _Thread):
             if who in self._asked:
-                self._asked[who].at = 0.0
+                self._asked[who].at = NOW
             return []
         each = self._asked.get(who.asked.key)
         if each is None or each.thread is not who:
@@ -216,7 +223,7 @@ class Collection:
         each.last = document or each.last
         least, most = self.schedule.least, self.schedule.most
         each.interval = least if changed else min(max(each.interval, least / 2) * 2, max(most, least))
-        each.at = time.monotonic() + _jittered(each.interval)
+        each.at = min(each.at, time.monotonic() + _jittered(each.interval))
         return Answer(each.key, condition.name, document, changed=changed)
 
     def _failed(self, each: _Asked, error: AgentError) -> Answer:
@@ -227,16 +234,19 @@ class Collection:
         condition.ever = condition.ever and not isinstance(error, AccessError)
         condition.trouble = str(error)
         condition.failures += 1
-        each.at = time.monotonic() + _jittered(self.schedule.after_error(condition.failures))
+        if each.at != NOW:
+            each.at = time.monotonic() + _jittered(self.schedule.after_error(condition.failures))
         return Answer(each.key, condition.name, error=error)
 
     def _give_up(self, each: _Asked) -> Answer:
         """Let go of a thread that hangs; its source is made anew when it is asked again."""
         if each.thread:
-            each.thread.tasks.put(_Task.CLOSE)
+            each.thread.tasks.put((_Task.CLOSE, None))
             each.stuck.append(each.thread)
         each.thread, each.since = None, None
-        return self._failed(each, SourceError(f"{each.condition.name} has not answered within {self._seconds:g} s"))
+        return self._failed(
+            each, SourceError(f"{each.condition.name} has not answered within {self.seconds + SLACK:g} s")
+        )
 
     def _deliver(self, who: _Thread | Hashable, what: object) -> None:
         self._done.put((who, what))
@@ -267,16 +277,19 @@ class _Thread(threading.Thread):
         super().__init__(name=f"source {asked.condition.name}", daemon=True)
         self.asked = asked
         self.trouble = ""
-        self.tasks: queue.SimpleQueue[_Task] = queue.SimpleQueue()
+        self.tasks: queue.SimpleQueue[tuple[_Task, Document | None]] = queue.SimpleQueue()
         self._deliver = deliver
         self._source: Source | None = None
         self.start()
 
     def run(self) -> None:
         """Do what is asked, until told to end."""
-        while (task := self.tasks.get()) is not _Task.CLOSE:
+        while True:
+            task, document = self.tasks.get()
+            if task is _Task.CLOSE:
+                break
             try:
-                found = self._do(task)
+                found = self._do(document)
             except AgentError as error:
                 self._deliver(self, _Failure(task, error))
             except Exception as error:  # noqa: BLE001  # a defect of the source must not look like one that is silent
@@ -290,12 +303,12 @@ class _Thread(threading.Thread):
         if isinstance(source, Listening):
             source.close()
 
-    def _do(self, task: _Task) -> Document | None:
+    def _do(self, taken: Document | None) -> Document | None:
         if self._source is None:
             self._source = self.asked.make(lambda: self._deliver(self.asked.key, None))
-        if task is _Task.TAKEN:
+        if taken is not None:
             if isinstance(self._source, Claiming):
-                self._source.taken()
+                self._source.taken(taken)
             return None
         document = self._source.collect()
         self.trouble = self._source.trouble

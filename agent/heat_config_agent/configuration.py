@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import enum
 import math
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +46,7 @@ class Kind(str, enum.Enum):
     PATH = "an absolute path"
     PATHS = "one or more absolute paths"
     CHOICE = "one of"
+    COMMAND = "a command and its arguments, quoted as in a shell"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +125,7 @@ SETTINGS: tuple[Setting, ...] = (
         ("environment", Kind.LINES, "NAME=VALUE for the environment of every run", ()),
         (
             "reboot_command",
-            Kind.TEXT,
+            Kind.COMMAND,
             "reboots the machine when a hook asks for it (exit code 194)",
             "systemctl reboot",
         ),
@@ -438,6 +440,14 @@ def _lines(value: object) -> object:
     return tuple(line.strip() for each in items for line in each.splitlines() if line.strip())
 
 
+def _command(value: object) -> object:
+    text = _text(value)
+    try:
+        return text if isinstance(text, str) and shlex.split(text) else None
+    except ValueError:
+        return None
+
+
 def _path(value: object) -> object:
     text = _text(value)
     return text if isinstance(text, str) and (text == "" or text.startswith("/")) else None
@@ -458,4 +468,5 @@ _READ = {
     Kind.PATH: _path,
     Kind.PATHS: _paths,
     Kind.CHOICE: _text,
+    Kind.COMMAND: _command,
 }

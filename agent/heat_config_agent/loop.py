@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -25,9 +25,9 @@ from heat_config_agent.documents import Documents, in_force
 from heat_config_agent.errors import AgentError, StateError
 from heat_config_agent.health import Health
 from heat_config_agent.journal import Journal
-from heat_config_agent.model import Entry, Mistake, State
+from heat_config_agent.model import Document, Entry, Mistake, State
 from heat_config_agent.notify import Notifier
-from heat_config_agent.plan import Step
+from heat_config_agent.plan import Step, Verb
 from heat_config_agent.report import Report
 from heat_config_agent.settings import Settings
 from heat_config_agent.signals import Outbox
@@ -95,7 +95,7 @@ class Daemon:
             report=report,
         )
         self.steps: list[Step] = []
-        """Everything that was planned."""
+        """With `once`, everything that was planned."""
         self.answered = False
         """Whether any source has."""
         self._unsteered = True
@@ -113,6 +113,10 @@ class Daemon:
         self._trouble = ""
         self._troubles: dict[str, str] = {}
         """Why sources do not answer, as it was said last."""
+        self._remarks: dict[Hashable, str] = {}
+        """What else is not as it should be with sources that answer, as it was said last."""
+        self._untaken: dict[str, str] = {}
+        """Why documents are not in force, or not safe on disk: by the names of their sources."""
         self._mistakes: set[str] = set()
         """What was wrong in the documents, as it was said last."""
         self._reboot: tuple[subprocess.Popen[bytes], float] | None = None
@@ -134,7 +138,10 @@ class Daemon:
     def once(self, refresh: Callable[[], None], interval: float) -> None:
         """Ask every source once, do all there is to do, and return."""
         with self._listening() as wake:
-            while self._is_busy and not self.interrupted:
+            while self._is_busy:
+                self._drain()
+                if self.interrupted:
+                    break
                 self._turn(wake, patience=interval, now=True)
                 refresh()
             self._tell(ended=True)
@@ -175,6 +182,8 @@ class Daemon:
             self._report.warn(self._steering.news.pop(0))
         try:
             self._look()
+            if not self._once:
+                self._tell()  # before the sleep that may follow, not after it
             before = self._pulse()
             self._applier.turn(self._sleep(patience), (wake, self._collection.fileno()))
             if self._pulse() != before:
@@ -198,24 +207,33 @@ class Daemon:
         self.answered = True
         if self._troubles.pop(answer.name, None):
             self._report.note(f"{answer.name} answers again")
-        self._steering.news += [condition.trouble] if condition and condition.trouble else []
-        document = answer.document
-        if document is None or not answer.changed:
+        remark = condition.trouble if condition else ""
+        if remark != self._remarks.get(answer.key, ""):
+            self._remarks[answer.key] = remark
+            if remark:
+                self._report.warn(f"{answer.name}: {remark}")
+        if answer.document and (answer.changed or answer.document.source in self._untaken):
+            self._take(answer.key, answer.document)
+
+    def _take(self, key: Hashable, document: Document) -> None:
+        """Put a document in force, and have its source let go of it once it is safe on disk."""
+        name = document.source
+        held = self._documents.held.get(name)
+        new = held is None or held.content != document.content
+        trouble = self._documents.take(document) if new or name in self._untaken else ""
+        if trouble and trouble != self._untaken.get(name):
+            self._report.warn(trouble)
+        if trouble:
+            self._untaken[name] = trouble
+        else:
+            self._untaken.pop(name, None)
+            self._collection.taken(key, document)
+        if trouble and self._documents.held.get(name) is not document:
             return
-        held = self._documents.held.get(document.source)
-        if held is None or held.content != document.content:
-            trouble = self._documents.take(document)
-            if trouble:
-                self._report.warn(trouble)
-                if self._documents.held.get(document.source) is not document:
-                    return
-            else:
-                self._collection.taken(answer.key)
+        if new:
             self._stale = True
             self._collection.stir()
-        else:
-            self._collection.taken(answer.key)
-        if document.source in TRANSPORTS:
+        if name in TRANSPORTS:
             self._steering.learn(document)
 
     def _look(self) -> None:
@@ -234,7 +252,11 @@ class Daemon:
         self._looked, self._stale = now, False
         for line in asked.carry_out(self._given.state, self.journal, self._deployed):
             self._report.note(line)
-        self.steps = self._applier.offer(in_force(self._documents.held, self._steering.used))
+        steps = self._applier.offer(in_force(self._documents.held, self._steering.used))
+        if self._once:  # what was done is more than that there was nothing to do about it when it was looked at again
+            before = {step.deployment.key: step for step in self.steps}
+            now_found = {step.deployment.key: step for step in steps if step.verb not in (Verb.SKIP, Verb.WAIT)}
+            self.steps = list(({step.deployment.key: step for step in steps} | before | now_found).values())
         self._seen = (_changed(self._given.state / "asked"), _changed(self._given.deployed))
         for mistake in {str(each) for each in self._applier.mistakes} - self._mistakes:
             self._report.warn(mistake)
@@ -286,10 +308,14 @@ class Daemon:
             os.close(wake)
             os.close(waker)
 
-    def _heed(self) -> None:
-        """Do what signals ask for."""
+    def _drain(self) -> None:
+        """Be ready to be woken by the next signal. Look for signals after this, or one of them may be missed."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._wake, 4096)
+
+    def _heed(self) -> None:
+        """Do what signals ask for."""
+        self._drain()
         if signal.SIGHUP in self._signals:
             self._signals.discard(signal.SIGHUP)
             self._reload()
@@ -313,6 +339,7 @@ class Daemon:
             self._given = given
             self._steering.reload(given)
             self._applier.reconfigure(Tools(given.hooks), _where(given), given.ca_file)
+            self._collection.seconds = given.number("collect_timeout")
             self._collection.use({}, now=True)  # every source is made anew
             self._unsteered = True
             self._stale = True
@@ -391,6 +418,7 @@ class Daemon:
             self._applier.hold,
             tuple((each["name"], each["working"], each["trouble"]) for each in sources),
             self._trouble,
+            tuple(self._untaken.values()),
             self.journal.changes,
         )
         now = time.monotonic()
@@ -409,7 +437,7 @@ class Daemon:
             paused=self._applier.hold.removeprefix("paused: "),
             reboot=tuple(each.name for each in self._applier.reboots),
             sources=sources,
-            troubles=(self._trouble,) if self._trouble else (),
+            troubles=(*((self._trouble,) if self._trouble else ()), *self._untaken.values()),
         )
         with contextlib.suppress(OSError):  # a disk without room: systemd is told all the same
             health.write(self._given.state, current)

@@ -38,6 +38,7 @@ class Notifier:
 
     def status(self, text: str) -> None:
         """Say in a line what is going on, if that is news."""
+        text = " ".join(text.split())  # a second line would say something else
         if text != self._status:
             self._status = text
             self._say(f"STATUS={text}")

@@ -65,6 +65,8 @@ class Connection:
         self._session.headers.update({"User-Agent": f"heat-config-agent/{__version__}", "Accept-Encoding": "identity"})
         found = self._session.merge_environment_settings(origin, {}, True, ca_file or True, None)
         self._session.trust_env = False
+        # Who does not follow a redirect has it prepared all the same, and all of its body read for that.
+        self._session.get_redirect_target = lambda _response: None  # type: ignore[assignment]
         self._session.proxies = {} if direct else found["proxies"]
         self._session.verify = found["verify"]
         for scheme in ("http://", "https://"):

@@ -28,7 +28,7 @@ class Agent:
         self.boot = folder / "cfn-init-data"
         self.boot.write_text(json.dumps(first))
         self.boot.chmod(0o600)
-        usual = {"splay": 0, "polling_interval": 0.5, "min_polling_interval": 0.2, "collect_timeout": 5}
+        usual = {"splay": 0, "polling_interval": 1, "min_polling_interval": 0.4, "collect_timeout": 5}
         own = {"state_dir": self.state, "collectors": SOURCES, "environment": f"AGENT={folder.name}"}
         agent = "".join(f"{name} = {value}\n" for name, value in {**usual, **own, **settings}.items())
         self._config = folder / "agent.conf"

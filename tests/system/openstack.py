@@ -138,10 +138,10 @@ class Lab:
 
     def __init__(self) -> None:
         """Start everything, and wait until it answers."""
-        prepared = _prepared()
         self.folder = Path(tempfile.mkdtemp(prefix="heat-config-lab-"))
         self.folder.chmod(0o711)  # PostgreSQL is another user
         self._holder = _Holder(self.folder)
+        _copy_prepared(self.folder)
         self._numbers = count(1)
         self._pids: dict[str, int] = {}
         self._ports = _free_ports()
@@ -165,7 +165,6 @@ class Lab:
         try:
             for name in (each for each in _SERVED if each not in ("keystone", "engine")):
                 self._launch(name)
-            subprocess.run(["cp", "-a", *prepared.iterdir(), self.folder], check=True)
             self._holder.start("postgres", *_postgres_command(self.folder), end=signal.SIGINT)
             _wait_for_postgres(self.folder)
             self._catalogue()
@@ -499,8 +498,8 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _prepared() -> Path:
-    """Return a folder with what every lab begins with: databases with schema and users, and Keystone's keys.
+def _copy_prepared(folder: Path) -> None:
+    """Copy what every lab begins with: databases with schema and users, and Keystone's keys.
 
     It is made once for what is installed, and for how it is made.
     """
@@ -514,7 +513,7 @@ def _prepared() -> Path:
             for old in _ENVIRONMENT.glob("lab-*"):
                 shutil.rmtree(old)
             _prepare(path)
-    return path
+        subprocess.run(["cp", "-a", *path.iterdir(), folder], check=True)
 
 
 def _prepare(path: Path) -> None:

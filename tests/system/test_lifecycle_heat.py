@@ -17,6 +17,15 @@ WAYS = {
 }
 """The transport and the signal of the first server, and those of the other one."""
 
+OUTPUTS = {
+    "code": 0,
+    "structured": 0,
+    "stdout": '22.5 false ["a","b"] {"k":[1,2.5,null,"\\u00e9"]}\n',
+    "stdouts": dict.fromkeys(("one", "two"), '8080 true ["a","b"] {"k":[1,2.5,null,"\\u00e9"]}\n'),
+    "codes": {"one": 0, "two": 0},
+}
+"""The stack's outputs that are always the same."""
+
 
 class Life:
     """A stack with two servers, an agent for each, over one of the ways."""
@@ -40,12 +49,20 @@ class Life:
     def update(self, who: str) -> None:
         self._cloud.stack_update(self.name, self._template, self._words(who))
 
+    def have(self, action: str) -> None:
+        """Have Heat suspend, resume or delete the stack."""
+        getattr(self._cloud, f"stack_{action.lower()}")(self.name)
+
     def wait(self, status: str) -> Stack:
         """Wait for the stack's status."""
         try:
-            return self._cloud.wait(self.name, status)
+            return self._cloud.wait(self.name, status, 90)
         except AssertionError as error:
-            pytest.fail(f"{self._way}: {error}\n{self._agents.logs}")
+            events = "\n".join(
+                f"{each['event_time']} {each['resource_name']} {each['resource_status']} {each['resource_status_reason']}"
+                for each in self._cloud.events(self.name)
+            )
+            pytest.fail(f"{self._way}: {error}\n{events}\n{self._agents.logs}")
 
     def ran(self) -> Counter[str]:
         """Return what ran since this was asked before: how often each."""
@@ -67,29 +84,44 @@ class Life:
 
 def test_a_life(cloud: Lab, agents: Agents, tmp_path: Path) -> None:
     """Over every way, every action of a stack with every kind of resource ends as it should, and runs things once."""
-    import time
-    t0 = time.time()
-    lives = {way: Life(cloud, agents, tmp_path / str(number), way) for number, way in enumerate(WAYS) if way in ("POLL_SERVER_HEAT", "ZAQAR_MESSAGE")}
+    lives = {way: Life(cloud, agents, tmp_path / str(number), way) for number, way in enumerate(WAYS)}
     for life in lives.values():
         life.boot()
-    print("booted", time.time()-t0)
     for way, life in lives.items():
-        stack = life.wait("CREATE_COMPLETE")
-        print("created", time.time()-t0)
-        print(stack.outputs)
-        print(life.ran(), life.written)
-    for way, life in lives.items():
+        outputs = life.wait("CREATE_COMPLETE").outputs
+        assert outputs == {**OUTPUTS, "greeting": "hello world\n", **_said("world")}, way
+        assert life.written == {"to": "world", "all": ["world", 2]}, way
+        assert life.ran() == {"one component CREATE world": 1, "one still CREATE same": 1, **_ran("CREATE", "world")}, (
+            way
+        )
+
+    for life in lives.values():
         life.update("moon")
     for way, life in lives.items():
-        stack = life.wait("UPDATE_COMPLETE")
-        print("updated", time.time()-t0)
-        print(stack.outputs)
-        print(life.ran(), life.written)
-    for action in ("suspend", "resume", "delete"):
+        outputs = life.wait("UPDATE_COMPLETE").outputs
+        assert outputs == {**OUTPUTS, "greeting": "welcome moon\n", **_said("moon")}, way
+        assert life.written == {"to": "moon", "all": ["moon", 2]}, way
+        assert life.ran() == {"one component UPDATE moon": 1, **_ran("UPDATE", "moon")}, way
+
+    for action in ("SUSPEND", "RESUME", "DELETE"):
         for life in lives.values():
-            getattr(cloud, f"stack_{action}")(life.name)
-        for life in lives.values():
-            life.wait(f"{action.upper()}_COMPLETE")
-            print(action, time.time()-t0)
-            print(life.ran(), life.written)
-    print(agents.logs)
+            life.have(action)
+        for way, life in lives.items():
+            life.wait(f"{action}_COMPLETE")
+            assert life.ran() == {f"one component {action} moon": 1, **_ran(action, "moon")}, way
+            assert (life.written is None) == (action == "DELETE"), way
+
+
+def _said(who: str) -> dict[str, object]:
+    """Return the outputs that are about somebody."""
+    return {
+        "said": f"{who}-first-second-third",
+        "stderr": f"to {who}-first-second\n",
+        "all_said": {"one": f"{who}-both", "two": f"{who}-both"},
+    }
+
+
+def _ran(action: str, who: str) -> dict[str, int]:
+    """Return what runs on any action."""
+    chain = [f"one first {action} {who}", f"two second {action} {who}-first", f"one third {action} {who}-first-second"]
+    return dict.fromkeys([*chain, f"one both {action} {who}", f"two both {action} {who}"], 1)

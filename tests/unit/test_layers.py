@@ -11,7 +11,8 @@ ROOT = Path(__file__).parents[2]
 
 LAYERS = (
     {"cli"},
-    {"loop"},
+    {"loop", "checks"},
+    {"steering"},
     {"settings"},
     {"apply", "collection"},
     {"hook", "delivery", "report"},

@@ -7,7 +7,9 @@ Nothing is changed, and no message of a queue is taken from anybody.
 from __future__ import annotations
 
 import enum
+import os
 from dataclasses import dataclass
+from pathlib import Path
 
 
 class Verdict(str, enum.Enum):
@@ -29,6 +31,11 @@ class Finding:
     """How it is, or what is wrong."""
     todo: str = ""
     """What to do about it."""
+
+
+def closed(state: Path) -> bool:
+    """Whether we may not look into a state directory: it is root's alone."""
+    return os.path.lexists(state) and not os.access(state, os.R_OK | os.X_OK)
 
 
 def ok(check: str, says: str) -> Finding:

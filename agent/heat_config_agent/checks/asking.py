@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from heat_config_agent import keystone, metadata, redaction, sources
-from heat_config_agent.checks import Finding, Verdict, failed, network, ok, warning
+from heat_config_agent.checks import Finding, Verdict, closed, failed, network, ok, warning
 from heat_config_agent.collection import Answer, Collection, Schedule
 from heat_config_agent.configuration import BOOT, SETTINGS, TRANSPORTS
 from heat_config_agent.documents import Documents
@@ -28,6 +28,9 @@ from heat_config_agent.transports import Way
 
 SECONDS = 65.0
 """How long all of it may take."""
+
+FOR_ONE = 40.0
+"""How long one source may take at most, if no less is set: so there is time left for what the agent would ask next."""
 
 _ONCE = Schedule(least=3600.0, most=3600.0, splay=0.0)
 
@@ -60,7 +63,7 @@ class Asking:
         """Get ready to ask."""
         self._given = given
         self._documents = Documents(given.state, change=False)
-        self._collection = Collection(_ONCE, given.number("collect_timeout"))
+        self._collection = Collection(_ONCE, min(given.number("collect_timeout"), FOR_ONE))
         self._steering = Steering(given, self._documents, self._collection, make=_make, change=False)
         self._asked: dict[Hashable, Asked] = {}
         self._clocks = network.Clocks()
@@ -78,7 +81,7 @@ class Asking:
             if row.section == each.name
         )
         for each in (*self._judged(), *self._clocks.findings()):
-            yield Finding(each.verdict, each.check, hide(each.says), each.todo)
+            yield Finding(each.verdict, each.check, hide(each.says), hide(each.todo))
 
     def _round(self, tell: Tell) -> None:
         until = time.monotonic() + SECONDS
@@ -143,10 +146,9 @@ class Asking:
 
     def _judged(self) -> Iterator[Finding]:
         reached = any(each.works for each in self._asked.values() if each.way)
-        for news in self._steering.news:
-            yield warning("settings", news)
-        for warned in self._documents.warnings:
-            yield warning("state", warned)
+        if not closed(self._given.state):  # else that is said already
+            yield from (warning("settings", news) for news in self._steering.news)
+            yield from (warning("state", warned) for warned in self._documents.warnings)
         several = [each.name for each in self._asked.values() if each.way]
         for each in self._asked.values():
             check = each.name
@@ -156,7 +158,7 @@ class Asking:
             for finding in (*each.findings, *self._answered(each)):
                 verdict = Verdict.WARNING if harmless and finding.verdict is Verdict.FAILED else finding.verdict
                 yield Finding(verdict, check, finding.says, finding.todo)
-        if not several:
+        if not several and not closed(self._given.state):
             yield self._nowhere()
 
     def _answered(self, asked: Asked) -> Iterator[Finding]:
@@ -174,7 +176,7 @@ class Asking:
         if asked.trouble:
             yield warning(name, asked.trouble)
         if answer.document is None:
-            yield ok(name, "its queue can be used; nothing was taken from it" if name == "zaqar" else "it has nothing")
+            yield ok(name, "it lets us look at the queue; nothing was taken" if name == "zaqar" else "it has nothing")
             return
         parsed = metadata.parse(answer.document)
         if not parsed.understood:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from heat_config_agent import asked, health, journal, lock, plan
-from heat_config_agent.checks import Finding, failed, ok, warning
+from heat_config_agent.checks import Finding, closed, failed, ok, warning
 from heat_config_agent.errors import StateError
 from heat_config_agent.model import State
 from heat_config_agent.settings import Settings
@@ -30,8 +30,17 @@ SECONDS = 10.0
 """How long a script of one line may take."""
 
 
+def findings(given: Settings, wrong: Sequence[str]) -> Iterator[Finding]:
+    """Say how it is with all that is on the machine; `wrong` is what would keep the agent from starting."""
+    yield from settings(given, wrong)
+    yield from state(given.state)
+    yield from scripts(given)
+    if not closed(given.state):
+        yield from agent(given.state)
+
+
 def settings(given: Settings, wrong: Sequence[str]) -> Iterator[Finding]:
-    """Say whether the settings can be used; `wrong` is what would keep the agent from starting."""
+    """Say whether the settings can be used."""
     for each in wrong:
         yield failed("settings", each, "correct that: with it the agent does not start")
     for each in given.warnings:

@@ -25,7 +25,7 @@ NAME_SECONDS = 15.0
 """How long it may take to find out a server's address."""
 
 CONNECT_SECONDS = 5.0
-ANSWER_SECONDS = 15.0
+ANSWER_SECONDS = web.READ_SECONDS
 
 SKEW = 5.0
 """Seconds that a clock may be wrong."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heat_config_agent import configuration, health, learned, lock, redaction, settings, steering, transports
+from heat_config_agent.checks import closed
 from heat_config_agent.cli import chosen, terminal
 from heat_config_agent.configuration import COLLECTORS, SETTINGS, TRANSPORTS, Layer, Setting
 from heat_config_agent.documents import Documents
@@ -135,9 +136,10 @@ class _Seen:
         self._state, self._config = state, config
         places = steering.places(given, documents.held, known, newest)
         self.offers = {name: self._offers(name, places) for name in TRANSPORTS}
+        self._closed = closed(given.state)
+        unread = [*([trouble] if trouble else []), *documents.warnings]
         self.troubles = [
-            *([trouble] if trouble else []),
-            *documents.warnings,
+            *([f"cannot look into {given.state} for what was learned: only root can"] if self._closed else unread),
             *(
                 f"{_who(each.origin)}: {mistake}"
                 for each in places
@@ -150,7 +152,7 @@ class _Seen:
     def doing(self) -> str:
         """Whether an agent is running, and whom it asks."""
         if not self._running:
-            return "no agent is running"
+            return "whether an agent is running, only root can see" if self._closed else "no agent is running"
         names = ", ".join(sorted({name for name, _ in self._used}))
         return f"the agent is running (process {self.agent['process']}){f' and asks {names}' if names else ''}"
 

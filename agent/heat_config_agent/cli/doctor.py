@@ -72,11 +72,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _findings(given: Settings, wrong: list[str], progress: _Progress) -> Iterator[Finding]:
-    programs = _Programs(given)
-    yield from machine.settings(given, wrong)
-    yield from machine.state(given.state)
-    yield from machine.scripts(given)
-    yield from machine.agent(given.state)
+    yield from machine.findings(given, wrong)
+    programs = _Programs(given)  # not before: what is started beside a script that is just written keeps it open
     from heat_config_agent.checks.asking import Asking  # noqa: PLC0415  # 200 ms, for this command alone
 
     asking = Asking(given)
@@ -139,7 +136,7 @@ def _needed(documents: list[Document]) -> set[str]:
 def _show(finding: Finding) -> None:
     word = terminal.styled(terminal.padded(_WORDS[finding.verdict], 7), _STYLES[finding.verdict])
     todo = f" → {terminal.line(finding.todo)}" if finding.todo else ""
-    terminal.say(f"{word}  {terminal.padded(terminal.line(finding.check), 8)}  {terminal.line(finding.says)}{todo}")
+    terminal.say(f"{word}  {terminal.padded(terminal.line(finding.check), 12)}  {terminal.line(finding.says)}{todo}")
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import time
 from functools import partial
 
@@ -49,6 +50,8 @@ def run(options: argparse.Namespace) -> int:
     """Work until told to end, or once."""
     reread = partial(settings.make, os.environ, config=options.config, state=options.state_dir)
     given = reread()
+    for number in (signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)  # from here on others may send them; the daemon heeds them once it works
     with lock.held(given.state, "" if options.once else lock.DAEMON):
         if options.once:
             return _once(Daemon, given, reread, as_json=options.json)

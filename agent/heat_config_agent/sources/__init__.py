@@ -35,8 +35,11 @@ class Source(Protocol):
 class Claiming(Protocol):
     """A source that hands out what it has only once."""
 
-    def taken(self) -> None:
-        """The document that was collected last is safe on disk: the source may let go of it. Raises SourceError."""
+    def taken(self, document: Document) -> None:
+        """A document that was collected is safe on disk: the source may let go of it. Raises SourceError.
+
+        A newer one that was collected meanwhile perhaps is not.
+        """
         ...
 
 

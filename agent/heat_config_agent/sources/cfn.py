@@ -153,10 +153,7 @@ class Cfn:
             found = _texts(body, _ERROR, ("Code", "Message"))
         except ValueError:
             return "", ""
-        code, message = (
-            "".join(each for each in " ".join(found.get(name, "").split()) if each.isprintable())[:_LONGEST]
-            for name in ("Code", "Message")
-        )
+        code, message = _shown(found.get("Code", "")), _shown(found.get("Message", ""))
         return ("", "") if any(each in code + message for each in (self._key, "Signature=")) else (code, message)
 
 
@@ -185,12 +182,18 @@ def signed(parameters: Mapping[str, str], secret: str, at: str, path: str) -> st
     """
     whole = {**parameters, "SignatureMethod": "HmacSHA256", "SignatureVersion": "2"}
     query = "&".join(f"{_quoted(name)}={_quoted(whole[name])}" for name in sorted(whole))
-    mac = hmac.digest(secret.encode(), f"GET\n{at}\n{path}\n{query}".encode(), "sha256")
+    spoken = f"GET\n{at}\n{path}\n{query}"
+    mac = hmac.digest(secret.encode("utf-8", "replace"), spoken.encode("utf-8", "replace"), "sha256")
     return f"{query}&Signature={_quoted(base64.b64encode(mac).decode())}"
 
 
+def _shown(text: str) -> str:
+    """Return a server's words as they can be shown."""
+    return "".join(each for each in " ".join(text.split()) if each.isprintable())[:_LONGEST]
+
+
 def _quoted(text: str) -> str:
-    return quote(text, safe="-_.~")
+    return quote(text.encode("utf-8", "replace"), safe="-_.~")
 
 
 def _host_header(server: SplitResult) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import cloud
-from heat_config_agent.errors import SourceError
+from heat_config_agent.errors import AccessError, SourceError
 from heat_config_agent.sources import Reach, Source
 from heat_config_agent.sources.heat import Heat
 from loopback import Answer
@@ -118,13 +118,14 @@ def test_heat_may_have_none(openstack: cloud.Cloud, status: int) -> None:
     openstack.service.always = Answer(status, body=b"" if status == 204 else b'{"metadata": {}}')
     with pytest.raises(SourceError, match=f"^cannot get the metadata: Heat answers HTTP {status} ") as caught:
         source(openstack).collect()
-    assert ("resource" in caught.value.hint) == (status in (403, 404, 410))
+    assert ("resource" in caught.value.hint) == (status in (401, 403, 404, 410))
+    assert isinstance(caught.value, AccessError) == (status in (401, 403, 404, 410))
 
 
 def test_keystone_may_say_no(openstack: cloud.Cloud) -> None:
     """Then the settings are what to look at."""
     openstack.keystone.always = Answer(401)
-    with pytest.raises(SourceError, match=r"^cannot ask Heat for the metadata: Keystone answers HTTP 401") as caught:
+    with pytest.raises(AccessError, match=r"^cannot ask Heat for the metadata: Keystone answers HTTP 401") as caught:
         source(openstack).collect()
     assert "password" in caught.value.hint
     assert cloud.PASSWORD not in str(caught.value)
