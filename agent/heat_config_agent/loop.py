@@ -253,10 +253,9 @@ class Daemon:
         for line in asked.carry_out(self._given.state, self.journal, self._deployed):
             self._report.note(line)
         steps = self._applier.offer(in_force(self._documents.held, self._steering.used))
-        if self._once:  # what was done is more than that there was nothing to do about it when it was looked at again
-            before = {step.deployment.key: step for step in self.steps}
-            now_found = {step.deployment.key: step for step in steps if step.verb not in (Verb.SKIP, Verb.WAIT)}
-            self.steps = list(({step.deployment.key: step for step in steps} | before | now_found).values())
+        if self._once:  # what was to be done at first, and not what is left of that when it is looked at again
+            begun = {step.deployment.key: step for step in self.steps if step.verb not in (Verb.SKIP, Verb.WAIT)}
+            self.steps = list(({step.deployment.key: step for step in (*self.steps, *steps)} | begun).values())
         self._seen = (_changed(self._given.state / "asked"), _changed(self._given.deployed))
         for mistake in {str(each) for each in self._applier.mistakes} - self._mistakes:
             self._report.warn(mistake)
