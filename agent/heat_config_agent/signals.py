@@ -15,9 +15,9 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
-from urllib.parse import quote, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 from heat_config_agent.errors import UnreachableError
 from heat_config_agent.model import WAIT_LIMIT, Credentials, Target
@@ -158,6 +158,32 @@ def judge(key: str, answer: web.Answer, permanent: frozenset[int] = PERMANENT) -
     return Outcome(key, Fate.RETRY, trouble, _asked_to_wait(answer.headers))
 
 
+EXPIRY = 900.0
+"""Seconds for which Keystone takes a signed URL by default (`[credential] auth_ttl`)."""
+
+
+def expired(url: str, now: float) -> str:
+    """Return why a signed URL was perhaps refused: its signature is old; empty where it is not.
+
+    Heat signs the URL of a `CFN_SIGNAL` when the deployment begins: the result of a long run comes too late. `now` is
+    in seconds since the epoch.
+    """
+    from datetime import datetime, timezone  # noqa: PLC0415  # only where something was refused
+
+    signed = parse_qs(urlsplit(url).query).get("Timestamp", [""])[0]
+    try:
+        moment = datetime.strptime(signed, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
+    except ValueError:
+        return ""
+    if now - moment.timestamp() < EXPIRY:
+        return ""
+    return (
+        f"; its URL was signed {(now - moment.timestamp()) / 60:.0f} minutes before, and Keystone takes no older ones "
+        f"than {EXPIRY / 60:.0f} by default: for long runs raise auth_ttl in its [credential], or choose another "
+        "signal_transport"
+    )
+
+
 def _asked_to_wait(headers: Mapping[str, str]) -> float:
     """Return the seconds of a Retry-After header: a number or a date, of which nonsense counts as none."""
     value = headers.get("Retry-After", "").strip()
@@ -283,6 +309,8 @@ class _Sender(threading.Thread):
             try:
                 server = server or _server(self._target, self._ca_file)
                 outcome = judge(letter.key, server.send(letter.target, letter.body), server.permanent)
+                if outcome.fate is Fate.REFUSED and letter.target.url:
+                    outcome = replace(outcome, trouble=outcome.trouble + expired(letter.target.url, time.time()))
             except UnreachableError as error:
                 outcome = Outcome(letter.key, Fate.RETRY, str(error))
             except Exception as error:  # noqa: BLE001  # a sender that dies would take every later result with it

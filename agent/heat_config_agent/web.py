@@ -271,8 +271,24 @@ def cause(error: BaseException, limits: tuple[float, float] | None = None) -> st
         if not isinstance(inner, BaseException):
             break
         seen = inner
+    name = type(seen).__name__
+    if name in _IN_WORDS:
+        return _IN_WORDS[name]
     if isinstance(seen, OSError) and seen.strerror:
         return seen.strerror
     if type(seen) is OSError:  # of requests itself, about a file with certificates
         return str(seen)
-    return type(seen).__name__
+    return name
+
+
+_IN_WORDS = {
+    "BadStatusLine": "its answer is no HTTP",
+    "IncompleteRead": "its answer was cut short",
+    "InvalidChunkLength": "its answer is no HTTP",
+    "LineTooLong": "its answer is no HTTP",
+    "RemoteDisconnected": "it hung up without an answer",
+    "UnicodeError": "the name of its host cannot be understood",
+    "ValueError": "its answer is no HTTP",
+    "error": "its answer cannot be unpacked",  # zlib's
+}
+"""What libraries call it, in words."""

@@ -121,7 +121,8 @@ def serve(app: Callable[..., Any], place: Place, name: str, listen: str = "") ->
     import waitress  # type: ignore[import-untyped]  # noqa: PLC0415
 
     noted = Arrivals(app, place.folder, name)
-    waitress.serve(noted, host=HOST, port=place.ports[listen or name], threads=16, ident=None)
+    # Of kept-alive connections there are many: each of Heat's threads, and each agent, has its own.
+    waitress.serve(noted, host=HOST, port=place.ports[listen or name], threads=16, connection_limit=2000, ident=None)
 
 
 # Keystone

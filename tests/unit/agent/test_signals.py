@@ -267,3 +267,25 @@ def test_a_request_that_creeps_is_given_up_and_holds_up_nothing(
     found = collect(2)
     assert found["creeps"] == Outcome("creeps", Fate.RETRY, "no full answer within 0.3 s")
     assert found["waits"].fate is Fate.SENT
+
+
+def signed(at: str) -> str:
+    """Return a URL as Heat signs it for a `CFN_SIGNAL`."""
+    return f"http://heat.example/v1/signal/arn?Timestamp={at}&SignatureVersion=2&Signature=secret%3D"
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        (signed("2026-01-01T00%3A00%3A00Z"), "signed 20 minutes before"),
+        (signed("2026-01-01T00%3A10%3A00Z"), ""),
+        (signed("nonsense"), ""),
+        ("http://swift.example/v1/a/b/c?temp_url_sig=s&temp_url_expires=1", ""),
+    ],
+)
+def test_a_url_whose_signature_is_too_old_says_so(address: str, why: str) -> None:
+    """The result of a run that took longer than Keystone takes a signature is refused for that reason."""
+    found = signals.expired(address, 1767226800.0)
+    assert why in found
+    assert bool(why) == bool(found)
+    assert "secret" not in found
