@@ -128,8 +128,7 @@ class Daemon:
             found = json.loads((self.machine.state / "health.json").read_bytes())
         except (OSError, ValueError):
             return {}
-        assert isinstance(found, dict)
-        return found
+        return found if isinstance(found, dict) else {}
 
     def source(self, name: str = "local") -> Mapping[str, Any]:
         """Return what it says of a source in use; nothing where it is not."""

@@ -42,6 +42,8 @@ REBOOTS = 10
 DELETE_PATIENCE = 30.0
 """Seconds that a DELETE waits for another one to end."""
 
+WAITS = "a deployment waits for a reboot of the machine, before which nothing new is begun"
+
 _TICK = 0.02
 """Seconds between two looks at a run on a kernel that cannot announce its end."""
 

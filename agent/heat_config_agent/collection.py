@@ -26,6 +26,9 @@ from heat_config_agent.sources import Claiming, Listening, Source
 ERRORS_LIMIT = 120.0
 """Seconds at most between two questions to a source that fails."""
 
+ERRORS_FACTOR = 4.0
+"""How much longer than the longest interval that may be: while a stack is suspended, Heat refuses its servers."""
+
 SLACK = 5.0
 """Seconds that a source gets beyond its own time limit before it is given up."""
 
@@ -47,7 +50,8 @@ class Schedule:
 
     def after_error(self, failures: int) -> float:
         """Return how long to wait after so many failures in a row."""
-        return max(min(max(self.least, 1.0) * 2.0 ** min(failures, 16), ERRORS_LIMIT), self.least)
+        most = min(max(self.most, 1.0) * ERRORS_FACTOR, ERRORS_LIMIT)
+        return max(min(max(self.least, 1.0) * 2.0 ** min(failures, 16), most), self.least)
 
 
 @dataclass

@@ -370,7 +370,8 @@ def _said(text: str, path: Path) -> Iterator[tuple[str, str, str, int]]:
 
 
 def _unquoted(value: str) -> str:
-    return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value
+    quoted = len(value) > 1 and value[0] in "\"'" and value.find(value[0], 1) == len(value) - 1
+    return value[1:-1] if quoted else value  # else it is several words, each with quotes of its own
 
 
 def _one(known: Setting, values: Sequence[str]) -> object:

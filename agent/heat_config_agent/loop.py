@@ -16,7 +16,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from heat_config_agent import __version__, asked, health, instance, steering
-from heat_config_agent.apply import Applier, Where
+from heat_config_agent.apply import WAITS, Applier, Where
 from heat_config_agent.collection import Answer, Collection
 from heat_config_agent.configuration import TRANSPORTS
 from heat_config_agent.delivery import Delivery
@@ -144,6 +144,8 @@ class Daemon:
                     break
                 self._turn(wake, patience=interval, now=True)
                 refresh()
+            if self._applier.reboots and self._applier.waiting:
+                self._report.warn(WAITS)
             self._tell(ended=True)
         self._end()
 
@@ -361,7 +363,7 @@ class Daemon:
         if self._reboot_asked is None:
             self._reboot_asked = now
         last_words = self._applier.busy and now - self._reboot_asked < LAST_WORDS
-        if self._applier.running or last_words or self._applier.hold:
+        if self._applier.running or last_words or asked.paused(self._given.state):
             return
         command = self._given.reboot_command
         names = ", ".join(each.name for each in self._applier.reboots)

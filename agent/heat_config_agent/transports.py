@@ -20,7 +20,7 @@ class Way:
     """A transport, and all that its source has to know. Two of the same values are the same way, whoever says it."""
 
     transport: str
-    key: str
+    key: str = field(repr=False)
     """The values in one text: a secret."""
     values: Mapping[str, object] = field(compare=False, repr=False)
     origin: str = field(compare=False)

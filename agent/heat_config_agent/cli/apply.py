@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from heat_config_agent import __version__, asked, clean_up, instance, journal, lock, metadata, plan, settings, tools
-from heat_config_agent.apply import Applier, Where, known
+from heat_config_agent.apply import WAITS, Applier, Where, known
 from heat_config_agent.cli import chosen, progress, terminal
 from heat_config_agent.delivery import Delivery
 from heat_config_agent.deployed import Deployed
@@ -186,6 +186,8 @@ def _apply(given: Settings, documents: list[Document], only: Sequence[str], *, a
                 report.refresh()
         finally:
             report.clear()
+        if applier.reboots and applier.waiting:
+            report.warn(WAITS)
         applier.settle()
         entries = book.entries
         book.close()

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from heat_config_agent import settings
+from heat_config_agent.configuration import Layer
 from heat_config_agent.errors import UsageError
 from heat_config_agent.settings import DEPLOYED, DEPLOYED_OLD, HOOK_DIRECTORIES, SYSTEM_STATE, make, run_environment
 
@@ -123,3 +124,66 @@ def test_a_run_always_has_a_path_and_a_home() -> None:
     """Also where the agent was started with an empty environment."""
     assert run_environment({})["PATH"] == settings.PATH
     assert run_environment({})["HOME"] in ("/root", "/")
+
+
+@pytest.fixture
+def etc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in the place of /etc/heat-config-agent; os-collect-config's file is beside it."""
+    folder = tmp_path / "etc"
+    folder.mkdir()
+    monkeypatch.setattr(settings, "OWN_FILES", folder)
+    monkeypatch.setattr(settings, "OTHER_FILE", tmp_path / "os-collect-config.conf")
+    return folder
+
+
+def test_who_says_something_counts_in_an_order(etc: Path) -> None:
+    """The command line, the agent's own files, the last one first, the metadata, os-collect-config's file, the usual."""
+    (etc.parent / "os-collect-config.conf").write_text("[DEFAULT]\npolling_interval = 60\nsplay = 6\ncollectors = ec2\n")
+    (etc / "10.conf").write_text("[agent]\nparallel = 2\ngrace = 3\ntime_limit = 9\n")
+    (etc / "20.conf").write_text("[agent]\nparallel = 4\n")
+    (etc / "30.txt").write_text("no settings")
+    found = make({}, state=etc.parent, grace=1)
+    said = found.with_metadata(Layer("the metadata", {"agent": {"polling_interval": 7.0, "parallel": 99}}))
+    assert (said.number("parallel"), found.grace, found.limit) == (4, 1, 9)
+    assert (said.number("polling_interval"), found.number("polling_interval")) == (7, 60)
+    assert (said.number("splay"), said.number("collect_timeout")) == (6, 60)
+    assert said.found("agent", "parallel")[1] == f"{etc / '20.conf'}, line 2"
+    assert said.found("agent", "splay")[1].endswith("os-collect-config.conf, line 3")
+    assert said.found("agent", "collect_timeout")[1] == "default"
+    assert (said.words("collectors"), said.only) == (("ec2",), ()), "of another program's file that is no choice"
+    again = said.with_metadata(Layer("the metadata", {}))
+    assert again.number("polling_interval") == 60
+
+
+def test_a_file_that_is_named_is_the_only_one(etc: Path) -> None:
+    """And its state directory counts for more than the environment's; without it, the environment's for more."""
+    (etc / "10.conf").write_text("[agent]\nparallel = 4\nstate_dir = /from/etc\n")
+    path = etc.parent / "named.conf"
+    path.write_text("[agent]\nstate_dir = /from/file\ncollectors = local\n")
+    environ = {"HEAT_CONFIG_AGENT_STATE": "/from/environment"}
+    found = make(environ, config=path)
+    assert (found.number("parallel"), found.state, found.only) == (1, Path("/from/file"), ("local",))
+    assert make(environ).state == Path("/from/environment")
+    assert make({}).state == Path("/from/etc")
+    assert make(environ, config=path, state=Path("/given")).state == Path("/given")
+
+
+def test_what_is_wrong_in_our_own_file_is_refused_and_in_anothers_is_said(etc: Path) -> None:
+    """With the file and the line."""
+    (etc.parent / "os-collect-config.conf").write_text("[DEFAULT]\nsplay = x\n")
+    [warning] = make({}, state=etc.parent).warnings
+    assert "os-collect-config.conf: line 2: splay" in warning
+    (etc / "10.conf").write_text("[agent]\nsplay = x\n")
+    with pytest.raises(UsageError, match=r"10\.conf: line 2: splay"):
+        make({}, state=etc.parent)
+
+
+def test_the_environment_of_runs(etc: Path) -> None:
+    """What the settings add counts for more than what there is, and what is none is refused without being shown."""
+    (etc / "10.conf").write_text("[agent]\nenvironment = PATH=/opt/bin\nenvironment = A=b=c\nenvironment = EMPTY=\n")
+    found = make({"PATH": "/bin"}, state=etc.parent).environment
+    assert (found["PATH"], found["A"], found["EMPTY"]) == ("/opt/bin", "b=c", "")
+    (etc / "10.conf").write_text("[agent]\nenvironment = geheim\n")
+    with pytest.raises(UsageError, match="expected NAME=VALUE") as caught:
+        make({}, state=etc.parent)
+    assert "geheim" not in str(caught.value)

@@ -1,0 +1,239 @@
+"""The daemon when servers, disks and its own files fail it: it goes on, says so, and loses nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from daemon import LONG, Daemon, counting, ran, until
+from loopback import Answer, SignalServer, wait_until
+from machine import Machine, deployment
+
+
+class Disk:
+    """The state directory, on a small file system of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self._ballast = path / "ballast"
+
+    def fill(self) -> None:
+        """Take all the room that is left."""
+        with self._ballast.open("ab", buffering=0) as file:
+            try:
+                while file.write(bytes(4096)):
+                    pass
+            except OSError:
+                return
+
+    def free(self) -> None:
+        """Give the room back."""
+        self._ballast.unlink()
+
+
+@pytest.fixture
+def disk(machine: Machine, daemon: Daemon) -> Iterator[Disk]:
+    """A disk of 512 KiB."""
+    machine.state.mkdir(mode=0o700)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=512k,mode=0700", "tmpfs", str(machine.state)]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("only root may mount a small file system: run the tests as root")
+    yield Disk(machine.state)
+    daemon.end()
+    machine.end()
+    subprocess.run(["umount", "--lazy", machine.state], check=True)
+
+
+# Servers.
+
+
+def test_a_signal_server_that_is_down_for_a_while(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+    """The result is delivered once it is back, at once when somebody says so, and nothing is run for that."""
+    heat.stop()
+    daemon.put([deployment("d1", counting(machine), signal=heat.url())])
+    daemon.start()
+    daemon.wait_said("d1", "could not be delivered yet")
+    wait_until(lambda: "1 results to deliver" in daemon.health()["doing"], LONG)
+    checked = daemon.command("status", "--check")
+    assert (checked.code, "1 result could not be delivered yet" in checked.out) == (1, True)
+    wait_until(lambda: machine.status()["d1"]["tries"] >= 2, LONG)
+
+    heat.start()
+    assert daemon.command("poke").code == 0
+    heat.wait_for(1, LONG)
+    daemon.wait_state("d1", "signalled")
+    assert daemon.command("status", "--check").code == 0
+    assert ran(machine) == ["d1"]
+
+
+def test_killed_while_the_signal_server_is_down(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+    """Whoever comes next delivers what was not, with the same result, once."""
+    heat.stop()
+    daemon.put([deployment("d1", counting(machine, then="date +%N"), signal=heat.url())])
+    daemon.start()
+    daemon.wait_said("could not be delivered yet")
+    daemon.stop(signal.SIGKILL)
+    heat.start()
+    daemon.start()
+    heat.wait_for(1, LONG)
+    daemon.wait_state("d1", "signalled")
+    daemon.stop(signal.SIGKILL)
+    daemon.start()
+    daemon.put([deployment("d2", counting(machine, "d2"))])
+    wait_until(lambda: ran(machine) == ["d1", "d2"], LONG)
+    assert len(heat.signals) == 1
+
+
+def test_killed_while_it_delivers(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+    """A result of which nobody knows whether it arrived is sent again, the same."""
+    heat.answers.append(Answer(delay=30))
+    daemon.put([deployment("d1", counting(machine, then="date +%N"), signal=heat.url())])
+    daemon.start()
+    heat.wait_for(1, LONG)
+    daemon.stop(signal.SIGKILL)
+    daemon.start()
+    heat.wait_for(2, LONG)
+    daemon.wait_state("d1", "signalled")
+    assert heat.signals[0].body == heat.signals[1].body
+    assert ran(machine) == ["d1"]
+
+
+def test_killed_again_and_again(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+    """At whatever moment: each runs once, and has its result delivered."""
+    ids = [f"d{number}" for number in range(6)]
+    daemon.configure(parallel=2)
+    daemon.put([deployment(each, counting(machine, each, "sleep 0.2"), signal=heat.url(each)) for each in ids])
+    for _ in range(6):
+        daemon.start(wait=False)
+        count = len(ran(machine))
+        wait_until(lambda: len(ran(machine)) > count or len(ran(machine)) == len(ids), LONG)  # noqa: B023
+        daemon.stop(signal.SIGKILL)
+    daemon.start()
+    wait_until(lambda: all(heat.values(each) for each in ids), LONG)
+    assert sorted(ran(machine)) == ids
+    assert all(each["deploy_status_code"] == 0 for each in (signal.value for signal in heat.signals))
+
+
+# The disk.
+
+
+def test_a_disk_that_is_full(daemon: Daemon, machine: Machine, heat: SignalServer, disk: Disk) -> None:
+    """It goes on, says what is the matter, and does what is to be done once there is room: each once."""
+    go = machine.folder / "go"
+    given = [deployment("d1", counting(machine, "d1", f"{until(go)}; exit 3"), signal=heat.url("d1"))]
+    daemon.put(given)
+    daemon.start()
+    wait_until(lambda: ran(machine) == ["d1"], LONG)
+    disk.fill()
+    go.touch()
+    given.append(deployment("d2", counting(machine, "d2"), signal=heat.url("d2"), pad="x" * 8192))
+    daemon.put(given)
+    daemon.wait_said("No space left on device")
+    assert not daemon.ended
+    assert ran(machine) == ["d1"]
+
+    disk.free()
+    daemon.send(signal.SIGUSR1)
+    wait_until(lambda: len(heat.values("d1")) == len(heat.values("d2")) == 1, LONG)
+    assert ran(machine) == ["d1", "d2"]
+    assert heat.values("d1")[0]["deploy_status_code"] == 3
+    kept = machine.state / "documents" / "local.json"
+    wait_until(lambda: '"d2"' in kept.read_text(), LONG)
+    wait_until(lambda: daemon.command("status", "--check").code == 0, LONG)
+    assert len(daemon.said("No space left on device")) <= 4, daemon.log
+    assert "Traceback" not in daemon.log
+    assert not list(machine.state.rglob("*.new"))
+    assert daemon.stop() == 0
+
+
+def test_a_disk_that_is_full_at_the_start(daemon: Daemon, machine: Machine, disk: Disk) -> None:
+    """It starts all the same, or says in a sentence why not; once there is room all is well."""
+    daemon.put([deployment("d1", counting(machine))])
+    disk.fill()
+    daemon.start(wait=False)
+    daemon.wait_said("No space left on device")
+    disk.free()
+    if daemon.ended:
+        daemon.start()
+    else:
+        daemon.send(signal.SIGUSR1)
+    wait_until(lambda: ran(machine) == ["d1"], LONG)
+    assert "Traceback" not in daemon.log
+
+
+# What it keeps for itself.
+
+
+GARBAGE = [b"", b"\0\0\0\0", b"{", b"[]", b"null", b'{"content"', b'{"identity": 5, "under": [], "content": 7}', b"\xff"]
+
+
+@pytest.mark.parametrize("garbage", GARBAGE, ids=repr)
+def test_files_that_are_damaged(daemon: Daemon, machine: Machine, heat: SignalServer, garbage: bytes) -> None:
+    """They are set aside or written anew, that is said, and nothing is run twice."""
+    daemon.put([deployment("d1", counting(machine, "d1"), signal=heat.url("d1"))])
+    daemon.start()
+    daemon.wait_state("d1", "signalled")
+    assert daemon.stop() == 0
+    names = ("documents/local.json", "learned.json", "health.json", "instance.json")
+    for name in names:
+        (machine.state / name).write_bytes(garbage)
+    assert daemon.command("status").code == 0
+    assert daemon.command("status", "--json").code == 0
+
+    daemon.put([deployment("d2", counting(machine, "d2"), signal=heat.url("d2"))], "more")
+    daemon.start()
+    daemon.wait_state("d2", "signalled")
+    assert ran(machine) == ["d1", "d2"]
+    assert "Traceback" not in daemon.log
+    assert json.loads((machine.state / "health.json").read_bytes())["process"] == daemon.pid
+    for name in ("learned.json", "instance.json") if garbage != GARBAGE[6] else ():
+        [aside] = machine.state.glob(f"{name}.corrupt-*")
+        assert aside.read_bytes() == garbage
+        assert len(daemon.said(name, aside.name)) == 1, daemon.log
+    assert json.loads((machine.state / "documents" / "local.json").read_bytes())["source"] == "local"
+    wait_until(lambda: daemon.command("status", "--check").code == 0, LONG)
+    assert daemon.stop() == 0
+
+
+@pytest.mark.parametrize("name", ["documents", "learned.json", "health.json", "documents/local.json", "asked", "paused"])
+def test_folders_in_the_place_of_files(daemon: Daemon, machine: Machine, name: str) -> None:
+    """And files in that of folders: work goes on, or it is said why not."""
+    path = machine.state / name
+    path.parent.mkdir(parents=True, mode=0o700)
+    if name in ("documents", "asked"):
+        path.write_text("")
+    else:
+        path.mkdir()
+        (path / "x").touch()
+    daemon.put([deployment("d1", counting(machine))])
+    daemon.start(wait=False)
+    if name == "paused":
+        daemon.wait_said("paused: for a reason that cannot be read")
+    else:
+        wait_until(lambda: ran(machine) == ["d1"], LONG)
+    assert daemon.stop() == 0
+    assert "Traceback" not in daemon.log
+
+
+def test_a_local_folder_that_cannot_be_read(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+    """What was in it still counts, and it is said; when it is back it is read."""
+    heat.stop()
+    daemon.put([deployment("d1", counting(machine), signal=heat.url())])
+    daemon.start()
+    daemon.wait_state("d1", "finished")
+    aside = daemon.local.with_name("aside")
+    daemon.local.rename(aside)
+    daemon.local.write_text("a file")
+    daemon.wait_said("local", "Not a directory")
+    heat.start()
+    daemon.send(signal.SIGUSR1)
+    heat.wait_for(1, LONG)
+    daemon.local.unlink()
+    aside.rename(daemon.local)
+    wait_until(lambda: daemon.command("status", "--check").code == 0, LONG)
+    assert ran(machine) == ["d1"]

@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from heat_config_agent import configuration
+from heat_config_agent.configuration import LONGEST, SETTINGS, Kind, Layer
+from heat_config_agent.errors import UsageError
+
+
+def read(tmp_path: Path, text: str, *, own: bool = False) -> Layer:
+    """Return what a file with that text says."""
+    path = tmp_path / "some.conf"
+    path.write_text(text)
+    return configuration.file(path, own=own)
+
+
+def mistake(tmp_path: Path, text: str) -> str:
+    """Return the one mistake in a file of the agent's own."""
+    [found] = read(tmp_path, text, own=True).mistakes
+    return str(found)
+
+
+def test_the_form_is_oslo_configs(tmp_path: Path) -> None:
+    """Comments, quotes, both signs, values that go on, lists said several times, a dash for an underscore, a BOM."""
+    layer = read(
+        tmp_path,
+        "\ufeff# a comment\n[agent]\n; another\nparallel=2\npolling-interval : 5\nstate_dir = \"/a b\"\n"
+        "collectors = heat,\n  cfn\ncollectors = local\nenvironment = A=1, 2\nenvironment = B='x' y 'z'\n[heat]\n"
+        "auth_url=http://h:5000/v3?a=b\n",
+    )
+    assert layer.own
+    assert layer.mistakes == ()
+    assert layer.sections == {
+        "agent": {
+            "parallel": 2,
+            "polling_interval": 5.0,
+            "state_dir": "/a b",
+            "collectors": ("heat", "cfn", "local"),
+            "environment": ("A=1, 2", "B='x' y 'z'"),
+        },
+        "heat": {"auth_url": "http://h:5000/v3?a=b"},
+    }
+    assert layer.origin_of("agent", "collectors") == f"{tmp_path}/some.conf, line 7"
+    assert layer.origin_of("agent", "environment").endswith("line 10")
+    assert layer.origin_of("heat", "auth_url").endswith("line 13")
+
+
+def test_of_one_value_the_last_counts(tmp_path: Path) -> None:
+    """As everywhere in that form."""
+    assert read(tmp_path, "[agent]\nparallel = 2\nparallel = 3\n").get("agent", "parallel") == 3
+
+
+def test_quotes_of_several_words_stay(tmp_path: Path) -> None:
+    """They are a command's own."""
+    layer = read(tmp_path, "[agent]\nreboot_command = '/opt/re boot' --why 'a b'\n")
+    assert layer.get("agent", "reboot_command") == "'/opt/re boot' --why 'a b'"
+    assert read(tmp_path, "[agent]\nreboot_command = 'reboot now'\n").get("agent", "reboot_command") == "reboot now"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[agent]\n\nparalel = 2\n", "line 3: there is no setting 'paralel' in [agent]; did you mean parallel?"),
+        ("[agnet]\nparallel = 2\n", "line 2: there is no section [agnet]; did you mean [agent]?"),
+        ("[agent]\n[local]\nfolder = /x\n", "line 3: there is no setting 'folder' in [local]; it has path"),
+        ("[agent]\n[DEFAULT]\nparallel = 1\n", "line 3: there is no section [DEFAULT]"),
+        ("parallel = 1\n[agent]\n", "line 1: there is no section [DEFAULT]"),
+        ("[agent]\nparallel = 0\n", "line 2: parallel: expected a whole number, 1 or more, not '0'"),
+        ("[agent]\nparallel = 1.5\n", "line 2: parallel: expected a whole number, 1 or more, not '1.5'"),
+        ("[agent]\nparallel =\n", "line 2: parallel: expected a whole number, 1 or more, not ''"),
+        ("[agent]\nsplay = -1\n", "line 2: splay: expected a number of seconds, 0 or more, not '-1'"),
+        ("[agent]\nsplay = nan\n", "line 2: splay: expected a number of seconds, 0 or more, not 'nan'"),
+        ("[agent]\ngrace = inf\n", "line 2: grace: expected a number of seconds, 0 or more, not 'inf'"),
+        ("[agent]\ngrace = 1e300\n", "line 2: grace: expected a number of seconds, 0 or more, not '1e300'"),
+        ("[agent]\nstate_dir = here\n", "line 2: state_dir: expected an absolute path, not 'here'"),
+        ("[agent]\nreplaced = stop\n", "line 2: replaced: expected one of finish, cancel, not 'stop'"),
+        ("[agent]\n[zaqar]\nuse_websockets = maybe\n", "line 3: use_websockets: expected true or false, not 'maybe'"),
+        ("[agent]\nreboot_command = a 'b\n", "line 2: reboot_command: expected a command and its arguments"),
+        ("[agent]\nreboot_command =\n", "line 2: reboot_command: expected a command and its arguments"),
+        ("[agent]\n[file]\npath = /a, b\n", "line 3: path: expected one or more absolute paths, not ['/a, b']"),
+    ],
+)
+def test_a_mistake_is_said_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+    """And with what would be right."""
+    assert mistake(tmp_path, text).startswith(said)
+
+
+def test_a_secret_is_in_no_mistake(tmp_path: Path) -> None:
+    """Not even a wrong one."""
+    assert "geh\0eim" not in mistake(tmp_path, "[agent]\n[heat]\npassword = geh\0eim\n")
+    layer = configuration.metadata({"os-collect-config": {"heat": {"password": ["geheim"]}}}, "m")
+    assert "geheim" not in str(layer.mistakes)
+    assert layer.mistakes
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[agent\n", "line 1: a section needs a ']' at its end"),
+        ("[agent]\nparallel\n", "line 2: expected «name = value»"),
+        ("[agent]\n= 5\n", "line 2: expected «name = value»"),
+    ],
+)
+def test_what_has_not_the_form_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    """With its line."""
+    with pytest.raises(UsageError, match=said.replace("[", r"\[").replace("]", r"\]")):
+        read(tmp_path, text)
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    """Is named, with the reason."""
+    with pytest.raises(UsageError, match="No such file"):
+        configuration.file(tmp_path / "missing")
+    with pytest.raises(UsageError, match="Is a directory"):
+        configuration.file(tmp_path)
+
+
+def test_os_collect_configs_file(tmp_path: Path) -> None:
+    """What is for that program alone is passed over; what is wrong does not count, and is said."""
+    layer = read(
+        tmp_path,
+        "[DEFAULT]\ncommand = os-refresh-config\npolling_interval = 20\ncollectors = ec2\ncollectors = of_theirs\n"
+        "parallel = 4\nsplay = x\n[cfn]\nmetadata_url = http://h/v1/\npath = a.Metadata\npath = b.Metadata\n[keystone]\nx=1\n",
+    )
+    assert not layer.own
+    assert layer.sections == {
+        "agent": {"polling_interval": 20.0, "collectors": ("ec2", "of_theirs")},
+        "cfn": {"metadata_url": "http://h/v1/", "path": ("a.Metadata", "b.Metadata")},
+    }
+    assert [str(each) for each in layer.mistakes] == ["line 7: splay: expected a number of seconds, 0 or more, not 'x'"]
+    assert layer.passed_over == ("[DEFAULT] command", "[DEFAULT] parallel", "[keystone] x")
+
+
+def test_metadata() -> None:
+    """Null says nothing, numbers may be text, what the metadata has no say in is passed over."""
+    said = {
+        "collectors": ["heat", "local"],
+        "polling_interval": "7",
+        "splay": None,
+        "parallel": 9,
+        "state_dir": "/etc",
+        "reboot_command": "rm -rf /",
+        "heat": {"auth_url": "http://h", "password": "p", "stack_id": None, "of_theirs": 1},
+        "agent": {"state_dir": "/x"},
+        "file": {"path": ["/etc/passwd"]},
+    }
+    layer = configuration.metadata({"os-collect-config": said, "deployments": []}, "m")
+    assert layer.sections == {
+        "agent": {"collectors": ("heat", "local"), "polling_interval": 7.0},
+        "heat": {"auth_url": "http://h", "password": "p"},
+    }
+    assert layer.mistakes == ()
+
+
+@pytest.mark.parametrize("content", [None, [], "text", 5, {}, {"os-collect-config": None}])
+def test_metadata_that_says_nothing(content: object) -> None:
+    """Whatever it is."""
+    assert configuration.metadata(content, "m") == Layer("m", {})
+
+
+@pytest.mark.parametrize(
+    ("said", "path"),
+    [
+        ([], "os-collect-config"),
+        ("text", "os-collect-config"),
+        ({"polling_interval": "often"}, "os-collect-config.polling_interval"),
+        ({"polling_interval": True}, "os-collect-config.polling_interval"),
+        ({"polling_interval": [1]}, "os-collect-config.polling_interval"),
+        ({"collectors": [1]}, "os-collect-config.collectors"),
+        ({"heat": {"auth_url": {}}}, "os-collect-config.heat.auth_url"),
+        ({"cfn": {"path": 5}}, "os-collect-config.cfn.path"),
+    ],
+)
+def test_what_is_wrong_in_metadata_is_named_and_the_rest_counts(said: object, path: str) -> None:
+    """By its path."""
+    if isinstance(said, dict):
+        said["splay"] = 3
+    layer = configuration.metadata({"os-collect-config": said}, "m")
+    assert [each.path for each in layer.mistakes] == [path]
+    assert layer.get("agent", "splay") == (3.0 if isinstance(said, dict) else None)
+
+
+def test_no_number_of_seconds_is_longer_than_can_be_waited_for(tmp_path: Path) -> None:
+    """A year, and a day more."""
+    assert read(tmp_path, f"[agent]\ngrace = {LONGEST:g}\n").mistakes == ()
+    assert mistake(tmp_path, f"[agent]\ngrace = {LONGEST * 2:g}\n")
+
+
+def test_every_default_is_what_its_setting_may_be() -> None:
+    """Or says nothing."""
+    for each in SETTINGS:
+        given = list(each.default) if isinstance(each.default, tuple) else each.default
+        if each.default not in ("", ()):
+            assert configuration._read(each, given) == each.default, each.name
+        assert each.says, each.name
+        assert each.kind is not Kind.CHOICE or each.default in each.choices
+
+
+def test_of_several_layers_the_first_wins() -> None:
+    """Name by name."""
+    one, two = Layer("1", {"heat": {"auth_url": "a"}}), Layer("2", {"heat": {"auth_url": "b", "user_id": "u"}})
+    assert configuration.merged([one, two], "both").sections == {"heat": {"auth_url": "a", "user_id": "u"}}

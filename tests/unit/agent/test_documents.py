@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from heat_config_agent.documents import Documents, in_force
+from heat_config_agent.model import Document
+from heat_config_agent.sources import document
+
+GOOD = {"deployments": [], "é": 1}
+
+
+def held(*names: str) -> dict[str, Document]:
+    """Return documents of these sources."""
+    return {name: Document(source=name, content=GOOD) for name in names}
+
+
+def test_a_document_is_kept_for_the_next_start(tmp_path: Path) -> None:
+    """For nobody else's eyes: there are passwords in it."""
+    first = Documents(tmp_path)
+    assert (first.held, first.warnings) == ({}, [])
+    assert first.take(Document(source="local", content=GOOD)) == ""
+    assert Documents(tmp_path).held == held("local")
+    path = tmp_path / "documents" / "local.json"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    first.drop("local")
+    first.drop("heat")
+    assert Documents(tmp_path).held == first.held == {}
+
+
+def test_one_that_is_no_metadata_takes_no_others_place(tmp_path: Path) -> None:
+    """And it is said what it is."""
+    documents = Documents(tmp_path)
+    documents.take(Document(source="heat", content=GOOD))
+    for content in (None, "text", 5, {}, {"deployments": {}}):
+        assert documents.take(Document(source="heat", content=content)).startswith("heat answered with something that")
+    assert documents.held == Documents(tmp_path).held == held("heat")
+
+
+def test_whatever_a_file_may_hold_can_be_kept(tmp_path: Path) -> None:
+    """YAML knows more kinds of values than JSON does."""
+    text = "deployments: []\ndate: 2026-11-20\ntime: 2026-11-20T18:26:35Z\nbytes: !!binary aGk=\nset: {1: x, null: y}\n"
+    try:
+        content = document.load(text, "site.yaml")
+    except Exception as error:  # noqa: BLE001  # then there is nothing to be kept
+        assert type(error).__name__ == "UsageError"  # noqa: PT017
+        return
+    assert Documents(tmp_path).take(Document(source="file", content=content)) == ""
+    assert "file" in Documents(tmp_path).held
+
+
+@pytest.mark.parametrize("content", [b"", b"\0\0", b"[]", b"null", b'{"a": 1}', b"\xff", b"[" * 100000])
+def test_a_file_that_is_none_is_set_aside(tmp_path: Path, content: bytes) -> None:
+    """Once, and that is said; without being allowed to change anything it is only said."""
+    path = tmp_path / "documents" / "local.json"
+    path.parent.mkdir()
+    path.write_bytes(content)
+    looking = Documents(tmp_path, change=False)
+    assert (len(looking.warnings), path.read_bytes()) == (1, content)
+    documents = Documents(tmp_path)
+    [aside] = path.parent.iterdir()
+    assert aside.read_bytes() == content
+    assert documents.warnings == [f"cannot read {path}: it is no document; it is set aside as {aside.name}"]
+    assert (documents.held, Documents(tmp_path).warnings) == ({}, [])
+
+
+def test_one_that_cannot_be_kept_is_in_force_all_the_same(tmp_path: Path) -> None:
+    """And it is said that it would not survive a restart."""
+    (tmp_path / "documents").write_text("a file")
+    documents = Documents(tmp_path)
+    documents.warnings.clear()
+    assert documents.take(Document(source="heat", content=GOOD)).startswith("cannot keep the document of heat: ")
+    assert documents.held == held("heat")
+
+
+def test_looking_changes_nothing(tmp_path: Path) -> None:
+    """Not even the folder is made."""
+    documents = Documents(tmp_path / "state", change=False)
+    assert documents.take(Document(source="heat", content=GOOD)) == ""
+    documents.drop("heat")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("there", "used", "full", "empty"),
+    [
+        ("", "", "", "config_drive ec2 heat_local local file"),
+        ("local", "local file", "local", "config_drive ec2 heat_local"),
+        ("heat_local", "heat_local heat", "heat_local", "config_drive ec2 local file"),
+        ("heat heat_local local", "heat local", "heat local", "config_drive ec2 heat_local cfn request zaqar file"),
+        ("heat", "", "heat", "config_drive ec2 heat_local cfn request zaqar local file"),
+    ],
+)
+def test_which_documents_count(there: str, used: str, full: str, empty: str) -> None:
+    """Once Heat has answered, what the instance was given at first has no deployments any more, and neither has a
+    source that is not in use; of one that is, and has not answered, nothing is known.
+    """
+    found = in_force(held(*there.split()), used.split())
+    assert [each.source for each in found if each.content is GOOD] == full.split()
+    assert {each.source for each in found if each.content == []} == set(empty.split())
