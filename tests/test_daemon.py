@@ -11,6 +11,7 @@ import stat
 import time
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,9 @@ def test_what_leaves_while_it_runs_is_cleaned_up(daemon: Daemon, machine: Machin
     """What a deployment makes that has left meanwhile goes as soon as it has ended, not some time later."""
     go = machine.folder / "go"
     compose = machine.folder / "docker-compose"
-    compose.write_text(f'#!/bin/sh\necho "$*" | grep -o -w -e up -e down >>{machine.folder}/ran && {until(go)}\nexit 0\n')
+    compose.write_text(
+        f'#!/bin/sh\necho "$*" | grep -o -w -e up -e down >>{machine.folder}/ran && {until(go)}\nexit 0\n'
+    )
     compose.chmod(0o755)
     daemon.configure(environment=[f"HEAT_DOCKER_COMPOSE_CMD={compose}"])
     daemon.put([deployment("d1", {"services": {"web": {"image": "x"}}}, group="docker-compose")])
@@ -159,9 +162,7 @@ def test_two_of_one_resource_never_run_at_once(daemon: Daemon, machine: Machine)
 
 
 def test_a_hung_run_holds_up_no_delete(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
-    """What hangs holds up neither the DELETE of another resource nor an answer; its own DELETE has it ended, and says
-    so.
-    """
+    """What hangs holds up no DELETE of another, and no answer; its own DELETE has it ended, and says so."""
     hung = resource("d1", counting(machine, "d1", "sleep 1000"), signal=heat.url("d1"))
     daemon.put([hung])
     daemon.start()
@@ -218,7 +219,9 @@ def test_what_becomes_of_a_run_that_is_replaced(
 
 def test_time_limit_environment_and_hooks_of_the_settings(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
     """What the file says reaches the runs."""
-    machine.hook("own", '#!/bin/sh\necho "{\\"deploy_stdout\\": \\"$COLOUR, $HEAT_X\\", \\"deploy_status_code\\": 0}"\n')
+    machine.hook(
+        "own", '#!/bin/sh\necho "{\\"deploy_stdout\\": \\"$COLOUR, $HEAT_X\\", \\"deploy_status_code\\": 0}"\n'
+    )
     daemon.configure(time_limit=0.5, environment=["COLOUR=green, or blue", "HEAT_X=a=b"])
     daemon.put(
         [
@@ -234,23 +237,26 @@ def test_time_limit_environment_and_hooks_of_the_settings(daemon: Daemon, machin
     assert "0.5 s" in late["deploy_stderr"]
 
 
-def test_what_a_run_inherits(daemon: Daemon, machine: Machine, heat: SignalServer, tmp_path: Path) -> None:
-    """Its signals are as programs expect them, nothing of the agent's is open in it, and nothing of systemd's is in its
-    environment, whoever started the agent.
-    """
+def test_what_a_run_inherits(daemon: Daemon, heat: SignalServer, tmp_path: Path) -> None:
+    """Nothing of the agent's and of systemd's, and signals as programs expect them, whoever started the agent."""
     look = "grep -E '^Sig(Ign|Blk)' /proc/self/status; ls /proc/self/fd | wc -w; env"
     daemon.put([deployment("d1", f"#!/bin/sh\n{look}\n", signal=heat.url())])
     shell = "trap '' HUP USR2 PIPE; exec \"$@\""
-    daemon.start("/bin/sh", "-c", shell, "sh", NOTIFY_SOCKET=str(tmp_path / "no"), OS_PASSWORD="secret", WATCHDOG_USEC="1")
+    daemon.start(
+        "/bin/sh", "-c", shell, "sh", NOTIFY_SOCKET=str(tmp_path / "no"), OS_PASSWORD="secret", WATCHDOG_USEC="1"
+    )
     heat.wait_for(1, LONG)
 
     said = heat.values()[0]["deploy_stdout"]
-    masks = {name: int(value, 16) for name, value in re.findall(r"^(Sig\w+):\s+(\w+)$", said, re.M)}
-    assert {name: mask & 0x7FFFFFFF for name, mask in masks.items()} == {"SigIgn": 0, "SigBlk": 0}  # 32, 33: glibc's own
+    masks = {name: int(value, 16) for name, value in re.findall(r"^(Sig\w+):\s+(\w+)$", said, re.MULTILINE)}
+    assert {name: mask & 0x7FFFFFFF for name, mask in masks.items()} == {
+        "SigIgn": 0,
+        "SigBlk": 0,
+    }  # 32, 33: glibc's own
     assert "NOTIFY_SOCKET" not in said
     assert "WATCHDOG" not in said
     assert "secret" not in said
-    assert re.search(r"^4$", said, re.M), said  # 0, 1, 2, and the folder that ls reads
+    assert re.search(r"^4$", said, re.MULTILINE), said  # 0, 1, 2, and the folder that ls reads
 
 
 # Beginning and ending.
@@ -285,7 +291,9 @@ def test_what_runs_outlives_the_daemon(daemon: Daemon, machine: Machine, heat: S
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_what_ends_while_no_daemon_is_there(daemon: Daemon, machine: Machine, heat: SignalServer, number: int) -> None:
     """The next one finds out how it ended."""
-    daemon.put([deployment("d1", counting(machine, "d1", f"{until(machine.folder / 'go')}; exit 7"), signal=heat.url())])
+    daemon.put(
+        [deployment("d1", counting(machine, "d1", f"{until(machine.folder / 'go')}; exit 7"), signal=heat.url())]
+    )
     daemon.start()
     wait_until(lambda: ran(machine) == ["d1"], LONG)
     supervisor = psutil.Process(machine.status()["d1"]["process"])
@@ -434,9 +442,9 @@ def test_poke_asks_now(daemon: Daemon, machine: Machine) -> None:
 
 def test_a_poke_at_any_moment_ends_no_daemon(daemon: Daemon) -> None:
     """Not while it starts, and not while it ends."""
+    held = daemon.machine.state / "lock"
     for _ in range(3):
         daemon.start(wait=False)
-        held = daemon.machine.state / "lock"
         wait_until(lambda: held.exists() and held.read_text() == f"{daemon.pid} daemon\n", LONG)
         daemon.send(signal.SIGUSR1)
         daemon.send(signal.SIGHUP)
@@ -450,9 +458,7 @@ def test_a_poke_at_any_moment_ends_no_daemon(daemon: Daemon) -> None:
 
 
 def test_pause(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
-    """Nothing new is begun or answered, what runs ends and is delivered; also after a restart, and by the one-shot
-    command.
-    """
+    """Nothing new is begun or answered, and what runs ends; also after a restart, and by the one-shot command."""
     given = [deployment("d1", meeting(machine, "d1"), signal=heat.url("d1"))]
     daemon.put(given)
     daemon.start()
@@ -491,7 +497,7 @@ def test_pause(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
 
 
 def test_what_is_asked_for_is_done_at_once(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
-    """`retry`, `retry --signal` and `forget`, and removing the file in `deployed/`, with intervals as long as may be."""
+    """`retry` and `forget`, and removing the file in `deployed/`, with intervals as long as may be."""
     daemon.put([deployment("d1", counting(machine), signal=heat.url())])
     daemon.configure(polling_interval=1000, min_polling_interval=1000)
     daemon.start()
@@ -616,7 +622,7 @@ class Systemd:
 
     def until(self, wanted: str) -> list[str]:
         """Return all messages, up to one that begins so."""
-        found = []
+        found: list[str] = []
         while not found or not found[-1].startswith(wanted):
             found.append(self._socket.recv(4096).decode())
         return found
@@ -644,7 +650,7 @@ def test_systemd_is_told(daemon: Daemon, machine: Machine, systemd: Systemd) -> 
     for _ in range(6):
         systemd.until("WATCHDOG=1")
         moments.append(time.monotonic())
-    assert max(after - before for before, after in zip(moments, moments[1:], strict=False)) < 0.9
+    assert max(after - before for before, after in pairwise(moments)) < 0.9
     for _ in range(2):
         daemon.send(signal.SIGHUP)
         found = systemd.until("RELOADING=1")[-1]

@@ -1,7 +1,7 @@
 """Reboots: those that a deployment asks for, those that nobody asked for, and a disk that wakes up in another machine.
 
-The machine is not rebooted. A boot is told from another by the kernel's boot id: where root may, a daemon is started with
-another file in its place.
+The machine is not rebooted. A boot is told from another by the kernel's boot id: where root may, a daemon is started
+with another file in its place.
 """
 
 from __future__ import annotations
@@ -67,14 +67,15 @@ def kill_all(machine: Machine) -> None:
     for each in machine.processes():
         each.kill()
     wait_until(
-        lambda: all(not each.is_running() or each.status() == psutil.STATUS_ZOMBIE for each in machine.processes()), LONG
+        lambda: all(not each.is_running() or each.status() == psutil.STATUS_ZOMBIE for each in machine.processes()),
+        LONG,
     )
 
 
 def test_a_deployment_that_asks_for_a_reboot(
     daemon: Daemon, machine: Machine, heat: SignalServer, reboots: Path, boot: Callable[[], tuple[str, ...]]
 ) -> None:
-    """The machine is rebooted once nothing runs any more; nothing new begins before; after it the deployment goes on."""
+    """The machine is rebooted once nothing runs any more; nothing new begins before; then the deployment goes on."""
     daemon.configure(parallel=2)
     go = machine.folder / "go"
     given = [
@@ -194,7 +195,9 @@ def test_a_reboot_that_nobody_wants_any_more(
     assert daemon.command("pause", "--reason", "no reboot now").code == 0
     daemon.stop()
     assert daemon.command("resume").code == 0
-    given.append(deployment("d3", counting(machine, "d3", f"touch {machine.state}/paused; {ASK}"), signal=heat.url("d3")))
+    given.append(
+        deployment("d3", counting(machine, "d3", f"touch {machine.state}/paused; {ASK}"), signal=heat.url("d3"))
+    )
     daemon.put(given)
     daemon.start()
     daemon.wait_state("d3", "reboot")
@@ -256,7 +259,7 @@ def test_once_with_a_reboot(
 
 
 def test_a_disk_that_wakes_up_in_another_instance(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
-    """What is of the instance that the disk was copied from is set aside: nothing of it is sent, and nothing skipped."""
+    """What is of the instance that the disk was copied from is set aside: nothing of it is sent, nothing skipped."""
 
     def instance(name: str) -> tuple[str, ...]:
         path = "/run/cloud-init"

@@ -324,6 +324,7 @@ class Daemon:
             self._signals.discard(signal.SIGUSR1)
             self._collection.hurry()
             self._applier.hurry()
+            self._mend_at = 0.0
             self._stale = True
 
     def _reload(self) -> None:

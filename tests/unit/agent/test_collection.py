@@ -190,7 +190,7 @@ def test_splay_and_jitter(clock: Clock) -> None:
 
 def test_jitter() -> None:
     """Never longer, never much shorter."""
-    found = [module._jittered(8.0) for _ in range(200)]
+    found = [module._jittered(8.0) for _ in range(200)]  # noqa: SLF001  # its effect takes seconds to see
     assert 6 <= min(found) < max(found) <= 8
 
 
@@ -211,7 +211,7 @@ def test_a_source_that_hangs_delays_no_other(clock: Clock, events: Callable[[], 
     hang.set()
     slow.closed.wait(10)
     collection.hurry()
-    names = set()
+    names: set[str] = set()
     while names != {"slow", "quick"}:
         for each in next_answers(collection):
             assert each.document is None or each.document.content != "late"
@@ -261,7 +261,8 @@ def test_how_long_a_source_has_may_be_changed(clock: Clock, events: Callable[[],
     collection.close()
 
 
-def test_ring(clock: Clock) -> None:
+@pytest.mark.usefixtures("clock")
+def test_ring() -> None:
     """A source that has news is asked at once."""
     fake = Fake(document("one"))
     collection = Collection(Schedule(least=1000, most=1000, splay=0), 60)
@@ -290,7 +291,7 @@ def test_news_while_it_is_being_asked_is_not_lost(clock: Clock, how: str, answer
         collection.hurry()
     else:
         fake.ring()
-        collection._take("fake", None)
+        collection._take("fake", None)  # noqa: SLF001  # as `answers` does, which may hear the answer first
     assert len(next_answers(collection)) == 1
     assert len(next_answers(collection)) == 1
     assert clock.now == 1000
@@ -328,7 +329,7 @@ def test_the_same_object_is_no_change() -> None:
     collection.close()
 
 
-def test_a_defect_of_a_source_is_its_own(clock: Clock) -> None:
+def test_a_defect_of_a_source_is_its_own() -> None:
     """It is said which, and where; others go on."""
     broken, good = Fake(ZeroDivisionError("oh")), Fake(document("x"))
     collection = Collection(SCHEDULE, 60)

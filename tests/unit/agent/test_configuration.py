@@ -26,7 +26,7 @@ def test_the_form_is_oslo_configs(tmp_path: Path) -> None:
     """Comments, quotes, both signs, values that go on, lists said several times, a dash for an underscore, a BOM."""
     layer = read(
         tmp_path,
-        "\ufeff# a comment\n[agent]\n; another\nparallel=2\npolling-interval : 5\nstate_dir = \"/a b\"\n"
+        '\ufeff# a comment\n[agent]\n; another\nparallel=2\npolling-interval : 5\nstate_dir = "/a b"\n'
         "collectors = heat,\n  cfn\ncollectors = local\nenvironment = A=1, 2\nenvironment = B='x' y 'z'\n[heat]\n"
         "auth_url=http://h:5000/v3?a=b\n",
     )
@@ -122,7 +122,8 @@ def test_os_collect_configs_file(tmp_path: Path) -> None:
     layer = read(
         tmp_path,
         "[DEFAULT]\ncommand = os-refresh-config\npolling_interval = 20\ncollectors = ec2\ncollectors = of_theirs\n"
-        "parallel = 4\nsplay = x\n[cfn]\nmetadata_url = http://h/v1/\npath = a.Metadata\npath = b.Metadata\n[keystone]\nx=1\n",
+        "parallel = 4\nsplay = x\n[cfn]\nmetadata_url = http://h/v1/\npath = a.Metadata\npath = b.Metadata\n"
+        "[keystone]\nx=1\n",
     )
     assert not layer.own
     assert layer.sections == {
@@ -193,7 +194,7 @@ def test_every_default_is_what_its_setting_may_be() -> None:
     for each in SETTINGS:
         given = list(each.default) if isinstance(each.default, tuple) else each.default
         if each.default not in ("", ()):
-            assert configuration._read(each, given) == each.default, each.name
+            assert configuration._read(each, given) == each.default, each.name  # noqa: SLF001  # no file needed for it
         assert each.says, each.name
         assert each.kind is not Kind.CHOICE or each.default in each.choices
 

@@ -35,19 +35,16 @@ def test_one_that_is_no_metadata_takes_no_others_place(tmp_path: Path) -> None:
     """And it is said what it is."""
     documents = Documents(tmp_path)
     documents.take(Document(source="heat", content=GOOD))
-    for content in (None, "text", 5, {}, {"deployments": {}}):
+    nonsense: tuple[object, ...] = (None, "text", 5, {}, {"deployments": {}})
+    for content in nonsense:
         assert documents.take(Document(source="heat", content=content)).startswith("heat answered with something that")
     assert documents.held == Documents(tmp_path).held == held("heat")
 
 
 def test_whatever_a_file_may_hold_can_be_kept(tmp_path: Path) -> None:
     """YAML knows more kinds of values than JSON does."""
-    text = "deployments: []\ndate: 2026-11-20\ntime: 2026-11-20T18:26:35Z\nbytes: !!binary aGk=\nset: {1: x, null: y}\n"
-    try:
-        content = document.load(text, "site.yaml")
-    except Exception as error:  # noqa: BLE001  # then there is nothing to be kept
-        assert type(error).__name__ == "UsageError"  # noqa: PT017
-        return
+    text = "deployments: []\ndate: 2026-11-20\ntime: 2026-11-20T18:26:35Z\nset: {1: x, null: y}\n"
+    content: object = document.load(text, "site.yaml")
     assert Documents(tmp_path).take(Document(source="file", content=content)) == ""
     assert "file" in Documents(tmp_path).held
 
@@ -95,8 +92,9 @@ def test_looking_changes_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_which_documents_count(there: str, used: str, full: str, empty: str) -> None:
-    """Once Heat has answered, what the instance was given at first has no deployments any more, and neither has a
-    source that is not in use; of one that is, and has not answered, nothing is known.
+    """Once Heat has answered, what the instance was given at first has no deployments any more.
+
+    Neither has a source that is not in use; of one that is, and has not answered, nothing is known.
     """
     found = in_force(held(*there.split()), used.split())
     assert [each.source for each in found if each.content is GOOD] == full.split()

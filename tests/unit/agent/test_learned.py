@@ -8,7 +8,9 @@ import pytest
 from heat_config_agent import learned
 from heat_config_agent.configuration import Layer
 
-SAID = Layer("the metadata", {"agent": {"polling_interval": 5.0, "collectors": ("request",)}, "request": {"metadata_url": "u"}})
+SAID = Layer(
+    "the metadata", {"agent": {"polling_interval": 5.0, "collectors": ("request",)}, "request": {"metadata_url": "u"}}
+)
 
 
 def test_what_was_learned_is_there_at_the_next_start(tmp_path: Path) -> None:
@@ -24,7 +26,9 @@ def test_nothing_was_learned(tmp_path: Path) -> None:
     assert learned.load(tmp_path) == (None, "")
 
 
-@pytest.mark.parametrize("content", [b"", b"\0", b"[]", b"null", b"5", b'{"os-collect-config": {}}', b"\xff", b"[" * 100000])
+@pytest.mark.parametrize(
+    "content", [b"", b"\0", b"[]", b"null", b"5", b'{"os-collect-config": {}}', b"\xff", b"[" * 100000]
+)
 def test_a_file_that_is_damaged_is_set_aside(tmp_path: Path, content: bytes) -> None:
     """And that is said; without being allowed to change anything, it is only said."""
     path = tmp_path / learned.FILE
@@ -44,5 +48,8 @@ def test_only_what_is_said_of_transports_changes_the_digest() -> None:
     base = learned.digest([Layer("a", {"heat": {"auth_url": "u"}})])
     assert learned.digest([Layer("b", {"heat": {"auth_url": "u"}, "agent": {"parallel": 2}})]) == base
     assert learned.digest([Layer("a", {"heat": {"auth_url": "v"}})]) != base
-    assert learned.digest([Layer("a", {"heat": {"auth_url": "u"}}), Layer("c", {"cfn": {"path": ("a.Metadata",)}})]) != base
+    assert (
+        learned.digest([Layer("a", {"heat": {"auth_url": "u"}}), Layer("c", {"cfn": {"path": ("a.Metadata",)}})])
+        != base
+    )
     assert learned.digest([]) != base

@@ -137,8 +137,10 @@ def etc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_who_says_something_counts_in_an_order(etc: Path) -> None:
-    """The command line, the agent's own files, the last one first, the metadata, os-collect-config's file, the usual."""
-    (etc.parent / "os-collect-config.conf").write_text("[DEFAULT]\npolling_interval = 60\nsplay = 6\ncollectors = ec2\n")
+    """The command line, the agent's own files, the last first, the metadata, os-collect-config's file, the usual."""
+    (etc.parent / "os-collect-config.conf").write_text(
+        "[DEFAULT]\npolling_interval = 60\nsplay = 6\ncollectors = ec2\n"
+    )
     (etc / "10.conf").write_text("[agent]\nparallel = 2\ngrace = 3\ntime_limit = 9\n")
     (etc / "20.conf").write_text("[agent]\nparallel = 4\n")
     (etc / "30.txt").write_text("no settings")

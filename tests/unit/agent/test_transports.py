@@ -53,7 +53,9 @@ def test_a_place_that_says_nothing() -> None:
         (("request",), ("heat",), []),
     ],
 )
-def test_what_is_not_chosen_is_passed_over(collectors: tuple[str, ...], only: tuple[str, ...], wanted: list[str]) -> None:
+def test_what_is_not_chosen_is_passed_over(
+    collectors: tuple[str, ...], only: tuple[str, ...], wanted: list[str]
+) -> None:
     """By the place itself, or by the administrator."""
     found = level(only=only, heat=HEAT, request=REQUEST, agent={"collectors": collectors})
     assert [way.transport for way in found.ways] == wanted

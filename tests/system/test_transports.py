@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+
+from system.agents import Agents
+from system.openstack import TRANSPORTS, Lab
+from system.sites import Site
+
+POLLS = {
+    "POLL_SERVER_HEAT": ("heat", "GET", 200),
+    "POLL_SERVER_CFN": ("cfn", "GET", 200),
+    "POLL_TEMP_URL": ("swift", "GET", 304),
+    "ZAQAR_MESSAGE": ("zaqar", "POST", 204),
+}
+"""What one poll is that finds nothing new: the service, and its one request."""
+
+SOURCES = {
+    "POLL_SERVER_HEAT": "heat",
+    "POLL_SERVER_CFN": "cfn",
+    "POLL_TEMP_URL": "request",
+    "ZAQAR_MESSAGE": "zaqar",
+}
+"""The source that is a transport's."""
+
+LOOKED_AT = ("POLL_TEMP_URL", "ZAQAR_MESSAGE")
+"""Where Heat itself asks for the result, and gives up as soon as Swift or Zaqar does not answer it."""
+
+INTERVAL = 1.0
+
+Sites = dict[str, Site]
+
+
+@pytest.fixture(scope="module")
+def sites(one_cloud: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
+    """A stack over each transport, created, with its agent."""
+    folder = tmp_path_factory.mktemp("sites")
+    agents = Agents(folder)
+    sites = {each: Site(one_cloud, agents, folder / each, each) for each in TRANSPORTS}
+    for site in sites.values():
+        site.boot()
+    for site in sites.values():
+        site.wait("CREATE_COMPLETE")
+    yield sites
+    agents.end()
+
+
+def test_an_idle_poll(cloud: Lab, sites: Sites) -> None:
+    """Over each transport, a poll that finds nothing new is one request; nobody logs in for it."""
+    time.sleep(2 * INTERVAL)  # the last result has been sent, and what that has changed been read
+    since = cloud.now()
+    time.sleep(6 * INTERVAL)
+    found = {
+        service: [each for each in cloud.requests(service, since) if each.agent.startswith("heat-config-agent")]
+        for service in ("keystone", "heat", "cfn", "swift", "zaqar")
+    }
+    assert found.pop("keystone") == []
+    for transport, (service, verb, status) in POLLS.items():
+        arrived = found.pop(service)
+        assert {(each.verb, each.status) for each in arrived} == {(verb, status)}, transport
+        assert len(arrived) >= 5, transport
+        assert all(later.at - each.at > INTERVAL / 2 for each, later in pairwise(arrived)), transport
+    assert sites["POLL_SERVER_HEAT"].agent.log.count("cannot") == 0
+
+
+def test_tokens_expire(cloud: Lab, sites: Sites) -> None:
+    """Tokens that last for seconds are renewed in time, for polling and for signalling."""
+    cloud.token_seconds(4)
+    before = cloud.now()
+    for transport in ("POLL_SERVER_HEAT", "ZAQAR_MESSAGE"):
+        sites[transport].agent.stop()
+        sites[transport].agent.start()
+    time.sleep(5)
+    for number in range(2):
+        for site in sites.values():
+            site.update(who=f"number {number}")
+        for site in sites.values():
+            assert site.wait("UPDATE_COMPLETE").outputs == {"said": f"hi number {number}\n"}
+    assert all(site.ran[-2:] == ["UPDATE number 0", "UPDATE number 1"] for site in sites.values())
+    refused = [each for each in cloud.requests("heat", before, "heat-config-agent") if each.status == 401]
+    assert len(refused) < 3, "tokens are not renewed before they expire"
+
+
+def test_servers_are_away(cloud: Lab, sites: Sites) -> None:
+    """While something runs, all that could be told of it is stopped: it is told once that is there again."""
+    cloud.token_seconds(4)
+    for site in sites.values():
+        site.hold()
+        site.update(who="nobody")
+    for site in sites.values():
+        site.begins("UPDATE nobody")
+    for service in ("keystone", "swift", "zaqar", "heat"):
+        cloud.stop(service)
+    for site in sites.values():
+        site.release()
+    for site in sites.values():
+        site.until(
+            lambda site=site: "its result could not be delivered yet" in site.agent.log, "its result can be delivered"
+        )
+    for service in ("zaqar", "swift", "heat"):
+        cloud.start(service)
+    time.sleep(2)  # Keystone is missed by all of them
+    cloud.start("keystone")
+    for transport, site in sites.items():
+        if transport in LOOKED_AT:
+            with pytest.raises(AssertionError, match="is UPDATE_FAILED"):
+                cloud.wait(site.name, "UPDATE_COMPLETE")
+            site.until(lambda site=site: not site.waits, "its result stays")
+        else:
+            assert site.wait("UPDATE_COMPLETE").outputs == {"said": "hi nobody\n"}
+        assert site.ran.count("UPDATE nobody") == 1
+    for site in sites.values():
+        site.update(who="somebody")
+    for site in sites.values():
+        assert site.wait("UPDATE_COMPLETE").outputs == {"said": "hi somebody\n"}
+        assert sum(each.endswith(" somebody") for each in site.ran) == 1
+
+
+def test_another_transport(cloud: Lab, sites: Sites) -> None:
+    """A stack that is updated to another transport is followed there, and the daemon begins there the next time."""
+    site = sites["POLL_SERVER_HEAT"]
+    site.agent.stop()
+    site.agent.start()
+    way = ("POLL_SERVER_CFN", "POLL_TEMP_URL", "ZAQAR_MESSAGE", "POLL_SERVER_HEAT", "POLL_SERVER_CFN")
+    before = site.ran
+    for number, transport in enumerate(way):
+        site.update(transport=transport, who=f"way {number}")
+        assert site.wait("UPDATE_COMPLETE").outputs == {"said": f"hi way {number}\n"}, transport
+        source = SOURCES[transport]
+        site.until(lambda source=source: site.agent.sources == {source: True}, f"it is not {source} that is used")
+        site.until(lambda source=source: source in site.agent.learned, f"{source} is not learned")
+    # Heat has made the deployment anew each time: it cannot give it another signal.
+    assert site.ran == [*before, *(f"CREATE way {number}" for number in range(len(way)))]
+
+    site.agent.stop()
+    since = cloud.now()
+    site.agent.start()
+    site.update(who="learned")
+    site.wait("UPDATE_COMPLETE")
+    stack = f"/stacks/{site.name}/"
+    polled = [each for each in cloud.requests("heat", since, "heat-config-agent") if stack in each.path]
+    assert not [each for each in polled if each.verb == "GET"], "it asks where the server was at first"
+
+    site.agent.stop()
+    path = site.agent.state / "learned.json"
+    known = json.loads(path.read_text())
+    known["os-collect-config"]["cfn"]["secret_access_key"] = "wrong"
+    path.write_text(json.dumps(known))
+    site.agent.start()
+    site.update(who="forgotten")
+    assert site.wait("UPDATE_COMPLETE").outputs == {"said": "hi forgotten\n"}
+    site.until(lambda: site.agent.sources == {"cfn": True}, "it does not go back to where Heat says")
+    site.until(lambda: site.agent.learned.get("cfn", {}).get("secret_access_key") != "wrong", "it has not learned anew")
+    assert site.ran[-2:] == ["UPDATE learned", "UPDATE forgotten"]

@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from heat_config_agent import learned, settings, steering
+from heat_config_agent.collection import Collection, Condition, Schedule
+from heat_config_agent.documents import Documents
+from heat_config_agent.errors import AccessError, SourceError
+from heat_config_agent.model import Document
+from heat_config_agent.sources import Source
+from heat_config_agent.steering import Steering
+from heat_config_agent.transports import Way
+
+Wanted = Mapping[object, tuple[str, Callable[[Callable[[], None]], Source]]]
+
+
+class Asked(Collection):
+    """A collection that asks nobody: a test says how it is with each source."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__(schedule, 60)
+        self.found: dict[object, Condition] = {}
+
+    def use(self, wanted: Wanted, *, now: bool) -> None:  # noqa: ARG002
+        self.found = {key: self.found.get(key, Condition(name)) for key, (name, _) in wanted.items()}
+
+    def conditions(self) -> dict[object, Condition]:
+        return self.found
+
+    @property
+    def names(self) -> list[tuple[str, str]]:
+        """Who is asked, and who says so."""
+        return [(each.name, steering.describe(key)) for key, each in self.found.items()]
+
+    def answered(self, name: str, origin: str = "", error: Exception | None = None) -> None:
+        """A source has answered, or not."""
+        for key, each in self.found.items():
+            if each.name == name and origin in steering.describe(key):
+                each.working = error is None
+                each.ever = each.working or (each.ever and not isinstance(error, AccessError))
+
+
+class Place:
+    """A state directory, and what steers its agent."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.path = folder / "agent.conf"
+        self.start("")
+
+    def start(self, text: str) -> None:
+        """Start with these settings of `[agent]` and other sections, as after a restart."""
+        self.path.write_text(f"[agent]\nstate_dir = {self.folder}\n{text}")
+        given = settings.make({}, config=self.path)
+        self.documents = Documents(given.state)
+        self.asked = Asked(steering.schedule(given))
+        self.steering = Steering(given, self.documents, self.asked)
+        self.steering.steer()
+
+    def metadata(self, source: str = "request", /, **said: object) -> None:
+        """A source's document has come, which says that of the agent's settings."""
+        document = Document(source=source, content={"deployments": [], "os-collect-config": said})
+        self.documents.take(document)
+        if source in ("request", "heat", "cfn", "zaqar"):
+            self.steering.learn(document)
+        self.steering.steer()
+
+    def answered(self, name: str, origin: str = "", error: Exception | None = None) -> None:
+        """A source has answered, or not."""
+        self.asked.answered(name, origin, error)
+        self.steering.steer()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A machine on which only the transports are asked."""
+    return Place(tmp_path)
+
+
+OWN = "collectors = request\n[request]\nmetadata_url = http://old\n"
+NEW = {"request": {"metadata_url": "http://new"}}
+AWAY, REFUSED = SourceError("away"), AccessError("no")
+
+
+def urls(place: Place) -> list[str]:
+    """Return the addresses that are asked."""
+    return [str(key.values["metadata_url"]) for key in place.asked.found if isinstance(key, Way)]
+
+
+def test_what_the_metadata_says_is_used_beside_what_works_until_it_works_itself(place: Place) -> None:
+    """Then it alone; also after a restart."""
+    place.start(OWN)
+    assert urls(place) == ["http://old"]
+    place.answered("request")
+    place.metadata(**NEW)
+    assert urls(place) == ["http://new"], "until it is known to fail it is the one"
+    place.answered("request", "metadata", AWAY)
+    assert urls(place) == ["http://new", "http://old"]
+    assert not (place.folder / learned.FILE).exists()
+    place.answered("request", "metadata")
+    assert urls(place) == ["http://new"]
+    assert (place.folder / learned.FILE).exists()
+    place.start(OWN)
+    assert urls(place) == ["http://new"]
+
+
+def test_what_was_learned_is_given_up_when_it_is_refused(place: Place) -> None:
+    """Then what the machine itself says is there again; but not because a server is away for a while."""
+    place.start(OWN)
+    place.metadata(**NEW)
+    place.answered("request")
+    place.answered("request", error=AWAY)
+    assert urls(place) == ["http://new"]
+    place.answered("request", error=REFUSED)
+    assert urls(place) == ["http://new", "http://old"]
+
+
+def test_settings_that_somebody_changes_go_before_what_was_learned(place: Place) -> None:
+    """They are what somebody wants now; what was learned is there if they do not work."""
+    place.start(OWN)
+    place.metadata(**NEW)
+    place.answered("request")
+    place.start(OWN.replace("old", "wanted"))
+    assert urls(place) == ["http://wanted"]
+    place.answered("request", error=AWAY)
+    assert urls(place) == ["http://wanted", "http://new"]
+
+
+def test_metadata_that_says_little_takes_nothing_away(place: Place) -> None:
+    """Nothing, null, half, or nonsense: the one who asked goes on."""
+    place.start(OWN)
+    place.answered("request")
+    nothing: tuple[dict[str, object], ...] = (
+        {},
+        {"request": None},
+        {"request": {}},
+        {"request": {"metadata_url": None}},
+        {"request": 5},
+    )
+    for said in nothing:
+        place.metadata(**said)
+        assert urls(place) == ["http://old"]
+    place.metadata(heat={"auth_url": "http://h", "password": ["geheim"]}, polling_interval="often")
+    assert urls(place) == ["http://old"]
+    said_so = " ".join(place.steering.news)
+    assert "os-collect-config.polling_interval" in said_so
+    assert "geheim" not in said_so
+    count = len(place.steering.news)
+    place.metadata(heat={"auth_url": "http://h", "password": ["geheim"]}, polling_interval="often")
+    assert len(place.steering.news) == count, "each is said once"
+
+
+def test_intervals_come_from_the_metadata_where_our_own_file_does_not_say(place: Place) -> None:
+    """At once."""
+    place.start(OWN)
+    place.metadata(polling_interval=7, splay=3)
+    assert (place.asked.schedule.most, place.asked.schedule.splay) == (7, 3)
+    place.start(OWN.replace("collectors", "polling_interval = 11\ncollectors"))
+    place.metadata(polling_interval=7)
+    assert place.asked.schedule.most == 11
+
+
+def test_the_least_interval_is_never_longer_than_the_longest(place: Place) -> None:
+    """Whoever says what."""
+    place.start("min_polling_interval = 50\npolling_interval = 5\n" + OWN)
+    assert (place.asked.schedule.least, place.asked.schedule.most) == (5, 5)
+
+
+def test_what_the_instance_was_given_is_asked_until_heat_answers(place: Place) -> None:
+    """And no more after that, once it has said what it has to say."""
+    place.start("collectors = heat_local, request\n")
+    assert place.asked.names == [("heat_local", "")]
+    place.answered("heat_local")
+    place.metadata("heat_local", **NEW)
+    assert sorted(each for each, _ in place.asked.names) == ["heat_local", "request"]
+    place.answered("request")
+    assert [each for each, _ in place.asked.names] == ["request"]
+    place.metadata(request=None)
+    place.answered("request", error=REFUSED)
+    assert sorted(each for each, _ in place.asked.names) == ["heat_local", "request"]
+
+
+def test_only_what_the_administrator_has_chosen_is_asked(place: Place) -> None:
+    """Whatever the metadata says."""
+    place.start("collectors = local\n")
+    assert place.asked.names == [("local", "")]
+    place.metadata(**NEW, collectors=["request", "ec2"])
+    assert place.asked.names == [("local", "")]
+
+
+def test_the_document_of_what_is_used_no_more_goes(place: Place) -> None:
+    """Of people's files as soon as they are named no more."""
+    place.start("collectors = local, file\n[file]\npath = /x\n")
+    for name in ("local", "file"):
+        place.metadata(name)
+    assert set(place.documents.held) == {"local", "file"}
+    place.start("collectors = local\n")
+    assert set(place.documents.held) == {"local"}
+    assert place.steering.used == {"local"}
