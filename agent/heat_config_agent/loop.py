@@ -183,10 +183,10 @@ class Daemon:
         while self._steering.news:
             self._report.warn(self._steering.news.pop(0))
         try:
+            before = self._pulse()
             self._look()
             if not self._once:
                 self._tell()  # before the sleep that may follow, not after it
-            before = self._pulse()
             self._applier.turn(self._sleep(patience), (wake, self._collection.fileno()))
             if self._pulse() != before:
                 self._collection.stir()
