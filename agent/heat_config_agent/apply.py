@@ -133,17 +133,15 @@ class Applier:
         self.postponed = False
         waits = [each for each in self._journal.entries.values() if each.state is State.REBOOT and each.run]
         self._rebooting = {each.key for each in waits if each.run and each.run.boot == ready.boot}
-        self._waiting = deque(step for step in self._waiting if step.deployment.key in self._journal.entries)
+        self._waiting.clear()  # they are on record, and planned anew: what stood in their way may have gone
         steps = plan.make(deployments, ready, only=only)
-        busy = self._active.keys() | {step.deployment.key for step in self._waiting}
         for step in steps:
-            if step.deployment.key not in busy and not (
-                step.verb is Verb.RESEND and step.deployment.key in self._delivery
-            ):
+            under_way = step.verb is Verb.RESEND and step.deployment.key in self._delivery
+            if step.deployment.key not in self._active and not under_way:
                 self._take_on(step)
         if self._where.by_name:
             self._waiting = deque(sorted(self._waiting, key=_order))
-        for step in self._waiting:
+        for step in [] if self.hold else self._waiting:
             if step.deployment.action == DELETE:
                 self._make_way(step.deployment)
         return steps
@@ -156,7 +154,7 @@ class Applier:
     @property
     def reboots(self) -> list[Entry]:
         """The deployments that wait for a reboot of the machine."""
-        return [self._journal.entries[key] for key in self._rebooting]
+        return [self._journal.entries[key] for key in self._rebooting if key in self._journal.entries]
 
     @property
     def running(self) -> list[Entry]:
@@ -242,8 +240,9 @@ class Applier:
     def _make_way(self, deployment: Deployment) -> None:
         """End the run of the same resource that a DELETE has replaced."""
         for key, active in self._active.items():
-            same = deployment.resource and active.step.deployment.resource == deployment.resource
-            if same and key not in self._current and not active.running.ending:
+            other = active.step.deployment
+            same = deployment.resource and other.resource == deployment.resource and key != deployment.key
+            if same and other.action != DELETE and not active.running.ending:
                 self._end(active.running, "its deployment was replaced by a DELETE")
 
     def _mark(self, present: Collection[str]) -> None:
@@ -260,6 +259,7 @@ class Applier:
             self._report.skipped(step)
             return
         if step.verb in (Verb.RUN, Verb.ANSWER):
+            self._delivery.drop(step.deployment.key)  # of an earlier run, which is not what is waited for now
             entry = self._journal.entries.get(step.deployment.key)
             known_as_is = entry is not None and (
                 entry.state is State.DAMAGED  # not to be mistaken for new, whatever happens before it is answered

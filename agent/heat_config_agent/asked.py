@@ -73,12 +73,13 @@ def ask(state: Path, key: str, wish: Wish) -> None:
         raise StateError(f"cannot write to {directory}: {error.strerror}") from error
 
 
-def carry_out(state: Path, journal: Journal, deployed: Deployed) -> list[str]:
-    """Carry out all requests; return what was done, in words."""
+def carry_out(state: Path, journal: Journal, deployed: Deployed) -> tuple[list[str], list[str]]:
+    """Carry out all requests; return what was done, and what could not be, in words. Raises StateError."""
     directory = state / "asked"
     done: list[str] = []
+    wrong: list[str] = []
     if not directory.is_dir():
-        return done
+        return done, wrong
     for path in sorted(directory.iterdir()):
         key, _, word = path.name.rpartition(".")
         if word == "new":
@@ -86,10 +87,14 @@ def carry_out(state: Path, journal: Journal, deployed: Deployed) -> list[str]:
         entry = journal.entries.get(key)
         if entry is not None and entry.state is State.RUNNING:
             continue  # it has to end first
-        if entry is not None and word in {wish.value for wish in Wish}:
-            done.append(_grant(journal, deployed, state, entry, Wish(word)))
-        path.unlink(missing_ok=True)
-    return done
+        try:
+            if entry is not None and word in {wish.value for wish in Wish}:
+                done.append(_grant(journal, deployed, state, entry, Wish(word)))
+            path.unlink(missing_ok=True)
+        except OSError as error:  # it stays, and is tried again; nobody else waits for it
+            name = entry.name if entry else key
+            wrong.append(f"cannot {word} all of {name}: {error.strerror}: {error.filename}")
+    return done, wrong
 
 
 def _grant(journal: Journal, deployed: Deployed, state: Path, entry: Entry, wish: Wish) -> str:
@@ -102,12 +107,9 @@ def _grant(journal: Journal, deployed: Deployed, state: Path, entry: Entry, wish
             return f"the result of {name} is not sent again: it is {entry.state.value}"
         journal.send_again(key)
         return f"the result of {name} is sent again by the next run"
-    try:
-        deployed.forget(key)
-        for path in (state / "runs" / key, *_written(entry)):
-            files.remove(path)
-    except OSError as error:
-        raise StateError(f"cannot forget all of {name}: {error.strerror}: {error.filename}") from error
+    deployed.forget(key)
+    for path in (state / "runs" / key, *_written(entry)):
+        files.remove(path)
     journal.forget(key)  # last: what was cut short is done again
     return f"{name} is forgotten"
 

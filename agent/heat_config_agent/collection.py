@@ -18,6 +18,7 @@ import time
 import traceback
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from heat_config_agent.errors import AccessError, AgentError, SourceError
 from heat_config_agent.model import Document
@@ -32,8 +33,11 @@ ERRORS_FACTOR = 4.0
 SLACK = 5.0
 """Seconds that a source gets beyond its own time limit before it is given up."""
 
-STUCK = 2
-"""Threads of one source that may hang for ever before it is asked no more until one of them comes back."""
+STUCK = 4
+"""Threads of one source that may hang before it is asked no more until one of them comes back."""
+
+PAST = 32
+"""Sources that are not in use any more of which it is known how they were."""
 
 
 NOW = 0.0
@@ -71,6 +75,8 @@ class Condition:
     """When it last answered."""
     failures: int = 0
     """In a row."""
+    denied: bool = False
+    """Whether it refuses access."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +99,11 @@ class _Asked:
     """When it is due; this and the next in monotonic seconds."""
     since: float | None = None
     """Since when it is being asked."""
+    asked: float = -math.inf
+    """When it was asked last."""
     interval: float = 0.0
     last: Document | None = None
     thread: _Thread | None = None
-    stuck: list[_Thread] = field(default_factory=list)
 
 
 class Collection:
@@ -107,6 +114,10 @@ class Collection:
         self.schedule = schedule
         self.seconds = seconds
         self._asked: dict[Hashable, _Asked] = {}
+        self._past: dict[Hashable, _Asked] = {}
+        """What was in use: if it is again, it is as it was, and is not asked more often for that."""
+        self._stuck: dict[str, list[_Thread]] = {}
+        """Threads that were let go while they asked a source, by its name."""
         self._done: queue.SimpleQueue[tuple[_Thread | Hashable, object]] = queue.SimpleQueue()
         self._wake, self._waker = os.pipe()
         os.set_blocking(self._wake, False)
@@ -122,13 +133,25 @@ class Collection:
         New ones are due at once, or within the splay.
         """
         for key in [key for key in self._asked if key not in wanted]:
-            gone = self._asked.pop(key)
-            if gone.thread:
-                gone.thread.tasks.put((_Task.CLOSE, None))
+            gone = self._past[key] = self._asked.pop(key)
+            self._let_go(gone)
+            if len(self._past) > PAST:
+                del self._past[next(iter(self._past))]
         for key, (name, make) in wanted.items():
             if key not in self._asked:
                 delay = 0.0 if now else random.uniform(0, self.schedule.splay)  # noqa: S311  # to spread, not to hide
-                self._asked[key] = _Asked(key, make, Condition(name), time.monotonic() + delay)
+                new = _Asked(key, make, Condition(name), time.monotonic() + delay)
+                before = self._past.pop(key, None)
+                if before:
+                    new.condition, new.asked = before.condition, before.asked
+                    least = self.schedule.after_error(before.condition.failures) if before.condition.failures else 0.0
+                    new.at = max(new.at, before.asked + max(self.schedule.least, least))
+                self._asked[key] = new
+
+    def forget(self) -> None:
+        """Know nothing of any source any more: they are made anew when they are used again."""
+        self.use({}, now=True)
+        self._past.clear()
 
     def conditions(self) -> dict[Hashable, Condition]:
         """Return how it is with each source."""
@@ -188,8 +211,11 @@ class Collection:
 
     def _ask(self, each: _Asked) -> list[Answer]:
         each.at = math.inf  # until it has answered; what makes it due meanwhile is news that it may not have seen yet
-        each.stuck = [thread for thread in each.stuck if thread.is_alive()]
-        if len(each.stuck) >= STUCK:
+        each.asked = time.monotonic()
+        stuck = [thread for thread in self._stuck.pop(each.condition.name, []) if thread.is_alive()]
+        if stuck:
+            self._stuck[each.condition.name] = stuck
+        if len(stuck) >= STUCK:
             return [self._failed(each, SourceError(f"{each.condition.name} still has not answered, and is not asked"))]
         try:
             if each.thread is None:
@@ -221,7 +247,7 @@ class Collection:
         condition, now = each.condition, time.time()
         if not condition.working:
             condition.since = now
-        condition.working, condition.ever, condition.failures = True, True, 0
+        condition.working, condition.ever, condition.failures, condition.denied = True, True, 0, False
         condition.answered, condition.trouble = now, trouble
         changed = document is not None and document is not each.last
         each.last = document or each.last
@@ -235,7 +261,8 @@ class Collection:
         if condition.working is not False:
             condition.since = time.time()
         condition.working = False
-        condition.ever = condition.ever and not isinstance(error, AccessError)
+        condition.denied = isinstance(error, AccessError)
+        condition.ever = condition.ever and not condition.denied
         condition.trouble = str(error)
         condition.failures += 1
         if each.at != NOW:
@@ -244,13 +271,18 @@ class Collection:
 
     def _give_up(self, each: _Asked) -> Answer:
         """Let go of a thread that hangs; its source is made anew when it is asked again."""
-        if each.thread:
-            each.thread.tasks.put((_Task.CLOSE, None))
-            each.stuck.append(each.thread)
-        each.thread, each.since = None, None
+        self._let_go(each)
         return self._failed(
             each, SourceError(f"{each.condition.name} has not answered within {self.seconds + SLACK:g} s")
         )
+
+    def _let_go(self, each: _Asked) -> None:
+        """Part with the thread of a source; one that is asking ends when it has an answer, if it ever has."""
+        if each.thread:
+            each.thread.tasks.put((_Task.CLOSE, None))
+            if each.since is not None:
+                self._stuck.setdefault(each.condition.name, []).append(each.thread)
+        each.thread, each.since = None, None
 
     def _deliver(self, who: _Thread | Hashable, what: object) -> None:
         self._done.put((who, what))
@@ -298,7 +330,7 @@ class _Thread(threading.Thread):
                 self._deliver(self, _Failure(task, error))
             except Exception as error:  # noqa: BLE001  # a defect of the source must not look like one that is silent
                 last = traceback.extract_tb(error.__traceback__)[-1]
-                sentence = f"{self.asked.condition.name}: {type(error).__name__}: {error} ({last.name}, {last.lineno})"
+                sentence = f"a defect: {type(error).__name__} in {last.name}, {Path(last.filename).name}:{last.lineno}"
                 self._deliver(self, _Failure(task, SourceError(sentence)))
             else:
                 if task is _Task.COLLECT:

@@ -228,7 +228,7 @@ class Layer:
 
     origin: str
     """The place: a file, the metadata, …"""
-    sections: Sections
+    sections: Sections = field(repr=False)
     lines: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """In which line a file says it."""
     mistakes: tuple[Mistake, ...] = ()

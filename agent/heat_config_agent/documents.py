@@ -24,11 +24,14 @@ class Documents:
         self._change = change
         self._directory = state / "documents"
         self.held: dict[str, Document] = {}
+        self.at: dict[str, float] = {}
+        """When each was put in force, in seconds since the epoch."""
         self.warnings: list[str] = []
         for name in COLLECTORS:
             path = self._directory / f"{name}.json"
             try:
-                content = json.loads(path.read_bytes())["content"]
+                said = json.loads(path.read_bytes())
+                content, self.at[name] = said["content"], float(said["at"])
             except FileNotFoundError:
                 continue
             except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -37,19 +40,21 @@ class Documents:
             self.held[name] = Document(source=name, content=content)
 
     def take(self, document: Document) -> str:
-        """Put a document in force; return why it is not, or not safe on disk; empty where all is well.
+        """Put a document in force, `refusal` permitting; return why it is not safe on disk; empty where it is.
 
-        One that is no metadata is not taken: the one before it stays in force.
+        One that says nothing of deployments, not even that there are none, is about settings alone.
         """
-        parsed = metadata.parse(document)
-        if not parsed.understood:
-            return f"{document.source} answered with something that is no metadata: {parsed.mistakes[0]}"
-        self.held[document.source] = document
+        content, before = document.content, self.held.get(document.source)
+        entries = _entries(before.content) if before else None
+        if isinstance(content, Mapping) and content.get("deployments") is None and entries is not None:
+            document = Document(source=document.source, content={**content, "deployments": entries})
+        self.held[document.source], self.at[document.source] = document, time.time()
         if not self._change:
             return ""
         try:
             files.make_directory(self._directory)
-            text = json.dumps({"source": document.source, "at": time.time(), "content": document.content})
+            said = {"source": document.source, "at": self.at[document.source], "content": document.content}
+            text = json.dumps(said)
             files.replace(self._directory / f"{document.source}.json", text.encode(), durable=True)
         except OSError as error:
             return f"cannot keep the document of {document.source}: {error.strerror}"
@@ -58,6 +63,7 @@ class Documents:
     def drop(self, name: str) -> None:
         """Let go of the document of a source that is not in use any more."""
         self.held.pop(name, None)
+        self.at.pop(name, None)
         if not self._change:
             return
         try:
@@ -76,6 +82,19 @@ class Documents:
             self.warnings.append(f"cannot read {path}: {why}; it is set aside as {aside.name}")
         except OSError as other:
             self.warnings.append(f"cannot read {path}: {why}, nor set it aside: {other.strerror}")
+
+
+def refusal(document: Document) -> str:
+    """Return why a document cannot be put in force: it is no metadata, so the one before it stays."""
+    parsed = metadata.parse(document)
+    if parsed.understood:
+        return ""
+    return f"{document.source} answered with something that is no metadata: {parsed.mistakes[0]}"
+
+
+def _entries(content: object) -> list[object] | None:
+    entries = content.get("deployments") if isinstance(content, Mapping) else content
+    return entries if isinstance(entries, list) else None
 
 
 def in_force(held: Mapping[str, Document], used: Collection[str]) -> list[Document]:

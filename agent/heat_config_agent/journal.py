@@ -51,6 +51,7 @@ class Journal:
         try:
             content = _content(self.path)
             self._load(content)
+            self._latest = max((each.accepted for each in self.entries.values()), default=0.0)
             self._file = -1
             self._open()
             if not content:
@@ -74,6 +75,7 @@ class Journal:
     def accepted(self, deployment: Deployment, *, tool: str) -> None:
         """The deployment is now the agent's to carry out. A run that it had before stays known: it made something."""
         now = time.time()
+        self._latest = max(now, self._latest + 1e-6)
         earlier = self.entries.get(deployment.key)
         entry = Entry(
             key=deployment.key,
@@ -86,7 +88,7 @@ class Journal:
             document=deployment.document,
             state=State.ACCEPTED,
             at=now,
-            accepted=now,
+            accepted=self._latest,  # the order counts, whatever the clock does
             owner=deployment.owner,
             run=earlier.run if earlier else None,
         )
@@ -238,12 +240,15 @@ class Journal:
                 file.flush()
                 os.fsync(descriptor)
             new.replace(self.path)
-            files.sync_directory(self.path.parent)
         except OSError as error:
             new.unlink(missing_ok=True)
             self.warnings.append(f"cannot write the journal {self.path} anew: {error.strerror}")
             return False
         self.entries = entries
+        try:
+            files.sync_directory(self.path.parent)
+        except OSError as error:  # after a power cut, perhaps, it is as it was before
+            self.warnings.append(f"cannot flush {self.path.parent}: {error.strerror}")
         return True
 
 

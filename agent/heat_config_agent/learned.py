@@ -30,7 +30,8 @@ class Learned:
 
 def digest(layers: Iterable[Layer]) -> str:
     """Return what changes when something changes that the layers say of transports."""
-    said = [{name: layer.sections.get(name, {}) for name in TRANSPORTS} for layer in layers]
+    said = [{name: layer.sections[name] for name in TRANSPORTS if name in layer.sections} for layer in layers]
+    said = [each for each in said if each]
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 

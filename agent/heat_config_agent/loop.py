@@ -9,9 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import time
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -21,16 +20,18 @@ from heat_config_agent.collection import Answer, Collection
 from heat_config_agent.configuration import TRANSPORTS
 from heat_config_agent.delivery import Delivery
 from heat_config_agent.deployed import Deployed
-from heat_config_agent.documents import Documents, in_force
+from heat_config_agent.documents import Documents, in_force, refusal
 from heat_config_agent.errors import AgentError, StateError
 from heat_config_agent.health import Health
 from heat_config_agent.journal import Journal
 from heat_config_agent.model import Document, Entry, Mistake, State
 from heat_config_agent.notify import Notifier
 from heat_config_agent.plan import Step, Verb
+from heat_config_agent.reboot import Reboot
 from heat_config_agent.report import Report
 from heat_config_agent.settings import Settings
 from heat_config_agent.signals import Outbox
+from heat_config_agent.sources.document import same
 from heat_config_agent.steering import Steering
 from heat_config_agent.tools import Tools
 from heat_config_hooks import files
@@ -46,12 +47,6 @@ TELL_LEAST = 0.5
 
 MENDING = 10.0
 """Seconds after which the journal is tried again when it could not be written."""
-
-REBOOTING = 300.0
-"""Seconds that a machine has to go down once it was told to."""
-
-LAST_WORDS = 10.0
-"""Seconds that results have to be delivered before the machine is rebooted."""
 
 
 class Daemon:
@@ -81,7 +76,7 @@ class Daemon:
             report.warn(aside)
         self.journal = Journal(given.state)
         self._documents = Documents(given.state)
-        for warning in (*given.warnings, *self.journal.warnings, *self._documents.warnings):
+        for warning in given.warnings:
             report.warn(warning)
         self._collection = Collection(steering.schedule(given), given.number("collect_timeout"))
         self._steering = Steering(given, self._documents, self._collection)
@@ -94,6 +89,7 @@ class Daemon:
             where=_where(given),
             report=report,
         )
+        self._reboot = Reboot(self._applier, report)
         self.steps: list[Step] = []
         """With `once`, everything that was planned."""
         self.answered = False
@@ -110,17 +106,12 @@ class Daemon:
         self._signals: set[int] = set()
         self._seen: tuple[float, ...] = ()
         self._mend_at = 0.0
+        self._paused = ""
         self._trouble = ""
-        self._troubles: dict[str, str] = {}
-        """Why sources do not answer, as it was said last."""
-        self._remarks: dict[Hashable, str] = {}
-        """What else is not as it should be with sources that answer, as it was said last."""
         self._untaken: dict[str, str] = {}
         """Why documents are not in force, or not safe on disk: by the names of their sources."""
-        self._mistakes: set[str] = set()
-        """What was wrong in the documents, as it was said last."""
-        self._reboot: tuple[subprocess.Popen[bytes], float] | None = None
-        self._reboot_asked: float | None = None
+        self._warned: dict[Hashable, set[str]] = {}
+        """What was said last about each thing that is not as it should be."""
 
     def run(self) -> None:
         """Work until told to end by SIGTERM or SIGINT. What runs then goes on, and is followed by the next agent."""
@@ -128,8 +119,11 @@ class Daemon:
             self._notifier.ready()
             while not self.interrupted:
                 self._heed()
-                self._turn(wake, patience=None)
-                self._tend_reboot()
+                try:
+                    self._turn(wake, patience=None)
+                    self._reboot.tend(self._given)
+                except StateError as error:
+                    self._mend(error)
                 self._tell()
             self._notifier.stopping()
             self._tell(ended=True)
@@ -177,66 +171,71 @@ class Daemon:
             self._unsteered = True
         if self._unsteered:
             self._unsteered = False
-            self._steering.steer(now=now)
+            self._stale = self._steering.steer(now=now) or self._stale
             if not self._collection.conditions():
                 self._report.warn("there is no source to ask: nothing on this machine says how to reach Heat")
-        while self._steering.news:
-            self._report.warn(self._steering.news.pop(0))
-        try:
-            before = self._pulse()
-            self._look()
-            if not self._once:
-                self._tell()  # before the sleep that may follow, not after it
-            self._applier.turn(self._sleep(patience), (wake, self._collection.fileno()))
-            if self._pulse() != before:
-                self._collection.stir()
-                if not self._applier.busy:
-                    self._applier.settle()
-            self._trouble = ""
-        except StateError as error:
-            if self._once:
-                raise
-            self._mend(error)
+        for news in (self._steering.news, self.journal.warnings, self._documents.warnings):
+            while news:
+                self._report.warn(news.pop(0))
+        before = self._pulse()
+        self._look()
+        if not self._once:
+            self._tell()  # before the sleep that may follow, not after it
+        self._applier.turn(self._sleep(patience), (wake, self._collection.fileno()))
+        if self._applier.postponed:
+            self._looked = min(self._looked, time.monotonic() - LOOK + MENDING)
+        if self._pulse() != before:
+            self._collection.stir()
+            if not self._applier.running and not self._applier.waiting:
+                self._applier.settle()
+        self._trouble = ""
 
     def _arrived(self, answer: Answer) -> None:
         """Take in what a source answered."""
-        condition = self._collection.conditions().get(answer.key)
         if answer.error is not None:
-            if condition and str(answer.error) != self._troubles.get(answer.name):
-                self._troubles[answer.name] = str(answer.error)
-                self._report.warn(f"{answer.name}: {answer.error}")
+            self._warn_of(("no answer", answer.key), [f"{answer.name}: {answer.error}"])
             return
         self.answered = True
-        if self._troubles.pop(answer.name, None):
+        if self._warn_of(("no answer", answer.key), []):
             self._report.note(f"{answer.name} answers again")
+        condition = self._collection.conditions().get(answer.key)
         remark = condition.trouble if condition else ""
-        if remark != self._remarks.get(answer.key, ""):
-            self._remarks[answer.key] = remark
-            if remark:
-                self._report.warn(f"{answer.name}: {remark}")
+        self._warn_of(("remark", answer.key), [f"{answer.name}: {remark}"] if remark else [])
         if answer.document and (answer.changed or answer.document.source in self._untaken):
             self._take(answer.key, answer.document)
 
     def _take(self, key: Hashable, document: Document) -> None:
         """Put a document in force, and have its source let go of it once it is safe on disk."""
         name = document.source
-        held = self._documents.held.get(name)
-        new = held is None or held.content != document.content
-        trouble = self._documents.take(document) if new or name in self._untaken else ""
-        if trouble and trouble != self._untaken.get(name):
-            self._report.warn(trouble)
+        if self._steering.only_points_on(key, document):
+            self._steering.learn(document)
+            return
+        trouble = refusal(document)
+        if not trouble:
+            held = self._documents.held.get(name)
+            new = held is None or not same(held.content, document.content)
+            trouble = self._documents.take(document) if new or name in self._untaken else ""
+            if not trouble:
+                self._collection.taken(key, document)
+            if new:
+                self._stale = True
+                self._collection.stir()
+            if name in TRANSPORTS:
+                self._steering.learn(document)
+        self._warn_of(("document", name), [trouble] if trouble else [])
+        self._untaken.pop(name, None)
         if trouble:
             self._untaken[name] = trouble
-        else:
-            self._untaken.pop(name, None)
-            self._collection.taken(key, document)
-        if trouble and self._documents.held.get(name) is not document:
-            return
-        if new:
-            self._stale = True
-            self._collection.stir()
-        if name in TRANSPORTS:
-            self._steering.learn(document)
+
+    def _warn_of(self, about: Hashable, troubles: Sequence[str]) -> bool:
+        """Warn of what is not as it should be with something, unless that was said before; return whether it was."""
+        before = self._warned.pop(about, set())
+        for trouble in troubles:
+            if trouble not in before:
+                self._report.warn(trouble)
+        if troubles:
+            self._warned[about] = set(troubles)
+        return bool(before)
 
     def _look(self) -> None:
         """Offer what the sources have, if anything may have changed about it."""
@@ -245,25 +244,24 @@ class Daemon:
         if seen != self._seen:
             self._seen, self._stale = seen, True
         found = asked.paused(self._given.state)
-        hold = f"paused: {found[0]}" if found else ""
-        if hold != self._applier.hold:
-            self._applier.hold, self._stale = hold, True
-            self._report.note(hold or "resumed")
+        paused = f"paused: {found[0]}" if found else ""
+        if paused != self._paused:
+            self._paused, self._stale = paused, True
+            self._report.note(paused or "resumed")
+        self._applier.hold = paused or ("the machine is being rebooted" if self._reboot.is_under_way else "")
         if now < self._mend_at or not (self._stale or now - self._looked > LOOK):
             return
         self._looked, self._stale = now, False
-        for line in asked.carry_out(self._given.state, self.journal, self._deployed):
+        done, wrong = asked.carry_out(self._given.state, self.journal, self._deployed)
+        for line in done:
             self._report.note(line)
+        self._warn_of("asked", wrong)
         steps = self._applier.offer(in_force(self._documents.held, self._steering.used))
         if self._once:  # what was to be done at first, and not what is left of that when it is looked at again
             begun = {step.deployment.key: step for step in self.steps if step.verb not in (Verb.SKIP, Verb.WAIT)}
             self.steps = list(({step.deployment.key: step for step in (*self.steps, *steps)} | begun).values())
         self._seen = (_changed(self._given.state / "asked"), _changed(self._given.deployed))
-        for mistake in {str(each) for each in self._applier.mistakes} - self._mistakes:
-            self._report.warn(mistake)
-        self._mistakes = {str(each) for each in self._applier.mistakes}
-        if self._applier.postponed:
-            self._looked = now - LOOK + MENDING
+        self._warn_of("mistakes", [str(each) for each in self._applier.mistakes])
 
     def _pulse(self) -> tuple[object, ...]:
         """Return what changes when something runs or ends."""
@@ -272,12 +270,12 @@ class Daemon:
     def _sleep(self, patience: float | None) -> float:
         """Return how long nothing is due."""
         now = time.monotonic()
-        times = [self._collection.due, max(self._looked + LOOK - now, 0.0)]
+        times = [self._collection.due, max(self._looked + LOOK - now, self._mend_at - now, 0.0)]
         tell = self._told + (TELL_LEAST if self._untold else TELL)
         times += [patience] if patience is not None else [max(tell - now, 0.0)]
         times += [max(self._mend_at - now, 0.0)] if self._mend_at > now or self._stale else []
         times += [self._notifier.watchdog / 2] if self._notifier.watchdog else []
-        times += [1.0] if self._reboot or self._applier.reboots else []
+        times += [1.0] if self._reboot.is_under_way or self._applier.reboots else []
         return min(times)
 
     def _mend(self, error: StateError) -> None:
@@ -342,63 +340,13 @@ class Daemon:
             self._steering.reload(given)
             self._applier.reconfigure(Tools(given.hooks), _where(given), given.ca_file)
             self._collection.seconds = given.number("collect_timeout")
-            self._collection.use({}, now=True)  # every source is made anew
+            self._collection.forget()  # every source is made anew
             self._unsteered = True
             self._stale = True
             for warning in given.warnings:
                 self._report.warn(warning)
             self._report.note("the settings were read again")
         self._notifier.ready()
-
-    # A reboot.
-
-    def _tend_reboot(self) -> None:
-        """Reboot the machine for those that asked for it, once nothing runs and results have had their time."""
-        now = time.monotonic()
-        if self._reboot is not None:
-            self._await_reboot(*self._reboot)
-            return
-        if not self._applier.reboots:
-            self._reboot_asked = None
-            return
-        if self._reboot_asked is None:
-            self._reboot_asked = now
-        last_words = self._applier.busy and now - self._reboot_asked < LAST_WORDS
-        if self._applier.running or last_words or asked.paused(self._given.state):
-            return
-        command = self._given.reboot_command
-        names = ", ".join(each.name for each in self._applier.reboots)
-        self._report.note(f"the machine is rebooted: {names} asked for it")
-        try:
-            self._applier.settle()
-            environment = {"PATH": self._given.environment["PATH"], "LANG": "C.UTF-8"}
-            started = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                env=environment,
-                start_new_session=True,
-            )
-        except (OSError, ValueError, IndexError) as error:
-            why = getattr(error, "strerror", None) or str(error)
-            self._applier.reboot_failed(f"«{' '.join(command)}» cannot be started: {why}")
-            return
-        self._reboot = (started, now)
-
-    def _await_reboot(self, process: subprocess.Popen[bytes], since: float) -> None:
-        code = process.poll()
-        late = time.monotonic() - since > REBOOTING
-        if (code is None or code == 0) and not late:
-            return
-        said = _last_line(process)
-        words = " ".join(self._given.reboot_command)
-        if code is None or code == 0:
-            why = f"{REBOOTING:g} s after «{words}» the machine has not gone down"
-        else:
-            why = f"«{words}» ended with exit code {code}{said}"
-        self._reboot = None
-        self._applier.reboot_failed(why)
 
     # What others are told.
 
@@ -417,7 +365,6 @@ class Daemon:
         )
         stable = (
             doing,
-            self._applier.hold,
             tuple((each["name"], each["working"], each["trouble"]) for each in sources),
             self._trouble,
             tuple(self._untaken.values()),
@@ -436,7 +383,7 @@ class Daemon:
             doing=doing,
             next_poll=self._collection.due,
             waiting=self._applier.waiting,
-            paused=self._applier.hold.removeprefix("paused: "),
+            paused=self._paused.removeprefix("paused: "),
             reboot=tuple(each.name for each in self._applier.reboots),
             sources=sources,
             troubles=(*((self._trouble,) if self._trouble else ()), *self._untaken.values()),
@@ -458,11 +405,11 @@ class Daemon:
         late = sum(entry.state is State.FINISHED for entry in self.journal.entries.values())
         parts += [f"{late} results to deliver"] if late else []
         if self._applier.reboots:
-            parts.append("rebooting" if self._reboot else "about to reboot")
+            parts.append("rebooting" if self._reboot.is_under_way else "about to reboot")
         conditions = self._collection.conditions().values()
         away = [each.name for each in conditions if each.working is False]
         parts += [f"no answer from {', '.join(away)}"] if away else []
-        parts += [self._applier.hold] if self._applier.hold else []
+        parts += [self._paused] if self._paused else []
         return "; ".join(parts) or ("idle" if self.answered else "waiting for the first document")
 
     def _end(self) -> None:
@@ -478,14 +425,6 @@ def _changed(path: Path) -> float:
         return path.stat().st_mtime_ns
     except OSError:
         return 0
-
-
-def _last_line(process: subprocess.Popen[bytes]) -> str:
-    if process.stderr is None:
-        return ""
-    os.set_blocking(process.stderr.fileno(), False)
-    lines = (process.stderr.read() or b"").decode("utf-8", "replace").strip().splitlines()
-    return f": {lines[-1][:200]}" if lines else ""
 
 
 def _where(given: Settings) -> Where:

@@ -56,6 +56,6 @@ class Notifier:
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as speaker:
                 speaker.settimeout(1)
-                speaker.sendto(what.encode(), address)
+                speaker.sendto(what.encode("utf-8", "replace"), address)
         except OSError:  # whoever listened has gone; nothing depends on it
             return

@@ -103,8 +103,20 @@ def make(deployments: Iterable[Deployment], known: Known, *, only: Collection[st
             steps.append(Step(verb=Verb.SKIP, deployment=deployment, reason=NOT_CHOSEN))
         else:
             step = _step(deployment, known)
+            if step.verb is Verb.RESEND:
+                step = _waited_for(step, current.values(), known)
             steps.append(_spare(step, wanted) if deployment.action == DELETE else step)
     return steps
+
+
+def _waited_for(step: Step, current: Iterable[Deployment], known: Known) -> Step:
+    """Return the step of a result that is to be sent again, if nobody else's is waited for where it would arrive."""
+    own = step.deployment
+    taken = [each for each in current if each.key != own.key and each.target.addressee == own.target.addressee]
+    if known.entries[own.key].state is not State.SUPERSEDED or not own.target.addressee or not taken:
+        return step
+    reason = f"its result is not sent any more: {taken[0].id!r} is waited for in its place"
+    return Step(verb=Verb.SKIP, deployment=own, reason=reason)
 
 
 def _spare(step: Step, wanted: Iterable[Deployment]) -> Step:

@@ -102,6 +102,8 @@ class Running:
         """Seconds since boot at which something has to be done about the run: end it, or kill it."""
         if self._kill_at is not None:
             return self._kill_at
+        if self.ending:
+            return 0.0  # an agent before us had begun to end it
         return None if self.run.limit is None else self.run.began + self.run.limit
 
     def terminate(self, grace: float) -> None:

@@ -18,11 +18,15 @@ from heat_config_agent.settings import Settings
 from heat_config_agent.sources import Reach, Source
 from heat_config_agent.transports import Level, Way
 
+LEAST = 0.1
+"""Seconds between two polls, whatever anybody says."""
+
 
 def schedule(given: Settings) -> Schedule:
     """Return how often sources are to be asked."""
     most = given.number("polling_interval")
-    return Schedule(least=min(given.number("min_polling_interval"), most), most=most, splay=given.number("splay"))
+    least = max(min(given.number("min_polling_interval"), most), LEAST)
+    return Schedule(least=least, most=max(most, least), splay=given.number("splay"))
 
 
 def base(given: Settings, held: Mapping[str, Document]) -> list[Layer]:
@@ -73,6 +77,9 @@ class Steering:
         self._newest: Layer | None = None
         """What the metadata says that has come in since the start, or since the settings were read again."""
         self._learned, trouble = learned.load(given.state, change=change)
+        held = max((name for name in TRANSPORTS if name in documents.held), key=documents.at.__getitem__, default="")
+        if held and (self._learned is None or self._learned.under == learned.digest(base(given, documents.held))):
+            self._newest = configuration.metadata(documents.held[held].content, f"the metadata from {held}")
         self._told: set[str] = set()
         self.settings = given
         self.news: list[str] = [trouble] if trouble else []
@@ -94,8 +101,21 @@ class Steering:
         self._newest = layer
         self._apply()
 
-    def steer(self, *, now: bool = False) -> None:
-        """Have the collection ask those sources that are to be asked now."""
+    def only_points_on(self, key: Hashable, document: Document) -> bool:
+        """Whether a document is of an older place, and says where the metadata is now.
+
+        It is known there, and merely away perhaps: what the older place has of deployments may be old, too.
+        """
+        if not isinstance(key, Way) or self._learned is None:
+            return False
+        named = transports.level(configuration.metadata(document.content, ""), self._given.only).ways
+        known = transports.level(self._learned.layer, self._given.only).ways
+        conditions = self._collection.conditions()
+        denied = any(way in conditions and conditions[way].denied for way in named)
+        return bool(named) and key not in named and all(way in known for way in named) and not denied
+
+    def steer(self, *, now: bool = False) -> bool:
+        """Have the collection ask those sources that are to be asked now; return whether a document counts no more."""
         conditions = self._collection.conditions()
         found = self.levels
         ways = transports.in_use(found, lambda way: _failed(conditions.get(way)))
@@ -111,10 +131,13 @@ class Steering:
             if self._is_chosen(name) and not enough:
                 wanted[name] = (name, self._maker(name, self.settings.section(name)))
         self._collection.use(wanted, now=now)
-        for name in list(self._documents.held):
-            transport = name in TRANSPORTS and works and name not in {way.transport for way in ways}
-            if transport or (name in LOCAL and name not in wanted):
-                self._documents.drop(name)
+        held = self._documents.held
+        moved = any(_works(conditions.get(way)) and way.transport in held for way in ways)
+        left = [name for name in held if name in TRANSPORTS and moved and name not in {way.transport for way in ways}]
+        left += [name for name in held if name in LOCAL and name not in wanted]
+        for name in left:
+            self._documents.drop(name)
+        return bool(left)
 
     @property
     def levels(self) -> list[Level]:

@@ -26,6 +26,7 @@ class Agent:
         folder.mkdir(parents=True)
         self.state = folder / "state"
         self.state.mkdir(0o700)
+        self.learned_file = self.state / "learned.json"
         self.boot = folder / "cfn-init-data"
         self.boot.write_text(json.dumps(first))
         self.boot.chmod(0o600)
@@ -77,7 +78,7 @@ class Agent:
     @property
     def learned(self) -> dict[str, Any]:
         """What it has learned from the metadata about its settings."""
-        path = self.state / "learned.json"
+        path = self.learned_file
         found = json.loads(path.read_text())["os-collect-config"] if path.exists() else {}
         assert isinstance(found, dict)
         return found
@@ -128,7 +129,7 @@ class Agents:
         """What all of them have said, for the messages of failed assertions."""
         return "\n".join(f"--- {each.folder.name}\n{each.log}" for each in self._all)
 
-    def end(self) -> None:
+    def close(self) -> None:
         """End them, and all that they have started."""
         for each in self._all:
             each.end()

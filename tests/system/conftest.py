@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +29,5 @@ def cloud(one_cloud: Lab) -> Iterator[Lab]:
 @pytest.fixture
 def agents(tmp_path: Path) -> Iterator[Agents]:
     """Agents on the servers of stacks. They end with the test."""
-    agents = Agents(tmp_path)
-    yield agents
-    agents.end()
+    with contextlib.closing(Agents(tmp_path)) as agents:
+        yield agents

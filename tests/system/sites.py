@@ -46,6 +46,9 @@ outputs:
   said: {value: {get_attr: [deployment, said]}}
 """
 
+LATER = "its result could not be delivered yet"
+"""What an agent says where it cannot deliver a result now."""
+
 
 class Site:
     """A stack, its agent, and a folder in which the script says what ran."""
@@ -99,10 +102,15 @@ class Site:
         """Wait until something has begun to run."""
         self.until(lambda: self.ran[-1:] == [what], f"{what} does not run")
 
-    @property
-    def waits(self) -> list[str]:
-        """What has ended, and is not yet delivered."""
-        return [key for key, each in self.agent.records.items() if each["state"] == "finished"]
+    def says(self, text: str, *, times: int = 1) -> None:
+        """Wait until the agent has said something, so often since it was installed."""
+        self.until(lambda: self.agent.log.count(text) >= times, f"it does not say {text!r}")
+
+    def delivers(self) -> None:
+        """Wait until all that has ended is delivered."""
+        self.until(
+            lambda: all(each["state"] != "finished" for each in self.agent.records.values()), "results are not sent"
+        )
 
     def until(self, true: Callable[[], object], what: str) -> None:
         """Wait until something is true."""

@@ -174,8 +174,11 @@ def _apply(given: Settings, documents: list[Document], only: Sequence[str], *, a
             ),
             report=report,
         )
-        for line in asked.carry_out(given.state, book, deployed):
+        done, wrong = asked.carry_out(given.state, book, deployed)
+        for line in done:
             report.note(line)
+        for line in wrong:
+            report.warn(line)
         if pause := asked.paused(given.state):
             applier.hold = f"paused: {pause[0]}"
             report.warn(f"nothing new is begun, as it is {applier.hold}; `heat-config-agent resume` ends that")

@@ -6,7 +6,7 @@ from heat_config_agent import asked, journal, lock
 from heat_config_agent.asked import Wish
 from heat_config_agent.cli import pausing, terminal
 from heat_config_agent.deployed import Deployed
-from heat_config_agent.errors import ExitCode, LockedError
+from heat_config_agent.errors import ExitCode, LockedError, StateError
 from heat_config_agent.model import Entry
 from heat_config_agent.settings import Settings
 
@@ -19,10 +19,13 @@ def wish(settings: Settings, entry: Entry, what: Wish) -> int:
             book = journal.Journal(settings.state)
             for warning in book.warnings:
                 terminal.say(f"warning: {warning}", error=True)
-            for line in asked.carry_out(settings.state, book, Deployed(settings.deployed)):
+            done, wrong = asked.carry_out(settings.state, book, Deployed(settings.deployed))
+            for line in done:
                 terminal.say(line)
             book.sync()
             book.close()
+            if wrong:
+                raise StateError("; ".join(wrong))
     except LockedError as error:
         process = pausing.wake(settings.state)
         when = f"process {process} does it now" if process else f"{error.brief} and does it at its next run"

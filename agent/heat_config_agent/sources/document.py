@@ -33,6 +33,11 @@ def load(text: str, name: str) -> object:
     return _yaml(text, name)
 
 
+def same(one: object, other: object) -> bool:
+    """Whether two JSON values are the same. To Python, 1, 1.0 and true would be."""
+    return one == other and json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
 def _is_flow(text: str) -> bool:
     """Whether text that begins like JSON is YAML in flow style."""
     try:

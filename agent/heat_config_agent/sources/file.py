@@ -121,6 +121,8 @@ class Several:
     """
 
     name: str
+    others = True
+    """Whether a file may have no deployments: other programs put theirs there too."""
 
     def __init__(self) -> None:
         """Know nothing yet."""
@@ -138,7 +140,7 @@ class Several:
         said = [each.brief for each in troubles]
         for path, *_ in states:
             try:
-                self.good[path] = _object(Path(path))
+                self.good[path] = _object(Path(path), others=self.others)
             except (SourceError, UsageError) as error:
                 wrong.append(error)
                 said.append(f"{error.brief}{'; what it said before still counts' if path in self.good else ''}")
@@ -150,7 +152,7 @@ class Several:
         settled = all(time.time_ns() - changed > SETTLED_NS for *_, changed in states)
         self._seen = states if settled and not wrong else None
         content = _merged(pieces)
-        if self.last is None or self.last.content != content:
+        if self.last is None or not document.same(self.last.content, content):
             self.last = Document(source=self.name, content=content)
         return self.last
 
@@ -159,6 +161,7 @@ class Files(Several):
     """The documents in some files. One that is not there has lost nothing: it was named, so it should be."""
 
     name = "file"
+    others = False
 
     def __init__(self, values: Mapping[str, object], reach: Reach) -> None:  # noqa: ARG002  # as all sources are made
         """Read the files that the settings name."""
@@ -189,8 +192,8 @@ def states_of(paths: Iterable[str]) -> list[State]:
     return found
 
 
-def _object(path: Path) -> dict[str, object]:
-    """Return what a file says. Raises SourceError and UsageError."""
+def _object(path: Path, *, others: bool) -> dict[str, object]:
+    """Return what a file says, which may be about `others`' business alone. Raises SourceError and UsageError."""
     found = document.load(regular(path), str(path))
     if isinstance(found, list):
         return {"deployments": found}
@@ -201,6 +204,8 @@ def _object(path: Path) -> dict[str, object]:
     entries = found.get("deployments")
     if entries is not None and not isinstance(entries, list):
         raise UsageError(f"cannot read {path}: deployments: expected a list")
+    if not others and "deployments" not in found and "os-collect-config" not in found:
+        raise UsageError(f"cannot read {path}: there is no `deployments` in it")
     return found
 
 

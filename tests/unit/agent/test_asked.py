@@ -38,7 +38,7 @@ def book(tmp_path: Path) -> Iterator[Journal]:
 @pytest.fixture
 def carry_out(tmp_path: Path, book: Journal) -> CarryOut:
     """Carry out what was asked for, as an agent does at its next run."""
-    return lambda: asked.carry_out(tmp_path, book, Deployed(tmp_path / "deployed"))
+    return lambda: asked.carry_out(tmp_path, book, Deployed(tmp_path / "deployed"))[0]
 
 
 def test_nothing_asked_is_nothing_done(carry_out: CarryOut) -> None:
