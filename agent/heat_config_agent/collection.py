@@ -52,10 +52,14 @@ class Schedule:
     most: float
     splay: float
 
+    @property
+    def seldom(self) -> float:
+        """How long to wait between two questions whether there is news."""
+        return min(max(self.most, 1.0) * ERRORS_FACTOR, ERRORS_LIMIT)
+
     def after_error(self, failures: int) -> float:
         """Return how long to wait after so many failures in a row."""
-        most = min(max(self.most, 1.0) * ERRORS_FACTOR, ERRORS_LIMIT)
-        return max(min(max(self.least, 1.0) * 2.0 ** min(failures, 16), most), self.least)
+        return max(min(max(self.least, 1.0) * 2.0 ** min(failures, 16), self.seldom), self.least)
 
 
 @dataclass
@@ -75,6 +79,8 @@ class Condition:
     """When it last answered."""
     failures: int = 0
     """In a row."""
+    seldom: bool = False
+    """Whether it is only asked now and then whether there is news, and may be silent."""
     denied: bool = False
     """Whether it refuses access."""
 
@@ -127,10 +133,16 @@ class Collection:
         """Return a descriptor that is readable when there are answers."""
         return self._wake
 
-    def use(self, wanted: Mapping[Hashable, tuple[str, Callable[[Callable[[], None]], Source]]], *, now: bool) -> None:
+    def use(
+        self,
+        wanted: Mapping[Hashable, tuple[str, Callable[[Callable[[], None]], Source]]],
+        *,
+        now: bool,
+        seldom: Hashable = None,
+    ) -> None:
         """Ask these sources and no others: their key → name, and what makes one, given what to call when it has news.
 
-        New ones are due at once, or within the splay.
+        New ones are due at once, or within the splay. One may be asked `seldom`.
         """
         for key in [key for key in self._asked if key not in wanted]:
             gone = self._past[key] = self._asked.pop(key)
@@ -147,6 +159,10 @@ class Collection:
                     least = self.schedule.after_error(before.condition.failures) if before.condition.failures else 0.0
                     new.at = max(new.at, before.asked + max(self.schedule.least, least))
                 self._asked[key] = new
+            condition = self._asked[key].condition
+            if condition.seldom and key != seldom:
+                self._asked[key].at = min(self._asked[key].at, time.monotonic())
+            condition.seldom = key == seldom
 
     def forget(self) -> None:
         """Know nothing of any source any more: they are made anew when they are used again."""
@@ -162,7 +178,7 @@ class Collection:
         soon = time.monotonic() + self.schedule.least
         for each in self._asked.values():
             each.interval = self.schedule.least
-            if not each.condition.failures:
+            if not each.condition.failures and not each.condition.seldom:
                 each.at = min(each.at, soon)
 
     def hurry(self) -> None:
@@ -181,7 +197,8 @@ class Collection:
     @property
     def asking(self) -> bool:
         """Whether a source is being asked, or is yet to be asked for the first time."""
-        return any(each.since is not None or each.condition.working is None for each in self._asked.values())
+        asked = [each for each in self._asked.values() if not each.condition.seldom]
+        return any(each.since is not None or each.condition.working is None for each in asked)
 
     def answers(self) -> list[Answer]:
         """Ask whoever is due, and return what has come in."""
@@ -253,7 +270,8 @@ class Collection:
         each.last = document or each.last
         least, most = self.schedule.least, self.schedule.most
         each.interval = least if changed else min(max(each.interval, least / 2) * 2, max(most, least))
-        each.at = min(each.at, time.monotonic() + _jittered(each.interval))
+        interval = self.schedule.seldom if condition.seldom else each.interval
+        each.at = min(each.at, time.monotonic() + _jittered(interval))
         return Answer(each.key, condition.name, document, changed=changed)
 
     def _failed(self, each: _Asked, error: AgentError) -> Answer:
@@ -266,7 +284,8 @@ class Collection:
         condition.trouble = str(error)
         condition.failures += 1
         if each.at != NOW:
-            each.at = time.monotonic() + _jittered(self.schedule.after_error(condition.failures))
+            wait = self.schedule.after_error(condition.failures)
+            each.at = time.monotonic() + _jittered(max(wait, self.schedule.seldom) if condition.seldom else wait)
         return Answer(each.key, condition.name, error=error)
 
     def _give_up(self, each: _Asked) -> Answer:

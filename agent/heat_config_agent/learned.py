@@ -13,8 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from heat_config_agent import configuration
+from heat_config_agent import configuration, transports
 from heat_config_agent.configuration import TRANSPORTS, Layer
+from heat_config_agent.transports import Way
 from heat_config_hooks import files
 
 FILE = "learned.json"
@@ -26,6 +27,8 @@ class Learned:
 
     layer: Layer
     under: str
+    teacher: Way | None = None
+    """The live way by which it was said, where it was: it can say what comes after it, too."""
 
 
 def digest(layers: Iterable[Layer]) -> str:
@@ -44,7 +47,9 @@ def load(state: Path, *, change: bool = True) -> tuple[Learned | None, str]:
     try:
         content = json.loads(path.read_bytes())
         layer = configuration.metadata(content, "learned from the metadata")
-        return Learned(layer, str(content["under"])), ""
+        taught = configuration.metadata({"os-collect-config": content.get("teacher")}, layer.origin)
+        ways = transports.level(taught).ways
+        return Learned(layer, str(content["under"]), ways[0] if ways else None), ""
     except FileNotFoundError:
         return None, ""
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -59,10 +64,11 @@ def load(state: Path, *, change: bool = True) -> tuple[Learned | None, str]:
         return None, f"cannot read {path}: {why}; it is set aside as {aside.name}"
 
 
-def save(state: Path, layer: Layer, under: str) -> Learned:
+def save(state: Path, layer: Layer, under: str, teacher: Way | None) -> Learned:
     """Keep what a document said, which works. Raises OSError."""
     sections = {name: dict(values) for name, values in layer.sections.items()}
     said = {**sections.pop("agent", {}), **sections}
-    text = json.dumps({"os-collect-config": said, "under": under}, indent=1)
+    taught = {teacher.transport: dict(teacher.values)} if teacher else None
+    text = json.dumps({"os-collect-config": said, "under": under, "teacher": taught}, indent=1)
     files.replace(state / FILE, text.encode(), durable=True)
-    return Learned(Layer("learned from the metadata", layer.sections), under)
+    return Learned(Layer("learned from the metadata", layer.sections), under, teacher)

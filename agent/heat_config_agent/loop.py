@@ -110,6 +110,8 @@ class Daemon:
         self._trouble = ""
         self._untaken: dict[str, str] = {}
         """Why documents are not in force, or not safe on disk: by the names of their sources."""
+        self._passed_over: set[Hashable] = set()
+        """Sources whose last document was not to be put in force."""
         self._warned: dict[Hashable, set[str]] = {}
         """What was said last about each thing that is not as it should be."""
 
@@ -192,24 +194,29 @@ class Daemon:
 
     def _arrived(self, answer: Answer) -> None:
         """Take in what a source answered."""
+        condition = self._collection.conditions().get(answer.key)
+        if condition and condition.seldom and answer.error:
+            return
         if answer.error is not None:
             self._warn_of(("no answer", answer.key), [f"{answer.name}: {answer.error}"])
             return
         self.answered = True
         if self._warn_of(("no answer", answer.key), []):
             self._report.note(f"{answer.name} answers again")
-        condition = self._collection.conditions().get(answer.key)
         remark = condition.trouble if condition else ""
         self._warn_of(("remark", answer.key), [f"{answer.name}: {remark}"] if remark else [])
-        if answer.document and (answer.changed or answer.document.source in self._untaken):
+        again = answer.key in self._passed_over or (answer.document and answer.document.source in self._untaken)
+        if answer.document and (answer.changed or again):
             self._take(answer.key, answer.document)
 
     def _take(self, key: Hashable, document: Document) -> None:
         """Put a document in force, and have its source let go of it once it is safe on disk."""
         name = document.source
         if self._steering.only_points_on(key, document):
-            self._steering.learn(document)
+            self._passed_over.add(key)
+            self._steering.learn(key, document)
             return
+        self._passed_over.discard(key)
         trouble = refusal(document)
         if not trouble:
             held = self._documents.held.get(name)
@@ -221,7 +228,7 @@ class Daemon:
                 self._stale = True
                 self._collection.stir()
             if name in TRANSPORTS:
-                self._steering.learn(document)
+                self._steering.learn(key, document)
         self._warn_of(("document", name), [trouble] if trouble else [])
         self._untaken.pop(name, None)
         if trouble:
@@ -407,7 +414,7 @@ class Daemon:
         if self._applier.reboots:
             parts.append("rebooting" if self._reboot.is_under_way else "about to reboot")
         conditions = self._collection.conditions().values()
-        away = [each.name for each in conditions if each.working is False]
+        away = [each.name for each in conditions if each.working is False and not each.seldom]
         parts += [f"no answer from {', '.join(away)}"] if away else []
         parts += [self._paused] if self._paused else []
         return "; ".join(parts) or ("idle" if self.answered else "waiting for the first document")

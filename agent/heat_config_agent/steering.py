@@ -16,7 +16,7 @@ from heat_config_agent.learned import Learned
 from heat_config_agent.model import Document
 from heat_config_agent.settings import Settings
 from heat_config_agent.sources import Reach, Source
-from heat_config_agent.transports import Level, Way
+from heat_config_agent.transports import LIVE, Level, Way
 
 LEAST = 0.1
 """Seconds between two polls, whatever anybody says."""
@@ -74,9 +74,12 @@ class Steering:
         self._collection = collection
         self._make = make
         self._change = change
+        self._lookout: Way | None = None
+        """A way that is only asked, and seldom, whether Heat has moved on: see `transports.LIVE`."""
         self._newest: Layer | None = None
         """What the metadata says that has come in since the start, or since the settings were read again."""
         self._learned, trouble = learned.load(given.state, change=change)
+        self._teacher = self._learned.teacher if self._learned else None
         held = max((name for name in TRANSPORTS if name in documents.held), key=documents.at.__getitem__, default="")
         if held and (self._learned is None or self._learned.under == learned.digest(base(given, documents.held))):
             self._newest = configuration.metadata(documents.held[held].content, f"the metadata from {held}")
@@ -94,8 +97,10 @@ class Steering:
         self._given = given
         self._apply()
 
-    def learn(self, document: Document) -> None:
+    def learn(self, key: Hashable, document: Document) -> None:
         """Take in what a document of a transport says about settings."""
+        if isinstance(key, Way) and key.transport in LIVE:
+            self._teacher = key
         layer = configuration.metadata(document.content, f"the metadata from {document.source}")
         self._tell(f"{layer.origin}: {each}" for each in layer.mistakes)
         self._newest = layer
@@ -108,6 +113,8 @@ class Steering:
         """
         if not isinstance(key, Way) or self._learned is None:
             return False
+        if key == self._lookout:
+            return True
         named = transports.level(configuration.metadata(document.content, ""), self._given.only).ways
         known = transports.level(self._learned.layer, self._given.only).ways
         conditions = self._collection.conditions()
@@ -130,7 +137,12 @@ class Steering:
             enough = name in BOOT and works and (condition is None or condition.working is not None)
             if self._is_chosen(name) and not enough:
                 wanted[name] = (name, self._maker(name, self.settings.section(name)))
-        self._collection.use(wanted, now=now)
+        self._lookout = None
+        if self._teacher and self._teacher not in ways and not any(way.transport in LIVE for way in ways) and works:
+            self._lookout = self._teacher
+            name = self._lookout.transport
+            wanted[self._lookout] = (name, self._maker(name, self._lookout.values))
+        self._collection.use(wanted, now=now, seldom=self._lookout)
         held = self._documents.held
         moved = any(_works(conditions.get(way)) and way.transport in held for way in ways)
         left = [name for name in held if name in TRANSPORTS and moved and name not in {way.transport for way in ways}]
@@ -148,7 +160,7 @@ class Steering:
     @property
     def used(self) -> set[str]:
         """The names of the sources in use."""
-        return {condition.name for condition in self._collection.conditions().values()}
+        return {each.name for each in self._collection.conditions().values() if not each.seldom}
 
     def _apply(self) -> None:
         said = self._newest or (self._learned.layer if self._learned else None)
@@ -169,10 +181,11 @@ class Steering:
         if not self._change:
             return
         under = learned.digest(base(self._given, self._documents.held))
-        if self._learned and (self._learned.layer.sections, self._learned.under) == (self._newest.sections, under):
+        new = (self._newest.sections, under, self._teacher)
+        if self._learned and (self._learned.layer.sections, self._learned.under, self._learned.teacher) == new:
             return
         try:
-            self._learned = learned.save(self._given.state, self._newest, under)
+            self._learned = learned.save(self._given.state, self._newest, under, self._teacher)
         except OSError as error:
             self._tell([f"cannot keep what the metadata says of the agent's settings: {error.strerror}"])
 

@@ -14,6 +14,10 @@ from dataclasses import dataclass, field
 
 from heat_config_agent.configuration import TRANSPORTS, Layer, defaults, incomplete
 
+LIVE = ("heat", "cfn")
+"""The transports that show what Heat has. The others show what Heat has put somewhere, and nobody is told there when it
+puts it elsewhere from then on."""
+
 
 @dataclass(frozen=True)
 class Way:

@@ -86,7 +86,8 @@ class Agent:
     @property
     def sources(self) -> dict[str, bool | None]:
         """The sources that it uses, and whether they work."""
-        return {each["name"]: each["working"] for each in self._health().get("sources", [])}
+        sources = self._health().get("sources", [])
+        return {each["name"]: each["working"] for each in sources if not each["seldom"]}
 
     @property
     def records(self) -> dict[str, dict[str, Any]]:

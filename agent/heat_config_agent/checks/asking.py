@@ -124,7 +124,7 @@ class Asking:
         self.documents.append(answer.document)
         asked.trouble = self._documents.take(answer.document) or asked.trouble
         if answer.name in TRANSPORTS:
-            self._steering.learn(answer.document)
+            self._steering.learn(answer.key, answer.document)
 
     def _look(self, asked: Asked) -> None:
         """Begin to look at the servers of a source."""

@@ -105,7 +105,7 @@ def _agent(state: Path) -> dict[str, object]:
 def _problems(agent: Mapping[str, object], entries: list[Entry]) -> list[str]:
     """Return what is not well with the daemon, in words."""
     found = [] if agent["running"] else ["no agent is running"]
-    sources = _maps(agent["sources"]) if agent["running"] else []
+    sources = [each for each in _maps(agent["sources"]) if agent["running"] and not each.get("seldom")]
     away = [each for each in sources if each.get("working") is False]
     found += [f"{each.get('name')} does not answer: {each.get('trouble')}" for each in away]
     found += [f"{each.get('name')}: {each['trouble']}" for each in sources if each not in away and each.get("trouble")]
@@ -135,7 +135,7 @@ def _show(agent: Mapping[str, object], problems: list[str]) -> None:
         terminal.say(
             terminal.styled(f"paused since {plan.clock(pause['since'])}: {terminal.line(pause['reason'])}", "warn")
         )
-    for each in _maps(agent["sources"]) if agent["running"] else []:
+    for each in [each for each in _maps(agent["sources"]) if agent["running"] and not each.get("seldom")]:
         moment = each.get("answered")
         last = f"answered {plan.clock(moment)}" if isinstance(moment, float) else "has not answered yet"
         terminal.say(f"source {each.get('name')}: {last}")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from heat_config_agent.errors import SourceError
 from heat_config_agent.model import Document
-from heat_config_agent.sources import Reach, user_data
+from heat_config_agent.sources import Reach, document, user_data
 from heat_config_hooks import strict_json
 
 LABELS = ("config-2", "CONFIG-2")
@@ -88,7 +88,7 @@ class ConfigDrive:
         found = user_data.content(data, "the user data on the config drive")
         if found is None:
             self._last = None
-        elif self._last is None or self._last.content != found:
+        elif self._last is None or not document.same(found, self._last.content):
             self._last = Document(source=self.name, content=found)
         return self._last
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from heat_config_agent.errors import SourceError, UnreachableError
 from heat_config_agent.model import Document
-from heat_config_agent.sources import Reach, user_data
+from heat_config_agent.sources import Reach, document, user_data
 
 if TYPE_CHECKING:
     from heat_config_agent import web
@@ -62,7 +62,7 @@ class Ec2:
         self.instance, previous, self._last = "", self._last, None
         found = user_data.content(data, "the instance's user data")
         if found is not None:
-            same = previous is not None and previous.content == found
+            same = previous is not None and document.same(previous.content, found)
             self._last = previous if same else Document(source=self.name, content=found)
         self.instance = instance
         return self._last

@@ -45,7 +45,7 @@ class HeatLocal:
         if found is None and troubles:
             raise troubles[0]
         self.trouble = "; ".join([each.brief for each in troubles] + _readable(self._paths))
-        if self._last is None or found != self._last.content:
+        if self._last is None or not document.same(found, self._last.content):
             self._last = None if found is None else Document(source=self.name, content=found)
         self._seen = seen
         return self._last

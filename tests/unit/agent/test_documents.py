@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.documents import Documents, in_force
+from heat_config_agent.documents import Documents, in_force, refusal
 from heat_config_agent.model import Document
 from heat_config_agent.sources import document
 
@@ -31,14 +31,25 @@ def test_a_document_is_kept_for_the_next_start(tmp_path: Path) -> None:
     assert Documents(tmp_path).held == first.held == {}
 
 
-def test_one_that_is_no_metadata_takes_no_others_place(tmp_path: Path) -> None:
+def test_one_that_is_no_metadata_takes_no_others_place() -> None:
     """And it is said what it is."""
-    documents = Documents(tmp_path)
-    documents.take(Document(source="heat", content=GOOD))
     nonsense: tuple[object, ...] = (None, "text", 5, {}, {"deployments": {}})
     for content in nonsense:
-        assert documents.take(Document(source="heat", content=content)).startswith("heat answered with something that")
-    assert documents.held == Documents(tmp_path).held == held("heat")
+        assert refusal(Document(source="heat", content=content)).startswith("heat answered with something that")
+    assert refusal(Document(source="heat", content=GOOD)) == ""
+
+
+def test_one_without_deployments_takes_none_away(tmp_path: Path) -> None:
+    """It is about settings alone; that there are none is an empty list."""
+    documents = Documents(tmp_path)
+    documents.take(Document(source="heat", content={"deployments": [{"id": "d1"}], "os-collect-config": {}}))
+    newer = {"os-collect-config": {"polling_interval": 5}}
+    for content in (newer, {**newer, "deployments": None}):
+        assert documents.take(Document(source="heat", content=content)) == ""
+        assert documents.held["heat"].content == {**newer, "deployments": [{"id": "d1"}]}
+        assert Documents(tmp_path).held == documents.held
+    documents.take(Document(source="heat", content={"deployments": []}))
+    assert documents.held["heat"].content == {"deployments": []}
 
 
 def test_whatever_a_file_may_hold_can_be_kept(tmp_path: Path) -> None:

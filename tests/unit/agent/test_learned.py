@@ -5,19 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent import learned
+from heat_config_agent import learned, transports
 from heat_config_agent.configuration import Layer
 
 SAID = Layer(
     "the metadata", {"agent": {"polling_interval": 5.0, "collectors": ("request",)}, "request": {"metadata_url": "u"}}
 )
 
+CFN = {"access_key_id": "k", "secret_access_key": "s", "stack_name": "n", "path": ("server.Metadata",)}
+
 
 def test_what_was_learned_is_there_at_the_next_start(tmp_path: Path) -> None:
     """As it was, for nobody else's eyes."""
-    saved = learned.save(tmp_path, SAID, "digest")
+    [teacher] = transports.level(Layer("b", {"cfn": CFN})).ways
+    saved = learned.save(tmp_path, SAID, "digest", teacher)
     assert learned.load(tmp_path) == (saved, "")
     assert saved.layer.sections == SAID.sections
+    assert saved.teacher == teacher
     assert stat.S_IMODE((tmp_path / learned.FILE).stat().st_mode) == 0o600
 
 

@@ -24,8 +24,10 @@ class Asked(Collection):
         super().__init__(schedule, 60)
         self.found: dict[object, Condition] = {}
 
-    def use(self, wanted: Wanted, *, now: bool) -> None:  # noqa: ARG002
+    def use(self, wanted: Wanted, *, now: bool, seldom: object = None) -> None:  # noqa: ARG002
         self.found = {key: self.found.get(key, Condition(name)) for key, (name, _) in wanted.items()}
+        for key, each in self.found.items():
+            each.seldom = key == seldom
 
     def conditions(self) -> dict[object, Condition]:
         return self.found
@@ -33,7 +35,12 @@ class Asked(Collection):
     @property
     def names(self) -> list[tuple[str, str]]:
         """Who is asked, and who says so."""
-        return [(each.name, steering.describe(key)) for key, each in self.found.items()]
+        return [(each.name, steering.describe(key)) for key, each in self.found.items() if not each.seldom]
+
+    @property
+    def seldom(self) -> list[str]:
+        """Who is asked only now and then."""
+        return [each.name for each in self.found.values() if each.seldom]
 
     def answered(self, name: str, origin: str = "", error: Exception | None = None) -> None:
         """A source has answered, or not."""
@@ -65,7 +72,10 @@ class Place:
         document = Document(source=source, content={"deployments": [], "os-collect-config": said})
         self.documents.take(document)
         if source in ("request", "heat", "cfn", "zaqar"):
-            self.steering.learn(document)
+            key = next(
+                (each for each in self.asked.found if isinstance(each, Way) and each.transport == source), source
+            )
+            self.steering.learn(key, document)
         self.steering.steer()
 
     def answered(self, name: str, origin: str = "", error: Exception | None = None) -> None:
@@ -200,3 +210,63 @@ def test_the_document_of_what_is_used_no_more_goes(place: Place) -> None:
     place.start("collectors = local\n")
     assert set(place.documents.held) == {"local"}
     assert place.steering.used == {"local"}
+
+
+HEAT = {
+    "auth_url": "http://keystone/v3",
+    "user_id": "u",
+    "password": "secret",
+    "project_id": "p",
+    "stack_id": "s/1",
+    "resource_name": "server",
+}
+HEAT_OWN = "collectors = heat, request\n[heat]\n" + "".join(f"{name} = {value}\n" for name, value in HEAT.items())
+
+
+def test_who_said_where_copies_are_is_asked_now_and_then_for_the_next_place(place: Place) -> None:
+    """Heat tells nobody at a temporary URL, or in a queue, that it puts the metadata elsewhere from now on."""
+    place.start(HEAT_OWN)
+    place.answered("heat")
+    place.metadata("heat", **NEW)
+    place.answered("request")
+    assert (place.asked.names, place.asked.seldom) == ([("request", "the metadata from heat")], ["heat"])
+    document = Document(source="heat", content={"deployments": [{"id": "old"}], "os-collect-config": NEW})
+    [teacher] = [key for key, each in place.asked.found.items() if each.seldom]
+    assert place.steering.only_points_on(teacher, document), "what it has of deployments does not count"
+    place.start(HEAT_OWN)  # it is known after a restart, too
+    place.answered("request")
+    assert place.asked.seldom == ["heat"]
+    place.metadata("heat", collectors=["heat"], heat=HEAT)
+    assert (place.asked.names, place.asked.seldom) == ([("heat", "the metadata from heat")], [])
+    place.answered("heat")
+    place.start(HEAT_OWN)
+    place.answered("heat")
+    assert (place.asked.names, place.asked.seldom) == ([("heat", "the metadata from heat")], [])
+
+
+def test_an_older_place_that_names_the_known_one_only_points_on(place: Place) -> None:
+    """While that is merely away, what the older has of deployments may be old; once it refuses us, the older counts."""
+    place.start(OWN)
+    place.answered("request")
+    place.metadata(**NEW)
+    place.answered("request", "metadata")
+    place.start(OWN)
+    place.answered("request", "metadata", AWAY)
+    old = next(key for key in place.asked.found if isinstance(key, Way) and key.values["metadata_url"] == "http://old")
+    document = Document(source="request", content={"deployments": [], "os-collect-config": NEW})
+    assert place.steering.only_points_on(old, document)
+    assert not place.steering.only_points_on(old, Document(source="request", content={"deployments": []}))
+    for each in place.asked.found.values():
+        each.denied = each.working is False
+    assert not place.steering.only_points_on(old, document)
+
+
+def test_what_a_message_said_last_is_known_after_a_restart(place: Place) -> None:
+    """A queue says it only once, and what it said has perhaps never worked yet."""
+    place.start(OWN)
+    place.answered("request")
+    place.metadata(**NEW)
+    place.start(OWN)
+    assert urls(place) == ["http://new"]
+    place.answered("request", "metadata", AWAY)
+    assert urls(place) == ["http://new", "http://old"]
