@@ -138,7 +138,7 @@ def test_what_was_learned_comes_first_as_long_as_the_machine_says_what_it_said_t
     given = make({}, config=path, state=machine.state)
     first = metadata({"os-collect-config": {"heat": HEAT}}, "heat_local")
     newer = metadata({"os-collect-config": {"heat": {**HEAT, "user_id": "u9"}, "polling_interval": 3}}, "the metadata")
-    learned.save(machine.state, newer, learned.digest([*steering.base(given, {})[:1], first]))
+    learned.save(machine.state, newer, learned.digest([*steering.base(given, {})[:1], first]), None)
 
     def order() -> list[str]:
         return [each["from"] for each in config(machine, OWN, "--json").json["transports"]["heat"]]

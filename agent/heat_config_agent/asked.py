@@ -27,7 +27,7 @@ def pause(state: Path, reason: str) -> None:
     """Have nothing new begun until `resume`; also by agents that are started after that. Raises StateError."""
     try:
         files.make_directory(state)
-        text = json.dumps({"reason": reason, "since": time.time()})
+        text = json.dumps({"reason": " ".join(reason.split()), "since": time.time()})
         files.replace(state / PAUSED, text.encode(), durable=True)
     except OSError as error:
         raise StateError(f"cannot write to {state}: {error.strerror}") from error
@@ -48,7 +48,7 @@ def paused(state: Path) -> tuple[str, float] | None:
     """Return why nothing new is to be begun, and since when; None where it is."""
     try:
         said = json.loads((state / PAUSED).read_bytes())
-        return str(said["reason"]), float(said["since"])
+        return " ".join(str(said["reason"]).split()), float(said["since"])
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError):

@@ -10,8 +10,9 @@ from __future__ import annotations
 import difflib
 import enum
 import math
+import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,6 +34,16 @@ LONGEST = 366 * 24 * 3600.0
 
 REBOOT = "systemctl reboot"
 
+THEIRS = frozenset(
+    {"command", "cachedir", "backup_cachedir", "print_cachedir", "one_time", "force", "print", "deployment_key"}
+    | {"config_file", "config_dir", "config_source", "debug", "verbose", "default_log_levels", "fatal_deprecations"}
+    | {"publish_errors", "rate_limit_burst", "rate_limit_except_level", "rate_limit_interval", "watch_log_file"}
+    | {"instance_format", "instance_uuid_format", "syslog_log_facility", "timeout"}
+)
+"""What os-collect-config and oslo.log have, and the agent has no use for; so is what begins with one of `_THEIRS`."""
+
+_THEIRS = ("log_", "logging_", "use_", "max_logfile", "shell_completion")
+
 
 class Kind(str, enum.Enum):
     """What a value may be; the text is what a person reads."""
@@ -40,6 +51,7 @@ class Kind(str, enum.Enum):
     TEXT = "text"
     FLAG = "true or false"
     SECONDS = "a number of seconds, 0 or more"
+    LIMIT = "a number of seconds, more than 0"
     COUNT = "a whole number, 1 or more"
     WORDS = "one or more words"
     LINES = "one or more lines"
@@ -119,7 +131,7 @@ SETTINGS: tuple[Setting, ...] = (
         ("parallel", Kind.COUNT, "how many deployments may run at once; with 1 they run in the order of names", 1),
         ("time_limit", Kind.SECONDS, "of a deployment that does not say its own; 0 for none", 3600.0),
         ("grace", Kind.SECONDS, "between asking a run to end and killing it", 10.0),
-        ("collect_timeout", Kind.SECONDS, "how long a source may take to answer", 60.0),
+        ("collect_timeout", Kind.LIMIT, "how long a source may take to answer", 60.0),
         ("ca_file", Kind.PATH, "certificates to trust; empty for the system's", ""),
         ("hooks_dir", Kind.PATHS, "directories with hooks, searched first", ()),
         ("environment", Kind.LINES, "NAME=VALUE for the environment of every run", ()),
@@ -206,7 +218,7 @@ SETTINGS: tuple[Setting, ...] = (
     *_rows(
         "ec2",
         ("metadata_url", Kind.TEXT, "the EC2 metadata service", "http://169.254.169.254/latest"),
-        ("timeout", Kind.SECONDS, "for each request to it", 10.0),
+        ("timeout", Kind.LIMIT, "for each request to it", 10.0),
     ),
     *_rows("config_drive", ("path", Kind.PATH, "the drive, or where it is mounted; empty to look for it", "")),
     *_rows(
@@ -237,6 +249,8 @@ class Layer:
     """What it says that the agent has no use for."""
     own: bool = False
     """Whether it is a file in the agent's own form: then what is wrong in it is refused."""
+    wrong: tuple[str, ...] = ()
+    """The names, as they are written, of what it says wrongly."""
 
     def get(self, section: str, name: str) -> object:
         """Return a value; None where it says none."""
@@ -248,16 +262,25 @@ class Layer:
         return f"{self.origin}, line {line}" if line else self.origin
 
 
-def file(path: Path, *, own: bool = False) -> Layer:
+def file(path: Path, *, own: bool = False, refused: list[str] | None = None) -> Layer:
     """Read a file of settings: the agent's own, if that is said or it has a section `[agent]`; or os-collect-config's.
 
-    Raises UsageError.
+    Raises UsageError; where there is a list `refused`, lines that have not the form are put into that, and passed over.
     """
     try:
         text = path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
         raise UsageError(f"cannot read the settings in {path}: {error.strerror}") from error
-    said = list(_said(text, path))
+    wrong: list[str] = []
+
+    def refuse(line: int, name: str, problem: str) -> None:
+        sentence = f"cannot read the settings in {path}: line {line}: {problem}"
+        if refused is None:
+            raise UsageError(sentence)
+        refused.append(sentence)
+        wrong.append(name)
+
+    said = list(_said(text, refuse))
     own = own or any(section == "agent" for section, *_ in said)
     sections: dict[str, dict[str, object]] = {}
     lines: dict[tuple[str, str], int] = {}
@@ -268,10 +291,12 @@ def file(path: Path, *, own: bool = False) -> Layer:
         place = "agent" if section == "DEFAULT" and not own else section
         known = _KNOWN.get((place, name))
         if known is None or (section == "DEFAULT" and not known.shared):
-            if own:
-                mistakes.append(Mistake(path=f"line {line}", problem=_unknown(section, name)))
-            else:
+            problem = _unknown(section, name) if own else _misspelt(section, name)
+            if problem and not any(each.problem == problem for each in mistakes):
+                mistakes.append(Mistake(path=f"line {line}", problem=problem))
+            elif not problem:
                 passed_over.append(f"[{section}] {name}")
+            wrong.append(name)
             continue
         lines.setdefault((place, name), line)
         several.setdefault((place, name), []).append(value)
@@ -281,7 +306,14 @@ def file(path: Path, *, own: bool = False) -> Layer:
             sections.setdefault(place, {})[name] = _read(known, _one(known, values), strict=own)
         except ValueError as error:
             mistakes.append(Mistake(path=f"line {lines[place, name]}", problem=f"{name}: {error}"))
-    return Layer(str(path), sections, lines, tuple(mistakes), tuple(passed_over), own)
+            wrong.append(name)
+    if not own:
+        named = sections.get("agent", {}).get("collectors", ())
+        for each in named if isinstance(named, tuple) else ():
+            if each not in COLLECTORS:
+                problem = f"collectors: {_no_source(each)}"
+                mistakes.append(Mistake(path=f"line {lines['agent', 'collectors']}", problem=problem))
+    return Layer(str(path), sections, lines, tuple(mistakes), tuple(passed_over), own, tuple(wrong))
 
 
 def metadata(content: object, origin: str) -> Layer:
@@ -339,13 +371,14 @@ def setting(section: str, name: str) -> Setting:
     return _KNOWN[section, name]
 
 
-def _said(text: str, path: Path) -> Iterator[tuple[str, str, str, int]]:
+def _said(text: str, refuse: Callable[[int, str, str], None]) -> Iterator[tuple[str, str, str, int]]:
     """Yield section, name, value and line number of everything that a file says, in its order.
 
     The form is oslo.config's: `name = value` or `name: value`, names may be repeated, a line that begins with a space
-    goes on with the value before it. Raises UsageError.
+    goes on with the value before it. What has another is told `refuse`: its line, name, and what is wrong.
     """
-    section, name, value, start = "DEFAULT", "", "", 0
+    section, name, value, start = "", "", "", 0
+    homeless = False
     for number, line in enumerate(text.splitlines(), 1):
         if name and line[:1].isspace() and line.strip():
             value += f"\n{line.strip()}"
@@ -358,15 +391,33 @@ def _said(text: str, path: Path) -> Iterator[tuple[str, str, str, int]]:
             continue
         if stripped[0] == "[":
             if not stripped.endswith("]"):
-                raise UsageError(f"cannot read the settings in {path}: line {number}: a section needs a ']' at its end")
-            section = stripped[1:-1].strip()
+                refuse(number, "", "a section needs a ']' at its end")
+            section = stripped[1:].removesuffix("]").strip()
             continue
         at = min((found for found in (stripped.find("="), stripped.find(":")) if found > 0), default=-1)
-        if at < 0:
-            raise UsageError(f"cannot read the settings in {path}: line {number}: expected «name = value»")
-        name, value, start = stripped[:at].strip().replace("-", "_"), stripped[at + 1 :].strip(), number
+        word = stripped[: max(at, 0)].strip().replace("-", "_")
+        if at < 0 or (not section and not _NAME.fullmatch(word)):
+            refuse(number, stripped.split()[0], "expected «name = value»" if section else _BEGIN)
+            continue
+        if not section:
+            if not homeless or word == "state_dir":
+                refuse(number, word, f"«{word}» stands before any section: begin with {_home(word)}")
+            homeless = True
+            continue
+        name, value, start = word, stripped[at + 1 :].strip(), number
     if name:
         yield section, name, _unquoted(value), start
+
+
+_NAME = re.compile(r"[\w.]+")
+
+_BEGIN = "expected a section such as [agent], and below it «name = value»"
+
+
+def _home(name: str) -> str:
+    """Return where a setting belongs that stands nowhere: in a file of the agent's own, where it may."""
+    sections = [each.section for each in SETTINGS if each.name == name]
+    return f"[{sections[0]}]" if sections else "[DEFAULT]" if name in THEIRS else "a section such as [agent]"
 
 
 def _unquoted(value: str) -> str:
@@ -379,7 +430,31 @@ def _one(known: Setting, values: Sequence[str]) -> object:
     return list(values) if known.kind in (Kind.WORDS, Kind.LINES, Kind.PATHS) else values[-1]
 
 
+def _misspelt(section: str, name: str) -> str:
+    """Return what is wrong with something that os-collect-config's file says; empty where it is that program's own."""
+    if name in THEIRS or name.startswith(_THEIRS):
+        return ""
+    if section != "DEFAULT":
+        close = section in SECTIONS or difflib.get_close_matches(section, [*SECTIONS, "DEFAULT"], n=1)
+        return _unknown(section, name) if close else ""
+    if ("agent", name) in _KNOWN:
+        return f"{name!r} is a setting of [agent], not of [DEFAULT]"
+    shared = [each.name for each in SETTINGS if each.shared]
+    close = difflib.get_close_matches(name, [*shared, *THEIRS], n=1)
+    return f"there is no setting {name!r} in [DEFAULT]; did you mean {close[0]}?" if close else ""
+
+
+def _no_source(name: str) -> str:
+    close = difflib.get_close_matches(name, COLLECTORS, n=1)
+    return f"there is no source {name!r}; {f'did you mean {close[0]}?' if close else f'there are {_LIST}'}"
+
+
+_LIST = ", ".join(COLLECTORS)
+
+
 def _unknown(section: str, name: str) -> str:
+    if section == "DEFAULT":
+        return "[DEFAULT] is os-collect-config's: in a file with [agent], say it there"
     if section not in SECTIONS:
         close = difflib.get_close_matches(section, SECTIONS, n=1)
         return f"there is no section [{section}]{f'; did you mean [{close[0]}]?' if close else ''}"
@@ -398,6 +473,9 @@ def _read(known: Setting, value: object, *, strict: bool = False) -> object:
     words = found if isinstance(found, tuple) else (found,)
     allowed = known.choices if strict or known.name != "collectors" else ()
     if found is None or (allowed and not all(each in allowed for each in words)):
+        unknown = [each for each in words if each not in allowed] if known.name == "collectors" and found else []
+        if unknown:
+            raise ValueError(_no_source(str(unknown[0])))
         shown = "that" if known.secret else repr(value)
         raise ValueError(f"expected {known.expected}, not {shown}")
     return found
@@ -420,6 +498,10 @@ def _seconds(value: object) -> object:
     except (ValueError, OverflowError):
         return None
     return number if 0 <= number <= LONGEST else None
+
+
+def _limit(value: object) -> object:
+    return _seconds(value) or None
 
 
 def _count(value: object) -> object:
@@ -463,6 +545,7 @@ _READ = {
     Kind.TEXT: _text,
     Kind.FLAG: _flag,
     Kind.SECONDS: _seconds,
+    Kind.LIMIT: _limit,
     Kind.COUNT: _count,
     Kind.WORDS: _words,
     Kind.LINES: _lines,

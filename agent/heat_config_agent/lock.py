@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,11 @@ def held(state: Path, role: str = "") -> Iterator[None]:
     run inherits it.
     """
     path = state / "lock"
+    place = state
+    while not os.path.lexists(place) and place != place.parent:
+        place = place.parent
+    if os.path.lexists(place) and not place.is_dir():
+        raise StateError(f"{place} is no directory", hint="name another state directory with --state-dir")
     try:
         files.make_directory(state)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -33,7 +39,11 @@ def held(state: Path, role: str = "") -> Iterator[None]:
         ) from error
     try:
         if not _locked(descriptor):
-            raise LockedError(f"another agent works on {state}{_holder(descriptor)}")
+            raise LockedError(
+                f"another agent works on {state}{_holder(descriptor)}",
+                hint=f"`heat-config-agent status --state-dir {shlex.quote(str(state))}` shows what it does; stop it, "
+                "or name another --state-dir",
+            )
         with contextlib.suppress(OSError):  # a full disk: the number is only for people
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()} {role}".strip().encode() + b"\n", 0)

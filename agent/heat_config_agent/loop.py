@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from heat_config_agent import __version__, asked, health, instance, steering
+from heat_config_agent import __version__, asked, health, instance, metadata, plan, steering
 from heat_config_agent.apply import WAITS, Applier, Where
 from heat_config_agent.collection import Answer, Collection
 from heat_config_agent.configuration import TRANSPORTS
@@ -34,6 +34,7 @@ from heat_config_agent.signals import Outbox
 from heat_config_agent.sources.document import same
 from heat_config_agent.steering import Steering
 from heat_config_agent.tools import Tools
+from heat_config_agent.transports import Way
 from heat_config_hooks import files
 
 LOOK = 60.0
@@ -41,6 +42,9 @@ LOOK = 60.0
 
 TELL = 30.0
 """Seconds after which `health` is written again, though nothing in it has changed."""
+
+TELL_ANSWER = 3.0
+"""Seconds within which it is written that a source has answered."""
 
 TELL_LEAST = 0.5
 """Seconds between two times that it is written: where much happens, not all of it needs to be told."""
@@ -110,6 +114,8 @@ class Daemon:
         self._trouble = ""
         self._untaken: dict[str, str] = {}
         """Why documents are not in force, or not safe on disk: by the names of their sources."""
+        self._wrong: dict[str, str] = {}
+        """What else is not as it should be, by what it is about."""
         self._passed_over: set[Hashable] = set()
         """Sources whose last document was not to be put in force."""
         self._warned: dict[Hashable, set[str]] = {}
@@ -117,6 +123,8 @@ class Daemon:
 
     def run(self) -> None:
         """Work until told to end by SIGTERM or SIGINT. What runs then goes on, and is followed by the next agent."""
+        said = ", ".join(layer.origin for layer in self._given.said[1:]) or "none"
+        self._report.note(f"heat-config-agent {__version__} begins on {self._given.state}, settings: {said}")
         with self._listening() as wake:
             self._notifier.ready()
             while not self.interrupted:
@@ -129,6 +137,8 @@ class Daemon:
                 self._tell()
             self._notifier.stopping()
             self._tell(ended=True)
+        left = [f"{each.name} (process {each.run.pid})" for each in self._applier.running if each.run]
+        self._report.note(f"ends; what runs goes on: {', '.join(left)}" if left else "ends")
         self._end()
 
     def once(self, refresh: Callable[[], None], interval: float) -> None:
@@ -149,6 +159,12 @@ class Daemon:
     def _is_busy(self) -> bool:
         """Whether there is something that has not been done for the first time yet."""
         return self._unsteered or self._collection.asking or self._stale or self._applier.busy
+
+    @property
+    def unheard(self) -> list[str]:
+        """The transports that did not answer, where none did."""
+        ways = [each for key, each in self._collection.conditions().items() if isinstance(key, Way) and not each.seldom]
+        return [] if any(each.working for each in ways) else [each.name for each in ways]
 
     @property
     def interrupted(self) -> bool:
@@ -174,16 +190,17 @@ class Daemon:
         if self._unsteered:
             self._unsteered = False
             self._stale = self._steering.steer(now=now) or self._stale
-            if not self._collection.conditions():
-                self._report.warn("there is no source to ask: nothing on this machine says how to reach Heat")
         for news in (self._steering.news, self.journal.warnings, self._documents.warnings):
             while news:
                 self._report.warn(news.pop(0))
+        asked_nobody = "there is no source to ask: nothing on this machine says how to reach Heat"
+        self._warn_of("sources", [] if self._collection.conditions() else [asked_nobody])
         before = self._pulse()
         self._look()
         if not self._once:
             self._tell()  # before the sleep that may follow, not after it
-        self._applier.turn(self._sleep(patience), (wake, self._collection.fileno()))
+        timeout = 0.0 if self._once and not self._is_busy else self._sleep(patience)
+        self._applier.turn(timeout, (wake, self._collection.fileno()))
         if self._applier.postponed:
             self._looked = min(self._looked, time.monotonic() - LOOK + MENDING)
         if self._pulse() != before:
@@ -201,6 +218,7 @@ class Daemon:
             self._warn_of(("no answer", answer.key), [f"{answer.name}: {answer.error}"])
             return
         self.answered = True
+        self._told = min(self._told, time.monotonic() - TELL + TELL_ANSWER)
         if self._warn_of(("no answer", answer.key), []):
             self._report.note(f"{answer.name} answers again")
         remark = condition.trouble if condition else ""
@@ -225,6 +243,8 @@ class Daemon:
             if not trouble:
                 self._collection.taken(key, document)
             if new:
+                number = len(metadata.parse(document).deployments)
+                self._report.note(f"{name} has {number} deployment{'' if number == 1 else 's'}")
                 self._stale = True
                 self._collection.stir()
             if name in TRANSPORTS:
@@ -268,7 +288,8 @@ class Daemon:
             begun = {step.deployment.key: step for step in self.steps if step.verb not in (Verb.SKIP, Verb.WAIT)}
             self.steps = list(({step.deployment.key: step for step in (*self.steps, *steps)} | begun).values())
         self._seen = (_changed(self._given.state / "asked"), _changed(self._given.deployed))
-        self._warn_of("mistakes", [str(each) for each in self._applier.mistakes])
+        answered = {mistake for step in steps for mistake in step.deployment.mistakes}  # in their results
+        self._warn_of("mistakes", [str(each) for each in self._applier.mistakes if each not in answered])
 
     def _pulse(self) -> tuple[object, ...]:
         """Return what changes when something runs or ends."""
@@ -339,7 +360,9 @@ class Daemon:
             given = self._reread()
         except AgentError as error:
             self._report.warn(f"the settings stay as they were: {error}")
+            self._wrong["settings"] = f"the settings stay as they were at {plan.clock(time.time())}: {error}"
         else:
+            self._wrong.pop("settings", None)
             if given.state != self._given.state:
                 self._report.warn(f"the state directory stays {self._given.state}: another takes a new start")
                 given = replace(given, state=self._given.state, root=self._given.root, deployed=self._given.deployed)
@@ -373,8 +396,7 @@ class Daemon:
         stable = (
             doing,
             tuple((each["name"], each["working"], each["trouble"]) for each in sources),
-            self._trouble,
-            tuple(self._untaken.values()),
+            *self._wrongs,
             self.journal.changes,
         )
         now = time.monotonic()
@@ -393,15 +415,28 @@ class Daemon:
             paused=self._paused.removeprefix("paused: "),
             reboot=tuple(each.name for each in self._applier.reboots),
             sources=sources,
-            troubles=(*((self._trouble,) if self._trouble else ()), *self._untaken.values()),
+            troubles=self._wrongs,
         )
         with contextlib.suppress(OSError):  # a disk without room: systemd is told all the same
             health.write(self._given.state, current)
         metrics = self._given.text("metrics_file")
         if metrics:
-            with contextlib.suppress(OSError):
-                text = health.metrics(current, self.journal.entries.values())
-                files.replace(Path(metrics), text.encode(), mode=0o644)
+            self._write_metrics(Path(metrics), health.metrics(current, self.journal.entries.values()))
+
+    def _write_metrics(self, path: Path, text: str) -> None:
+        self._wrong.pop("metrics", None)
+        try:
+            files.replace(path, text.encode(), mode=0o644)
+        except OSError as error:
+            self._wrong["metrics"] = f"cannot write the metrics to {path}: {error.strerror} (metrics_file of [agent])"
+        self._warn_of("metrics", [self._wrong["metrics"]] if "metrics" in self._wrong else [])
+
+    @property
+    def _wrongs(self) -> tuple[str, ...]:
+        """What is not as it should be, beside sources."""
+        late = self._reboot.late
+        found = (self._trouble, *self._untaken.values(), *self._wrong.values(), late)
+        return tuple(each for each in found if each)
 
     def _doing(self) -> str:
         """Return in one line what is going on."""

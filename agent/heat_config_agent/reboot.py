@@ -18,6 +18,9 @@ from heat_config_agent.settings import Settings
 SECONDS = 300.0
 """Seconds that a machine has to go down once it was told to."""
 
+LATE = 60.0
+"""Seconds after which it is remarkable that it has not."""
+
 LAST_WORDS = 10.0
 """Seconds that results have to be delivered before the machine is rebooted."""
 
@@ -39,6 +42,13 @@ class Reboot:
         """Whether the machine was told to reboot."""
         return self._told is not None
 
+    @property
+    def late(self) -> str:
+        """That the machine should have gone down by now; empty where it should not."""
+        if self._told is None or time.monotonic() - self._told[2] < LATE:
+            return ""
+        return f"the machine has not gone down {LATE:g} s after «{' '.join(self._told[1])}»"
+
     def tend(self, given: Settings) -> None:
         """Do what there is to do now. Raises StateError."""
         now = time.monotonic()
@@ -55,7 +65,7 @@ class Reboot:
     def _begin(self, given: Settings) -> None:
         command = given.reboot_command
         names = ", ".join(each.name for each in self._applier.reboots)
-        self._report.note(f"the machine is rebooted: {names} asked for it")
+        self._report.note(f"rebooting the machine with «{' '.join(command)}»: {names} asked for it")
         self._applier.settle()
         try:
             started = subprocess.Popen(

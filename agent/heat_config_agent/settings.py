@@ -7,6 +7,7 @@ requests' own is read by `cli.terminal` and `web`.
 
 from __future__ import annotations
 
+import difflib
 import os
 import shlex
 from collections.abc import Mapping
@@ -28,6 +29,8 @@ OWN_FILES = Path("/etc/heat-config-agent")
 
 OTHER_FILE = Path("/etc/os-collect-config.conf")
 """The settings of the program that the agent replaces."""
+
+COMMAND_LINE = "the command line"
 
 TIME_LIMIT = 3600.0
 """Seconds that a deployment may take which does not say its own limit: as long as Heat waits for a stack by default."""
@@ -77,6 +80,17 @@ class Settings:
     said: tuple[Layer, ...] = ()
     """Everybody who says something, the one that wins first."""
     warnings: tuple[str, ...] = ()
+    """What is passed over, though somebody may have meant something by it."""
+    mistakes: tuple[str, ...] = ()
+    """What has to be corrected before an agent can be started; empty where it was refused at once."""
+    placed: bool = True
+    """Whether the mistakes leave no doubt about the state directory."""
+    options: tuple[str, ...] = ()
+    """The words of the command line that say where the settings and the state are."""
+
+    def command(self, *words: str) -> str:
+        """Return a command for people that is about the same agent."""
+        return shlex.join(("heat-config-agent", *words, *self.options))
 
     def found(self, section: str, name: str) -> tuple[object, str]:
         """Return the value of a setting, and who says so."""
@@ -141,10 +155,13 @@ def make(
     With `config`, that file is the only one that is read. Raises UsageError; where there is a list `wrong`, what is
     wrong is put into that, and passed over.
     """
+    before = len(wrong or ())
     own, other = _files(wrong) if config is None else _one(_file(config, wrong))
     for layer in own:
+        more = f"and {len(layer.mistakes) - 1} more: heat-config-agent config shows them"
+        hint = more if wrong is None and len(layer.mistakes) > 1 else ""
         for mistake in layer.mistakes:
-            _refuse(UsageError(f"cannot use the settings in {layer.origin}: {mistake}"), wrong)
+            _refuse(UsageError(f"cannot use the settings in {layer.origin}: {mistake}", hint=hint), wrong)
     said = (*own, *((other,) if other else ()))
     given = {"time_limit": limit, "grace": grace, "ca_file": ca_file}
     options = {name: value for name, value in given.items() if value is not None}
@@ -162,10 +179,15 @@ def make(
         shell_config=_path(environ, "HEAT_SHELL_CONFIG"),
         own=own,
         other=other,
-        said=(Layer("the command line", {"agent": options}), *said),
+        said=(Layer(COMMAND_LINE, {"agent": options}), *said),
         warnings=tuple(f"{other.origin}: {each}" for each in other.mistakes) if other else (),
+        options=(
+            *(("--config", str(config.absolute())) if config else ()),
+            *(("--state-dir", str(state.absolute())) if state else ()),
+        ),
     )
-    return _placed(found, environ, config=config, state=state, hooks=hooks, wrong=wrong)
+    result = _placed(found, environ, config=config, state=state, hooks=hooks, wrong=wrong)
+    return replace(result, mistakes=tuple(wrong[before:]) if wrong else ())
 
 
 def _refuse(error: UsageError, wrong: list[str] | None) -> None:
@@ -189,6 +211,14 @@ def _placed(
     variable = _path(environ, "HEAT_CONFIG_AGENT_STATE")
     named = (configured or variable) if config else (variable or configured)
     directory = state or named or _usual_state(environ)
+    doubtful = any(difflib.get_close_matches("state_dir", each.wrong, n=1) for each in found.own)
+    if config and not os.access(config, os.R_OK):
+        doubtful = True
+    sure = state is not None or (variable is not None and config is None) or not doubtful
+    if os.path.lexists(directory) and not directory.is_dir():
+        sure = False
+        who = _who(found, "state_dir") if directory == configured and not state else "--state-dir" if state else ""
+        _refuse(UsageError(f"{directory} is no directory", hint=who), wrong)
     system = directory == SYSTEM_STATE
     deployed = _path(environ, "HEAT_CONFIG_DEPLOYED")
     old = _path(environ, "HEAT_CONFIG_DEPLOYED_OLD")
@@ -196,10 +226,9 @@ def _placed(
     searched = (*hooks, *((own_hooks,) if own_hooks else ()), *map(Path, found.words("hooks_dir")), *HOOK_DIRECTORIES)
     ca_file = found.text("ca_file") or None
     if ca_file is not None:
-        try:
-            Path(ca_file).open("rb").close()
-        except OSError as error:
-            _refuse(UsageError(f"cannot read the certificates in {ca_file}: {error.strerror}"), wrong)
+        trouble = no_certificates(ca_file)
+        if trouble:
+            _refuse(UsageError(trouble, hint=_who(found, "ca_file")), wrong)
     return replace(
         found,
         state=directory.absolute(),
@@ -211,7 +240,27 @@ def _placed(
         limit=found.number("time_limit") or None,
         grace=found.number("grace"),
         ca_file=ca_file,
+        placed=sure,
     )
+
+
+def no_certificates(path: str) -> str:
+    """Return why a file cannot say whom to trust; empty where it can."""
+    import ssl  # noqa: PLC0415  # 10 ms, for those who have such a file
+
+    try:
+        ssl.create_default_context(cafile=path)
+    except ssl.SSLError:
+        return f"there is no certificate in {path}"
+    except OSError as error:
+        return f"cannot read the certificates in {path}: {error.strerror}"
+    return ""
+
+
+def _who(found: Settings, name: str) -> str:
+    """Return who says a setting of `[agent]`, for people."""
+    origin = found.found("agent", name)[1]
+    return f"--{name.replace('_', '-')}" if origin == COMMAND_LINE else f"{name} of [agent], {origin}"
 
 
 def _one(layer: Layer) -> tuple[tuple[Layer, ...], Layer | None]:
@@ -222,7 +271,7 @@ def _one(layer: Layer) -> tuple[tuple[Layer, ...], Layer | None]:
 def _file(path: Path, wrong: list[str] | None, *, own: bool = False) -> Layer:
     """Return what a file says."""
     try:
-        return configuration.file(path, own=own)
+        return configuration.file(path, own=own, refused=wrong)
     except UsageError as error:
         _refuse(error, wrong)
         return Layer(str(path), {}, own=own)

@@ -11,6 +11,7 @@ import http.client
 import io
 import math
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -271,6 +272,11 @@ def cause(error: BaseException, limits: tuple[float, float] | None = None) -> st
         if not isinstance(inner, BaseException):
             break
         seen = inner
+    if isinstance(seen, ssl.SSLCertVerificationError):
+        return f"its certificate cannot be trusted: {seen.verify_message.rstrip('.')}"
+    if isinstance(seen, ssl.SSLError):
+        words = (seen.reason or "").replace("_", " ").lower()
+        return f"it does not speak TLS as we do{f': {words}' if words else ''}"
     name = type(seen).__name__
     if name in _IN_WORDS:
         return _IN_WORDS[name]

@@ -214,14 +214,14 @@ class Lab:
     def stack_delete(self, name: str) -> None:
         self._heat("stacks.delete", stack_id=name)
 
-    def stack_get(self, name: str) -> Stack:
-        """Return what there is to know of a stack."""
+    def stack_get(self, name: str, *, outputs: bool = True) -> Stack:
+        """Return what there is to know of a stack. Outputs cost Heat a lot."""
         try:
-            value = self._heat("stacks.get", stack_id=name)
+            value = self._heat("stacks.get", stack_id=name, resolve_outputs=outputs)
         except LookupError:
             return Stack(name, "DELETE_COMPLETE", "", {})
-        outputs = {each["output_key"]: each.get("output_value") for each in value.get("outputs", [])}
-        return Stack(value["id"], value["stack_status"], value["stack_status_reason"], outputs)
+        found = {each["output_key"]: each.get("output_value") for each in value.get("outputs", [])}
+        return Stack(value["id"], value["stack_status"], value["stack_status_reason"], found)
 
     def resource_get(self, name: str, resource: str) -> Resource:
         """Return what there is to know of a stack's resource."""
@@ -253,12 +253,12 @@ class Lab:
     def wait(self, name: str, status: str, seconds: float = 60) -> Stack:
         """Wait until a stack has a status; fail as soon as the action has ended otherwise."""
         deadline = time.monotonic() + seconds
-        while (stack := self.stack_get(name)).status != status:
+        while (stack := self.stack_get(name, outputs=False)).status != status:
             ended = stack.status.startswith(status.partition("_")[0]) and not stack.status.endswith("_IN_PROGRESS")
             assert not ended, f"{name} is {stack.status}: {stack.reason}"
             assert time.monotonic() < deadline, f"{name} is still {stack.status}: {stack.reason}"
-            time.sleep(0.05)
-        return stack
+            time.sleep(0.1)
+        return self.stack_get(name)
 
     def settings(self, name: str, server: str = "server", seconds: float = 30) -> dict[str, Any]:
         """Wait until a stack's server is there, and return its metadata: what an agent on it begins with."""

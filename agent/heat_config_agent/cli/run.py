@@ -10,7 +10,7 @@ from functools import partial
 
 from heat_config_agent import lock, settings
 from heat_config_agent.cli import chosen, progress, terminal
-from heat_config_agent.errors import ExitCode
+from heat_config_agent.errors import ExitCode, UsageError
 from heat_config_agent.loop import Daemon
 from heat_config_agent.model import Entry, Run
 from heat_config_agent.notify import Notifier
@@ -29,7 +29,7 @@ exit codes:
   0    ended by TERM or INT; with --once, all is well
   1    with --once: a deployment failed, or a document, or an entry of one, could not be read
   2    bad usage or configuration
-  3    with --once: no source answered
+  3    with --once: Heat did not answer; or, where there is no way to Heat, no source did
   4    another agent holds the lock
   5    with --once: all ran well, but a result could not be delivered
   6    with --once: a deployment waits for a reboot of the machine
@@ -48,6 +48,8 @@ def add(commands: chosen.Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Work until told to end, or once."""
+    if options.json and not options.once:
+        raise UsageError("--json is for one pass", hint="with --once; `heat-config-agent status --json` shows a daemon")
     reread = partial(settings.make, os.environ, config=options.config, state=options.state_dir)
     given = reread()
     for number in (signal.SIGHUP, signal.SIGUSR1):
@@ -70,8 +72,10 @@ def _once(make: type[Daemon], given: settings.Settings, reread: partial[settings
     code = progress.exit_code(daemon.steps, entries, daemon.mistakes)
     if daemon.interrupted:
         code = ExitCode.INTERRUPTED
-    elif not daemon.answered and code is ExitCode.OK:
+    elif code is ExitCode.OK and (daemon.unheard or not daemon.answered):
         code = ExitCode.NO_SOURCE
+        who = ", ".join(daemon.unheard) or "any source"
+        report.warn(f"no answer from {who}: it is not known what there is to do")
     report.summary(daemon.steps, entries, daemon.mistakes, code)
     return code
 
@@ -85,7 +89,8 @@ class Log(Report):
 
     def begun(self, step: Step, run: Run) -> None:
         since = f", which process {run.pid} has run for a while" if step.reason.startswith("started earlier") else ""
-        self._say(5, f"{_name(step)}: {_action(step)} with {progress.tool(step)} begins{since}")
+        action = f"{step.deployment.action} " if step.deployment.action else ""
+        self._say(5, f"{_name(step)}: {action}begins with {progress.tool(step)}{since}")
 
     def ended(self, step: Step, entry: Entry) -> None:
         took = f" after {terminal.duration(entry.ended - entry.started)}" if entry.started and entry.ended else ""
@@ -130,10 +135,6 @@ class Log(Report):
 
 def _name(step: Step) -> str:
     return step.deployment.name
-
-
-def _action(step: Step) -> str:
-    return step.deployment.action or "it"
 
 
 def _because(why: str) -> str:

@@ -53,7 +53,10 @@ def run(options: argparse.Namespace) -> int:
         terminal.say(json.dumps(value))
         return code
     if options.check:
-        terminal.say("; ".join(problems) or f"all is well: {agent['doing']}")
+        failed = sum(entry.failed and entry.ended is not None for entry in entries)
+        well = f"all is well with the agent: {agent['doing']}"
+        well += f"; {terminal.count(failed, 'deployment')} failed" if failed else ""
+        terminal.say(terminal.line("; ".join(problems) or well))
         return code
     if agent["process"] or asked.paused(state):
         _show(agent, problems)
@@ -79,6 +82,14 @@ def run(options: argparse.Namespace) -> int:
         style = "bad" if entry.failed else _STYLES.get(entry.state, "")
         terminal.say(terminal.styled(line, style))
     return ExitCode.OK
+
+
+def _waits(state: Path) -> str:
+    """Say what a deployment waits for that is not started yet."""
+    if pause := asked.paused(state):
+        return f"waits: paused ({pause[0]})"
+    holder = lock.holder(state)
+    return "waits for its turn" if holder and holder[1] == lock.DAEMON else "not started yet: the next run does"
 
 
 def _agent(state: Path) -> dict[str, object]:
@@ -169,7 +180,7 @@ def what(entry: Entry, state: Path) -> str:
     """Say what is going on with a deployment, or came of it."""
     again = "; will be run again by the next run" if entry.again else ""
     if entry.state is State.ACCEPTED:
-        return "not started yet: the next run does"
+        return _waits(state)
     if entry.state is State.RUNNING:
         return _running(entry, state / "runs" / entry.key)
     if entry.state is State.REBOOT:
