@@ -687,7 +687,7 @@ def test_status(daemon: Daemon, machine: Machine) -> None:
     daemon.start()
     wait_until(lambda: daemon.health().get("doing") == "running d1", LONG)
     done = daemon.command("status", "--check")
-    assert (done.code, done.out) == (0, "all is well: running d1\n")
+    assert (done.code, done.out) == (0, "all is well with the agent: running d1\n")
     said = daemon.command("status", "--json").json
     assert (said["healthy"], said["problems"]) == (True, [])
     assert (said["agent"]["running"], said["agent"]["process"]) == (True, daemon.pid)

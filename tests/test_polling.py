@@ -183,7 +183,7 @@ def test_answers_that_are_no_metadata(
     server.named["metadata"] = answer
     daemon.send(signal.SIGUSR1)
     wait_until(lambda: daemon.command("status", "--check").code == 1, LONG)
-    wait_until(lambda: bool(daemon.said("request")), LONG)
+    wait_until(lambda: bool(daemon.said("request: ") + daemon.said("request answered")), LONG)
     for _ in range(3):
         count = len(server.signals)
         daemon.send(signal.SIGUSR1)
@@ -192,7 +192,7 @@ def test_answers_that_are_no_metadata(
     daemon.send(signal.SIGUSR1)
     heat.wait_for(1, LONG)
     assert ran(machine) == ["d1"]
-    assert len(daemon.said("request")) == 1, daemon.log
+    assert len(daemon.said("request: ") + daemon.said("request answered")) == 1, daemon.log
     assert "Traceback" not in daemon.log
 
 
