@@ -1335,3 +1335,60 @@ def test_real_metadata_is_carried_out(machine: Machine, sample: dict[str, Any]) 
             got = json.loads((machine.hooks / f"{wanted}.{given['id']}").read_text())
             assert (got["group"], got["options"], got["outputs"]) == (wanted, given["options"], given["outputs"])
             assert got["config"] == (given["config"] if given["group"] != "component" else "- hosts: localhost")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["status"],
+        ["show", "d1"],
+        ["log", "d1"],
+        ["retry", "d1"],
+        ["forget", "d1"],
+        ["pause", "--reason", "r"],
+        ["resume"],
+    ],
+)
+def test_a_mistake_in_the_settings_keeps_nobody_from_looking(machine: Machine, command: list[str]) -> None:
+    """It is said, and what needs the state directory alone goes on."""
+    assert machine.apply([deployment()]).code == 0
+    path = machine.folder / "wrong.conf"
+    path.write_text("[agent]\nparalel = 2\nsplay = x\n")
+    done = machine.agent(*command, "--config", str(path))
+    assert done.code == 0
+    [warning] = [line for line in done.err.splitlines() if line.startswith("warning:")]
+    assert f"warning: cannot use the settings in {path}: line 2: there is no setting 'paralel'" in warning
+    assert f"(and 1 more: heat-config-agent config --config {path} --state-dir {machine.state} shows them)" in warning
+
+
+def test_a_mistake_about_the_state_directory_is_refused(machine: Machine) -> None:
+    """Nobody is shown another's state."""
+    path = machine.folder / "wrong.conf"
+    path.write_text("[agent]\nstate_dir = here\n")
+    done = run(machine, "heat-config-agent", "status", "--config", str(path))
+    assert (done.code, done.out) == (2, "")
+    assert "error: cannot use the settings in" in done.err
+
+
+def test_a_reason_is_one_line_and_what_ends_the_pause_is_said_in_full(machine: Machine) -> None:
+    """As it has to be typed."""
+    done = machine.agent("pause", "--reason", "moving\n  house")
+    assert done.out == f"paused: moving house; `heat-config-agent resume --state-dir {machine.state}` ends it\n"
+    assert "moving house" in machine.agent("status").out
+    assert machine.agent("pause", "--reason", " ").code == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("pause", "0  it is paused"),
+        ("resume", "0  it is not, or no longer, paused"),
+        ("poke", "1  no agent is running"),
+        ("retry", "send a result that was not delivered once more"),
+    ],
+)
+def test_help_says_what_holds_for_that_command(machine: Machine, command: str, said: str) -> None:
+    """Not what holds for others."""
+    done = machine.start("heat-config-agent", command, "--help", COLUMNS="120").communicate(timeout=60)[0]
+    assert said in done
+    assert command == "retry" or "there is no such deployment" not in done

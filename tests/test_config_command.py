@@ -175,7 +175,10 @@ def test_what_is_missing_of_a_way(machine: Machine) -> None:
     done = config(machine, OWN + section("zaqar", queue_id="q") + section("cfn", stack_name="s"))
     assert "not used: auth_url, user_id, password, project_id missing" in done.out
     full = section("heat", **HEAT)
-    assert "not used: collectors leaves it out" in config(machine, OWN.replace("heat, ", "") + full).out
+    shown = config(machine, OWN.replace("heat, ", "") + full).out
+    assert "not used: collectors leaves it out" in shown
+    assert "[ec2]  not asked: collectors leaves it out" in shown
+    assert "[heat_local]\n" in shown
 
 
 def test_what_is_not_used_of_os_collect_configs_file(machine: Machine) -> None:

@@ -493,7 +493,7 @@ def test_pause(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
     wait_until(lambda: len(heat.signals) == 3, LONG)
     assert ran(machine) == ["d1", "d2"]
     assert daemon.command("resume").out == "it was not paused\n"
-    assert daemon.command("pause", "--reason", " ").code == 1
+    assert daemon.command("pause", "--reason", " ").code == 2
 
 
 def test_what_is_asked_for_is_done_at_once(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:

@@ -320,7 +320,27 @@ def test_a_certificate_that_is_good(machine: Machine, openstack: cloud.Cloud) ->
     assert "does not speak TLS as we do" in one(done, Verdict.FAILED, "heat")
     (machine.folder / "empty.pem").write_text("")
     done = doctor(machine, {}, agent=f"ca_file = {machine.folder}/empty.pem")
-    assert "there are no certificates in" in one(done, Verdict.FAILED, "settings")
+    assert "there is no certificate in" in one(done, Verdict.FAILED, "settings")
+    wanted = {"heat": heat(openstack)}
+    done = doctor(machine, wanted, agent=f"ca_file = {machine.folder}/empty.pem")
+    assert "there is no certificate in" in one(done, Verdict.FAILED, "heat")
+
+
+def test_who_else_may_read_what_is_secret(machine: Machine, openstack: cloud.Cloud) -> None:
+    """A file of settings with a password, and the state."""
+    path = write(machine, {"heat": heat(openstack)})
+    given = settings.make({}, config=path, state=machine.state)
+    path.chmod(0o644)
+    found = one(list(inspection.settings(given, [])), Verdict.WARNING, "settings")
+    assert found == f"others may read {path}, and there are secrets in it: password of [heat] -> chmod 600 {path}"
+    path.chmod(0o600)
+    assert not said(inspection.settings(given, []), Verdict.WARNING)
+    machine.state.mkdir(exist_ok=True)
+    for mode, verdict in ((0o777, Verdict.FAILED), (0o755, Verdict.WARNING)):
+        machine.state.chmod(mode)
+        assert f"-> chmod 700 {machine.state}" in one(list(inspection.state(machine.state)), verdict, "state")
+    machine.state.chmod(0o700)
+    assert {each.verdict for each in inspection.state(machine.state)} == {Verdict.OK}
 
 
 @pytest.mark.parametrize(
@@ -452,15 +472,15 @@ def test_scripts_cannot_be_run(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("how", "first", "verdict", "says"),
     [
-        ("size=1m", "true", Verdict.WARNING, "are free"),
+        ("mode=700,size=1m", "true", Verdict.WARNING, "are free"),
         (
-            "size=256k",
+            "mode=700,size=256k",
             "{ dd if=/dev/zero of=STATE/x bs=4k 2>/dev/null; true; }",
             Verdict.FAILED,
             "No space left on device",
         ),
-        ("size=200m,nr_inodes=50", "true", Verdict.WARNING, "there is room for only"),
-        ("size=200m,ro", "true", Verdict.FAILED, "Read-only file system"),
+        ("mode=700,size=200m,nr_inodes=50", "true", Verdict.WARNING, "there is room for only"),
+        ("mode=700,size=200m,ro", "true", Verdict.FAILED, "Read-only file system"),
     ],
 )
 def test_room_for_the_state(machine: Machine, how: str, first: str, verdict: Verdict, says: str) -> None:

@@ -313,6 +313,7 @@ def file(path: Path, *, own: bool = False, refused: list[str] | None = None) -> 
             if each not in COLLECTORS:
                 problem = f"collectors: {_no_source(each)}"
                 mistakes.append(Mistake(path=f"line {lines['agent', 'collectors']}", problem=problem))
+    mistakes.sort(key=lambda each: int(each.path.removeprefix("line ")))
     return Layer(str(path), sections, lines, tuple(mistakes), tuple(passed_over), own, tuple(wrong))
 
 

@@ -246,6 +246,6 @@ class _Adapter(web.Adapter):
         except UnreachableError as error:
             raise UnreachableError(f"{host}: {error}") from error
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            raise UnreachableError(f"{host}: {web.cause(error, limits)}") from error
+            raise UnreachableError(f"{host}: {web.cause(error, limits)}", hint=web.hint(error)) from error
         response.raw = io.BytesIO(body)
         return response

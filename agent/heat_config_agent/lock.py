@@ -29,7 +29,9 @@ def held(state: Path, role: str = "") -> Iterator[None]:
     while not os.path.lexists(place) and place != place.parent:
         place = place.parent
     if os.path.lexists(place) and not place.is_dir():
-        raise StateError(f"{place} is no directory", hint="name another state directory with --state-dir")
+        raise StateError(
+            f"cannot use the state directory {state}: {place} is no directory", hint="name another with --state-dir"
+        )
     try:
         files.make_directory(state)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -155,10 +155,14 @@ def make(
     With `config`, that file is the only one that is read. Raises UsageError; where there is a list `wrong`, what is
     wrong is put into that, and passed over.
     """
+    words = (
+        *(("--config", str(config.absolute())) if config else ()),
+        *(("--state-dir", str(state.absolute())) if state else ()),
+    )
     before = len(wrong or ())
     own, other = _files(wrong) if config is None else _one(_file(config, wrong))
     for layer in own:
-        more = f"and {len(layer.mistakes) - 1} more: heat-config-agent config shows them"
+        more = f"and {len(layer.mistakes) - 1} more: {shlex.join(('heat-config-agent', 'config', *words))} shows them"
         hint = more if wrong is None and len(layer.mistakes) > 1 else ""
         for mistake in layer.mistakes:
             _refuse(UsageError(f"cannot use the settings in {layer.origin}: {mistake}", hint=hint), wrong)
@@ -181,10 +185,7 @@ def make(
         other=other,
         said=(Layer(COMMAND_LINE, {"agent": options}), *said),
         warnings=tuple(f"{other.origin}: {each}" for each in other.mistakes) if other else (),
-        options=(
-            *(("--config", str(config.absolute())) if config else ()),
-            *(("--state-dir", str(state.absolute())) if state else ()),
-        ),
+        options=words,
     )
     result = _placed(found, environ, config=config, state=state, hooks=hooks, wrong=wrong)
     return replace(result, mistakes=tuple(wrong[before:]) if wrong else ())
@@ -211,9 +212,8 @@ def _placed(
     variable = _path(environ, "HEAT_CONFIG_AGENT_STATE")
     named = (configured or variable) if config else (variable or configured)
     directory = state or named or _usual_state(environ)
-    doubtful = any(difflib.get_close_matches("state_dir", each.wrong, n=1) for each in found.own)
-    if config and not os.access(config, os.R_OK):
-        doubtful = True
+    sayers = (*found.own, *((found.other,) if config and found.other else ()))
+    doubtful = any(difflib.get_close_matches("state_dir", each.wrong, n=1) for each in sayers)
     sure = state is not None or (variable is not None and config is None) or not doubtful
     if os.path.lexists(directory) and not directory.is_dir():
         sure = False
@@ -274,7 +274,7 @@ def _file(path: Path, wrong: list[str] | None, *, own: bool = False) -> Layer:
         return configuration.file(path, own=own, refused=wrong)
     except UsageError as error:
         _refuse(error, wrong)
-        return Layer(str(path), {}, own=own)
+        return Layer(str(path), {}, own=own, wrong=("state_dir",))  # who knows what is in it
 
 
 def _files(wrong: list[str] | None) -> tuple[tuple[Layer, ...], Layer | None]:

@@ -108,7 +108,7 @@ class Connection:
             with contextlib.closing(response):
                 yield response
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            raise UnreachableError(cause(error, self._limits)) from error
+            raise UnreachableError(cause(error, self._limits), hint=hint(error)) from error
         finally:
             _url.reset(token)
 
@@ -266,12 +266,7 @@ def cause(error: BaseException, limits: tuple[float, float] | None = None) -> st
         requests.exceptions.InvalidURL | requests.exceptions.MissingSchema | requests.exceptions.InvalidSchema,
     ):
         return "its URL cannot be understood"
-    seen: BaseException = error
-    while True:
-        inner = seen.__cause__ or seen.__context__ or getattr(seen, "reason", None)
-        if not isinstance(inner, BaseException):
-            break
-        seen = inner
+    seen = _innermost(error)
     if isinstance(seen, ssl.SSLCertVerificationError):
         return f"its certificate cannot be trusted: {seen.verify_message.rstrip('.')}"
     if isinstance(seen, ssl.SSLError):
@@ -285,6 +280,26 @@ def cause(error: BaseException, limits: tuple[float, float] | None = None) -> st
     if type(seen) is OSError:  # of requests itself, about a file with certificates
         return str(seen)
     return name
+
+
+def hint(error: BaseException) -> str:
+    """Return what to do about an error where there is something to be set; else nothing."""
+    seen = _innermost(error)
+    unknown = isinstance(seen, ssl.SSLCertVerificationError) and seen.verify_code in UNKNOWN_AUTHORITY
+    return "is its authority's certificate in ca_file of [agent]?" if unknown else ""
+
+
+UNKNOWN_AUTHORITY = (2, 18, 19, 20, 21)
+"""OpenSSL's numbers (X509_V_ERR_*) for a certificate that nobody whom we trust has signed."""
+
+
+def _innermost(error: BaseException) -> BaseException:
+    seen = error
+    while True:
+        inner = seen.__cause__ or seen.__context__ or getattr(seen, "reason", None)
+        if not isinstance(inner, BaseException):
+            return seen
+        seen = inner
 
 
 _IN_WORDS = {

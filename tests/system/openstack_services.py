@@ -294,10 +294,28 @@ def engine(place: Place) -> None:
 
     pause = scheduler.TaskRunner._sleep  # noqa: SLF001
     scheduler.TaskRunner._sleep = lambda self, wait: pause(self, wait and min(wait, LOOKS))  # noqa: SLF001
+    _find_the_newest()
     service.EngineService(cfg.CONF.host, api.ENGINE_TOPIC).start()
     cfn = config.load_paste_app("heat-api-cfn")
     threading.Thread(target=serve, args=(cfn, place, "cfn", "engine-cfn"), daemon=True).start()
     serve(config.load_paste_app("heat-api"), place, "heat", "engine")
+
+
+def _find_the_newest() -> None:
+    """Have Heat find the newest resource of a name, as it does with its usual database.
+
+    While one is replaced there are two. Heat asks for them in no order, and MySQL gives them by their age; PostgreSQL
+    gives last whichever was last changed. Then a signal for the new one, though taken, goes to the old one.
+    """
+    from heat.db import api  # type: ignore[import-not-found]  # noqa: PLC0415
+
+    usual, current = api.resource_get_all_by_stack, api.resource_get_all_active_by_stack
+
+    def found(context: Any, stack: str, filters: Any = None) -> dict[str, Any]:
+        by_id = {} if filters else current(context, stack)
+        return {by_id[each].name: by_id[each] for each in sorted(by_id)} or usual(context, stack, filters)
+
+    api.resource_get_all_by_stack = found
 
 
 def heat(place: Place) -> None:

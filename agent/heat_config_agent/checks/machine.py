@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
+import stat
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from heat_config_agent import asked, health, journal, lock, plan
+from heat_config_agent import asked, health, journal, lock, plan, redaction
 from heat_config_agent.checks import Finding, closed, failed, ok, warning
+from heat_config_agent.configuration import SETTINGS
 from heat_config_agent.errors import StateError
 from heat_config_agent.model import State
 from heat_config_agent.settings import Settings
@@ -36,7 +39,7 @@ def findings(given: Settings, wrong: Sequence[str]) -> Iterator[Finding]:
     yield from state(given.state)
     yield from scripts(given)
     if not closed(given.state):
-        yield from agent(given.state)
+        yield from agent(given.state, resume=given.command("resume"))
 
 
 def settings(given: Settings, wrong: Sequence[str]) -> Iterator[Finding]:
@@ -45,8 +48,7 @@ def settings(given: Settings, wrong: Sequence[str]) -> Iterator[Finding]:
         yield failed("settings", each, "correct that: with it the agent does not start")
     for each in given.warnings:
         yield warning("settings", each, "correct that: it is passed over")
-    if given.ca_file is not None:
-        yield from _certificates(given.ca_file)
+    yield from _open(given)
     files = [each.origin for each in (*given.own, *((given.other,) if given.other else ()))]
     if not files:
         yield ok("settings", "there is no file with settings: the usual ones hold")
@@ -54,24 +56,44 @@ def settings(given: Settings, wrong: Sequence[str]) -> Iterator[Finding]:
         yield ok("settings", f"read from {', '.join(files)}")
 
 
-def _certificates(path: str) -> Iterator[Finding]:
-    import ssl  # noqa: PLC0415  # 10 ms, for those who have such a file
+def _open(given: Settings) -> Iterator[Finding]:
+    """Say which files with secrets others may read."""
+    for layer in (*given.own, *((given.other,) if given.other else ())):
+        secret = [
+            row
+            for row in SETTINGS
+            if (value := layer.get(row.section, row.name)) is not None and redaction.setting(row, value) != value
+        ]
+        try:
+            mode = os.stat(layer.origin).st_mode  # noqa: PTH116  # it is text already
+        except OSError:
+            continue
+        if secret and mode & 0o044:
+            names = ", ".join(f"{row.name} of [{row.section}]" for row in secret)
+            says = f"others may read {layer.origin}, and there are secrets in it: {names}"
+            yield warning("settings", says, f"chmod 600 {shlex.quote(layer.origin)}")
 
+
+def _guarded(directory: Path) -> Iterator[Finding]:
+    """Say whether others may get at the state: what is in it is run, and secret."""
     try:
-        ssl.create_default_context(cafile=path)
-    except ssl.SSLError:
-        yield failed(
-            "settings",
-            f"ca_file: there are no certificates in {path}",
-            "put them there in PEM form, or correct ca_file",
-        )
-    except OSError:  # it is among what is wrong
+        mode = directory.stat().st_mode
+    except OSError:
         return
+    if not stat.S_ISDIR(mode):
+        return
+    if mode & 0o022:
+        says = f"others may write to {directory}: they could have the agent run anything"
+        yield failed("state", says, f"chmod 700 {shlex.quote(str(directory))}")
+    elif mode & 0o055:
+        says = f"others may look into {directory}, where there are secrets"
+        yield warning("state", says, f"chmod 700 {shlex.quote(str(directory))}")
 
 
 def state(directory: Path) -> Iterator[Finding]:
     """Say whether the agent could write its state."""
     check = "state"
+    yield from _guarded(directory)
     place = _there(directory)
     missing = "" if place == directory else f" ({directory} is not there yet: the agent makes it)"
     try:
@@ -150,7 +172,7 @@ def scripts(given: Settings) -> Iterator[Finding]:
         yield failed(check, f"they cannot be run in {wanted}: {why}", "does something like SELinux forbid it?")
 
 
-def agent(directory: Path) -> Iterator[Finding]:
+def agent(directory: Path, *, resume: str = "heat-config-agent resume") -> Iterator[Finding]:
     """Say how it is with the agent itself: as it has said last, and as the lock says."""
     check = "agent"
     try:
@@ -169,7 +191,7 @@ def agent(directory: Path) -> Iterator[Finding]:
     pause = asked.paused(directory)
     if pause:
         since = f" since {plan.clock(pause[1])}" if pause[1] else ""
-        yield warning(check, f"it is paused{since}: {pause[0]}", "heat-config-agent resume")
+        yield warning(check, f"it is paused{since}: {pause[0]}", resume)
     waiting = [each.name for each in entries if each.state is State.REBOOT]
     if waiting:
         yield warning(check, f"{', '.join(waiting)} waits for a reboot of the machine", "reboot it, if nobody does")

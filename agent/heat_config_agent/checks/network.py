@@ -20,6 +20,7 @@ from heat_config_agent import keystone, web
 from heat_config_agent.checks import Finding, Verdict, failed, ok, warning
 from heat_config_agent.errors import DeniedError, UnreachableError
 from heat_config_agent.model import Credentials
+from heat_config_agent.settings import no_certificates
 
 NAME_SECONDS = 15.0
 """How long it may take to find out a server's address."""
@@ -93,6 +94,11 @@ def server(wanted: Server, clocks: Clocks) -> Iterator[Finding]:
             f"{host} is on this machine or its own link, but would be asked through the proxy {proxy.place}",
             f"add {host} to no_proxy",
         )
+    bundle, setting = _trusted(wanted)
+    distrust = no_certificates(bundle) if bundle and parts.scheme in ("https", "wss") else ""
+    if distrust:
+        yield failed(check, distrust, f"put certificates there in PEM form, or correct {setting}")
+        return
     began = time.monotonic()
     trouble = _connected(wanted, host, port, proxy)
     if trouble:
@@ -278,10 +284,21 @@ def _unanswered(wanted: Server, name: str, host: str, proxy: _Proxy | None, erro
     )
 
 
+def _trusted(wanted: Server) -> tuple[str, str]:
+    """Return the file that says whom to trust, and who says so; empty where it is the usual one."""
+    if wanted.ca_file:
+        return wanted.ca_file, wanted.ca_setting
+    for variable in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        path = os.environ.get(variable, "")
+        if path:
+            return ("" if os.path.isdir(path) else path), f"${variable}"  # noqa: PTH112  # it is text already
+    return "", ""
+
+
 def _distrusted(wanted: Server, name: str, host: str, error: ssl.SSLCertVerificationError) -> Finding:
     """Say why a certificate is not trusted, by OpenSSL's numbers (X509_V_ERR_*)."""
     clock = time.strftime("%Y-%m-%d %H:%M", time.gmtime())
-    used = wanted.ca_file or os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE")
+    used = _trusted(wanted)[0]
     if error.verify_code == 10:
         says = f"the certificate of {name} has expired"
         todo = f"ask who runs it for a new one; or is this machine's clock wrong? It says {clock} UTC"
@@ -291,7 +308,7 @@ def _distrusted(wanted: Server, name: str, host: str, error: ssl.SSLCertVerifica
     elif error.verify_code in (62, 64):
         says = f"the certificate of {name} is for another name than {host}"
         todo = f"have {wanted.setting} name the server as its certificate does"
-    elif error.verify_code in (2, 18, 19, 20, 21):
+    elif error.verify_code in web.UNKNOWN_AUTHORITY:
         place = (
             f"{used} does not have it"
             if used

@@ -13,8 +13,8 @@ COMMANDS = (run, status, show, log, retry, forget, pausing, config, doctor, hook
 """In the order of `--help`."""
 
 _DESCRIPTION = """\
-See and steer what the agent does on this machine. All of it works with Heat away: it is about what is on this machine.
-To apply a document, use heat-config-apply.
+Run the agent of this machine, and see and steer what it does. Only run and doctor ask Heat: all else is about what is
+on this machine, and works with Heat away. To apply a document, use heat-config-apply.
 """
 
 _EPILOG = """\

@@ -181,7 +181,7 @@ def _apply(given: Settings, documents: list[Document], only: Sequence[str], *, a
             report.warn(line)
         if pause := asked.paused(given.state):
             applier.hold = f"paused: {pause[0]}"
-            report.warn(f"nothing new is begun, as it is {applier.hold}; `heat-config-agent resume` ends that")
+            report.warn(f"nothing new is begun, as it is {applier.hold}; `{given.command('resume')}` ends that")
         steps = applier.offer(documents, only=only)
         try:
             while applier.busy:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from heat_config_agent import journal, plan, settings
+from heat_config_agent.cli import terminal
 from heat_config_agent.errors import AgentError, UsageError
 from heat_config_agent.model import Deployment, Entry
 from heat_config_agent.settings import Settings
@@ -26,13 +27,15 @@ exit codes:
 """
 
 
-def command(commands: Commands, name: str, brief: str, description: str | None) -> argparse.ArgumentParser:
+def command(
+    commands: Commands, name: str, brief: str, description: str | None, *, epilog: str = EXIT_CODES
+) -> argparse.ArgumentParser:
     """Declare a command about a state directory."""
     parser = commands.add_parser(
         name,
         help=brief,
         description=(description or brief).partition(": ")[2],
-        epilog=EXIT_CODES,
+        epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_state(parser)
@@ -45,15 +48,13 @@ def add_state(parser: argparse.ArgumentParser) -> None:
         "--state-dir",
         type=Path,
         metavar="DIR",
-        help="where the agent keeps its journal and its runs (default /var/lib/heat-config-agent, or "
-        "~/.local/state/heat-config-agent for others than root)",
+        help="where the agent keeps its state (default /var/lib/heat-config-agent)",
     )
     parser.add_argument(
         "--config",
         type=Path,
         metavar="FILE",
-        help="take the settings from this file alone (default /etc/heat-config-agent/*.conf, "
-        "/etc/os-collect-config.conf)",
+        help="take the settings from this file alone",
     )
 
 
@@ -75,8 +76,23 @@ def add_id(parser: argparse.ArgumentParser) -> None:
 
 
 def of(options: argparse.Namespace) -> Settings:
-    """Return the settings of a command about a state directory."""
-    return settings.make(os.environ, config=options.config, state=options.state_dir)
+    """Return the settings of a command that needs only the state directory.
+
+    With mistakes in them, too: they are said, unless they leave in doubt which directory it is. Raises UsageError.
+    """
+    wrong: list[str] = []
+    given = settings.make(os.environ, config=options.config, state=options.state_dir, wrong=wrong)
+    if wrong and not given.placed:
+        raise UsageError(wrong[0], hint=_more(given))
+    if wrong:
+        more = f" ({_more(given)})" if _more(given) else ""
+        terminal.say(f"warning: {terminal.line(wrong[0])}{more}", error=True)
+    return given
+
+
+def _more(given: Settings) -> str:
+    number = len(given.mistakes) - 1
+    return f"and {number} more: {given.command('config')} shows them" if number > 0 else ""
 
 
 def deployment(given: Settings, entry: Entry) -> Deployment | None:
@@ -96,17 +112,25 @@ def kept(path: Path) -> dict[str, object]:
 
 def entry(given: Settings, wanted: str, *, newest: bool = False) -> Entry:
     """Return the deployment that a command is about. Raises AgentError where it is none or several."""
-    return find(journal.read(given.state), wanted, str(given.state), newest=newest)
+    status = given.command("status")
+    return find(journal.read(given.state), wanted, str(given.state), newest=newest, status=status)
 
 
-def find(entries: Mapping[str, Entry], wanted: str, where: str, *, newest: bool = False) -> Entry:
+def find(
+    entries: Mapping[str, Entry],
+    wanted: str,
+    where: str,
+    *,
+    newest: bool = False,
+    status: str = "heat-config-agent status",
+) -> Entry:
     """Return the one deployment with that id, name, or beginning of an id.
 
     Each action of a resource is a deployment of its own, of the same name: of those the `newest` is meant, where that
-    is enough. Raises AgentError where it is none or several.
+    is enough. `status` is the command that shows them. Raises AgentError where it is none or several.
     """
     if not wanted:
-        raise UsageError("an ID is needed", hint="`heat-config-agent status` shows them all")
+        raise UsageError("an ID is needed", hint=f"`{status}` shows them all")
     exact = [entries[wanted]] if wanted in entries else [each for each in entries.values() if each.id == wanted]
     named = [each for each in entries.values() if each.name == wanted]
     begun = [each for each in entries.values() if each.id.startswith(wanted) or each.key.startswith(wanted)]
@@ -119,4 +143,4 @@ def find(entries: Mapping[str, Entry], wanted: str, where: str, *, newest: bool 
             ids = [each.id or each.key for each in found]
             names = ", ".join(sorted(ids if len(set(ids)) == len(ids) else (each.key for each in found))[:5])
             raise AgentError(f"{wanted!r} is more than one deployment: {names}", hint="give more of the id")
-    raise AgentError(f"no deployment {wanted!r} in {where}", hint="`heat-config-agent status` shows them all")
+    raise AgentError(f"no deployment {wanted!r} in {where}", hint=f"`{status}` shows them all")

@@ -167,6 +167,13 @@ class _Seen:
             value, origin = str(self._given.state), self._state_origin(value, origin)
         return redaction.setting(row, value), _who(origin)
 
+    def unasked(self, section: str) -> str:
+        """Return that, and why, a source is not asked; empty where it is, or the section is of none."""
+        chosen = self._settings.words("collectors") if section == "local" else self._given.only
+        if section in COLLECTORS and chosen and section not in chosen:
+            return "  not asked: collectors leaves it out"
+        return "  not used: nobody says how" if section in TRANSPORTS else ""
+
     def _state_origin(self, said: object, origin: str) -> str:
         variable = "HEAT_CONFIG_AGENT_STATE"
         if self._state is not None:
@@ -235,7 +242,7 @@ def _unsaid(row: Setting) -> str:
 def _show(seen: _Seen, section: str) -> None:
     rows = [row for row in SETTINGS if row.section == section]
     offers = seen.offers.get(section, [])
-    terminal.say(f"[{section}]{'' if offers or section not in TRANSPORTS else '  not used: nobody says how'}")
+    terminal.say(f"[{section}]{'' if offers else seen.unasked(section)}")
     if not offers:
         _table([(row.name, *seen.found(row)) for row in rows])
     for number, offer in enumerate(offers, 1):

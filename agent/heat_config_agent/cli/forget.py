@@ -25,5 +25,8 @@ def run(options: argparse.Namespace) -> int:
     given = chosen.of(options)
     entry = chosen.entry(given, options.id)
     if entry.state is State.RUNNING:
-        raise AgentError(f"{entry.name} is running, and cannot be forgotten before it ends")
+        raise AgentError(
+            f"{entry.name} is running, and cannot be forgotten",
+            hint=f"`{given.command('log', '-f', entry.id)}` follows it; forget it once it has ended",
+        )
     return wishing.wish(given, entry, Wish.FORGET)

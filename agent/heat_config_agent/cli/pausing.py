@@ -9,7 +9,7 @@ from pathlib import Path
 
 from heat_config_agent import asked, lock
 from heat_config_agent.cli import chosen, terminal
-from heat_config_agent.errors import AgentError, ExitCode
+from heat_config_agent.errors import AgentError, ExitCode, UsageError
 
 _PAUSE = """: Begin nothing new until `heat-config-agent resume`: not now, not after a restart or a reboot, and not by
 heat-config-apply. What runs goes on; results are delivered, and sources are asked.
@@ -18,23 +18,42 @@ _RESUME = ": Begin again what `heat-config-agent pause` has held up."
 _POKE = ": Have the agent that is running ask its sources now, and send what waits to be sent."
 
 
+_STATE_EXIT_CODES = """\
+exit codes:
+  0  {well}
+  1  the agent is running, but as another user: it cannot be told
+  2  bad usage or configuration, or a state directory that cannot be used
+"""
+_POKE_EXIT_CODES = """\
+exit codes:
+  0  the agent has been told
+  1  no agent is running, or it is another user's
+  2  bad usage or configuration
+"""
+
+
 def add(commands: chosen.Commands) -> None:
     """Declare the commands."""
-    parser = chosen.command(commands, "pause", "begin nothing new until told to", _PAUSE)
+    paused = _STATE_EXIT_CODES.format(well="it is paused")
+    parser = chosen.command(commands, "pause", "begin nothing new until told to", _PAUSE, epilog=paused)
     parser.add_argument("--reason", required=True, metavar="TEXT", help="why, for everybody who asks")
     parser.set_defaults(run=pause)
-    chosen.command(commands, "resume", "begin things again", _RESUME).set_defaults(run=resume)
-    chosen.command(commands, "poke", "have the sources asked now", _POKE).set_defaults(run=poke)
+    resumed = _STATE_EXIT_CODES.format(well="it is not, or no longer, paused")
+    parser = chosen.command(commands, "resume", "begin things again", _RESUME, epilog=resumed)
+    parser.set_defaults(run=resume)
+    parser = chosen.command(commands, "poke", "have the sources asked now", _POKE, epilog=_POKE_EXIT_CODES)
+    parser.set_defaults(run=poke)
 
 
 def pause(options: argparse.Namespace) -> int:
     """Have nothing new begun."""
-    state = chosen.of(options).state
-    if not options.reason.strip():
-        raise AgentError("a pause needs a reason", hint="say why with --reason")
-    asked.pause(state, options.reason.strip())
-    wake(state)
-    terminal.say(f"paused: {terminal.line(options.reason.strip())}; `heat-config-agent resume` ends it")
+    given = chosen.of(options)
+    reason = " ".join(options.reason.split())
+    if not reason:
+        raise UsageError("a pause needs a reason", hint="say why with --reason")
+    asked.pause(given.state, reason)
+    wake(given.state)
+    terminal.say(f"paused: {terminal.line(reason)}; `{terminal.line(given.command('resume'))}` ends it")
     return ExitCode.OK
 
 

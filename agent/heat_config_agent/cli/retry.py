@@ -19,7 +19,7 @@ def add(commands: chosen.Commands) -> None:
     """Declare the command."""
     parser = chosen.command(commands, "retry", "have it run, or its result sent, again", __doc__)
     chosen.add_id(parser)
-    parser.add_argument("--signal", action="store_true", help="send its result again and run nothing")
+    parser.add_argument("--signal", action="store_true", help="send a result that was not delivered once more")
     parser.set_defaults(run=run)
 
 
@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
     given = chosen.of(options)
     entry = chosen.entry(given, options.id)
     if entry.state is State.RUNNING:
-        raise AgentError(f"{entry.name} is running", hint=f"`heat-config-agent log -f {entry.id}` follows it")
+        raise AgentError(f"{entry.name} is running", hint=f"`{given.command('log', '-f', entry.id)}` follows it")
     if options.signal and entry.state not in UNDELIVERED:
         raise AgentError(
             f"there is no result of {entry.name} to be sent again: {_WHY.get(entry.state, 'it has none yet')}"

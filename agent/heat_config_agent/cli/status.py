@@ -14,6 +14,13 @@ from heat_config_agent.errors import ExitCode
 from heat_config_agent.model import Entry, State
 from heat_config_hooks import processes
 
+_EPILOG = """\
+exit codes:
+  0  what there is has been shown; with --check: all is well with the agent, whatever became of deployments
+  1  with --check: no agent is running, or something is not well with it: a source, a delivery, the settings, a pause
+  2  bad usage or configuration
+"""
+
 _STYLES = {
     State.REBOOT: "warn",
     State.RUNNING: "live",
@@ -25,7 +32,7 @@ _STYLES = {
 
 def add(commands: chosen.Commands) -> None:
     """Declare the command."""
-    parser = chosen.command(commands, "status", "what ran, runs and waits", __doc__)
+    parser = chosen.command(commands, "status", "what ran, runs and waits", __doc__, epilog=_EPILOG)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     parser.add_argument(
         "--check",
@@ -37,10 +44,11 @@ def add(commands: chosen.Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show how it is with the agent, and the deployments, the oldest first."""
-    state = chosen.of(options).state
+    given = chosen.of(options)
+    state = given.state
     entries = sorted(journal.read(state).values(), key=lambda entry: entry.accepted)
     agent = _agent(state)
-    problems = _problems(agent, entries)
+    problems = [*_problems(agent, entries), *given.mistakes]
     code = ExitCode.FAILED if options.check and problems else ExitCode.OK
     if options.json:
         value = {

@@ -119,7 +119,7 @@ class Cfn:
         try:
             answer = self._connection[1].fetch(url, {"Host": at}, max(until - time.monotonic(), 0.0))
         except UnreachableError as error:
-            raise SourceError(f"cannot get the metadata from {whence}: {error.brief}") from error
+            raise SourceError(f"cannot get the metadata from {whence}: {error.brief}", hint=error.hint) from error
         if answer.status != 200:
             raise self._refused(answer, whence)
         try:

@@ -80,7 +80,7 @@ class Request:
         try:
             return self._connection.fetch(self._url, self._conditions, seconds)
         except UnreachableError as error:
-            raise SourceError(f"cannot get the metadata from {whence}: {error.brief}") from error
+            raise SourceError(f"cannot get the metadata from {whence}: {error.brief}", hint=error.hint) from error
 
 
 def _conditions(headers: Mapping[str, str]) -> dict[str, str]:

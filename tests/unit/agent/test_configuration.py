@@ -65,8 +65,16 @@ def test_quotes_of_several_words_stay(tmp_path: Path) -> None:
         ("[agent]\n\nparalel = 2\n", "line 3: there is no setting 'paralel' in [agent]; did you mean parallel?"),
         ("[agnet]\nparallel = 2\n", "line 2: there is no section [agnet]; did you mean [agent]?"),
         ("[agent]\n[local]\nfolder = /x\n", "line 3: there is no setting 'folder' in [local]; it has path"),
-        ("[agent]\n[DEFAULT]\nparallel = 1\n", "line 3: there is no section [DEFAULT]"),
-        ("parallel = 1\n[agent]\n", "line 1: there is no section [DEFAULT]"),
+        (
+            "[agent]\n[DEFAULT]\nparallel = 1\nsplay = 2\n",
+            "line 3: [DEFAULT] is os-collect-config's: in a file with [a",
+        ),
+        ("[agent]\ncollectors = local, haet\n", "line 2: collectors: there is no source 'haet'; did you mean heat?"),
+        ("[agent]\ncollectors = foo\n", "line 2: collectors: there is no source 'foo'; there are heat, cfn, "),
+        (
+            "[agent]\ncollect_timeout = 0\n",
+            "line 2: collect_timeout: expected a number of seconds, more than 0, not '0'",
+        ),
         ("[agent]\nparallel = 0\n", "line 2: parallel: expected a whole number, 1 or more, not '0'"),
         ("[agent]\nparallel = 1.5\n", "line 2: parallel: expected a whole number, 1 or more, not '1.5'"),
         ("[agent]\nparallel =\n", "line 2: parallel: expected a whole number, 1 or more, not ''"),
@@ -101,6 +109,10 @@ def test_a_secret_is_in_no_mistake(tmp_path: Path) -> None:
         ("[agent\n", "line 1: a section needs a ']' at its end"),
         ("[agent]\nparallel\n", "line 2: expected «name = value»"),
         ("[agent]\n= 5\n", "line 2: expected «name = value»"),
+        ("\ncollectors = local\nsplay = 1\n", "line 2: «collectors» stands before any section: begin with [agent]"),
+        ("auth_url = http://h\n[agent]\n", "line 1: «auth_url» stands before any section: begin with [heat]"),
+        ('{"a":1}\n', "line 1: expected a section such as [agent], and below it «name = value»"),
+        ("<html>\n", "line 1: expected a section such as [agent], and below it «name = value»"),
     ],
 )
 def test_what_has_not_the_form_is_refused(tmp_path: Path, text: str, said: str) -> None:
@@ -130,8 +142,51 @@ def test_os_collect_configs_file(tmp_path: Path) -> None:
         "agent": {"polling_interval": 20.0, "collectors": ("ec2", "of_theirs")},
         "cfn": {"metadata_url": "http://h/v1/", "path": ("a.Metadata", "b.Metadata")},
     }
-    assert [str(each) for each in layer.mistakes] == ["line 7: splay: expected a number of seconds, 0 or more, not 'x'"]
-    assert layer.passed_over == ("[DEFAULT] command", "[DEFAULT] parallel", "[keystone] x")
+    assert [str(each) for each in layer.mistakes] == [
+        f"line 4: collectors: there is no source 'of_theirs'; there are {', '.join(configuration.COLLECTORS)}",
+        "line 6: 'parallel' is a setting of [agent], not of [DEFAULT]",
+        "line 7: splay: expected a number of seconds, 0 or more, not 'x'",
+    ]
+    assert layer.passed_over == ("[DEFAULT] command", "[keystone] x")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[heat]\npasswrod = geheim\n", "line 2: there is no setting 'passwrod' in [heat]; did you mean password?"),
+        ("[hea]\npassword = geheim\n", "line 2: there is no section [hea]; did you mean [heat]?"),
+        ("[agnet]\nparallel = 2\n", "line 2: there is no section [agnet]; did you mean [agent]?"),
+        (
+            "[DEFAULT]\npoling_interval=1\n",
+            "line 2: there is no setting 'poling_interval' in [DEFAULT]; did you mean pol",
+        ),
+    ],
+)
+def test_what_os_collect_configs_file_misspells_is_said(tmp_path: Path, text: str, said: str) -> None:
+    """With what was perhaps meant, and without the value."""
+    layer = read(tmp_path, text)
+    [found] = layer.mistakes
+    assert str(found).startswith(said)
+    assert (layer.own, layer.passed_over) == (False, ())
+    assert "geheim" not in str(found)
+
+
+def test_what_is_os_collect_configs_own_is_no_mistake(tmp_path: Path) -> None:
+    """Nor what is its log's."""
+    names = ("command", "cachedir", "one_time", "log_file", "log_config_append", "debug", "use_syslog", "print")
+    layer = read(tmp_path, "[DEFAULT]\n" + "".join(f"{name} = x\n" for name in names) + "[cfn]\ntimeout = 5\n")
+    assert layer.mistakes == ()
+    assert len(layer.passed_over) == len(names) + 1
+
+
+def test_lines_without_the_form_may_be_passed_over(tmp_path: Path) -> None:
+    """Then the rest counts."""
+    path = tmp_path / "some.conf"
+    path.write_text("[agent]\nnonsense\nparallel = 2\n")
+    refused: list[str] = []
+    layer = configuration.file(path, refused=refused)
+    assert (layer.get("agent", "parallel"), len(refused)) == (2, 1)
+    assert "line 2: expected" in refused[0]
 
 
 def test_metadata() -> None:

@@ -91,9 +91,56 @@ def test_a_run_has_a_time_limit_unless_it_is_told_to_have_none(
 
 
 def test_certificates_that_are_not_there_are_a_mistake(tmp_path: Path) -> None:
-    """Better said at once than at every signal."""
-    with pytest.raises(UsageError, match="certificates"):
+    """Better said at once than at every signal, with who says it."""
+    with pytest.raises(UsageError, match=r"cannot read the certificates .*No such file.*\(--ca-file\)"):
         make({}, state=tmp_path, ca_file=str(tmp_path / "missing.pem"))
+    empty, path = tmp_path / "empty.pem", tmp_path / "one.conf"
+    empty.write_text("nothing")
+    path.write_text(f"[agent]\nca_file = {empty}\n")
+    with pytest.raises(UsageError, match=r"no certificate in .*empty.pem \(ca_file of \[agent\], .*one.conf, line 2\)"):
+        make({}, state=tmp_path, config=path)
+
+
+def test_a_state_directory_that_is_none_is_a_mistake(tmp_path: Path) -> None:
+    """With who says it."""
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match=r"file is no directory \(--state-dir\)"):
+        make({}, state=tmp_path / "file")
+    path = tmp_path / "one.conf"
+    path.write_text(f"[agent]\nstate_dir = {tmp_path}/file\n")
+    with pytest.raises(UsageError, match=r"file is no directory \(state_dir of \[agent\], .*one.conf, line 2\)"):
+        make({}, config=path)
+
+
+@pytest.mark.parametrize(
+    ("text", "sure"),
+    [
+        ("[agent]\nsplay = x\nstate_dir = /a\n", True),
+        ("[agent]\nnonsense\n", True),
+        ("[agent]\nstate_dri = /a\n", False),
+        ("[agnet]\nstate_dir = /a\n", False),
+        ("[agent]\nstate_dir = a\n", False),
+        ("splay = 1\nstate_dir = /a\n", False),
+        ("[agent]\nstate_dir /a\n", False),
+    ],
+)
+def test_mistakes_may_leave_in_doubt_where_the_state_is(tmp_path: Path, text: str, *, sure: bool) -> None:
+    """Unless it is given."""
+    assert not make({}, config=tmp_path / "gone", wrong=[]).placed
+    path = tmp_path / "one.conf"
+    path.write_text(text)
+    assert make({}, config=path, wrong=[]).placed is sure
+    given = make({}, config=path, state=tmp_path, wrong=[])
+    assert given.placed
+    assert given.mistakes or given.warnings
+
+
+def test_of_several_mistakes_the_first_is_said_and_how_many_there_are(tmp_path: Path) -> None:
+    """And what shows them."""
+    path = tmp_path / "one.conf"
+    path.write_text("[agent]\nsplay = x\ngrace = x\nparallel = x\n")
+    with pytest.raises(UsageError, match=r"line 2: splay.*\(and 2 more: heat-config-agent config .*shows them\)$"):
+        make({}, config=path)
 
 
 def test_a_run_gets_what_a_program_needs_to_work() -> None:
