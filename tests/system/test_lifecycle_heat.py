@@ -89,6 +89,7 @@ class Life:
         return {**dict(zip(names, WAYS[self._way], strict=True)), "who": who}
 
 
+@pytest.mark.timeout(300)  # five stacks, five actions each
 def test_a_life(cloud: Lab, agents: Agents, tmp_path: Path) -> None:
     """Over every way, every action of a stack with every kind of resource ends as it should, and runs things once."""
     lives = {way: Life(cloud, agents, tmp_path / str(number), way) for number, way in enumerate(WAYS)}

@@ -63,7 +63,7 @@ def test_an_idle_poll(cloud: Lab, sites: Sites) -> None:
     for transport, (service, verb, status) in POLLS.items():
         arrived = found.pop(service)
         assert {(each.verb, each.status) for each in arrived} == {(verb, status)}, transport
-        assert len(arrived) >= 5, transport
+        assert len(arrived) >= 3, transport
         assert all(later.at - each.at > INTERVAL / 2 for each, later in pairwise(arrived)), transport
     assert sites["POLL_SERVER_HEAT"].agent.log.count("cannot") == 0
 
