@@ -9,6 +9,10 @@ The newest message must not be followed by an older one. Zaqar hands messages ou
 posted, but one that is claimed is passed over: when an agent dies with one, the next agent gets what was posted after
 it, and then, a minute later, that one. So with a message those before it are deleted too, whoever has claimed them; and
 whatever comes back although it is older than what was collected is deleted, and does not count.
+
+Nor does Heat always post them in the order in which they came to be: of two deployments at once, one's message may hold
+both, and be followed by the other's, which holds only that one. So what they say of the same deployment is compared,
+too: that of which an action was made earlier is older, whenever it was posted.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
+from heat_config_agent import metadata
 from heat_config_agent.errors import AccessError, DeniedError, SourceError, UnreachableError
 from heat_config_agent.metadata import kind_of
 from heat_config_agent.model import Credentials, Document
@@ -119,6 +124,7 @@ class Zaqar:
         until = time.monotonic() + self._reach.seconds
         fresh, past = self._sorted(self._claimed(until))
         self.trouble = self._tidied(past, until)
+        fresh = _in_order(fresh)
         self._held.update({each.id: each.claim for each in fresh})
         self._listen()
         newest = next((each for each in reversed(fresh) if not each.problem), None)
@@ -185,6 +191,8 @@ class Zaqar:
             return False
         if message.id == self._last.id:
             return not self._given
+        if _is_older(message, self._last):
+            return True
         order = list(self._held)
         if message.id in self._held and self._last.id in self._held:
             return order.index(message.id) < order.index(self._last.id)
@@ -277,6 +285,38 @@ class Zaqar:
             self._listener = Listener(self._credentials, self._reach.ca_file, self._queue, self._client, self._ring)
         self._listener.check()
         self.trouble = self.trouble or self._listener.trouble
+
+
+def _in_order(messages: Iterable[_Message]) -> list[_Message]:
+    """Return messages, oldest first, though they may have been posted otherwise."""
+    found: list[_Message] = []
+    for each in messages:
+        found.insert(next((at for at, other in enumerate(found) if _is_older(each, other)), len(found)), each)
+    return found
+
+
+def _is_older(one: _Message, other: _Message) -> bool:
+    """Whether a message has the earlier action of a deployment, and of none the later one."""
+    made, made_by_other = _made(one), _made(other)
+    both = made.keys() & made_by_other.keys()
+    return any(made[each] < made_by_other[each] for each in both) and not any(
+        made[each] > made_by_other[each] for each in both
+    )
+
+
+def _made(message: _Message) -> dict[str, str]:
+    """Return when each deployment's action was made, by whom its result is for.
+
+    Heat has two of a name while one replaces the other; nothing can be told by those.
+    """
+    if message.problem:
+        return {}
+    found: dict[str, list[str]] = {}
+    for each in metadata.parse(Document(source=Zaqar.name, content=message.content)).deployments:
+        made = each.document.get("creation_time")
+        if each.target.addressee and isinstance(made, str):
+            found.setdefault(each.target.addressee, []).append(made)
+    return {addressee: made[0] for addressee, made in found.items() if len(made) == 1}
 
 
 def _messages(entries: Iterable[Any], asked: float) -> Iterator[_Message]:

@@ -373,6 +373,56 @@ def test_messages_of_the_same_second_count_in_the_order_in_which_they_come(make:
         zaqar.taken()
 
 
+def actions(**made: int | list[int]) -> dict[str, object]:
+    """Return metadata with actions of deployments, by the minute in which they were made."""
+    deployments = [
+        {
+            "id": f"{name}-{each}",
+            "name": name,
+            "group": "script",
+            "creation_time": f"2026-11-21T14:{each:02}:00Z",
+            "config": "",
+            "inputs": [
+                {"name": "deploy_stack_id", "value": "stack/1"},
+                {"name": "deploy_resource_name", "value": name},
+            ],
+        }
+        for name, found in made.items()
+        for each in (found if isinstance(found, list) else [found])
+    ]
+    return {"deployments": deployments}
+
+
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize(
+    ("first", "second", "newest"),
+    [
+        (actions(a=2, b=2), actions(a=2, b=1), "first"),  # what Heat posts when two change at once
+        (actions(a=2, b=1), actions(a=2, b=2), "second"),
+        (actions(a=2, b=2), actions(a=2), "second"),  # one has gone
+        (actions(a=2, b=1), actions(a=1, b=2), "second"),  # nothing can be told
+        (actions(a=[2, 3]), actions(a=2), "second"),  # the other one was replaced by it
+    ],
+)
+def test_a_message_may_be_posted_after_a_newer_one(
+    make: Make, queue: Queue, first: object, second: object, newest: str, *, together: bool
+) -> None:
+    """The message that has the later actions counts, and when it is taken, both go."""
+    zaqar = make()
+    queue.post(first)
+    if not together:
+        zaqar.collect()
+        zaqar.taken()
+    queue.post(second)
+    found = zaqar.collect()
+    if newest == "first" and not together:
+        assert found is None
+    else:
+        assert content(found) == {"first": first, "second": second}[newest]
+        zaqar.taken()
+    assert queue.messages == []
+
+
 @pytest.mark.parametrize("age", [..., None, "old", -1, 1e300, []])
 def test_a_message_of_unknown_age_is_new(make: Make, queue: Queue, age: object) -> None:
     """Where it is not known how old a message is, the order of the queue counts."""
