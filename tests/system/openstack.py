@@ -38,6 +38,8 @@ _HERE = Path(__file__).parent
 _ENVIRONMENT = _HERE.parents[1] / ".venv/heat"
 _PYTHON = _ENVIRONMENT / "bin/python"
 _SERVICES = _HERE / "openstack_services.py"
+_NUMBERS = count(1)
+"""Of questions, so that each gets its own answer, also where a test was interrupted while it waited for one."""
 _PROGRAMS = ("heat-manage", "keystone-manage", "swift-proxy-server", "zaqar-server", "openstack")
 _PORTS = (
     *("keystone", "heat", "cfn", "engine", "engine-cfn", "swift", "swift-account", "swift-container", "swift-object"),
@@ -351,8 +353,13 @@ class Lab:
         """Have Heat's own client call something. Raises LookupError where there is no such thing."""
         assert self._client.stdin is not None
         assert self._client.stdout is not None
-        self._client.stdin.write(json.dumps([method, arguments]) + "\n")
-        answer = json.loads(self._client.stdout.readline() or '{"error": "the client has ended"}')
+        number = next(_NUMBERS)
+        self._client.stdin.write(json.dumps([number, method, arguments]) + "\n")
+        answer: dict[str, Any] = {}
+        while answer.get("number") != number:  # what a test that was interrupted has asked is answered too
+            line = self._client.stdout.readline()
+            assert line, "Heat's client has ended"
+            answer = json.loads(line)
         if "gone" in answer:
             raise LookupError(answer["gone"])
         assert "error" not in answer, answer["error"]
@@ -428,9 +435,11 @@ class _Holder:
     def _say(self, **what: Any) -> dict[str, Any]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(what) + "\n")
-        answer = json.loads(self._process.stdout.readline())
-        assert isinstance(answer, dict)
+        number = next(_NUMBERS)
+        self._process.stdin.write(json.dumps({"number": number, **what}) + "\n")
+        answer: dict[str, Any] = {}
+        while answer.get("number") != number:
+            answer = json.loads(self._process.stdout.readline())
         return answer
 
 

@@ -89,7 +89,9 @@ def main() -> None:
     held = Held()
     try:
         for line in sys.stdin:
-            print(json.dumps(_do(held, json.loads(line))), flush=True)
+            said = json.loads(line)
+            number = said.pop("number")
+            print(json.dumps({"number": number, **_do(held, said)}), flush=True)
     finally:
         held.end()
         shutil.rmtree(sys.argv[1], ignore_errors=True)

@@ -24,7 +24,7 @@ REGION = "RegionOne"
 PASSWORD = "lab"
 """Everybody's."""
 
-LOOKS = 0.2
+LOOKS = 0.5
 """Seconds between two looks of Heat at what it waits for, a deployment for example: its own fixed 1 s is long here."""
 
 ENDPOINTS = {
@@ -546,9 +546,10 @@ def nova(place: Place) -> None:
 
 
 def client(place: Place) -> None:
-    """Heat's own client. It does what standard input says, a JSON list a line: [METHOD, {ARGUMENT: VALUE}].
+    """Heat's own client. It does what standard input says, a JSON list a line: [NUMBER, METHOD, {ARGUMENT: VALUE}].
 
-    Each is answered with a line: {"value": …}, {"gone": TRUE} where there is no such thing, or {"error": WORDS}.
+    Each is answered with a line: {"value": …}, {"gone": TRUE} where there is no such thing, or {"error": WORDS}, and
+    the number of the question: who was interrupted while waiting may ask again.
     """
     from heatclient import exc  # type: ignore[import-not-found]  # noqa: PLC0415
     from heatclient.client import Client  # type: ignore[import-not-found]  # noqa: PLC0415
@@ -556,7 +557,7 @@ def client(place: Place) -> None:
     ours = _administrator(place.url("keystone") + "/v3")
     heat = Client("1", session=ours, service_type="orchestration", region_name=REGION)
     for line in sys.stdin:
-        method, arguments = json.loads(line)
+        number, method, arguments = json.loads(line)
         answer: dict[str, Any]
         try:
             answer = {"value": _call(heat, method, arguments)}
@@ -564,7 +565,7 @@ def client(place: Place) -> None:
             answer = {"gone": str(error)}
         except Exception as error:  # noqa: BLE001  # whatever it is, the test is to say it
             answer = {"error": f"{method}: {type(error).__name__}: {error}"}
-        print(json.dumps(answer), flush=True)
+        print(json.dumps({"number": number, **answer}), flush=True)
 
 
 def _call(heat: Any, method: str, arguments: dict[str, Any]) -> Any:
