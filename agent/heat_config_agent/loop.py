@@ -24,7 +24,7 @@ from heat_config_agent.documents import Documents, in_force, refusal
 from heat_config_agent.errors import AgentError, StateError
 from heat_config_agent.health import Health
 from heat_config_agent.journal import Journal
-from heat_config_agent.model import Document, Entry, Mistake, State
+from heat_config_agent.model import Document, Mistake, State
 from heat_config_agent.notify import Notifier
 from heat_config_agent.plan import Step, Verb
 from heat_config_agent.reboot import Reboot
@@ -170,11 +170,6 @@ class Daemon:
     def interrupted(self) -> bool:
         """Whether a signal has asked for the end."""
         return bool(self._signals & {signal.SIGTERM, signal.SIGINT})
-
-    @property
-    def rebooting(self) -> list[Entry]:
-        """The deployments that wait for a reboot."""
-        return self._applier.reboots
 
     @property
     def mistakes(self) -> list[Mistake]:

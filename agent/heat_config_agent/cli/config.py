@@ -34,7 +34,7 @@ _NOT_USED = {
     "print_cachedir": "the agent keeps what it has collected in its state directory",
     "one_time": "for that there is `heat-config-agent run --once`",
     "force": "for that there is `heat-config-agent retry`",
-    "print": "for that there is `heat-config-apply --dry-run`",
+    "print": "for that there is `heat-config-apply --plan`",
     "deployment_key": "the agent knows where deployments are in the metadata",
     "debug": "the agent says what it does on standard error",
     "verbose": "the agent says what it does on standard error",
@@ -44,8 +44,7 @@ _NOT_USED = {
 
 def add(commands: chosen.Commands) -> None:
     """Declare the command."""
-    parser = chosen.command(commands, "config", "every setting, what holds, and who says so", __doc__)
-    parser.epilog = _EPILOG
+    parser = chosen.command(commands, "config", "every setting, what holds, and who says so", __doc__, epilog=_EPILOG)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run)
 

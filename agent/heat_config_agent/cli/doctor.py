@@ -38,8 +38,9 @@ PATIENCE = 1.0
 
 def add(commands: chosen.Commands) -> None:
     """Declare the command."""
-    parser = chosen.command(commands, "doctor", "can this machine do its work, and if not, what to do", __doc__)
-    parser.epilog = _EPILOG
+    parser = chosen.command(
+        commands, "doctor", "can this machine do its work, and if not, what to do", __doc__, epilog=_EPILOG
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run)
 

@@ -39,8 +39,9 @@ exit codes:
 
 def add(commands: chosen.Commands) -> None:
     """Declare the command."""
-    parser = chosen.command(commands, "run", "the daemon: poll, apply and signal, all the time", __doc__)
-    parser.epilog = _EPILOG
+    parser = chosen.command(
+        commands, "run", "the daemon: poll, apply and signal, all the time", __doc__, epilog=_EPILOG
+    )
     parser.add_argument("--once", action="store_true", help="ask every source once, do what there is to do, and end")
     parser.add_argument("--json", action="store_true", help="with --once: print one JSON object at the end")
     parser.set_defaults(run=run)
@@ -56,14 +57,14 @@ def run(options: argparse.Namespace) -> int:
         signal.signal(number, signal.SIG_IGN)  # from here on others may send them; the daemon heeds them once it works
     with lock.held(given.state, "" if options.once else lock.DAEMON):
         if options.once:
-            return _once(Daemon, given, reread, as_json=options.json)
+            return _once(given, reread, as_json=options.json)
         Daemon(given, reread, Log(), Notifier(os.environ)).run()
     return ExitCode.OK
 
 
-def _once(make: type[Daemon], given: settings.Settings, reread: partial[settings.Settings], *, as_json: bool) -> int:
+def _once(given: settings.Settings, reread: partial[settings.Settings], *, as_json: bool) -> int:
     report: progress.Lines | progress.Collected = progress.Collected() if as_json else progress.Lines(given.state)
-    daemon = make(given, reread, report, Notifier({}), once=True)
+    daemon = Daemon(given, reread, report, Notifier({}), once=True)
     try:
         daemon.once(report.refresh, report.interval)
     finally:

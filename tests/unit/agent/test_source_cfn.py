@@ -13,6 +13,7 @@ from xml.sax.saxutils import escape
 
 import pytest
 
+import certificates
 from heat_config_agent.errors import AccessError, SourceError
 from heat_config_agent.sources import Reach
 from heat_config_agent.sources.cfn import Cfn, signed
@@ -25,25 +26,6 @@ METADATA = {
 KEY = "65973babd65c415fa7ff91dc49cd77d9"
 SECRET = "8^0LiDWerl987fKe#jVxCTT1CU1pMmQg"
 WRONG = "<ErrorResponse><Error><Type>Sender</Type><Code>{}</Code><Message>{}</Message></Error></ErrorResponse>"
-
-CERTIFICATE = """\
------BEGIN CERTIFICATE-----
-MIIBeDCCAR2gAwIBAgIBATAKBggqhkjOPQQDAjAUMRIwEAYDVQQDDAlsb2NhbGhv
-c3QwIBcNMjAwMTAxMDAwMDAwWhgPMjEyMDAxMDEwMDAwMDBaMBQxEjAQBgNVBAMM
-CWxvY2FsaG9zdDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABB6jG5vpMeIv57xU
-ITqvMqcz+FXvntlL7w8OeNkRQX7iv0j5NHWFUODez3gz4Et5P26wqD/atnfrJF0j
-bCDlC4OjXjBcMBoGA1UdEQQTMBGHBH8AAAGCCWxvY2FsaG9zdDAPBgNVHRMBAf8E
-BTADAQH/MA4GA1UdDwEB/wQEAwIChDAdBgNVHQ4EFgQUeoxs4ze2A+JMGi2Xk9Ct
-SDKlVzwwCgYIKoZIzj0EAwIDSQAwRgIhAN1bi8v1Aw+dTV4b2zV+D+QcQnw8z2R+
-wWufkd/u4GzrAiEAubmDWDUM2cW6QG5aV1cpFot+W+5e3nbRG4VinaAk4ho=
------END CERTIFICATE-----
------BEGIN EC PRIVATE KEY-----
-MHcCAQEEIG9Yab5fLlkzkdYGTL5wwioMo2X1/eGvZ+y1fRidWl6doAoGCCqGSM49
-AwEHoUQDQgAEHqMbm+kx4i/nvFQhOq8ypzP4Ve+e2UvvDw542RFBfuK/SPk0dYVQ
-4N7PeDPgS3k/brCoP9q2d+skXSNsIOULgw==
------END EC PRIVATE KEY-----
-"""
-"""Of 127.0.0.1 and localhost, signed by itself; for these tests alone, so known to everybody."""
 
 
 def described(text: str, more: str = "") -> bytes:
@@ -460,7 +442,7 @@ def test_a_server_that_is_away_is_said(heat: SignalServer) -> None:
 def test_the_certificates_of_the_section_go_before_all_others(tmp_path: Path) -> None:
     """As metadata brings them."""
     path = tmp_path / "server.pem"
-    path.write_text(CERTIFICATE)
+    path.write_text(certificates.CERTIFICATE + certificates.KEY)
     server = SignalServer(path)
     server.start()
     server.always = Answer(body=described("{}"))
