@@ -6,9 +6,11 @@ A hook is a module that is a `protocol.Hook`, and one row in `HOOKS`. `hooks/REA
 from __future__ import annotations
 
 import importlib
-from typing import cast
 
-from heat_config_hooks.protocol import Hook
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_hooks.protocol import Hook
 
 HOOKS = {
     "ansible": "heat_config_hooks.tools.ansible",
@@ -31,4 +33,4 @@ HOOKS = {
 
 def load(tool: str) -> Hook:
     """Return the hook for a tool in `HOOKS`."""
-    return cast("Hook", importlib.import_module(HOOKS[tool]))
+    return importlib.import_module(HOOKS[tool])

@@ -6,6 +6,7 @@ psutil, whose start times move when the clock is set.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import signal
@@ -22,8 +23,21 @@ _PROCESS_IDS = Path("/proc/self/ns/pid")
 
 @functools.cache
 def boot_id() -> str:
-    """Return what tells this boot of the machine, or of the container, from every other: process ids are its own."""
-    return f"{_BOOT_ID.read_text().strip()}/{_PROCESS_IDS.stat().st_ino}"
+    """Return what tells this boot of the machine, or of the container, from every other: process ids are its own.
+
+    A container that is started again may have the number of the namespace that it had before, but its init is another.
+    """
+    try:
+        init = ticks(1)
+    except PermissionError:  # /proc is mounted with hidepid, and we are not root
+        init = None
+    return f"{_BOOT_ID.read_text().strip()}/{_PROCESS_IDS.stat().st_ino}/{init}"
+
+
+def boot_id_of(recorded: str) -> str:
+    """Return a boot that is on record as `boot_id` says it: earlier versions told nothing of the init."""
+    ours = boot_id()
+    return ours if recorded == ours.rpartition("/")[0] else recorded
 
 
 def since_boot() -> float:
@@ -34,8 +48,11 @@ def since_boot() -> float:
 def ticks(pid: int) -> int | None:
     """Return the start time of a process that has not ended, in clock ticks since boot; None where there is none."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
+        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fields = os.read(descriptor, 4096).rpartition(b")")[2].split()
+        finally:
+            os.close(descriptor)
     except (FileNotFoundError, ProcessLookupError):
         return None
     state, started = fields[0], int(fields[19])
@@ -82,6 +99,14 @@ def _session(pid: int) -> int:
         return os.getsid(pid)
     except OSError:
         return -1
+
+
+def keep_descriptors() -> None:
+    """Keep to ourselves what was left open for us: a lock that a run inherits is held while its daemons live."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2:
+            with contextlib.suppress(OSError):  # the one with which the folder was read
+                os.set_inheritable(int(name), False)
 
 
 def send(processes: list[psutil.Process], number: signal.Signals) -> None:

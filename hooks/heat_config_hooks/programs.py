@@ -71,13 +71,16 @@ def _path(program: Program, environment: Mapping[str, str]) -> str:
 
 
 def cannot_start(path: str) -> str:
-    """Return why the kernel would not start an executable file, and what to do; empty where nothing is seen."""
+    """Return why the kernel would not start an executable file, and what to do; empty where nothing is seen.
+
+    Raises OSError where the machine cannot read it now.
+    """
     try:
         if not os.access(path, os.X_OK):
             return f"it cannot be run; make it executable with «chmod +x {path}»"
         with open(path, "rb") as file:
             first = file.readline(256)
-    except OSError as error:
+    except (FileNotFoundError, PermissionError) as error:
         return error.strerror or str(error)
     words = first.removeprefix(b"#!").split() if first.startswith(b"#!") else []
     interpreter = os.fsdecode(words[0]) if words else ""

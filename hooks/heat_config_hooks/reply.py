@@ -12,10 +12,11 @@ import functools
 import json
 import os
 import re
-import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from heat_config_hooks import files
 
 Reply = dict[str, object]
 """`deploy_stdout`, `deploy_stderr`, `deploy_status_code` and outputs; a value may be a `Capture`."""
@@ -39,6 +40,9 @@ NO_TOOL = 127
 REBOOT = 194
 """Status code with which a command asks for a reboot of the machine, after which it is run again."""
 
+_OF_THE_MACHINE = frozenset({errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ESTALE})
+"""Errors of a file that is there, and that the machine cannot read."""
+
 CUT = "\n[... {:,} bytes left out ...]\n"
 
 
@@ -61,20 +65,19 @@ class Capture:
     """What is to stand before it."""
 
     def text(self, limit: int = BODY_LIMIT) -> Text:
-        """Read the file if it is at most twice `limit` bytes long, else that many bytes from each end.
+        """Read the file if it is hardly longer than `limit` bytes, else half of that from each end, and `EDGE` more.
 
-        Raises OSError where the file cannot be read or is none (a pipe or a device would block for ever).
+        In JSON no byte takes less than a byte, so more of it cannot be sent. Raises OSError where the file
+        cannot be read or is none (a pipe or a device would block for ever).
         """
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = files.open_regular(self.path)
         try:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
-                raise OSError(errno.EINVAL, "no regular file", str(self.path))
-            size = found.st_size
-            if size <= 2 * limit:
+            size = os.fstat(descriptor).st_size
+            end = limit // 2 + EDGE
+            if size <= 2 * end:
                 return Text(self.before + _decoded(_read(descriptor, size, 0)))
-            head, tail = _read(descriptor, limit, 0), _read(descriptor, limit, size - limit)
-            return Text(self.before + _decoded(head), _decoded(tail), size - 2 * limit)
+            head, tail = _read(descriptor, end, 0), _read(descriptor, end, size - end)
+            return Text(self.before + _decoded(head), _decoded(tail), size - 2 * end)
         finally:
             os.close(descriptor)
 
@@ -133,14 +136,16 @@ def fit(
 
     What is too long is shortened in the middle, the longest first: no value is cut while a longer one is whole.
     `change` (name of the value, text → text) is made to every text before that; it hides secrets, and a cut can never
-    leave half of one. A file that cannot be read is left out.
+    leave half of one. A file that is not there, or is none, is left out; one that cannot be read is no success.
     """
     values: dict[str, object] = {}
     for name, value in reply.items():
         if isinstance(value, Capture):
             try:
                 text = value.text()
-            except OSError:
+            except OSError as error:
+                if error.errno in _OF_THE_MACHINE:
+                    return fit(_without(name, error, reply), limit, change)
                 if not value.before:
                     continue
                 text = Text(value.before)
@@ -152,7 +157,12 @@ def fit(
     spent = _length(dict.fromkeys(values, "")) + _size(values.get(STATUS, ""))
     if spent > limit // 2:
         return fit(failure(UNKNOWN, f"the names of the outputs alone are {spent:,} bytes long: too much for a signal"))
-    sizes = {name: _size(value) for name, value in values.items() if name != STATUS}
+    sizes = {
+        # What has lost its middle is longer than anything that fits: how long need not be known.
+        name: limit + value.left_out if isinstance(value, Text) and value.left_out else _size(value)
+        for name, value in values.items()
+        if name != STATUS
+    }
     cap = _cap(sorted(sizes.values()), limit - spent)
     fitted: dict[str, object] = {}
     for name, value in values.items():
@@ -163,6 +173,21 @@ def fit(
         else:
             fitted[name] = value if sizes[name] <= cap else cut(Text(json.dumps(value)), cap)
     return fitted
+
+
+def _without(name: str, error: OSError, reply: Mapping[str, object]) -> Reply:
+    """Return a reply without a value that the machine cannot read: a failure, if it was none, that says so."""
+    value = reply[name]
+    rest = {each: reply[each] for each in reply if each != name}
+    if isinstance(value, Capture) and value.before:
+        rest[name] = value.before
+    if status_code(reply) != 0:
+        return rest
+    stdout, stderr = (
+        value if isinstance(value := rest.get(each), str | Capture) else ""
+        for each in ("deploy_stdout", "deploy_stderr")
+    )
+    return {**rest, **failure(UNKNOWN, f"{name} cannot be read: {error.strerror}", stdout, stderr)}
 
 
 def _changed_text(text: Text, change: Callable[[str], str]) -> Text:
@@ -195,7 +220,7 @@ def _length(value: object) -> int:
 
 def _size(value: object) -> int:
     if isinstance(value, Text):
-        return _length(_shown(value.head)) + _length(_shown(value.tail)) + value.left_out
+        return _length(_shown(value.head))
     return _length(value)
 
 

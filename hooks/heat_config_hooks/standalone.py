@@ -9,6 +9,7 @@ nothing else does: what the tool prints is in the reply. The tool gets the envir
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -21,7 +22,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import heat_config_hooks
-from heat_config_hooks import options, processes, protocol, strict_json
+from heat_config_hooks import memory, options, processes, protocol, strict_json
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.reply import CANNOT_START, TIMED_OUT, UNKNOWN, Capture, Reply, failure, fit
 
@@ -39,6 +40,12 @@ exit codes:
   1  the reply could not be written
   2  bad usage: no such hook, or no deployment on standard input
 """
+
+_PREFIX = "heat-config-hook-"
+"""How the names of our temporary folders begin."""
+
+_YOUNG = 60.0
+"""Seconds after which a temporary folder that nobody holds is nobody's."""
 
 GRACE = 10.0
 """Seconds between TERM and KILL."""
@@ -65,6 +72,7 @@ def main() -> int:
 
 
 def _main() -> int:
+    memory.keep_no_core()
     for number in _ENDING:
         signal.signal(number, lambda number, _frame: sys.exit(128 + number))
     called = Path(sys.argv[0]).name
@@ -91,14 +99,36 @@ def _main() -> int:
 
 
 def _carry_out(name: str, document: dict[str, object]) -> dict[str, object]:
-    folder = Path(tempfile.mkdtemp(prefix=f"heat-config-{name}-"))
+    _clear_up()
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fcntl.flock(lock, fcntl.LOCK_EX)
     try:
-        return fit(_reply(name, document, folder))
+        return fit(_reply(name, document, folder, lock))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
 
 
-def _reply(name: str, document: dict[str, object], folder: Path) -> Reply:
+def _clear_up() -> None:
+    """Remove what was left by hooks that were killed: inputs, and with them secrets.
+
+    Whoever works in such a folder, the hook or what it has started, holds its lock.
+    """
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):  # somebody else's, or gone by now
+            found = path.lstat()
+            if found.st_uid != os.geteuid() or time.time() - found.st_mtime < _YOUNG:
+                continue
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+            finally:
+                os.close(descriptor)
+
+
+def _reply(name: str, document: dict[str, object], folder: Path, lock: int) -> Reply:
     hook = heat_config_hooks.load(name)
     place = protocol.workplace(name, folder, None, os.environ)
     try:
@@ -108,7 +138,7 @@ def _reply(name: str, document: dict[str, object], folder: Path) -> Reply:
         if not isinstance(command, protocol.Command):
             return command
         limit = given["timeout"]
-        ended = _run(command, folder, limit if isinstance(limit, float) else None)
+        ended = _run(command, folder, lock, limit if isinstance(limit, float) else None)
     except HookError as error:
         return failure(error.code, str(error))
     except OSError as error:
@@ -142,7 +172,7 @@ def _options(name: str, document: dict[str, object], hook: protocol.Hook) -> Map
     return found
 
 
-def _run(command: protocol.Command, folder: Path, limit: float | None) -> protocol.Ended | None:
+def _run(command: protocol.Command, folder: Path, lock: int, limit: float | None) -> protocol.Ended | None:
     """Run a command to its end; None where its time limit came first, and all that it had started was ended."""
     ended = protocol.Ended(code=0, stdout=folder / "stdout", stderr=folder / "stderr")
     mark = f"{folder.name}.{time.time_ns()}"
@@ -151,16 +181,18 @@ def _run(command: protocol.Command, folder: Path, limit: float | None) -> protoc
         ended.stderr.open("xb") as stderr,
         (command.stdin or Path(os.devnull)).open("rb") as stdin,
     ):
-        process = subprocess.Popen(
-            command.argv,
-            cwd=command.cwd,
-            env={**os.environ, **command.environment, MARK: mark},
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            start_new_session=True,
-        )
+        process = None
         try:
+            process = subprocess.Popen(
+                command.argv,
+                cwd=command.cwd,
+                env={**os.environ, **command.environment, MARK: mark},
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+                pass_fds=(lock,),
+            )
             code = process.wait(limit)
         except subprocess.TimeoutExpired:
             _end(process, mark)
@@ -171,13 +203,24 @@ def _run(command: protocol.Command, folder: Path, limit: float | None) -> protoc
     return protocol.Ended(code=code if code >= 0 else 128 - code, stdout=ended.stdout, stderr=ended.stderr)
 
 
-def _end(process: subprocess.Popen[bytes], mark: str) -> None:
-    """End a command with all that it has started, wherever that has gone."""
+def _end(process: subprocess.Popen[bytes] | None, mark: str) -> None:
+    """End a command with all that it has started, wherever that has gone.
+
+    There may be no `process`: where we are ended as the command begins, it may have begun, and is found by its mark.
+    """
+    import psutil  # noqa: PLC0415  # 15 ms, and most runs are never ended
+
     for number in _ENDING:  # once is enough
         signal.signal(number, signal.SIG_IGN)
-    started = processes.ticks(process.pid) or 0
-    processes.send(processes.tree(process.pid, started, f"{MARK}={mark}"), signal.SIGTERM)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(GRACE)
-    processes.send(processes.tree(process.pid, started, f"{MARK}={mark}"), signal.SIGKILL)
-    process.wait()
+    pid = process.pid if process else 0
+    started = processes.ticks(pid) or 0
+    living = processes.tree(pid, started, f"{MARK}={mark}")
+    processes.send(living, signal.SIGTERM)
+    if process:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE)
+    else:
+        psutil.wait_procs(living, GRACE)
+    processes.send(processes.tree(pid, started, f"{MARK}={mark}"), signal.SIGKILL)
+    if process:
+        process.wait()

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from heat_config_hooks import files, protocol
+from heat_config_hooks import files, memory, protocol
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.reply import CANNOT_START
 
@@ -66,6 +66,7 @@ def say(text: str, *, error: bool = False) -> None:
 
 def main() -> int:
     """Carry out the request in the folder that the command line names."""
+    memory.keep_no_core()
     signal.signal(signal.SIGTERM, _ended)
     for stream in (sys.stdout, sys.stderr):
         # As it is read again, whatever the locale; what was printed elsewhere may be anything.

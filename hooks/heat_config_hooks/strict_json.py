@@ -7,15 +7,27 @@ import json
 DEPTH = 100
 """Levels of lists and objects in one another. Heat's metadata has about ten."""
 
+MOST = 2_000_000
+"""Values at most. One that is written with three letters takes over sixty bytes of memory."""
+
 
 def loads(text: str) -> object:
     """Return the value. Raises ValueError, of which json.JSONDecodeError has the place."""
+    check_number(text)
     try:
         value = json.loads(text, parse_constant=_refuse)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     check(value)
     return value
+
+
+def check_number(text: str | bytes) -> None:
+    """Raise ValueError where a text has too many values, before it is read. Commas within strings count, too."""
+    if len(text) > MOST:
+        raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+        if sum(raw.count(each) for each in (b"[", b"{", b",")) > MOST:
+            raise ValueError(f"it has over {MOST:,} values")
 
 
 def check(value: object) -> None:

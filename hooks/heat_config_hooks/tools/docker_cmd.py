@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from heat_config_hooks import files, protocol, steps
+from heat_config_hooks import files, protocol, steps, strict_yaml
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.options import Kind, Option
 from heat_config_hooks.programs import Program
@@ -125,12 +125,10 @@ def _containers(config: object) -> list[_Container]:
 
 
 def _from_yaml(text: str) -> object:
-    import yaml  # noqa: PLC0415  # slow to load
-
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise HookError(f"this text is no YAML: {' '.join(str(error).split())}", "config") from error
+        return strict_yaml.loads(text)
+    except ValueError as error:
+        raise HookError(f"this text is no YAML: {error}", "config") from error
 
 
 def _container(name: object, given: object) -> _Container:

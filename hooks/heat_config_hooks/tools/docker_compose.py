@@ -122,6 +122,8 @@ def _compose_file(config: object) -> str:
         node = yaml.compose(config, Loader=yaml.SafeLoader) if isinstance(config, str) else config
     except yaml.YAMLError as error:
         raise HookError(f"this text is no YAML: {' '.join(str(error).split())}", "config") from error
+    except RecursionError:
+        raise HookError("this text is nested too deeply", "config") from None
     if node is None:
         return ""
     if not isinstance(config, str) or not isinstance(node, yaml.MappingNode):

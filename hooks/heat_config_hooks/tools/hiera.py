@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from heat_config_hooks import programs, protocol, steps
+from heat_config_hooks import programs, protocol, steps, strict_yaml
 from heat_config_hooks.errors import HookError, MissingTool
 from heat_config_hooks.options import Kind, Option
 from heat_config_hooks.reply import STATUS, Reply, nothing_done
@@ -116,12 +116,10 @@ def _named(request: protocol.Request, place: protocol.Workplace) -> Iterable[Pat
 
 def _given(config: object) -> Mapping[str, object]:
     if isinstance(config, str):
-        import yaml  # noqa: PLC0415  # as in _loaded
-
         try:
-            config = yaml.safe_load(config)
-        except yaml.YAMLError as error:
-            raise HookError(f"it is no YAML: {' '.join(str(error).split())}", "config") from None
+            config = strict_yaml.loads(config)
+        except ValueError as error:
+            raise HookError(f"it is no YAML: {error}", "config") from None
     if not isinstance(config, Mapping) and config:
         raise HookError("expected an object with hierarchy and datafiles, or the YAML text of one", "config")
     return config if isinstance(config, Mapping) else {}
@@ -176,11 +174,13 @@ def _plain(item: str) -> str:
 
 
 def _loaded(item: str) -> object:
+    """Return what puppet's YAML takes an item for: it knows dates, too."""
     import yaml  # noqa: PLC0415  # 15 ms, and only this hook's
 
     try:
-        return yaml.safe_load(item)
-    except yaml.YAMLError:
+        found = strict_yaml.loads(item)
+        return yaml.safe_load(item) if isinstance(found, str) else found
+    except (ValueError, yaml.YAMLError):
         return None
 
 

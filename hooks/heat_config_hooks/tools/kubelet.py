@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from heat_config_hooks import files, protocol, steps, strict_json
+from heat_config_hooks import files, protocol, steps, strict_json, strict_yaml
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.options import Kind, Option
 from heat_config_hooks.reply import NO_TOOL
@@ -173,12 +173,10 @@ def _config(request: protocol.Request) -> Mapping[str, object]:
 
 
 def _parsed(text: str) -> object:
-    import yaml  # noqa: PLC0415  # slow to load
-
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise HookError(f"it is neither YAML nor JSON: {' '.join(str(error).split())}", "config") from error
+        return strict_yaml.loads(text)
+    except ValueError as error:
+        raise HookError(f"it is neither YAML nor JSON: {error}", "config") from error
 
 
 def _read(config: Mapping[str, object], key: str) -> _Manifest:

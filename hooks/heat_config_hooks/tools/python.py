@@ -197,7 +197,7 @@ def finish(request: protocol.Request, place: protocol.Workplace, ended: protocol
     printed = protocol.collect(request, place, ended)
     path = place.run / _OUTPUTS
     try:
-        outputs = strict_json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        outputs = strict_json.loads(files.read(path).decode()) if path.exists() else {}
     except (OSError, ValueError) as error:
         sentence = f"its outputs cannot be read: {error}"
         return failure(ended.code or UNKNOWN, sentence, Capture(ended.stdout), Capture(ended.stderr))

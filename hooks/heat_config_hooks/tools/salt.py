@@ -106,7 +106,7 @@ def finish(request: protocol.Request, place: protocol.Workplace, ended: protocol
     outputs = protocol.collect(request, place, ended)
     path = _returned(place)
     try:
-        document = strict_json.loads(path.read_text(encoding="utf-8"))
+        document = strict_json.loads(files.read(path).decode())
     except (OSError, ValueError):
         document = None
     if not isinstance(document, Mapping) or "local" not in document:

@@ -38,7 +38,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     outputs = protocol.clear_outputs(request, place)
     files.replace(path, script.encode("utf-8", "replace"), mode=0o700)
     inputs = place.run / "inputs.json"
-    files.replace(inputs, json.dumps(protocol.visible_inputs(request)).encode())
+    files.create(inputs, json.dumps(protocol.visible_inputs(request)).encode())
     return protocol.Command(
         # Without a #! line the kernel refuses to run it; the shell is what its author had in mind.
         argv=(str(path),) if script.startswith("#!") else ("/bin/sh", str(path)),

@@ -39,7 +39,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from heat_config_hooks import files, programs, protocol, steps, strict_json
+from heat_config_hooks import files, programs, protocol, steps, strict_json, strict_yaml
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.options import Kind, Option
 from heat_config_hooks.programs import Program
@@ -156,17 +156,15 @@ def _read(request: protocol.Request) -> dict[str, str]:
 
 
 def _map(text: str) -> object:
-    import yaml  # noqa: PLC0415  # slow to load
-
     try:
         return strict_json.loads(text)
     except ValueError:
         pass
     try:
         # Text only: a mode of 0600 or a time of 10:30 has to stay what it is.
-        return yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506  # makes nothing but texts, lists and maps
-    except yaml.YAMLError as error:
-        raise HookError(f"{_EXPECTED}; as YAML it is wrong: {' '.join(str(error).split())}", "config") from error
+        return strict_yaml.loads(text, texts=True)
+    except ValueError as error:
+        raise HookError(f"{_EXPECTED}; as YAML it is wrong: {error}", "config") from error
 
 
 def _checked(name: str, path: str) -> str:
