@@ -7,7 +7,7 @@ is told to.
 
 from __future__ import annotations
 
-import errno
+import os
 import select
 import time
 from collections import deque
@@ -15,23 +15,31 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from heat_config_agent import clean_up, hook, metadata, plan, result, runner, selection
+from heat_config_agent import clean_up, hook, kill_points, metadata, plan, result, runner, selection
+from heat_config_agent.bounding import Bounding
 from heat_config_agent.delivery import Delivery
 from heat_config_agent.deployed import Deployed
-from heat_config_agent.errors import StateError
+from heat_config_agent.errors import PASSING, StateError
 from heat_config_agent.journal import Journal
-from heat_config_agent.model import DELETE, Config, Deployment, Document, Entry, Mistake, Run, State, Tool
+from heat_config_agent.model import (
+    BUILTIN,
+    DELETE,
+    Config,
+    Deployment,
+    Document,
+    Entry,
+    Mistake,
+    Removed,
+    Run,
+    State,
+    Tool,
+)
 from heat_config_agent.plan import Step, Verb
 from heat_config_agent.report import Report
 from heat_config_agent.signals import Fate, Outcome
 from heat_config_agent.tools import Tools
-from heat_config_hooks import processes, protocol
+from heat_config_hooks import files, processes, protocol
 from heat_config_hooks.reply import CANNOT_START, REBOOT, TIMED_OUT, UNKNOWN, Capture, Reply, failure, status_code
-
-PASSING = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
-)
-"""Why a command cannot be started now, and may be at the next pass: the machine has no space, or no processes."""
 
 RERUNS = 3
 """How often a deployment that may be run again after an interruption is: what interrupts it may be what it does."""
@@ -67,6 +75,8 @@ class Where:
     """Whether they begin in the order of their names; else in that of their documents."""
     cancel: bool = False
     """Whether a run whose deployment is replaced is ended; else it may finish, unless a DELETE waits for it."""
+    output_limit: int = 0
+    """Bytes that standard output and error of a run may each take on disk; 0 for any."""
 
     def run(self, key: str) -> Path:
         """Return the folder of a deployment's run."""
@@ -93,32 +103,51 @@ class Applier:
         report: Report,
     ) -> None:
         """Work on an open journal."""
+        processes.keep_descriptors()
         self._journal = journal
         self._tools = tools
         self._deployed = deployed
         self._delivery = delivery
         self._where = where
         self._report = report
+        self._reader = metadata.Reader()
         self._waiting: deque[Step] = deque()
+        self._deletes = 0
+        """How many of them are DELETEs."""
         self._active: dict[str, _Active] = {}
         self._current: dict[str, Deployment] = {}
         """What the sources have now: only these results are sent."""
         self._sources: frozenset[str] = frozenset()
+        self._unconfirmed: Collection[str] = ()
+        """Sources of which it is not known yet whether they still have what is offered of them."""
         self._only: Collection[str] = ()
+        self._untidy = {key for key, each in journal.entries.items() if each.ended and each.removed is not Removed.ALL}
+        """Deployments of whose runs it is not known that what they were given has been removed."""
         self._rebooting: set[str] = set()
         """Deployments that wait for a reboot."""
         self.hold = ""
         """Why nothing new is begun; empty where it is."""
         self.postponed = False
         """Whether something could not be begun, and is to be offered again."""
+        self.printed = 0
+        """Bytes of output that runs have left on disk since the caller took note of it."""
+        self._bounding = Bounding(report)
         self.mistakes: list[Mistake] = []
         """Of the documents offered last."""
 
-    def offer(self, documents: Iterable[Document], *, only: Collection[str] = ()) -> list[Step]:
-        """Take in what the sources have now, and plan. Every source that answered is to be offered, changed or not."""
-        self._only = only
-        deployments, self._sources, self.mistakes = metadata.parse_all(documents)
-        ready = known(self._journal.entries, self._tools, self._deployed)
+    def offer(
+        self, documents: Iterable[Document], *, only: Collection[str] = (), unconfirmed: Collection[str] = ()
+    ) -> list[Step]:
+        """Take in what the sources have now, and plan. Every source that answered is to be offered, changed or not.
+
+        `unconfirmed` are sources whose documents are from an earlier life of the agent, and that are about to be asked:
+        until they have been, runs are followed, but nothing of theirs is begun or sent. Their deployments may have been
+        replaced, and Heat would take the result of the old one for the new one's.
+        """
+        self._only, self._unconfirmed = only, unconfirmed
+        self._tidy_rest()
+        deployments, self._sources, self.mistakes = metadata.parse_all(documents, self._reader.parse)
+        ready = known(self._journal.entries, self._tools, self._deployed, self._where.state)
         self._mark(ready.marked)
         for each in deployments:
             entry = self._journal.entries.get(each.key)
@@ -130,11 +159,13 @@ class Applier:
         self._current = {each.key: each for each in deployments}
         for key in plan.superseded(deployments, self._sources, self._journal.entries):
             self._supersede(key)
+        self._note_who_left()
         self.postponed = False
         waits = [each for each in self._journal.entries.values() if each.state is State.REBOOT and each.run]
         self._rebooting = {each.key for each in waits if each.run and each.run.boot == ready.boot}
         self._waiting.clear()  # they are on record, and planned anew: what stood in their way may have gone
-        steps = plan.make(deployments, ready, only=only)
+        self._deletes = 0
+        steps = [self._confirmed(step) for step in plan.make(deployments, ready, only=only)]
         for step in steps:
             under_way = step.verb is Verb.RESEND and step.deployment.key in self._delivery
             if step.deployment.key not in self._active and not under_way:
@@ -174,6 +205,7 @@ class Applier:
         step = self._next()
         if step:
             self._waiting.remove(step)
+            self._deletes -= step.deployment.action == DELETE
             self._begin(step)
             if not self.busy and not also:
                 return
@@ -185,12 +217,16 @@ class Applier:
             self._limit(active.running)
         for outcome in self._delivery.outcomes():
             self._delivered(outcome)
+        if self._active and not self._bounding.due:
+            folders = [each.running.directory for each in self._active.values()]
+            self._bounding.look(folders, self._where.output_limit)
 
     def settle(self) -> None:
         """Have everything about what was done survive a power cut.
 
         Call when there is nothing left to do, or before ending.
         """
+        self._tidy_rest()
         self._mark(self._deployed.keys() or ())
         self._journal.sync()
         self._journal.compact()
@@ -214,7 +250,7 @@ class Applier:
 
     def _next(self) -> Step | None:
         """Return the waiting step that is to begin now, if any is."""
-        if not self._waiting or self.hold or self._rebooting:
+        if not self._waiting or self.hold or self._rebooting or (self._is_full() and not self._deletes):
             return None
         return next((step for step in self._waiting if self._may_begin(step.deployment)), None)
 
@@ -235,7 +271,12 @@ class Applier:
         cleaning = cleaning or self._waiting[0].deployment.action == clean_up.ACTION
         if cleaning and deployment.action != clean_up.ACTION:
             return False
-        return sum(each.action != DELETE for each in running) < self._where.parallel
+        return not self._is_full()
+
+    def _is_full(self) -> bool:
+        """Whether so many run that only a DELETE may begin beside them."""
+        running = sum(each.step.deployment.action != DELETE for each in self._active.values())
+        return running >= self._where.parallel
 
     def _make_way(self, deployment: Deployment) -> None:
         """End the run of the same resource that a DELETE has replaced."""
@@ -247,12 +288,39 @@ class Applier:
 
     def _mark(self, present: Collection[str]) -> None:
         """Put on record which files are in heat-agents' folder: only of those does it mean anything to be missing."""
-        new = [each.key for each in self._journal.entries.values() if each.ended and each.run and not each.marked]
+        new = [
+            each.key
+            for each in self._journal.entries.values()
+            if each.ended and each.run and not each.marked and each.removed is not Removed.ALL
+        ]
         new = [key for key in new if key in present]
         if new and self._view(self._deployed.sync):  # what a power cut takes has not been removed by anybody
             self._journal.marked(new, str(self._deployed.directory))
 
+    def _note_who_left(self) -> None:
+        """Put on record which deployments have left the metadata, and which are back: so long they are kept."""
+        entries = self._journal.entries.values()
+        gone = [
+            each.key
+            for each in entries
+            if each.left_at is None and each.key not in self._current and each.source in self._sources
+        ]
+        back = [each.key for each in entries if each.left_at is not None and each.key in self._current]
+        try:
+            self._journal.left(gone, back)
+        except StateError as error:  # a full disk, for example: it is noted at the next pass
+            self._report.warn(str(error))
+
     # Taking on.
+
+    def _confirmed(self, step: Step) -> Step:
+        """Return the step, or that it waits for its source."""
+        source = step.deployment.source
+        if source not in self._unconfirmed or step.verb not in (Verb.RUN, Verb.ANSWER, Verb.RESEND):
+            return step
+        return Step(
+            verb=Verb.WAIT, deployment=step.deployment, reason=f"{source} is being asked whether it still has it"
+        )
 
     def _take_on(self, step: Step) -> None:
         if step.verb in (Verb.SKIP, Verb.WAIT):
@@ -263,12 +331,14 @@ class Applier:
             entry = self._journal.entries.get(step.deployment.key)
             known_as_is = entry is not None and (
                 entry.state is State.DAMAGED  # not to be mistaken for new, whatever happens before it is answered
+                or (entry.state is State.SUPERSEDED and step.verb is Verb.ANSWER and entry.values is None)
                 or (entry.state in (State.ACCEPTED, State.REBOOT) and entry.document == step.deployment.document)
             )
             if not known_as_is:
                 self._journal.accepted(step.deployment, tool=step.config.tool if step.config else step.deployment.group)
         if step.verb is Verb.RUN or (step.verb is Verb.ANSWER and self.hold):
             self._waiting.append(step)
+            self._deletes += step.deployment.action == DELETE
         else:
             self._begin(step)  # it needs nothing that another deployment could hold up
 
@@ -277,16 +347,31 @@ class Applier:
         entry = self._journal.entries[key]
         if key in self._active and self._where.cancel and not self._active[key].running.ending:
             self._end(self._active[key].running, "its deployment was replaced")
-        self._waiting = deque(step for step in self._waiting if step.deployment.key != key)
+        for step in [step for step in self._waiting if step.deployment.key == key]:
+            self._waiting.remove(step)
+            self._deletes -= step.deployment.action == DELETE
         self._delivery.drop(key)
+        if entry.state is not State.RUNNING:
+            self._tidy(key)  # an agent before us may have been killed before it could
         if entry.state is State.ACCEPTED and clean_up.is_pending(entry, self._journal.entries):
             return  # an earlier run of it made something: it is known until that is cleaned up
         if entry.state is State.ACCEPTED:
-            self._journal.drop(key)
-            self._tidy(key)
+            self._drop(key)
         elif entry.state in (State.FINISHED, State.REBOOT):
             self._journal.settled(key, State.SUPERSEDED)
             self._report.delivered(self._journal.entries[key], None)
+
+    def _drop(self, key: str) -> None:
+        """Know nothing of a deployment any more that was not run, or not again.
+
+        What an earlier run has left goes first: alone, it would say that the journal has lost what it knew of that.
+        """
+        try:
+            files.remove(self._where.run(key))
+        except OSError as error:
+            self._report.warn(f"cannot remove what is left of {key}: {error.strerror}: {error.filename}")
+        else:
+            self._journal.drop(key)
 
     # Beginning.
 
@@ -298,6 +383,7 @@ class Applier:
         elif step.verb is Verb.RESUME:
             self._resume(step)
         elif step.verb is Verb.RESEND:
+            self._journal.sync()  # what is sent has to be on record; the flush after the run may have failed
             self._report.resent(step)
             self._tidy(step.deployment.key)  # the agent that had the result may have been killed before it could
             if self._journal.entries[step.deployment.key].state is not State.FINISHED:
@@ -319,6 +405,7 @@ class Applier:
         except OSError as error:
             self._obstacle(step, error)
             return
+        kill_points.reached("runner.prepared")
         if not isinstance(command, protocol.Command):
             self._finish(step, command, _note(command))
             return
@@ -345,6 +432,8 @@ class Applier:
         except OSError as error:
             self._obstacle(step, error)
             return
+        if not self._active:
+            self._bounding.begun()
         self._active[key] = _Active(step, running)
         self._view(lambda: self._keep(step.deployment))
         self._report.begun(step, running.run)
@@ -373,7 +462,10 @@ class Applier:
             self._report.begun(step, run)
         else:
             folder = self._where.run(key)
-            self._conclude(step, runner.recorded(folder, run), runner.noted_ending(folder, run))
+            ending = runner.noted_ending(folder, run)
+            if ending:  # the agent that began to end it may have come no further than its supervisor did
+                runner.end_remains(run)
+            self._conclude(step, runner.recorded(folder, run), ending)
 
     # Ending.
 
@@ -402,6 +494,7 @@ class Applier:
                 f"process {active.running.run.pid} cannot be ended; {active.step.deployment.name} is given up"
             )
         self._conclude(active.step, active.running.close(), active.running.ending)
+        self.printed += self._bounding.shorten(active.running.directory, self._where.output_limit)
 
     def _conclude(self, step: Step, recorded: str, ending: str) -> None:
         """Make a result of what is known about a run that has ended: its exit code, and why the agent ended it."""
@@ -412,7 +505,7 @@ class Applier:
             self._again(step)
         elif ending:
             self._finish(step, self._broken_off(key, TIMED_OUT, f"ended, as {ending}"), f"ended, as {ending}")
-        elif recorded:
+        elif recorded and not _outputs_are_gone(step.deployment, run):
             folder = self._where.run(key)
             ended = runner.ended(folder, int(recorded))
             reply = hook.finish(step.deployment, run, folder, self._where.environment, ended)
@@ -437,12 +530,16 @@ class Applier:
 
     def _lost(self, step: Step, run: Run) -> None:
         """Make a result of a run of which nothing says how it ended."""
-        if run.boot != processes.boot_id():
-            why = "interrupted: the machine went down while it ran"
-        else:
+        if trouble := runner.unreadable(self._where.run(step.deployment.key), run):
+            why = f"nobody knows how it ended, as that cannot be read: {trouble}"
+        elif run.boot == processes.boot_id():
             why = "interrupted: what watched over it was killed, so nothing is known of how it ended"
-            if runner.end_remains(run):
-                why += "; what was left of it was ended"
+        else:
+            ended = runner.has_run(self._where.run(step.deployment.key))
+            when = "before what it had written was safe" if ended else "while it ran"
+            why = f"interrupted: the machine went down {when}"
+        if runner.end_remains(run):
+            why += "; what was left of it was ended"
         if hook.may_rerun(step.deployment) and self._journal.entries[step.deployment.key].reruns < RERUNS:
             self._journal.interrupted(step.deployment.key)
             self._again(step)
@@ -455,10 +552,10 @@ class Applier:
         if key not in self._current:
             self._supersede(key)
             return
-        ready = known(self._journal.entries, self._tools, self._deployed)
+        ready = known(self._journal.entries, self._tools, self._deployed, self._where.state)
         for anew in plan.make([self._current[key]], ready, only=self._only):
             if anew.deployment.key == key:
-                self._take_on(anew)
+                self._take_on(self._confirmed(anew))
 
     def _broken_off(self, key: str, code: int, sentence: str) -> Reply:
         folder = self._where.run(key)
@@ -468,6 +565,7 @@ class Applier:
         """Put a result on record, and send it if it is still waited for."""
         key = step.deployment.key
         found = result.make(reply, step.deployment, reason)
+        kill_points.reached("runner.concluded")
         run = self._journal.entries[key].run
         earlier = runner.ended_at(self._where.run(key), run) if run and step.verb is Verb.RESUME else None
         self._journal.finished(key, found, earlier)
@@ -482,6 +580,8 @@ class Applier:
     def _send(self, key: str) -> None:
         entry = self._journal.entries[key]
         deployment = self._current.get(key)
+        if deployment is not None and deployment.source in self._unconfirmed:
+            return  # it is on record, and sent once its source has said that it is still waited for
         if deployment is None:
             if plan.superseded(self._current.values(), self._sources, {key: entry}):
                 self._supersede(key)
@@ -493,6 +593,7 @@ class Applier:
 
     def _delivered(self, outcome: Outcome) -> None:
         entry = self._journal.entries.get(outcome.key)
+        kill_points.reached("signals.judged")
         if entry is None or entry.state is not State.FINISHED:
             return  # superseded while it was under way
         if outcome.fate is Fate.SENT:
@@ -521,10 +622,21 @@ class Applier:
         return True
 
     def _tidy(self, key: str) -> None:
+        self._untidy.discard(key)
         try:
             runner.tidy(self._where.run(key))
         except OSError as error:
+            self._untidy.add(key)  # it may hold secrets: it is tried again
             self._report.warn(f"cannot remove what {key} was given: {error.strerror}: {error.filename}")
+
+    def _tidy_rest(self) -> None:
+        """Remove what runs were given that could not be removed when they ended."""
+        for key in sorted(self._untidy):
+            entry = self._journal.entries.get(key)
+            if entry is not None and entry.state not in (State.ACCEPTED, State.RUNNING):
+                self._tidy(key)
+            else:
+                self._untidy.discard(key)
 
     def _entry_run(self, key: str) -> Run:
         run = self._journal.entries[key].run
@@ -536,7 +648,7 @@ class Applier:
         poll = select.poll()
         for descriptor in also:
             poll.register(descriptor, select.POLLIN)
-        if any(step.deployment.action == DELETE for step in self._waiting):
+        if self._deletes:
             timeout = min(timeout, 1.0)  # its patience with others comes to an end some time
         poll.register(self._delivery.fileno(), select.POLLIN)
         for active in self._active.values():
@@ -549,16 +661,19 @@ class Applier:
                 timeout = min(timeout, max(running.due - processes.since_boot(), 0))
         if self._delivery.due is not None:
             timeout = min(timeout, self._delivery.due)
+        if self._active:
+            timeout = min(timeout, self._bounding.due)
         poll.poll(timeout * 1000)
 
 
-def known(entries: Mapping[str, Entry], tools: Tools, deployed: Deployed) -> plan.Known:
+def known(entries: Mapping[str, Entry], tools: Tools, deployed: Deployed, state: Path) -> plan.Known:
     """Return what a plan has to know beside the deployments."""
     marked = deployed.keys()
     return plan.Known(
         entries=entries,
         marked=marked or frozenset(),
         folder="" if marked is None else str(deployed.directory),
+        ran=lambda key: runner.has_run(state / "runs" / key),
         find=tools.find,
         installed=tools.installed,
         now=time.time(),
@@ -569,6 +684,12 @@ def known(entries: Mapping[str, Entry], tools: Tools, deployed: Deployed) -> pla
 def _order(step: Step) -> tuple[bool, str]:
     """Order steps by the names of their deployments; clean-ups go first."""
     return step.deployment.action != clean_up.ACTION, step.deployment.name
+
+
+def _outputs_are_gone(deployment: Deployment, run: Run) -> bool:
+    """Whether the outputs of a run went down with the machine: heat-agents' own folder for them survives no boot."""
+    ours = run.hook.startswith(BUILTIN) and bool(deployment.outputs)
+    return ours and run.boot != processes.boot_id() and not os.path.isdir(run.outputs)  # noqa: PTH112  # never raises
 
 
 def _runnable(step: Step) -> tuple[Config, Tool, str]:

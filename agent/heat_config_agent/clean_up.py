@@ -8,6 +8,7 @@ to a config, has one clean-up for all deployments that ever had it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -63,10 +64,16 @@ def key_of(entry: Entry) -> str:
 
     No id has such a key: it has a dot in it.
     """
-    cleans = heat_config_hooks.load(_tool(entry)).ABOUT.cleans if _tool(entry) else ""
+    tool = _tool(entry)
+    cleans = _cleans(tool) if tool else ""
     if cleans == "name":
-        return f"{protocol.file_key(entry.name)}.{_tool(entry)}.left"
+        return f"{protocol.file_key(entry.name)}.{tool}.left"
     return f"{entry.key}.left" if cleans else ""
+
+
+@functools.cache
+def _cleans(tool: str) -> str:
+    return heat_config_hooks.load(tool).ABOUT.cleans
 
 
 def is_pending(entry: Entry, entries: Mapping[str, Entry]) -> bool:

@@ -1,18 +1,15 @@
 """The sources in use: each asked when it is due, in a thread of its own, and given up when it takes too long.
 
-No source delays another, or whoever waits for all of them: what comes in is handed out by `answers`. A source is asked
-often while things happen, less and less while nothing does, and still less while it fails. Every interval is jittered,
-so that a fleet does not ask in step.
+No source delays another, or whoever waits for all of them: what comes in is handed out by `answers`. When each is due
+says `polling`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import enum
-import math
 import os
 import queue
-import random
 import threading
 import time
 import traceback
@@ -20,15 +17,11 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from heat_config_agent import kill_points
 from heat_config_agent.errors import AccessError, AgentError, SourceError
 from heat_config_agent.model import Document
+from heat_config_agent.polling import Pace, Schedule
 from heat_config_agent.sources import Claiming, Listening, Source
-
-ERRORS_LIMIT = 120.0
-"""Seconds at most between two questions to a source that fails."""
-
-ERRORS_FACTOR = 4.0
-"""How much longer than the longest interval that may be: while a stack is suspended, Heat refuses its servers."""
 
 SLACK = 5.0
 """Seconds that a source gets beyond its own time limit before it is given up."""
@@ -38,28 +31,6 @@ STUCK = 4
 
 PAST = 32
 """Sources that are not in use any more of which it is known how they were."""
-
-
-NOW = 0.0
-"""A moment that is over, in monotonic seconds."""
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """How often sources are asked, in seconds."""
-
-    least: float
-    most: float
-    splay: float
-
-    @property
-    def seldom(self) -> float:
-        """How long to wait between two questions whether there is news."""
-        return min(max(self.most, 1.0) * ERRORS_FACTOR, ERRORS_LIMIT)
-
-    def after_error(self, failures: int) -> float:
-        """Return how long to wait after so many failures in a row."""
-        return max(min(max(self.least, 1.0) * 2.0 ** min(failures, 16), self.seldom), self.least)
 
 
 @dataclass
@@ -94,6 +65,8 @@ class Answer:
     document: Document | None = None
     changed: bool = False
     error: AgentError | None = None
+    turned: bool = True
+    """Whether it may have changed how it is with the source."""
 
 
 @dataclass(eq=False)
@@ -101,13 +74,10 @@ class _Asked:
     key: Hashable
     make: Callable[[Callable[[], None]], Source]
     condition: Condition
-    at: float
-    """When it is due; this and the next in monotonic seconds."""
+    pace: Pace
+    """By the monotonic clock."""
     since: float | None = None
-    """Since when it is being asked."""
-    asked: float = -math.inf
-    """When it was asked last."""
-    interval: float = 0.0
+    """Since when it is being asked, in monotonic seconds."""
     last: Document | None = None
     thread: _Thread | None = None
 
@@ -151,17 +121,13 @@ class Collection:
                 del self._past[next(iter(self._past))]
         for key, (name, make) in wanted.items():
             if key not in self._asked:
-                delay = 0.0 if now else random.uniform(0, self.schedule.splay)  # noqa: S311  # to spread, not to hide
-                new = _Asked(key, make, Condition(name), time.monotonic() + delay)
                 before = self._past.pop(key, None)
-                if before:
-                    new.condition, new.asked = before.condition, before.asked
-                    least = self.schedule.after_error(before.condition.failures) if before.condition.failures else 0.0
-                    new.at = max(new.at, before.asked + max(self.schedule.least, least))
-                self._asked[key] = new
+                condition, pace = (before.condition, before.pace) if before else (Condition(name), Pace())
+                pace.begin(self.schedule, time.monotonic() + (0.0 if now else self.schedule.delay()))
+                self._asked[key] = _Asked(key, make, condition, pace)
             condition = self._asked[key].condition
             if condition.seldom and key != seldom:
-                self._asked[key].at = min(self._asked[key].at, time.monotonic())
+                self._asked[key].pace.ring()
             condition.seldom = key == seldom
 
     def forget(self) -> None:
@@ -175,23 +141,20 @@ class Collection:
 
     def stir(self) -> None:
         """Something happens: from here on, ask again as often as may be, if the source does not fail."""
-        soon = time.monotonic() + self.schedule.least
         for each in self._asked.values():
-            each.interval = self.schedule.least
-            if not each.condition.failures and not each.condition.seldom:
-                each.at = min(each.at, soon)
+            each.pace.stir(self._schedule(each), time.monotonic())
 
     def hurry(self) -> None:
         """Have every source asked now."""
         for each in self._asked.values():
-            each.at, each.interval = NOW, self.schedule.least
+            each.pace.hurry(self._schedule(each))
 
     @property
     def due(self) -> float:
         """Seconds until something is to be done that nothing else announces."""
         now = time.monotonic()
         asked = self._asked.values()
-        moments = [each.at if each.since is None else each.since + self.seconds + SLACK for each in asked]
+        moments = [each.pace.at if each.since is None else each.since + self.seconds + SLACK for each in asked]
         return max(min(moments, default=now + 3600) - now, 0.0)
 
     @property
@@ -212,7 +175,7 @@ class Collection:
         for each in self._asked.values():
             if each.since is not None and now > each.since + self.seconds + SLACK:
                 found.append(self._give_up(each))
-            if each.since is None and each.at <= now:
+            if each.since is None and each.pace.at <= now:
                 found += self._ask(each)
         return found
 
@@ -227,8 +190,7 @@ class Collection:
         self.use({}, now=True)
 
     def _ask(self, each: _Asked) -> list[Answer]:
-        each.at = math.inf  # until it has answered; what makes it due meanwhile is news that it may not have seen yet
-        each.asked = time.monotonic()
+        each.pace.ask(time.monotonic())
         stuck = [thread for thread in self._stuck.pop(each.condition.name, []) if thread.is_alive()]
         if stuck:
             self._stuck[each.condition.name] = stuck
@@ -247,7 +209,7 @@ class Collection:
         """Take in what a thread has to say; of one that was given up, or whose source is not in use, nothing."""
         if not isinstance(who, _Thread):
             if who in self._asked:
-                self._asked[who].at = NOW
+                self._asked[who].pace.ring()
             return []
         each = self._asked.get(who.asked.key)
         if each is None or each.thread is not who:
@@ -262,17 +224,16 @@ class Collection:
 
     def _answered(self, each: _Asked, document: Document | None, trouble: str) -> Answer:
         condition, now = each.condition, time.time()
-        if not condition.working:
+        turned = not condition.working
+        if turned:
             condition.since = now
-        condition.working, condition.ever, condition.failures, condition.denied = True, True, 0, False
+        condition.working, condition.ever, condition.denied = True, True, False
         condition.answered, condition.trouble = now, trouble
         changed = document is not None and document is not each.last
         each.last = document or each.last
-        least, most = self.schedule.least, self.schedule.most
-        each.interval = least if changed else min(max(each.interval, least / 2) * 2, max(most, least))
-        interval = self.schedule.seldom if condition.seldom else each.interval
-        each.at = min(each.at, time.monotonic() + _jittered(interval))
-        return Answer(each.key, condition.name, document, changed=changed)
+        each.pace.answered(self._schedule(each), time.monotonic(), changed=changed)
+        condition.failures = 0
+        return Answer(each.key, condition.name, document, changed=changed, turned=turned)
 
     def _failed(self, each: _Asked, error: AgentError) -> Answer:
         condition = each.condition
@@ -282,11 +243,12 @@ class Collection:
         condition.denied = isinstance(error, AccessError)
         condition.ever = condition.ever and not condition.denied
         condition.trouble = str(error)
-        condition.failures += 1
-        if each.at != NOW:
-            wait = self.schedule.after_error(condition.failures)
-            each.at = time.monotonic() + _jittered(max(wait, self.schedule.seldom) if condition.seldom else wait)
+        each.pace.failed(self._schedule(each), time.monotonic())
+        condition.failures = each.pace.failures
         return Answer(each.key, condition.name, error=error)
+
+    def _schedule(self, each: _Asked) -> Schedule:
+        return self.schedule.seldom if each.condition.seldom else self.schedule
 
     def _give_up(self, each: _Asked) -> Answer:
         """Let go of a thread that hangs; its source is made anew when it is asked again."""
@@ -307,10 +269,6 @@ class Collection:
         self._done.put((who, what))
         with contextlib.suppress(BlockingIOError):  # it is awake
             os.write(self._waker, b".")
-
-
-def _jittered(seconds: float) -> float:
-    return seconds * random.uniform(0.75, 1.0)  # noqa: S311  # to spread, not to hide
 
 
 class _Task(enum.Enum):
@@ -363,8 +321,11 @@ class _Thread(threading.Thread):
             self._source = self.asked.make(lambda: self._deliver(self.asked.key, None))
         if taken is not None:
             if isinstance(self._source, Claiming):
+                kill_points.reached("source.let_go.before")
                 self._source.taken(taken)
+                kill_points.reached("source.let_go.after")
             return None
         document = self._source.collect()
+        kill_points.reached("source.claimed")
         self.trouble = self._source.trouble
         return document

@@ -32,6 +32,11 @@ COLLECTORS = (*TRANSPORTS, *BOOT, *LOCAL)
 
 LONGEST = 366 * 24 * 3600.0
 
+_SHOWN = 200
+"""Characters of a value that a sentence repeats at most."""
+
+MEBI = 1024 * 1024
+
 REBOOT = "systemctl reboot"
 
 THEIRS = frozenset(
@@ -53,6 +58,7 @@ class Kind(str, enum.Enum):
     SECONDS = "a number of seconds, 0 or more"
     LIMIT = "a number of seconds, more than 0"
     COUNT = "a whole number, 1 or more"
+    SIZE = "a number of bytes, or of K, M or G of them, 0 or more"
     WORDS = "one or more words"
     LINES = "one or more lines"
     PATH = "an absolute path"
@@ -140,6 +146,22 @@ SETTINGS: tuple[Setting, ...] = (
             Kind.COMMAND,
             "reboots the machine when a hook asks for it (exit code 194)",
             "systemctl reboot",
+        ),
+        ("keep_secrets", Kind.SECONDS, "inputs and configs stay on disk after a result was delivered", 24 * 3600.0),
+        (
+            "keep_for",
+            Kind.SECONDS,
+            "output stays, and results of deployments that have left the metadata",
+            30 * 24 * 3600.0,
+        ),
+        ("keep_count", Kind.COUNT, "how many deployments are kept that have left the metadata", 1000),
+        ("keep_size", Kind.SIZE, "how much room all that is kept may take", 256 * MEBI),
+        ("keep_files", Kind.COUNT, "how many files all that is kept may be", 20_000),
+        (
+            "output_limit",
+            Kind.SIZE,
+            "on disk, of what a run prints, 4M or more: else its middle is left out; 0 for any",
+            64 * MEBI,
         ),
         ("metrics_file", Kind.PATH, "where to keep metrics for Prometheus' textfile collector; empty for nowhere", ""),
     ),
@@ -477,8 +499,11 @@ def _read(known: Setting, value: object, *, strict: bool = False) -> object:
         unknown = [each for each in words if each not in allowed] if known.name == "collectors" and found else []
         if unknown:
             raise ValueError(_no_source(str(unknown[0])))
-        shown = "that" if known.secret else repr(value)
-        raise ValueError(f"expected {known.expected}, not {shown}")
+        text = repr(value)
+        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+        # Of URLs and of variables, a part may be a secret.
+        hidden = known.secret or known.name.endswith("_url") or known.name == "environment"
+        raise ValueError(f"expected {known.expected}, not {'that' if hidden else shown}")
     return found
 
 
@@ -508,6 +533,15 @@ def _limit(value: object) -> object:
 def _count(value: object) -> object:
     number = _seconds(value)
     return int(number) if isinstance(number, float) and number.is_integer() and number >= 1 else None
+
+
+_SIZE = re.compile(r"(\d{1,15})\s*([kmgt]?)(i?b)?", re.IGNORECASE)
+
+
+def _size(value: object) -> object:
+    text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    found = _SIZE.fullmatch(text.strip())
+    return int(found[1]) * 1024 ** " kmgt".index(found[2].lower() or " ") if found else None
 
 
 def _words(value: object) -> object:
@@ -548,6 +582,7 @@ _READ = {
     Kind.SECONDS: _seconds,
     Kind.LIMIT: _limit,
     Kind.COUNT: _count,
+    Kind.SIZE: _size,
     Kind.WORDS: _words,
     Kind.LINES: _lines,
     Kind.PATH: _path,

@@ -13,8 +13,10 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from heat_config_agent import kill_points, redaction
 from heat_config_agent.errors import StateError
-from heat_config_hooks import files
+from heat_config_agent.model import STANDARD_OUTPUTS
+from heat_config_hooks import files, strict_json
 
 
 class Deployed:
@@ -49,26 +51,49 @@ class Deployed:
     def prepare(self) -> None:
         """Make the folder, 0700, or take over the old one, whole or not at all. Raises OSError."""
         if self._old is None or not self._old.is_dir() or self.directory.is_dir():
-            files.make_directory(self.directory)
+            # Durable: without it after a power cut, what is then marked anew alone would seem not to have been removed.
+            files.make_directory(self.directory, durable=True)
             return
-        files.make_directory(self.directory.parent)
+        files.make_directory(self.directory.parent, durable=True)
         try:
             self._old.rename(self.directory)
         except OSError:  # it is on another file system, or does not want to be moved
             new = self.directory.with_name(f".{self.directory.name}.new")
             files.remove(new)
             shutil.copytree(self._old, new)
+            files.sync_directory(new)
             new.rename(self.directory)
+            files.sync_directory(self.directory.parent)
             files.remove(self._old)
+        else:
+            files.sync_directory(self.directory.parent)
+        kill_points.reached("deployed.taken_over")
 
     def keep(self, key: str, document: Mapping[str, object], values: Mapping[str, object] | None = None) -> None:
         """Keep a deployment as it was run, and its result once there is one. Raises OSError."""
         if key not in self._kept:
             self.prepare()
-            files.replace(self.directory / f"{key}.json", json.dumps(document, indent=2).encode())
+            files.replace(self.directory / f"{key}.json", json.dumps(document).encode())
             self._kept.add(key)
+            kill_points.reached("deployed.deployment")
         if values is not None:
-            files.replace(self.directory / f"{key}.notify.json", json.dumps(values, indent=2).encode())
+            files.replace(self.directory / f"{key}.notify.json", json.dumps(values).encode())
+            kill_points.reached("deployed.result")
+
+    def document(self, key: str) -> dict[str, object]:
+        """Return a deployment as it was kept; nothing where it was not, or cannot be read."""
+        return kept(self.directory / f"{key}.json")
+
+    def mask(self, key: str) -> None:
+        """Remove from what is kept of a deployment all that may be secret; the files stay. Raises OSError."""
+        path, result = self.directory / f"{key}.json", self.directory / f"{key}.notify.json"
+        if path.is_file():
+            files.replace(path, json.dumps(redaction.masked(kept(path)), indent=2).encode())
+        if result.is_file():
+            values = {
+                name: value if name in STANDARD_OUTPUTS else redaction.MASK for name, value in kept(result).items()
+            }
+            files.replace(result, json.dumps(values, indent=2).encode())
 
     def forget(self, key: str) -> None:
         """Remove what is kept of a deployment."""
@@ -79,3 +104,12 @@ class Deployed:
     def sync(self) -> None:
         """Have the names of all files survive a power cut. Raises OSError."""
         files.sync_directory(self.directory)
+
+
+def kept(path: Path) -> dict[str, object]:
+    """Return what a file in the folder keeps; nothing where it does not."""
+    try:
+        value = strict_json.loads(files.read(path).decode())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}

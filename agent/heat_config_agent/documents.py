@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from heat_config_agent import metadata
+from heat_config_agent import kill_points, metadata
 from heat_config_agent.configuration import BOOT, COLLECTORS, TRANSPORTS
 from heat_config_agent.model import Document
 from heat_config_hooks import files
@@ -30,11 +30,11 @@ class Documents:
         for name in COLLECTORS:
             path = self._directory / f"{name}.json"
             try:
-                said = json.loads(path.read_bytes())
+                said = json.loads(files.read(path))
                 content, self.at[name] = said["content"], float(said["at"])
             except FileNotFoundError:
                 continue
-            except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
                 self._set_aside(path, error)
                 continue
             self.held[name] = Document(source=name, content=content)
@@ -52,7 +52,7 @@ class Documents:
         if not self._change:
             return ""
         try:
-            files.make_directory(self._directory)
+            files.make_directory(self._directory, durable=True)
             said = {"source": document.source, "at": self.at[document.source], "content": document.content}
             text = json.dumps(said)
             files.replace(self._directory / f"{document.source}.json", text.encode(), durable=True)
@@ -68,6 +68,7 @@ class Documents:
             return
         try:
             (self._directory / f"{name}.json").unlink(missing_ok=True)
+            kill_points.reached("documents.dropped")
         except OSError as error:
             self.warnings.append(f"cannot remove the document of {name}: {error.strerror}")
 

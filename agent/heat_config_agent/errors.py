@@ -7,6 +7,12 @@ its traceback.
 from __future__ import annotations
 
 import enum
+import errno
+
+PASSING = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
+)
+"""What cannot be done now, and may be later: the machine has no space, no processes, no memory, no open files left."""
 
 
 class ExitCode(enum.IntEnum):
@@ -79,3 +85,18 @@ class StateError(AgentError):
     """The state directory cannot be read or written. What was not recorded has not been done."""
 
     exit_code = ExitCode.USAGE
+
+
+def shortage(error: OSError | MemoryError | ImportError) -> StateError | None:
+    """Return what the machine is short of, where that is what an error is about.
+
+    What cannot be loaded is either not installed as it should be, or the machine cannot read it now; nobody can tell.
+    """
+    if isinstance(error, ImportError):
+        return StateError(f"a part of the agent cannot be loaded now: {error}", hint="is its installation complete?")
+    if isinstance(error, MemoryError):
+        return StateError("the machine has no memory left for the agent")
+    if error.errno not in PASSING:
+        return None
+    about = f": {error.filename}" if error.filename else ""
+    return StateError(f"the machine cannot do what the agent asks of it now: {error.strerror}{about}")

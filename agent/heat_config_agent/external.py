@@ -32,7 +32,7 @@ def finish(hook: str, ended: protocol.Ended) -> Reply:
     stdout, stderr = Capture(ended.stdout), Capture(ended.stderr)
     try:
         size = ended.stdout.stat().st_size
-        text = ended.stdout.read_bytes() if size <= _REPLY_LIMIT else b""
+        text = files.read(ended.stdout) if size <= _REPLY_LIMIT else b""
     except OSError as error:  # it has the folder to itself, and may have done anything there
         return failure(ended.code or UNKNOWN, f"the reply of {hook} cannot be read: {error.strerror}", "", stderr)
     if size > _REPLY_LIMIT:

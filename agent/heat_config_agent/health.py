@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from heat_config_agent.model import Entry, State
+from heat_config_agent.model import Entry, Removed, State
 from heat_config_hooks import files
 
 FILE = "health.json"
@@ -45,14 +45,14 @@ class Health:
 
 def write(state: Path, health: Health) -> None:
     """Keep it. Raises OSError."""
-    files.replace(state / FILE, json.dumps(asdict(health)).encode())
+    files.replace(state / FILE, json.dumps(vars(health)).encode())
 
 
 def read(state: Path) -> dict[str, object]:
     """Return what a daemon has said last; nothing where none has."""
     try:
-        found = json.loads((state / FILE).read_bytes())
-    except (OSError, ValueError):
+        found = json.loads(files.read(state / FILE))
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -62,6 +62,8 @@ def metrics(health: Health, entries: Iterable[Entry]) -> str:
     states = dict.fromkeys((each.value for each in State), 0)
     failed = undelivered = 0
     for entry in entries:
+        if entry.removed is Removed.ALL:
+            continue
         states[entry.state.value] += 1
         failed += entry.failed and entry.ended is not None
         undelivered += entry.state is State.FINISHED

@@ -28,7 +28,7 @@ def prepare(deployment: Deployment, config: Config, tool: Tool, place: protocol.
         return hook.prepare(_request(deployment, config, hook), place)
     except HookError as error:
         return failure(error.code, f"{deployment.where}.{error}" if error.path else error.problem)
-    except OSError:
+    except (OSError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001  # a defect of the hook
         return failure(CANNOT_START, f"the {tool.name} hook cannot be prepared: {type(error).__name__}: {error}")

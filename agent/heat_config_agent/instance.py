@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from heat_config_agent import kill_points
 from heat_config_agent.errors import StateError
 from heat_config_hooks import files
 
@@ -61,14 +62,17 @@ def set_aside(state: Path, found: Mapping[str, str]) -> str:
                 return said if ids == known.ids else _recorded(state, ids, said)
             known = _Known(known.ids, _free(state, f"{_ASIDE}{_safe(known.ids[kind])}"), kind)
             _write(state, known)  # from here on it is certain where all goes, whatever happens in between
+            kill_points.reached("instance.leaving")
         aside = state / known.leaving
         files.make_directory(aside, durable=True)
         for path in sorted(state.iterdir()):
             if path.name not in _STAYS and not path.name.startswith(_ASIDE):
                 path.rename(aside / _free(aside, path.name))
+                kill_points.reached("instance.moved")
         files.sync_directory(aside)
         files.sync_directory(state)
         _write(state, _Known(dict(found)))
+        kill_points.reached("instance.left")
     except OSError as error:
         raise StateError(
             f"cannot make sure that what is in {state} is of this instance: {error.strerror}: {error.filename}"
@@ -83,6 +87,7 @@ def _recorded(state: Path, ids: Mapping[str, str], said: str) -> str:
     """Record whose the state is; where that cannot be done, as on a full disk, the next start may."""
     try:
         _write(state, _Known(ids))
+        kill_points.reached("instance.known")
     except OSError as error:
         trouble = f"cannot record in {state / FILE} whose the state is: {error.strerror}"
         return f"{said}; {trouble}" if said else trouble
@@ -105,7 +110,7 @@ def _read(state: Path) -> tuple[_Known, str]:
     """Return what is known, and what is to be said of that. A file that cannot be understood is set aside."""
     path = state / FILE
     try:
-        value = json.loads(path.read_bytes())
+        value = json.loads(files.read(path))
         known = _Known(value["identity"], value.get("leaving", ""), value.get("kind", ""))
         _check(known)
     except FileNotFoundError:

@@ -19,19 +19,22 @@ middle is passed over, the file set aside, and that is said.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import re
 import time
 import zlib
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, replace
 from pathlib import Path
 
+from heat_config_agent import kill_points, metadata
 from heat_config_agent.errors import StateError
-from heat_config_agent.model import Deployment, Entry, Result, Run, State
-from heat_config_hooks import files
+from heat_config_agent.model import Deployment, Entry, Removed, Result, Run, State
+from heat_config_agent.steady import Steady
+from heat_config_hooks import files, processes
 
 FILE = "journal"
 COMPACT_BYTES = 256 * 1024
@@ -44,26 +47,31 @@ class Journal:
     def __init__(self, directory: Path) -> None:
         """Open the journal, repairing what a power cut left. The caller holds the lock. Raises StateError."""
         self.path = directory / FILE
+        self._name = str(self.path)
         self.entries: dict[str, Entry] = {}
         self.changes = 0
         """How often a deployment has come into another state."""
         self.warnings: list[str] = []
+        self._file = -1
+        self._unflushed = False
+        """Whether a flush has failed: what is on disk of the records before it is not known any more."""
         try:
+            self._directory = directory.stat()
             content = _content(self.path)
             self._load(content)
+            self.steady = Steady(directory)
+            self.steady.at_least(max((each.settled_at for each in self.entries.values()), default=0.0))
             self._latest = max((each.accepted for each in self.entries.values()), default=0.0)
-            self._file = -1
-            self._open()
+            if self._file < 0:
+                self._open()
             if not content:
                 files.sync_directory(directory)
         except OSError as error:
             raise StateError(f"cannot open the journal {self.path}: {error.strerror}") from error
 
     def _open(self) -> None:
-        """Open the file as it is now."""
-        if self._file >= 0:
-            os.close(self._file)
-        self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        """Open the file as it is."""
+        self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         self._size = os.fstat(self._file).st_size
 
     def close(self) -> None:
@@ -92,27 +100,31 @@ class Journal:
             owner=deployment.owner,
             run=earlier.run if earlier else None,
         )
-        self._write(entry)
+        self._write("accepted", entry)
 
     def running(self, key: str, run: Run) -> None:
         """The command exists and waits for our word. On disk when this returns."""
         now = time.time()
-        self._write(replace(self.entries[key], state=State.RUNNING, at=now, started=now, run=run, again=False))
+        self._write(
+            "running", replace(self.entries[key], state=State.RUNNING, at=now, started=now, run=run, again=False)
+        )
         self.sync()
 
     def not_started(self, key: str) -> None:
         """The command never got our word: it is as if it had not been there."""
-        self._write(replace(self.entries[key], state=State.ACCEPTED, at=time.time(), started=None))
+        self._write("not_started", replace(self.entries[key], state=State.ACCEPTED, at=time.time(), started=None))
 
     def interrupted(self, key: str) -> None:
         """The command was cut short, and may simply be run again."""
         entry = self.entries[key]
-        self._write(replace(entry, state=State.ACCEPTED, at=time.time(), started=None, reruns=entry.reruns + 1))
+        self._write(
+            "interrupted", replace(entry, state=State.ACCEPTED, at=time.time(), started=None, reruns=entry.reruns + 1)
+        )
 
     def reboot(self, key: str) -> None:
         """The command asked for a reboot, and is to be run again after it. On disk when this returns."""
         entry = self.entries[key]
-        self._write(replace(entry, state=State.REBOOT, at=time.time(), reboots=entry.reboots + 1))
+        self._write("reboot", replace(entry, state=State.REBOOT, at=time.time(), reboots=entry.reboots + 1))
         self.sync()
 
     def finished(self, key: str, result: Result, ended: float | None = None) -> None:
@@ -120,6 +132,7 @@ class Journal:
         now = time.time()
         entry = self.entries[key]
         self._write(
+            "finished",
             replace(
                 entry,
                 state=State.FINISHED,
@@ -132,81 +145,146 @@ class Journal:
                 trouble="",
                 not_before=0,
                 again=False,
-            )
+            ),
         )
         self.sync()
 
     def settled(self, key: str, state: State, trouble: str = "") -> None:
         """Nothing more will be done: the result was delivered, is not wanted, or can never be delivered."""
-        self._write(replace(self.entries[key], state=state, at=time.time(), trouble=trouble))
+        now = self.steady.now()
+        self._write("settled", replace(self.entries[key], state=state, at=time.time(), trouble=trouble, settled_at=now))
 
     def tried(self, key: str, trouble: str, not_before: float = 0) -> None:
         """The result was sent in vain, for now."""
         entry = self.entries[key]
-        self._write(replace(entry, tries=entry.tries + 1, trouble=trouble, not_before=not_before))
+        self._write("tried", replace(entry, tries=entry.tries + 1, trouble=trouble, not_before=not_before))
 
     # What people and the older agent's files ask for.
 
     def moved(self, key: str, source: str) -> None:
         """Another source has the deployment now."""
-        self._write(replace(self.entries[key], source=source))
+        self._write("moved", replace(self.entries[key], source=source))
 
-    def again(self, key: str) -> None:
-        """Run the deployment again at the next pass."""
-        self._write(replace(self.entries[key], again=True))
+    def again(self, key: str, *, wanted: bool = True) -> None:
+        """Run the deployment again at the next pass; or do not, after all."""
+        self._write("again", replace(self.entries[key], again=wanted))
 
     def send_again(self, key: str) -> None:
         """Deliver the result again at the next pass."""
-        self._write(replace(self.entries[key], state=State.FINISHED, at=time.time(), not_before=0))
+        self._write("send_again", replace(self.entries[key], state=State.FINISHED, at=time.time(), not_before=0))
 
     def drop(self, key: str) -> None:
         """Know nothing of the deployment any more: it was not run."""
+        kill_points.reached("journal.drop.before")
         self._append({"key": key, "state": None})
+        kill_points.reached("journal.drop.after")
         del self.entries[key]
 
     def forget(self, key: str) -> None:
         """Know nothing of the deployment any more: neither its inputs nor its result stay in the file."""
-        self.drop(key)
-        if not self._rewrite():
+        if not self.reduce({key: None}):  # at once: what is dropped first is not known to be in the file still
+            self.drop(key)
             raise StateError(f"{key} is forgotten, but what was known of it is still in the file: {self.warnings[-1]}")
-        self._open()
+
+    def left(self, gone: Iterable[str], back: Iterable[str]) -> None:
+        """These have left the metadata, and those are in it again."""
+        now = self.steady.now()
+        entries = [replace(self.entries[key], left_at=now) for key in gone]
+        entries += [replace(self.entries[key], left_at=None) for key in back]
+        if entries:
+            self._write("left", *entries)
+
+    def reduce(self, less: Mapping[str, Entry | None]) -> bool:
+        """Know less of deployments, or nothing: what else was known of them is not in the file any more.
+
+        Return whether that went well; the file and what is known are as they were where it did not. Raises StateError
+        where the file is not ours any more.
+        """
+        self._find()
+        before = self.entries
+        changed = {**before, **less}
+        self.entries = {key: entry for key, entry in changed.items() if entry is not None}
+        if self._rewrite():
+            return True
+        self.entries = before
+        return False
 
     def marked(self, keys: list[str], folder: str) -> None:
         """The files `ID.json` of these deployments are on disk, in that folder."""
-        self._write(*(replace(self.entries[key], marked=folder) for key in keys))
+        self._write("marked", *(replace(self.entries[key], marked=folder) for key in keys))
 
     def compact(self) -> None:
-        """Write the file anew if most of it is about what has long been settled."""
-        if self._wasteful(self._size) and self._rewrite():
-            self._open()
+        """Write the file anew if most of it is about what has long been settled. Raises StateError."""
+        if self._wasteful(self._size):
+            self._find()
+            self._rewrite()
 
     def sync(self) -> None:
         """Have everything written so far survive a power cut. Raises StateError."""
+        kill_points.reached("journal.flush.before")
+        if self._unflushed:  # the kernel says only once what it could not write: the next flush would say all is well
+            self._anew()
         try:
             os.fdatasync(self._file)
         except OSError as error:
+            self._unflushed = True
             raise StateError(f"cannot write the journal {self.path}: {error.strerror}") from error
+        kill_points.reached("journal.flush.after")
 
     # Reading and writing.
 
-    def _write(self, *entries: Entry) -> None:
+    def _write(self, record: str, *entries: Entry) -> None:
         """Append what changed of each entry."""
+        kill_points.reached(f"journal.{record}.before")
         self._append(*(_changes(self.entries.get(entry.key), entry) for entry in entries))
         known = self.entries
         self.changes += sum(each.key not in known or known[each.key].state is not each.state for each in entries)
         self.entries.update((entry.key, entry) for entry in entries)
+        kill_points.reached(f"journal.{record}.after")
 
     def _append(self, *records: Mapping[str, object]) -> None:
         lines = b"".join(map(_line, records))
+        found = self._find()
         try:
+            if found > self._size:  # of a vain try, see below
+                os.ftruncate(self._file, self._size)
             written = os.write(self._file, lines)
             trouble = "" if written == len(lines) else os.strerror(errno.ENOSPC)
         except OSError as error:
             trouble = error.strerror or str(error)
         if trouble:
-            os.ftruncate(self._file, self._size)  # half a line would swallow the next one
+            with contextlib.suppress(OSError):  # then before the next try: half a line would swallow the next one
+                os.ftruncate(self._file, self._size)
             raise StateError(f"cannot write the journal {self.path}: {trouble}", hint="what is in it is intact")
         self._size += len(lines)
+
+    def _find(self) -> int:
+        """Make sure that the file is where whoever comes next will look for it, and return its size.
+
+        If somebody has removed it, what is known is written anew. If it is another one, or in another directory, that
+        may be another agent's, whom our lock does not hold off.
+        """
+        try:
+            opened = os.fstat(self._file)
+            if os.path.samestat(opened, os.stat(self._name)):  # noqa: PTH116  # several times for each deployment
+                return opened.st_size
+        except FileNotFoundError:
+            with contextlib.suppress(OSError):
+                if os.path.samestat(self._directory, self.path.parent.stat()):
+                    self.warnings.append(f"the journal {self.path} was removed, and is written anew")
+                    self._anew()
+                    return self._size
+        except OSError as error:
+            raise StateError(f"cannot find the journal {self.path}: {error.strerror}") from error
+        raise StateError(
+            f"the journal {self.path} was removed, or another one was put in its place, while an agent works with it",
+            hint="nothing more is begun or recorded; put it back, or start the agent anew",
+        )
+
+    def _anew(self) -> None:
+        """Write the file anew, and flush it. Raises StateError."""
+        if not self._rewrite():
+            raise StateError(self.warnings.pop())
 
     def _load(self, content: bytes) -> None:
         """Take in the records, and leave a file that has nothing but whole lines."""
@@ -214,12 +292,15 @@ class Journal:
         self.entries = reader.entries
         if reader.good < len(content):
             os.truncate(self.path, reader.good)
-        if reader.damaged:
+            kill_points.reached("journal.torn")
+        damaged = reader.damaged or int(reader.good == 0 and len(content) > 0)  # not one whole line: none of ours
+        if damaged:
             aside = self.path.with_name(f"{FILE}.damaged-{time.time_ns()}")
             descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             with open(descriptor, "wb") as copy:
                 copy.write(content)
-            self.warnings.append(f"{reader.damaged} damaged lines in {self.path} were passed over; a copy is {aside}")
+            kill_points.reached("journal.aside")
+            self.warnings.append(f"{damaged} damaged lines in {self.path} were passed over; a copy is {aside}")
         if reader.damaged or self._wasteful(reader.good):
             self._rewrite()
 
@@ -227,27 +308,38 @@ class Journal:
         """Whether most of the file is about what has long been settled."""
         if size < COMPACT_BYTES:
             return False
-        return size > 2 * sum(len(_line(_fields(_shortened(entry)))) for entry in self.entries.values())
+        return size > 2 * sum(len(_line(_unusual(_shortened(entry)))) for entry in self.entries.values())
 
     def _rewrite(self) -> bool:
         """Write the journal anew, one line for each deployment. A disk without room for that leaves it as it is."""
         entries = {key: _shortened(entry) for key, entry in self.entries.items()}
+        content = b"".join(_line(_unusual(entry)) for entry in entries.values())
         new = self.path.with_name(f"{FILE}.new")
+        kill_points.reached("journal.anew.before")
+        descriptor = -1
         try:
-            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with open(descriptor, "wb") as file:
-                file.writelines(_line(_fields(entry)) for entry in entries.values())
-                file.flush()
-                os.fsync(descriptor)
+            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+            descriptor = os.open(new, flags, 0o600)
+            files.write(descriptor, content)
+            os.fsync(descriptor)
+            kill_points.reached("journal.anew.written")
             new.replace(self.path)
         except OSError as error:
-            new.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                new.unlink()
+            if descriptor >= 0:
+                os.close(descriptor)
             self.warnings.append(f"cannot write the journal {self.path} anew: {error.strerror}")
             return False
+        if self._file >= 0:
+            os.close(self._file)
+        self._file, self._size, self._unflushed = descriptor, len(content), False
         self.entries = entries
+        kill_points.reached("journal.anew.after")
         try:
             files.sync_directory(self.path.parent)
         except OSError as error:  # after a power cut, perhaps, it is as it was before
+            self._unflushed = True
             self.warnings.append(f"cannot flush {self.path.parent}: {error.strerror}")
         return True
 
@@ -326,7 +418,7 @@ _KEY = re.compile(rb'"key":"([^"\\]{1,200})"')
 
 def _content(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return files.read(path)
     except FileNotFoundError:
         return b""
 
@@ -359,7 +451,16 @@ def _fields(entry: Entry) -> dict[str, object]:
     fields = dict(entry.__dict__)
     fields["state"] = entry.state.value
     fields["run"] = entry.run.__dict__ if entry.run else None
+    fields["removed"] = entry.removed.value
     return fields
+
+
+_USUAL = {name: each.default for name, each in Entry.__dataclass_fields__.items() if each.default is not MISSING}
+
+
+def _unusual(entry: Entry) -> dict[str, object]:
+    """Return an entry as JSON, without what it has in common with a new one."""
+    return {name: value for name, value in _fields(entry).items() if name not in _USUAL or value != _USUAL[name]}
 
 
 def _entry(fields: dict[str, object]) -> Entry:
@@ -377,8 +478,18 @@ def _entry(fields: dict[str, object]) -> Entry:
             f"the journal has a deployment in the state {values['state']!r}, which this version does not know",
             hint="it was written by a newer version: use that one",
         ) from None
+    values["removed"] = Removed(values.get("removed") or "")
+    if str(values["addressee"]).startswith(("http://", "https://")):  # earlier versions kept the signed URL
+        values["addressee"] = metadata.addressee_at(str(values["addressee"]))
     if isinstance(run, dict):
-        values["run"] = Run(**{name: value for name, value in run.items() if name in Run.__dataclass_fields__})
+        try:
+            found = Run(**{name: value for name, value in run.items() if name in Run.__dataclass_fields__})
+            values["run"] = replace(found, boot=processes.boot_id_of(found.boot))
+        except TypeError:
+            raise StateError(
+                "the journal has a run of which this version does not understand what is known of it",
+                hint="it was written by another version: use that one",
+            ) from None
     return Entry(**values)  # type: ignore[arg-type]  # the checksum says that they are what we wrote
 
 
@@ -387,6 +498,6 @@ def _shortened(entry: Entry) -> Entry:
 
     A result that was not delivered stays: a person may have it sent again, or its deployment come back.
     """
-    if entry.state not in (State.SIGNALLED, State.UNASKED):
+    if entry.state not in (State.SIGNALLED, State.UNASKED) or not (entry.document or entry.values):
         return entry
     return replace(entry, document={}, values=None)

@@ -5,8 +5,11 @@ Importing this costs 25 ms on top of `web`, so it is imported where there is a c
 
 from __future__ import annotations
 
+import heat_config_agent.guessing  # noqa: F401  # before requests
+
+# isort: split
 import contextlib
-import http
+import contextvars
 import io
 import json
 import logging
@@ -32,6 +35,9 @@ SECONDS = 60.0
 MARGIN = 120.0
 """Seconds before it expires that a token is renewed, at most: it has to live as long as the request does."""
 
+LARGEST = 8 * 1024 * 1024
+"""Bytes of what Keystone says at most: a token, and a catalog."""
+
 DENIALS = frozenset({401, 403, 404})
 """What Keystone answers where it does not let a user in, or is not where it is said to be."""
 
@@ -43,14 +49,15 @@ class Cloud:
     """An OpenStack cloud, as one user sees it. Not for use by two threads at once."""
 
     def __init__(
-        self, credentials: Credentials, ca_file: str | None = None, session: requests.Session | None = None
+        self, credentials: Credentials, ca_file: str | None = None, session: Connections | None = None
     ) -> None:
-        """Speak as that user, trusting `ca_file`, or the usual certificates; or over `connections` that are shared."""
+        """Speak as that user, trusting `ca_file`, or the usual certificates; or over connections that are shared."""
         self.project_id = credentials.project_id
         self._region = credentials.region_name
+        self._connections = session or Connections(ca_file)
         # Of the library's own types only newer versions know: hence Any.
         self._session: Any = Session(
-            session=session or connections(ca_file), redirect=False, user_agent=f"heat-config-agent/{__version__}"
+            session=self._connections, redirect=False, user_agent=f"heat-config-agent/{__version__}"
         )
         self._login: Any = v3.Password(
             auth_url=_versionless(credentials.auth_url) + "/v3",
@@ -72,13 +79,15 @@ class Cloud:
         body: object = None,
         headers: Mapping[str, str] | None = None,
         seconds: float = SECONDS,
+        largest: int | None = None,
     ) -> web.Answer:
         """Send a request to a service, and return the answer with its body, whatever its status.
 
         `service` is its type in the catalog, e.g. `orchestration`; `path` begins with a slash. Bytes are sent as they
-        are, any other `body` as JSON. A token that the service no longer takes is renewed, once. Redirects are not
-        followed. Raises DeniedError where Keystone does not let the user in, UnreachableError where Keystone or the
-        service gives no answer.
+        are, any other `body` as JSON. A body of up to `largest` bytes is waited for; with 0 the status is what counts,
+        and of the body there is what comes soon. A token that the service no longer takes is renewed, once. Redirects
+        are not followed. Raises DeniedError where Keystone does not let the user in, UnreachableError where Keystone
+        or the service gives no answer.
         """
         sent = {"Accept": "application/json"}
         if body is not None:
@@ -87,17 +96,18 @@ class Cloud:
         with _within(seconds):
             renewed = self._enter()
             while True:
-                response = self._session.request(
-                    _joined(self._endpoint(service), path),
-                    verb,
-                    data=data,
-                    headers={**sent, **(headers or {}), "X-Auth-Token": self._token()},
-                    authenticated=False,
-                    raise_exc=False,
-                    log=False,
-                )
+                url = _joined(self._endpoint(service), path)
+                try:
+                    with _wanting(web.LARGEST if largest is None else largest):
+                        response = self._connections.ask(
+                            verb, url, data, {**sent, **(headers or {}), "X-Auth-Token": self._token()}
+                        )
+                except UnreachableError:
+                    self._until = 0.0  # perhaps it is elsewhere by now: the next catalog says so
+                    raise
                 if response.status_code != 401 or renewed:
-                    return web.Answer(response.status_code, response.reason or "", response.headers, response.content)
+                    status = response.status_code
+                    return web.Answer(status, web.phrase(status), response.headers, response.content)
                 renewed = self._enter(again=True)
 
     def token(self, *, seconds: float = SECONDS) -> str:
@@ -137,6 +147,9 @@ class Cloud:
                     url = self._login.auth_ref.service_catalog.url_for(
                         service_type=service, interface="public", region_name=self._region or None
                     )
+            except UnreachableError:
+                self._login.invalidate()  # the next catalog may be one
+                raise
             except exceptions.CatalogException as error:
                 self._login.invalidate()  # the next catalog may have it
                 where = f" in the region {self._region}" if self._region else ""
@@ -146,11 +159,6 @@ class Cloud:
                 raise UnreachableError(f"Keystone's catalog has no usable URL of the service of the type {service}")
             self._endpoints[service] = url.rstrip("/")
         return self._endpoints[service]
-
-
-def connections(ca_file: str | None = None) -> requests.Session:
-    """Return kept-alive connections that several users can share, one after the other, with limits of time and size."""
-    return _Connections(ca_file)
 
 
 def resource_path(stack: str, resource: str) -> str:
@@ -170,7 +178,8 @@ def _usable(url: object) -> bool:
     """Whether a service can be at a URL. Zaqar's websocket has one of its own."""
     try:
         parts = urlsplit(str(url))
-        return parts.scheme in ("http", "https", "ws", "wss") and bool(parts.hostname) and parts.port != 0
+        known = parts.scheme in ("http", "https", "ws", "wss") and bool(parts.hostname) and parts.port != 0
+        return known and str(url).isprintable() and " " not in parts.netloc
     except ValueError:
         return False
 
@@ -189,13 +198,25 @@ def _within(seconds: float) -> Iterator[None]:
             yield
     except exceptions.HttpError as error:  # of Keystone's: a service's answer is returned, whatever it is
         status = int(error.http_status)
-        phrase = http.HTTPStatus(status).phrase if status in set(http.HTTPStatus) else ""
         kind = DeniedError if status in DENIALS else UnreachableError
-        raise kind(f"Keystone answers HTTP {status} {phrase}".rstrip()) from error
+        raise kind(f"Keystone answers HTTP {status} {web.phrase(status)}".rstrip()) from error
     except exceptions.InvalidResponse as error:
         raise UnreachableError("Keystone's answer cannot be understood") from error
     except exceptions.ClientException as error:  # before anything was sent: all else is the adapter's
         raise UnreachableError(web.cause(error.__context__ or error)) from error
+
+
+_wanted: contextvars.ContextVar[int] = contextvars.ContextVar("wanted", default=LARGEST)
+"""How many bytes of an answer's body are wanted."""
+
+
+@contextlib.contextmanager
+def _wanting(size: int) -> Iterator[None]:
+    token = _wanted.set(size)
+    try:
+        yield
+    finally:
+        _wanted.reset(token)
 
 
 @contextlib.contextmanager
@@ -203,21 +224,40 @@ def _understood() -> Iterator[None]:
     """Read what Keystone says, of which keystoneauth1 believes every word."""
     try:
         yield
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         raise UnreachableError("Keystone's answer cannot be understood") from error
 
 
-class _Connections(requests.Session):
-    """A session that reads the environment's proxies and certificates once for each server, and no `.netrc`."""
+class Connections(requests.Session):
+    """Kept-alive connections that several users can share, one after the other, with limits of time and size.
 
-    def __init__(self, ca_file: str | None) -> None:
+    The environment's proxies and certificates are read once for each server, and no `.netrc`.
+    """
+
+    def __init__(self, ca_file: str | None = None) -> None:
         super().__init__()
-        self.headers.update({"Accept-Encoding": "identity"})
+        agent = f"heat-config-agent/{__version__}"
+        self.headers.update({"Accept-Encoding": "identity", "User-Agent": agent})
         self.trust_env = False
         self._ca_file = ca_file
         self._found: dict[str, Mapping[str, Any]] = {}
         for scheme in ("http://", "https://"):
             self.mount(scheme, _Adapter())
+
+    def ask(self, verb: str, url: str, body: bytes | None, headers: Mapping[str, str]) -> requests.Response:
+        """Send one request, follow nobody, and return the answer. Raises UnreachableError."""
+        parts = urlsplit(url)
+        found = self.merge_environment_settings(url)
+        request = requests.Request(verb, url, dict(headers), data=body)
+        try:
+            ready = web.prepared(request, self, f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}")
+        except (requests.RequestException, ValueError) as error:
+            raise UnreachableError(web.cause(error)) from error
+        with web.as_given(url):
+            return self.get_adapter(url).send(ready, proxies=found["proxies"], verify=found["verify"])
+
+    def get_redirect_target(self, resp: Any) -> None:
+        """Follow nobody: who does not follow a redirect has it prepared all the same, whatever stands in it."""
 
     def merge_environment_settings(self, url: Any, *_: Any) -> Any:
         """Return the proxies and certificates for a URL."""
@@ -237,12 +277,12 @@ class _Adapter(web.Adapter):
         host = urlsplit(request.url or "").netloc.rpartition("@")[2]
         if left <= 0:
             raise UnreachableError(f"{host}: no time is left to ask it")
-        limits = (min(web.CONNECT_SECONDS, left), min(web.READ_SECONDS, left))
+        limits = (min(web.CONNECT_SECONDS, left), left)
         options |= {"stream": True, "timeout": limits}
         try:
             response = super().send(request, *args, **options)
             with contextlib.closing(response):
-                body = web.read(response, web.deadline.get())
+                body = web.read(response, _wanted.get()) if _wanted.get() else web.drain(response)
         except UnreachableError as error:
             raise UnreachableError(f"{host}: {error}") from error
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:

@@ -45,7 +45,7 @@ def load(state: Path, *, change: bool = True) -> tuple[Learned | None, str]:
     """
     path = state / FILE
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(files.read(path))
         layer = configuration.metadata(content, "learned from the metadata")
         taught = configuration.metadata({"os-collect-config": content.get("teacher")}, layer.origin)
         ways = transports.level(taught).ways

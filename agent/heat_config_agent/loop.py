@@ -11,22 +11,23 @@ import os
 import signal
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
-from heat_config_agent import __version__, asked, health, instance, metadata, plan, steering
+from heat_config_agent import __version__, asked, health, instance, kill_points, metadata, plan, steering
 from heat_config_agent.apply import WAITS, Applier, Where
 from heat_config_agent.collection import Answer, Collection
 from heat_config_agent.configuration import TRANSPORTS
 from heat_config_agent.delivery import Delivery
 from heat_config_agent.deployed import Deployed
 from heat_config_agent.documents import Documents, in_force, refusal
-from heat_config_agent.errors import AgentError, StateError
+from heat_config_agent.errors import AgentError, StateError, shortage
 from heat_config_agent.health import Health
 from heat_config_agent.journal import Journal
 from heat_config_agent.model import Document, Mistake, State
 from heat_config_agent.notify import Notifier
 from heat_config_agent.plan import Step, Verb
+from heat_config_agent.pruning import LAST_SLICE, SLICE, Pruning
 from heat_config_agent.reboot import Reboot
 from heat_config_agent.report import Report
 from heat_config_agent.settings import Settings
@@ -37,14 +38,13 @@ from heat_config_agent.tools import Tools
 from heat_config_agent.transports import Way
 from heat_config_hooks import files
 
-LOOK = 60.0
+LOOK = 120.0
 """Seconds after which everything is looked at again, whether or not anything is known to have changed."""
 
-TELL = 30.0
-"""Seconds after which `health` is written again, though nothing in it has changed."""
+TELL = 45.0
+"""Seconds after which `health` is written again at the next occasion, though nothing in it has changed.
 
-TELL_ANSWER = 3.0
-"""Seconds within which it is written that a source has answered."""
+Nobody is woken for it: at the usual interval it is every second poll that it is written at."""
 
 TELL_LEAST = 0.5
 """Seconds between two times that it is written: where much happens, not all of it needs to be told."""
@@ -94,6 +94,13 @@ class Daemon:
             report=report,
         )
         self._reboot = Reboot(self._applier, report)
+        self._pruning = Pruning(self.journal, self._deployed, given.state, given.limits, report)
+        self._prune_asked = not once
+        """Whether all is to be looked through for what is kept no longer, due or not: at the start, and on request."""
+        self._prune_due = True
+        """Whether something may have come to be kept no longer."""
+        self.entries = self.journal.entries
+        """With `once`, what the journal said at the end, before anything was removed."""
         self.steps: list[Step] = []
         """With `once`, everything that was planned."""
         self.answered = False
@@ -109,6 +116,8 @@ class Daemon:
         self._untold = True
         self._signals: set[int] = set()
         self._seen: tuple[float, ...] = ()
+        self._late, self._counted = 0, (0, 0)
+        """How many results wait to be delivered, and of which journal: its changes and entries."""
         self._mend_at = 0.0
         self._paused = ""
         self._trouble = ""
@@ -116,6 +125,10 @@ class Daemon:
         """Why documents are not in force, or not safe on disk: by the names of their sources."""
         self._wrong: dict[str, str] = {}
         """What else is not as it should be, by what it is about."""
+        self._kept = set(self._documents.held)
+        """Sources of whose documents only that from an earlier life is known."""
+        self._unconfirmed: set[str] = set()
+        """Those of them that have yet to be asked for the first time."""
         self._passed_over: set[Hashable] = set()
         """Sources whose last document was not to be put in force."""
         self._warned: dict[Hashable, set[str]] = {}
@@ -134,7 +147,12 @@ class Daemon:
                     self._reboot.tend(self._given)
                 except StateError as error:
                     self._mend(error)
-                self._tell()
+                except (OSError, MemoryError, ImportError) as error:
+                    lack = shortage(error)
+                    if lack is None:
+                        raise
+                    self._mend(lack)
+                self._prune(SLICE)
             self._notifier.stopping()
             self._tell(ended=True)
         left = [f"{each.name} (process {each.run.pid})" for each in self._applier.running if each.run]
@@ -180,9 +198,10 @@ class Daemon:
 
     def _turn(self, wake: int, *, patience: float | None, now: bool = False) -> None:
         for answer in self._collection.answers():
+            kill_points.reached("loop.arrived")
             self._arrived(answer)
-            self._unsteered = True
-        if self._unsteered:
+            self._unsteered = self._unsteered or answer.turned or answer.changed
+        if self._unsteered or time.monotonic() - self._looked > LOOK:
             self._unsteered = False
             self._stale = self._steering.steer(now=now) or self._stale
         for news in (self._steering.news, self.journal.warnings, self._documents.warnings):
@@ -194,7 +213,7 @@ class Daemon:
         self._look()
         if not self._once:
             self._tell()  # before the sleep that may follow, not after it
-        timeout = 0.0 if self._once and not self._is_busy else self._sleep(patience)
+        timeout = 0.0 if (self._once and not self._is_busy) or self._pruning.busy else self._sleep(patience)
         self._applier.turn(timeout, (wake, self._collection.fileno()))
         if self._applier.postponed:
             self._looked = min(self._looked, time.monotonic() - LOOK + MENDING)
@@ -202,6 +221,8 @@ class Daemon:
             self._collection.stir()
             if not self._applier.running and not self._applier.waiting:
                 self._applier.settle()
+                self._prune_due = True
+                kill_points.reached("loop.settled")
         self._trouble = ""
 
     def _arrived(self, answer: Answer) -> None:
@@ -213,7 +234,6 @@ class Daemon:
             self._warn_of(("no answer", answer.key), [f"{answer.name}: {answer.error}"])
             return
         self.answered = True
-        self._told = min(self._told, time.monotonic() - TELL + TELL_ANSWER)
         if self._warn_of(("no answer", answer.key), []):
             self._report.note(f"{answer.name} answers again")
         remark = condition.trouble if condition else ""
@@ -235,8 +255,11 @@ class Daemon:
             held = self._documents.held.get(name)
             new = held is None or not same(held.content, document.content)
             trouble = self._documents.take(document) if new or name in self._untaken else ""
+            self._kept.discard(name)
+            kill_points.reached("loop.kept")
             if not trouble:
                 self._collection.taken(key, document)
+                kill_points.reached("loop.let_go")
             if new:
                 number = len(metadata.parse(document).deployments)
                 self._report.note(f"{name} has {number} deployment{'' if number == 1 else 's'}")
@@ -262,29 +285,43 @@ class Daemon:
     def _look(self) -> None:
         """Offer what the sources have, if anything may have changed about it."""
         now = time.monotonic()
-        seen = (_changed(self._given.state / "asked"), _changed(self._given.deployed))
+        seen = self._watched()
         if seen != self._seen:
             self._seen, self._stale = seen, True
-        found = asked.paused(self._given.state)
-        paused = f"paused: {found[0]}" if found else ""
-        if paused != self._paused:
-            self._paused, self._stale = paused, True
-            self._report.note(paused or "resumed")
-        self._applier.hold = paused or ("the machine is being rebooted" if self._reboot.is_under_way else "")
+            found = asked.paused(self._given.state)
+            paused = f"paused: {found[0]}" if found else ""
+            if paused != self._paused:
+                self._paused = paused
+                self._report.note(paused or "resumed")
+        asking = {each.name for each in self._collection.conditions().values() if each.working is None}
+        if self._kept & asking != self._unconfirmed:
+            self._unconfirmed, self._stale = self._kept & asking, True
+        self._applier.hold = self._paused or ("the machine is being rebooted" if self._reboot.is_under_way else "")
         if now < self._mend_at or not (self._stale or now - self._looked > LOOK):
             return
         self._looked, self._stale = now, False
+        self._prune_due = True
+        self._prune_asked = self._prune_asked or asked.wants_pruning(self._given.state)
         done, wrong = asked.carry_out(self._given.state, self.journal, self._deployed)
+        kill_points.reached("loop.asked")
         for line in done:
             self._report.note(line)
         self._warn_of("asked", wrong)
-        steps = self._applier.offer(in_force(self._documents.held, self._steering.used))
+        documents = in_force(self._documents.held, self._steering.used)
+        steps = self._applier.offer(documents, unconfirmed=self._unconfirmed)
+        self._pruning.offered([each.source for each in documents])
+        kill_points.reached("loop.offered")
         if self._once:  # what was to be done at first, and not what is left of that when it is looked at again
             begun = {step.deployment.key: step for step in self.steps if step.verb not in (Verb.SKIP, Verb.WAIT)}
             self.steps = list(({step.deployment.key: step for step in (*self.steps, *steps)} | begun).values())
-        self._seen = (_changed(self._given.state / "asked"), _changed(self._given.deployed))
+        self._seen = (*self._watched()[:2], self._seen[2])
         answered = {mistake for step in steps for mistake in step.deployment.mistakes}  # in their results
         self._warn_of("mistakes", [str(each) for each in self._applier.mistakes if each not in answered])
+
+    def _watched(self) -> tuple[float, ...]:
+        """Return what changes when somebody asks for something, removes what is kept, or has the agent pause."""
+        state = self._given.state
+        return _changed(f"{state}/asked"), _changed(f"{self._given.deployed}"), _changed(f"{state}/{asked.PAUSED}")
 
     def _pulse(self) -> tuple[object, ...]:
         """Return what changes when something runs or ends."""
@@ -294,8 +331,10 @@ class Daemon:
         """Return how long nothing is due."""
         now = time.monotonic()
         times = [self._collection.due, max(self._looked + LOOK - now, self._mend_at - now, 0.0)]
-        tell = self._told + (TELL_LEAST if self._untold else TELL)
-        times += [patience] if patience is not None else [max(tell - now, 0.0)]
+        if patience is not None:
+            times.append(patience)
+        elif self._untold:
+            times.append(max(self._told + TELL_LEAST - now, 0.0))
         times += [max(self._mend_at - now, 0.0)] if self._mend_at > now or self._stale else []
         times += [self._notifier.watchdog / 2] if self._notifier.watchdog else []
         times += [1.0] if self._reboot.is_under_way or self._applier.reboots else []
@@ -307,7 +346,18 @@ class Daemon:
             self._trouble = str(error)
             self._report.warn(f"{error}; it is tried again every {MENDING:g} s")
         self._mend_at, self._stale = time.monotonic() + MENDING, True
+        self._prune_due = True  # it may be the disk that is full
+        self._tell()
         time.sleep(0.1)
+
+    def _prune(self, seconds: float) -> None:
+        """Remove some of what is kept no longer, if it is time for that."""
+        self._pruning.has_grown(self._applier.printed)
+        self._applier.printed = 0
+        if self._prune_due:
+            self._pruning.consider(now=self._prune_asked)
+            self._prune_due = self._prune_asked = False
+        self._pruning.work(seconds)
 
     # What others want.
 
@@ -362,6 +412,9 @@ class Daemon:
                 self._report.warn(f"the state directory stays {self._given.state}: another takes a new start")
                 given = replace(given, state=self._given.state, root=self._given.root, deployed=self._given.deployed)
             self._given = given
+            self._pruning.limits = given.limits
+            self._prune_due = True
+            kill_points.reached("loop.reload")
             self._steering.reload(given)
             self._applier.reconfigure(Tools(given.hooks), _where(given), given.ca_file)
             self._collection.seconds = given.number("collect_timeout")
@@ -380,25 +433,15 @@ class Daemon:
         self._notifier.alive()
         doing = self._doing()
         self._notifier.status(doing)
-        sources = tuple(
-            {
-                "name": each.name,
-                "from": steering.describe(key),
-                **{k: v for k, v in asdict(each).items() if k != "name"},
-            }
-            for key, each in self._collection.conditions().items()
-        )
-        stable = (
-            doing,
-            tuple((each["name"], each["working"], each["trouble"]) for each in sources),
-            *self._wrongs,
-            self.journal.changes,
-        )
+        conditions = self._collection.conditions()
+        known = tuple((each.name, each.working, each.trouble) for each in conditions.values())
+        stable = (doing, known, *self._wrongs, self.journal.changes)
         now = time.monotonic()
         self._untold = stable != self._said
         if not ended and now - self._told < (TELL_LEAST if self._untold else TELL):
             return
         self._said, self._told, self._untold = stable, now, False
+        sources = tuple({"from": steering.describe(key), **vars(each)} for key, each in conditions.items())
         current = Health(
             process=os.getpid(),
             version=__version__,
@@ -414,6 +457,7 @@ class Daemon:
         )
         with contextlib.suppress(OSError):  # a disk without room: systemd is told all the same
             health.write(self._given.state, current)
+            kill_points.reached("loop.told")
         metrics = self._given.text("metrics_file")
         if metrics:
             self._write_metrics(Path(metrics), health.metrics(current, self.journal.entries.values()))
@@ -439,8 +483,11 @@ class Daemon:
         parts = [f"running {', '.join(running[:3])}{' …' if len(running) > 3 else ''}"] if running else []
         if self._applier.waiting:
             parts.append(f"{self._applier.waiting} waiting")
-        late = sum(entry.state is State.FINISHED for entry in self.journal.entries.values())
-        parts += [f"{late} results to deliver"] if late else []
+        version = (self.journal.changes, len(self.journal.entries))
+        if version != self._counted:
+            self._counted = version
+            self._late = sum(entry.state is State.FINISHED for entry in self.journal.entries.values())
+        parts += [f"{self._late} results to deliver"] if self._late else []
         if self._applier.reboots:
             parts.append("rebooting" if self._reboot.is_under_way else "about to reboot")
         conditions = self._collection.conditions().values()
@@ -451,15 +498,20 @@ class Daemon:
 
     def _end(self) -> None:
         """Leave everything so that the next agent finds it."""
+        kill_points.reached("loop.ending")
         self._collection.close()
         with contextlib.suppress(StateError):  # what is on record is on record
+            self.entries = self.journal.entries
             self._applier.settle()
+        if self._once:
+            self._prune(LAST_SLICE)
+        kill_points.reached("loop.ended")
 
 
-def _changed(path: Path) -> float:
-    """Return when something in a folder was last made or removed."""
+def _changed(path: str) -> float:
+    """Return when a file was last written, or something in a folder made or removed; 0 where there is none."""
     try:
-        return path.stat().st_mtime_ns
+        return os.stat(path).st_mtime_ns  # noqa: PTH116  # at every turn
     except OSError:
         return 0
 
@@ -474,4 +526,5 @@ def _where(given: Settings) -> Where:
         parallel=int(given.number("parallel")),
         by_name=True,
         cancel=given.text("replaced") == "cancel",
+        output_limit=int(given.number("output_limit")),
     )

@@ -8,11 +8,21 @@ own: it will be answered as failed, and the others are applied. Unknown keys are
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from heat_config_agent.model import STANDARD_OUTPUTS, Credentials, Deployment, Document, Input, Mistake, Output, Target
 from heat_config_hooks import protocol
+
+_SHOWN = 100
+"""Characters of a name that a sentence repeats at most."""
+
+_HALF = re.compile("[\ud800-\udfff]")
+"""Half of a surrogate pair, as JSON may have it and the name of a file cannot."""
+
+_LARGE = 1e20
+"""A number that is no smaller is not repeated: it may have thousands of digits."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +55,24 @@ def parse(document: Document) -> Parsed:
     return Parsed(tuple(found.values()), tuple(mistakes))
 
 
-def parse_all(documents: Iterable[Document]) -> tuple[list[Deployment], frozenset[str], list[Mistake]]:
+class Reader:
+    """Parses documents, and the very one that a source gave before not again."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Document, Parsed]] = {}
+
+    def parse(self, document: Document) -> Parsed:
+        """Return what `parse` does."""
+        before, parsed = self._known.get(document.source, (None, None))
+        if parsed is None or before is not document:
+            parsed = parse(document)
+            self._known[document.source] = document, parsed
+        return parsed
+
+
+def parse_all(
+    documents: Iterable[Document], parse: Callable[[Document], Parsed] = parse
+) -> tuple[list[Deployment], frozenset[str], list[Mistake]]:
     """Return the deployments of all documents, the sources that answered with some list of them, and what is wrong."""
     deployments: dict[str, Deployment] = {}
     sources: set[str] = set()
@@ -58,7 +85,7 @@ def parse_all(documents: Iterable[Document]) -> tuple[list[Deployment], frozense
         for each in parsed.deployments:
             first = deployments.setdefault(each.key, each)
             if first.document != each.document:
-                problem = f"{each.id!r} is the id of another deployment in {first.source}; that one is applied"
+                problem = f"{quoted(each.id)} is the id of another deployment in {first.source}; that one is applied"
                 mistakes.append(Mistake(path=f"{document.source}: {each.where}.id", problem=problem))
     return list(deployments.values()), frozenset(sources), mistakes
 
@@ -93,7 +120,7 @@ def _second_of_its_id(deployment: Deployment, first: Deployment) -> Deployment:
     It says so to its own target, but never to the first one's: there only the first one's result may arrive.
     """
     mistake = Mistake(
-        path=f"{deployment.where}.id", problem=f"{deployment.id!r} is the id of {first.where} too; ids are unique"
+        path=f"{deployment.where}.id", problem=f"{quoted(deployment.id)} is the id of {first.where} too; ids are unique"
     )
     return replace(
         deployment,
@@ -207,7 +234,10 @@ def _outputs(entry: _Entry) -> Iterable[Output]:
     for path, item in entry.maps("outputs"):
         name = str(item["name"])
         if "/" in name or "\0" in name:
-            entry.wrong(f"{path}.name", f"{name!r} cannot be an output: it names a file, so it may have no '/' in it")
+            problem = f"{quoted(name)} cannot be an output: it names a file, so it may have no '/' in it"
+            entry.wrong(f"{path}.name", problem)
+        elif _HALF.search(name):
+            entry.wrong(f"{path}.name", f"{quoted(name)} cannot be an output: there is half of a character in it")
         elif name in STANDARD_OUTPUTS:
             yield Output(name=name)  # the standard ones; a template may declare them
         else:
@@ -228,9 +258,8 @@ def _target(inputs: Mapping[str, object]) -> Target:
     if text("deploy_signal_transport") == "NO_SIGNAL":
         return Target(kind="none", addressee=addressee)
     if url := text("deploy_signal_id"):
-        return Target(
-            kind="url", url=url, verb=(text("deploy_signal_verb") or "POST").upper(), addressee=addressee or url
-        )
+        verb = (text("deploy_signal_verb") or "POST").upper()
+        return Target(kind="url", url=url, verb=verb, addressee=addressee or addressee_at(url))
     credentials = Credentials(
         auth_url=text("deploy_auth_url"),
         user_id=text("deploy_user_id"),
@@ -270,9 +299,19 @@ def _unreadable(raw: object, where: str, source: str, mistake: Mistake) -> Deplo
     )
 
 
+def addressee_at(url: str) -> str:
+    """Return who waits at a URL; not the URL itself: it is signed, and this stays on record for longer than secrets."""
+    return protocol.file_key(f"url {url}")
+
+
 def _digest(raw: object) -> str:
     """Name an entry by its content where it has no id of its own."""
     return protocol.file_key("entry " + json.dumps(raw, sort_keys=True, default=str))
+
+
+def quoted(text: str) -> str:
+    """Return text from a document for a sentence, of much only the beginning."""
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
 
 
 def kind_of(value: object) -> str:
@@ -280,7 +319,7 @@ def kind_of(value: object) -> str:
     if isinstance(value, bool):
         return f"{json.dumps(value)}"
     if isinstance(value, int | float):
-        return f"the number {value}"
+        return f"the number {value}" if abs(value) < _LARGE else "a number"
     if isinstance(value, str):
         return "text"
     if value is None:

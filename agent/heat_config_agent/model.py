@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -154,13 +155,13 @@ class Deployment:
         """
         return next((each.value for each in reversed(self.inputs) if each.name == name), None)
 
-    @property
+    @functools.cached_property
     def action(self) -> str:
         """The lifecycle action, e.g. CREATE; empty where the document names none."""
         value = self.input("deploy_action")
         return value if isinstance(value, str) else ""
 
-    @property
+    @functools.cached_property
     def resource(self) -> str:
         """Which deployment resource it is of, the same for all its actions; empty where the inputs do not say."""
         stack, name = self.input("deploy_stack_id"), self.input("deploy_resource_name")
@@ -266,6 +267,16 @@ class Run:
     outputs: str
 
 
+class Removed(str, enum.Enum):
+    """What has been removed, after its time, of what was kept of a deployment."""
+
+    NOTHING = ""
+    SECRETS = "secrets"
+    """Its inputs and config, and what the tool was given of them."""
+    ALL = "all"
+    """All but that it ran, and what came of it: so it is never run again."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Entry:
     """What the journal knows of one deployment."""
@@ -307,6 +318,11 @@ class Entry:
     """A person asked for it to be run again."""
     marked: str = ""
     """The folder in which its `ID.json` is known to be on disk: if it is missing there, somebody removed it."""
+    settled_at: float = 0.0
+    """When it was settled last. This and the next are told by `steady`, which no change of the clock moves."""
+    left_at: float | None = None
+    """When it left the metadata; None while it is in it, as far as is known."""
+    removed: Removed = Removed.NOTHING
 
     @property
     def result(self) -> Result | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import enum
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 import heat_config_hooks
 from heat_config_agent import clean_up, metadata, selection
@@ -31,6 +31,8 @@ NOT_CHOSEN = "not chosen"
 _LEFT = "its deployment has left the metadata: clean up"
 
 _DAMAGED = "the journal is damaged where it said what became of this deployment; it is not run, as it may have been"
+
+_LOST = "it was run, as its folder says, and the journal has lost what it knew of that; it is not run again"
 
 
 class Verb(str, enum.Enum):
@@ -79,6 +81,8 @@ class Known:
     """Keys of deployments that are back in the metadata after they were cleaned up."""
     boot: str = ""
     """The kernel's boot id."""
+    ran: Callable[[str], bool] = lambda _key: False
+    """Whether a deployment's folder says that it was run, by its key."""
     find: Callable[[str], Tool | None]
     installed: Callable[[], list[str]]
     now: float
@@ -103,14 +107,14 @@ def make(deployments: Iterable[Deployment], known: Known, *, only: Collection[st
             steps.append(Step(verb=Verb.SKIP, deployment=deployment, reason=NOT_CHOSEN))
         else:
             step = _step(deployment, known)
-            if step.verb is Verb.RESEND:
+            if step.verb in (Verb.RESEND, Verb.ANSWER) and deployment.key in known.entries:
                 step = _waited_for(step, current.values(), known)
             steps.append(_spare(step, wanted) if deployment.action == DELETE else step)
     return steps
 
 
 def _waited_for(step: Step, current: Iterable[Deployment], known: Known) -> Step:
-    """Return the step of a result that is to be sent again, if nobody else's is waited for where it would arrive."""
+    """Return the step of a result that is to be sent late, if nobody else's is waited for where it would arrive."""
     own = step.deployment
     taken = [each for each in current if each.key != own.key and each.target.addressee == own.target.addressee]
     if known.entries[own.key].state is not State.SUPERSEDED or not own.target.addressee or not taken:
@@ -149,6 +153,8 @@ def deployment_of(entry: Entry, document: Mapping[str, object] | None = None) ->
 
 def _step(deployment: Deployment, known: Known) -> Step:
     entry = known.entries.get(deployment.key)
+    if (entry is None or (entry.state is State.ACCEPTED and entry.run is None)) and known.ran(deployment.key):
+        return Step(verb=Verb.ANSWER, deployment=deployment, reason=_LOST, reply=failure(UNKNOWN, _LOST))
     if entry is None:
         if deployment.key in known.marked or deployment.id in known.marked:
             return Step(verb=Verb.SKIP, deployment=deployment, reason="done already, as its file in deployed/ says")
@@ -175,6 +181,9 @@ def _step(deployment: Deployment, known: Known) -> Step:
     if entry.state is State.SUPERSEDED and entry.values is not None:
         reason = "its result was not sent while its deployment was gone from the metadata"
         return Step(verb=Verb.RESEND, deployment=deployment, reason=reason)
+    if entry.state is State.SUPERSEDED:
+        sentence = f"{_settled(entry)}; it is not known any more, and nothing is run again"
+        return Step(verb=Verb.ANSWER, deployment=deployment, reason=sentence, reply=failure(UNKNOWN, sentence))
     reason = _settled(entry)
     if entry.document and entry.document != deployment.document:
         reason += "; it was another then, under this id (a new id is run)"
@@ -264,7 +273,8 @@ def tried(entry: Entry) -> str:
 
 def _settled(entry: Entry) -> str:
     """Say what became of a deployment for which there is nothing to do any more."""
-    done = f"{'failed' if entry.failed else 'done'} {clock(entry.ended or entry.at)}"
+    word = "broken off" if entry.ended is None else "failed" if entry.failed else "done"
+    done = f"{word} {clock(entry.ended or entry.at)}"
     if entry.state is State.REFUSED:
         return f"{done}; its result was refused for good: {entry.trouble}"
     if entry.state is State.SUPERSEDED:
@@ -290,4 +300,7 @@ def superseded(deployments: Iterable[Deployment], sources: Collection[str], entr
 
 def clock(moment: float | None) -> str:
     """Return a time as people read it, in this machine's time zone."""
-    return datetime.fromtimestamp(moment or 0).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment or 0))
+    except (ValueError, OverflowError, OSError):  # of a file that somebody has damaged
+        return "a time that is none"

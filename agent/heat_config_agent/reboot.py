@@ -10,7 +10,7 @@ import os
 import subprocess
 import time
 
-from heat_config_agent import asked
+from heat_config_agent import asked, kill_points
 from heat_config_agent.apply import Applier
 from heat_config_agent.report import Report
 from heat_config_agent.settings import Settings
@@ -67,6 +67,7 @@ class Reboot:
         names = ", ".join(each.name for each in self._applier.reboots)
         self._report.note(f"rebooting the machine with «{' '.join(command)}»: {names} asked for it")
         self._applier.settle()
+        kill_points.reached("loop.reboot.before")
         try:
             started = subprocess.Popen(
                 command,
@@ -81,6 +82,7 @@ class Reboot:
             self._applier.reboot_failed(f"«{' '.join(command)}» cannot be started: {why}")
         else:
             self._told = (started, command, time.monotonic())
+            kill_points.reached("loop.reboot.after")
 
     def _wait(self, process: subprocess.Popen[bytes], command: tuple[str, ...], since: float) -> None:
         """Wait for the end, of us too. If it does not come, say so."""

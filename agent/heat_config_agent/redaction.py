@@ -7,9 +7,10 @@ outputs keep them.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from urllib.parse import parse_qsl, quote, quote_plus, urlsplit
 
 from heat_config_agent.configuration import Setting
@@ -20,7 +21,8 @@ from heat_config_hooks.reply import STATUS, changed
 MASK = "***"
 
 _SECRET_NAME = re.compile(
-    r"pass(wor[dt]|wd|phrase)|secret|token|credential|(private|api|access|auth)_?key", re.IGNORECASE
+    r"pass(wor[dt]|wd|phrase|code)|(?<![a-z])(pass|pwd)(?![a-z])|secret|token|credential|(private|api|access|auth)_?key",
+    re.IGNORECASE,
 )
 _SIGNATURE = re.compile(r"signature$|_sig$|token|accesskeyid", re.IGNORECASE)
 _SHORTEST_LINE = 8
@@ -30,22 +32,85 @@ _SHORTEST = 4
 """Characters of a value worth hiding: to mask every «a» would destroy the text and hide nothing."""
 
 
+_PLAIN = re.compile(r"[A-Za-z0-9_.~-]*")
+"""What neither JSON nor a URL has to quote."""
+
+_HEAD = 32
+"""Characters at the beginning of a secret by which it is looked for."""
+
+_HARMLESS = frozenset(
+    {"deploy_action", "deploy_stack_id", "deploy_resource_name", "deploy_server_id", "deploy_signal_transport"}
+)
+"""Inputs that say which deployment it was: they stay when all others have gone."""
+
+
 def is_secret(given: Input) -> bool:
     """Whether the value of an input is not to be shown."""
     return given.hidden or given.name in CREDENTIALS or bool(_SECRET_NAME.search(given.name))
 
 
+def secrets(deployment: Deployment) -> list[bytes]:
+    """Return all that `redactor` hides in what a tool has printed, as it stands in a file."""
+    forms = _forms(each for each in deployment.inputs if is_secret(each))
+    return [each.encode("utf-8", "surrogatepass") for each in forms]
+
+
+def masked(document: Mapping[str, object]) -> dict[str, object]:
+    """Return what may stay of a deployment's document: what names it, its inputs and its outputs, and no values.
+
+    All else may hold secrets: a config into which the template has put them, options, and keys that nobody knows.
+    """
+    kept = {name: document[name] for name in ("id", "name", "group", "creation_time") if name in document}
+    for field in ("inputs", "outputs"):
+        items = document.get(field)
+        kept[field] = [_named(each) for each in items if isinstance(each, dict)] if isinstance(items, list) else []
+    return kept
+
+
+def _named(item: Mapping[str, object]) -> dict[str, object]:
+    found = {name: item[name] for name in ("name", "type", "error_output") if name in item}
+    if "value" in item or "default" in item:
+        known = item.get("name") in _HARMLESS and isinstance(item.get("value"), str)
+        found["value"] = item["value"] if known else MASK
+    return found
+
+
 def redactor(deployment: Deployment) -> Callable[[str, str], str]:
     """Return what hides a deployment's secrets in a part of its result: (name of the part, text) → text."""
     outputs = {each.name for each in deployment.outputs} - STANDARD_OUTPUTS
-    guessed = _forms(each for each in deployment.inputs if is_secret(each))
-    certain = (each for each in deployment.inputs if each.hidden or each.name in CREDENTIALS)
-    known = _forms(certain) if outputs else []
+
+    @functools.cache
+    def guessed() -> list[str]:
+        return _forms(each for each in deployment.inputs if is_secret(each))
+
+    @functools.cache
+    def certain() -> list[str]:
+        return _forms(each for each in deployment.inputs if each.hidden or each.name in CREDENTIALS)
 
     def redact(name: str, text: str) -> str:
-        return text if name == STATUS else _hidden(text, known if name in outputs else guessed)
+        if name == STATUS or not text:
+            return text
+        return _hidden(text, certain() if name in outputs else guessed())
 
     return redact
+
+
+def beginning(deployment: Deployment) -> Callable[[str], int]:
+    """Return what tells how many characters at the end of what a tool has printed so far may be half of a secret."""
+    forms = _forms(each for each in deployment.inputs if is_secret(each))
+
+    return lambda text: max((_begun(form, text) for form in forms), default=0)
+
+
+def _begun(form: str, text: str) -> int:
+    """Return how much of a secret, but not all of it, stands at the end of a text."""
+    position, head = max(len(text) - len(form) + 1, 0), form[:_HEAD]
+    while (position := text.find(head, position)) >= 0:  # it may be long: not each length is tried
+        if form.startswith(text[position:]):
+            return len(text) - position
+        position += 1
+    shorter = range(min(len(head), len(form) - 1, len(text)), 0, -1)
+    return next((length for length in shorter if text.endswith(form[:length])), 0)
 
 
 def concealer(deployment: Deployment) -> Callable[[object], object]:
@@ -149,9 +214,11 @@ def _written(value: str) -> Iterator[str]:
     import base64  # noqa: PLC0415  # only for those who have secrets
 
     yield value
+    yield base64.b64encode(value.encode("utf-8", "surrogatepass")).decode().rstrip("=")
+    if _PLAIN.fullmatch(value):
+        return  # it is written like this wherever it stands
     yield json.dumps(value)[1:-1]
     yield json.dumps(value, ensure_ascii=False)[1:-1]
     yield quote(value, safe="", errors="replace")
     yield quote(value, errors="replace")
     yield quote_plus(value, errors="replace")
-    yield base64.b64encode(value.encode("utf-8", "surrogatepass")).decode().rstrip("=")

@@ -15,17 +15,18 @@ QUEUE_LIMIT = 250_000
 def make(reply: Reply, deployment: Deployment, reason: str = "") -> Result:
     """Return the result: secrets hidden, short enough for a signal, and judged as Heat will.
 
-    `reason` says for people why it failed, where that is not for the reply to say.
+    `reason` says for people why it failed, where that is not for the reply to say. A hook may have named a value in it.
     """
     limit = QUEUE_LIMIT if deployment.target.kind == "zaqar" else BODY_LIMIT
-    values = fit(reply, limit, change=redactor(deployment))
+    redact = redactor(deployment)
+    values = fit(reply, limit, change=redact)
     code = status_code(values)
     if code is None:
         values[STATUS] = UNKNOWN  # to Heat, a result without one is a success
     elif str(values[STATUS]) != str(code):
         values[STATUS] = code  # « 0» is success to a reader of numbers, and a failure to Heat
     failed, found = judge(values, deployment)
-    return Result(values=values, failed=failed, reason=reason or found)
+    return Result(values=values, failed=failed, reason=redact("deploy_stderr", reason) or found)
 
 
 def judge(values: Mapping[str, object], deployment: Deployment) -> tuple[bool, str]:

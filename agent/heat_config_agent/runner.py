@@ -20,6 +20,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from heat_config_agent import kill_points
+from heat_config_agent.errors import PASSING
 from heat_config_agent.model import Run
 from heat_config_hooks import files, processes
 from heat_config_hooks.protocol import Command, Ended
@@ -32,19 +34,27 @@ trap : HUP INT QUIT TERM
 if cd "$1" 2>&5 && shift && unset OLDPWD; then
   if read -r HEAT_RUN_WORD; then
     unset HEAT_RUN_WORD
-    (exec "$@") <&3 >&4 2>&5 3<&- 4>&- 5>&- 6>&-
-    echo $? >&6
+    (exec "$@") <&3 >&4 2>&5 3<&- 4>&- 5>&-
+    set -- $?
+    if ! [ -d "/proc/$PPID" ]; then
+      sync -f . /dev/fd/1 ${heat_outputs_path:+"${heat_outputs_path%/*}"} 2>/dev/null || sync && set -- "$1 flushed"
+    fi
+    echo "$1"
   else
-    echo unstarted >&6
+    echo unstarted
   fi
 else
-  echo 126 >&6
+  echo 126
 fi
 """
 """It catches the signals that end a run so as to record the run's end, and a caught signal, unlike an ignored one, is
 back at its default in what it starts. It sets no variable that an input could have: what it set would be the script's.
-Its descriptors: 0 the agent's word, 2 its own complaints, 3 to 5 the command's streams, 6 the status. That file is
-written in place, where its block is already reserved: a disk that the run has filled cannot hide how it ended."""
+Its descriptors: 0 the agent's word, 1 the status, 2 its own complaints, 3 to 5 the command's streams. That file is
+written in place, where its block is already reserved: a disk that the run has filled cannot hide how it ended.
+
+The agent that started it takes what the command wrote as soon as that has ended. Where that agent is gone, all is
+flushed first, and that is said: a power cut must not leave the exit code alone, and take the outputs. Only the file
+systems of the run are, where that can be asked for: another one that hangs is none of its business."""
 
 KILLS = 10
 """How often, a second apart, a run is killed before it is given up."""
@@ -52,7 +62,7 @@ KILLS = 10
 MARK = "HEAT_RUN"
 """A variable in the environment of every run, of a value of its own: by it all its processes are known."""
 
-UNSTARTED = "unstarted"
+UNSTARTED, FLUSHED = "unstarted", "flushed"
 STREAMS = ("stdout", "stderr", "supervisor")
 
 _CODE, _ENDING = 16, 240
@@ -119,8 +129,10 @@ class Running:
         if self._kill_at is None:
             processes.send(others, signal.SIGTERM)
             self._kill_at = processes.since_boot() + grace
+            kill_points.reached("runner.term")
             return
         processes.send(others or self._snapshot, signal.SIGKILL)
+        kill_points.reached("runner.kill")
         self._kill_at = processes.since_boot() + 1
         self._kills += 1
 
@@ -136,8 +148,9 @@ class Running:
         if self._pidfd is not None:
             os.close(self._pidfd)
             self._pidfd = None
-        if self._kill_at is not None:
+        if self.ending or self._kill_at is not None:  # perhaps by an agent before us, that came no further
             processes.send(_tree(self.run) + self._snapshot, signal.SIGKILL)
+        kill_points.reached("runner.closed")
         return recorded(self.directory, self.run)
 
     def _reap(self, flags: int) -> None:
@@ -158,7 +171,6 @@ def start(
     `directory` is the run's folder, see `folder`; `mark` names this run and no other. Raises OSError where the process
     cannot be started, and whatever `announce` raises; in both cases the command was not started.
     """
-    _keep_descriptors()
     word, hold = os.pipe()
     try:
         pid = os.posix_spawn(
@@ -167,12 +179,11 @@ def start(
             {**environment, **command.environment, MARK: mark},
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, word, 0),
-                (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, str(status(directory, mark)), os.O_WRONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 2, str(directory / "supervisor"), os.O_WRONLY | os.O_APPEND, 0),
                 (os.POSIX_SPAWN_OPEN, 3, str(command.stdin or os.devnull), os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 4, str(directory / "stdout"), os.O_WRONLY | os.O_APPEND, 0),
                 (os.POSIX_SPAWN_OPEN, 5, str(directory / "stderr"), os.O_WRONLY | os.O_APPEND, 0),
-                (os.POSIX_SPAWN_OPEN, 6, str(status(directory, mark)), os.O_WRONLY, 0),
             ],
             setsid=True,
             setsigmask=(),
@@ -183,13 +194,16 @@ def start(
         os.close(hold)
         raise
     os.close(word)
+    kill_points.reached("runner.spawned")
     spoken = False
     try:
         started = processes.ticks(pid)
         run = announce(pid, started if started is not None else _ended_at_once(directory))
         spoken = True
+        kill_points.reached("runner.announced")
         with contextlib.suppress(BrokenPipeError):  # killed already: its status says how far it came
-            os.write(hold, b"go\n")
+            os.write(hold, b"\n")
+        kill_points.reached("runner.word")
     finally:
         os.close(hold)
         if not spoken:  # without the word it leaves
@@ -197,16 +211,8 @@ def start(
     return Running(directory, run, pidfd=_pidfd(pid), ours=True)
 
 
-def _keep_descriptors() -> None:
-    """Keep to ourselves what was left open for us: a lock that a run inherits is held while its daemons live."""
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2:
-            with contextlib.suppress(OSError):  # the one with which the folder was read
-                os.set_inheritable(int(name), False)
-
-
 def _ended_at_once(directory: Path) -> NoReturn:
-    complaint = (directory / "supervisor").read_text(errors="replace").strip()[:500]
+    complaint = files.read(directory / "supervisor").decode("utf-8", "replace").strip()[:500]
     raise ChildProcessError(errno.ECHILD, "its supervisor ended at once", complaint)
 
 
@@ -219,6 +225,7 @@ def adopt(directory: Path, run: Run) -> Running | None:
     """Return the run of an agent before us where it is still going on, None where it has ended."""
     pidfd = _pidfd(run.pid)
     if going_on(run):
+        kill_points.reached("runner.adopted")
         return Running(directory, run, pidfd=pidfd, ours=False)
     if pidfd is not None:
         os.close(pidfd)
@@ -236,55 +243,97 @@ def status(directory: Path, mark: str) -> Path:
 
 def folder(directory: Path, mark: str) -> None:
     """Make the folder of a run: empty streams, and a status that is still pending. What was there is removed."""
-    files.make_directory(directory)
-    for path in list(directory.iterdir()):
-        files.remove(path)
+    try:
+        directory.mkdir(mode=0o700)
+    except (FileExistsError, FileNotFoundError):  # of itself, or of what it is to be in
+        if directory.is_symlink() or not directory.is_dir():  # a run before this one has put something in its place
+            files.remove(directory)
+        files.make_directory(directory)
+        for path in list(directory.iterdir()):
+            files.remove(path)
     for name in STREAMS:
         os.close(os.open(directory / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     descriptor = os.open(status(directory, mark), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        os.write(descriptor, _PENDING)
+        if os.write(descriptor, _PENDING) < len(_PENDING):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory))
     finally:
         os.close(descriptor)
+    kill_points.reached("runner.folder")
 
 
 def tidy(directory: Path) -> None:
     """Remove from the folder of a run that has ended what it was given: inputs, and with them secrets."""
+    if directory.is_symlink():  # a run has put it there, and what it leads to is not ours
+        directory.unlink(missing_ok=True)
+        return
     try:
         for path in list(directory.iterdir()):
             if path.name not in STREAMS and not path.name.startswith("status."):
                 files.remove(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return  # nothing was run
+    kill_points.reached("runner.tidied")
 
 
 def note_ending(directory: Path, run: Run, why: str) -> None:
     """Put on record why the agent is about to end a run: in the status file, where there is room for it on any disk."""
-    descriptor = os.open(status(directory, run.mark), os.O_WRONLY | os.O_CLOEXEC)
+    # The command may have put anything there, a link to a file that matters or a pipe that nobody reads.
+    descriptor = os.open(status(directory, run.mark), os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         os.pwrite(descriptor, why.encode()[: _ENDING - 1].ljust(_ENDING - 1) + b"\n", _CODE)
         os.fdatasync(descriptor)
     finally:
         os.close(descriptor)
+    kill_points.reached("runner.ending")
 
 
 def recorded(directory: Path, run: Run) -> str:
-    """Return what the supervisor wrote when the command ended; empty where it did not."""
+    """Return what the supervisor wrote when the command ended; empty where it did not.
+
+    In another boot it counts only where all that the command wrote was flushed before it: else that may be gone.
+    """
     line, newline, _ = _status(directory, run)[:_CODE].partition(b"\n")
-    text = line.decode("ascii", "replace")
+    text, _, flushed = line.decode("ascii", "replace").partition(" ")
+    if text.isdecimal() and flushed != FLUSHED and (flushed or run.boot != processes.boot_id()):
+        return ""
     return text if newline and (text.isdecimal() or text == UNSTARTED) else ""
+
+
+def has_run(directory: Path) -> bool:
+    """Whether a command has come to its end in a run's folder, whatever else is known of it."""
+    try:
+        names = os.listdir(directory)
+        found = [files.read(directory / each)[:_CODE] for each in names if each.startswith("status.")]
+    except OSError:
+        return False
+    return any(each.partition(b"\n")[0].partition(b" ")[0].isdigit() for each in found)
 
 
 def noted_ending(directory: Path, run: Run) -> str:
     """Return why an agent has begun to end the run; empty where none has."""
-    return _status(directory, run)[_CODE:].decode("utf-8", "replace").strip().removeprefix("-")
+    content = _status(directory, run)
+    ours = len(content) == len(_PENDING) and content[_CODE - 1 : _CODE] == content[-1:] == b"\n"
+    return content[_CODE:].decode("utf-8", "replace").strip().removeprefix("-") if ours else ""
+
+
+def unreadable(directory: Path, run: Run) -> str:
+    """Return why the status of a run cannot be read, where the machine is to blame for it; empty where it is not."""
+    try:
+        files.read(status(directory, run.mark))
+    except OSError as error:
+        return f"{error.strerror}: {status(directory, run.mark)}" if error.errno in PASSING else ""
+    return ""
 
 
 def _status(directory: Path, run: Run) -> bytes:
-    try:
-        return status(directory, run.mark).read_bytes()
-    except OSError:  # the command may have done anything to its own folder
-        return b""
+    for _ in range(2):  # what a disk does not give at first it may give once more
+        try:
+            return files.read(status(directory, run.mark))
+        except OSError as error:
+            if error.errno not in PASSING:
+                break  # the command may have done anything to its own folder
+    return b""
 
 
 def ended_at(directory: Path, run: Run) -> float | None:
@@ -317,4 +366,5 @@ def end_remains(run: Run) -> bool:
     """Kill what is left of a run whose supervisor is gone; return whether there was anything."""
     remains = _tree(run) if run.boot == processes.boot_id() else []
     processes.send(remains, signal.SIGKILL)
+    kill_points.reached("runner.remains")
     return bool(remains)

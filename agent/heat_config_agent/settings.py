@@ -14,20 +14,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from heat_config_agent import configuration
+from heat_config_agent import configuration, kill_points, unchanged
 from heat_config_agent.configuration import Layer
 from heat_config_agent.errors import UsageError
+from heat_config_agent.retention import Limits
 
-SYSTEM_STATE = Path("/var/lib/heat-config-agent")
-SHELL_CONFIG = Path("/var/run/heat-config/heat-config")
+SYSTEM_STATE = Path(unchanged.SYSTEM_STATE)
+SHELL_CONFIG = Path(unchanged.SHELL_CONFIG)
 HOOK_DIRECTORIES = (Path("/usr/libexec/heat-config/hooks"), Path("/var/lib/heat-config/hooks"))
 DEPLOYED = Path("/var/lib/heat-config/deployed")
 DEPLOYED_OLD = Path("/var/run/heat-config/deployed")
 
-OWN_FILES = Path("/etc/heat-config-agent")
+OWN_FILES = Path(unchanged.OWN_FILES)
 """Where the agent's own settings are: `*.conf`, of which a later one wins over those before it."""
 
-OTHER_FILE = Path("/etc/os-collect-config.conf")
+OTHER_FILE = Path(unchanged.OTHER_FILE)
 """The settings of the program that the agent replaces."""
 
 COMMAND_LINE = "the command line"
@@ -104,6 +105,18 @@ class Settings:
         """Return a setting of `[agent]` that is a number."""
         value = self.found("agent", name)[0]
         return value if isinstance(value, int | float) else 0.0
+
+    @property
+    def limits(self) -> Limits:
+        """How long, and how much, is kept."""
+        return Limits(
+            secrets=self.number("keep_secrets"),
+            age=self.number("keep_for"),
+            count=int(self.number("keep_count")),
+            size=int(self.number("keep_size")),
+            files=int(self.number("keep_files")),
+            output=int(self.number("output_limit")),
+        )
 
     def text(self, name: str) -> str:
         """Return a setting of `[agent]` that is text."""
@@ -211,7 +224,7 @@ def _placed(
     configured = Path(found.text("state_dir")) if found.text("state_dir") else None
     variable = _path(environ, "HEAT_CONFIG_AGENT_STATE")
     named = (configured or variable) if config else (variable or configured)
-    directory = state or named or _usual_state(environ)
+    directory = state or named or Path(unchanged.usual_state(environ))
     sayers = (*found.own, *((found.other,) if config and found.other else ()))
     doubtful = any(difflib.get_close_matches("state_dir", each.wrong, n=1) for each in sayers)
     sure = state is not None or (variable is not None and config is None) or not doubtful
@@ -300,16 +313,10 @@ def _pairs(found: Settings, wrong: list[str] | None) -> dict[str, str]:
 def run_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of every run: PATH, HOME, locale, time zone, proxies, and what steers hooks (`HEAT_*`)."""
     kept = {name: value for name, value in environ.items() if name in _KEPT or name.startswith(_KEPT_BEGINNINGS)}
+    kept.pop(kill_points.VARIABLE, None)
     kept.setdefault("PATH", PATH)
     kept.setdefault("HOME", "/root" if os.geteuid() == 0 else "/")
     return kept
-
-
-def _usual_state(environ: Mapping[str, str]) -> Path:
-    if os.geteuid() == 0:
-        return SYSTEM_STATE
-    base = environ.get("XDG_STATE_HOME") or os.path.join(environ.get("HOME", "/"), ".local/state")  # noqa: PTH118
-    return Path(base) / "heat-config-agent"
 
 
 def _path(environ: Mapping[str, str], name: str) -> Path | None:

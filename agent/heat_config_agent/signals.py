@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import parse_qs, quote, urlsplit
 
+from heat_config_agent import kill_points
 from heat_config_agent.errors import UnreachableError
 from heat_config_agent.model import WAIT_LIMIT, Credentials, Target
 
@@ -32,7 +33,10 @@ PERMANENT_AS_USER = PERMANENT - {401}
 """The same where a user has logged in: Heat's users come and go while it works on a stack."""
 
 MESSAGE_SECONDS = 3600
-"""How long a Zaqar queue keeps a result: as long as Heat waits for a stack by default. Heat looks every second."""
+"""How long a Zaqar queue keeps a result: as long as Heat waits for a stack by default. Heat looks every second.
+
+One that was sent twice, as the answer to it was lost, is there for as long, and completes the next action: a queue does
+not say whether Heat has had it."""
 
 USERS = 32
 """Users at most whose tokens are kept for each server: every deployment resource has its own."""
@@ -131,6 +135,8 @@ def _unusable(url: str) -> str:
         host, _ = parts.hostname, parts.port
     except ValueError:
         return "cannot be understood"
+    if any(each <= " " for each in parts.netloc):
+        return "names a host that cannot be understood"
     if parts.scheme not in ("http", "https"):
         return f"has the scheme {parts.scheme!r}, to which nobody can send; http and https are known"
     return "" if host else "names no host"
@@ -148,14 +154,22 @@ def judge(key: str, answer: web.Answer, permanent: frozenset[int] = PERMANENT) -
     """Return what an answer means: accepted, refused for good, or to be tried again.
 
     A redirect is none of the three for a signal: followed, a POST becomes a GET, and a success that was none is
-    claimed. So it is tried again, until whoever moved the server corrects it.
+    claimed. So it is tried again, until whoever moved the server corrects it. Nor is a web page: whoever takes results
+    has none, but a network that wants people to log in first answers everybody with one, and 200.
     """
+    if answer.status == 200 and _is_page(answer):
+        return Outcome(key, Fate.RETRY, "it answers with a web page: something else is in its place")
     if 200 <= answer.status < 300:
         return Outcome(key, Fate.SENT)
     trouble = f"HTTP {answer.status} {answer.reason}".rstrip()
     if answer.status in permanent:
         return Outcome(key, Fate.REFUSED, trouble)
     return Outcome(key, Fate.RETRY, trouble, _asked_to_wait(answer.headers))
+
+
+def _is_page(answer: web.Answer) -> bool:
+    kind = answer.headers.get("Content-Type", "").lower()
+    return kind.startswith("text/html") and answer.body.lstrip().lower().startswith((b"<!doctype html", b"<html"))
 
 
 EXPIRY = 900.0
@@ -308,7 +322,10 @@ class _Sender(threading.Thread):
                 self._anew, server = False, None
             try:
                 server = server or _server(self._target, self._ca_file)
-                outcome = judge(letter.key, server.send(letter.target, letter.body), server.permanent)
+                kill_points.reached("signals.before")
+                answer = server.send(letter.target, letter.body)
+                kill_points.reached("signals.after")
+                outcome = judge(letter.key, answer, server.permanent)
                 if outcome.fate is Fate.REFUSED and letter.target.url:
                     outcome = replace(outcome, trouble=outcome.trouble + expired(letter.target.url, time.time()))
             except UnreachableError as error:
@@ -358,7 +375,7 @@ class _OpenStack:
         from heat_config_agent import keystone  # noqa: PLC0415
 
         self._keystone = keystone
-        self._connections = keystone.connections(ca_file)
+        self._connections = keystone.Connections(ca_file)
         self._users: dict[Credentials, keystone.Cloud] = {}
         """Whoever was last used is the last."""
         self._id = str(uuid.uuid4())
@@ -372,9 +389,10 @@ class _OpenStack:
                 f"/v2/queues/{quote(target.queue, safe='')}/messages",
                 body=b'{"messages": [{"ttl": %d, "body": %b}]}' % (MESSAGE_SECONDS, body),
                 headers={"Client-ID": self._id},
+                largest=0,
             )
         path = self._keystone.resource_path(target.stack, target.resource)
-        return cloud.ask("POST", "orchestration", f"{path}/signal", body=body)
+        return cloud.ask("POST", "orchestration", f"{path}/signal", body=body, largest=0)
 
     def _user(self, credentials: Credentials) -> keystone.Cloud:
         cloud = self._users.pop(credentials, None) or self._keystone.Cloud(credentials, session=self._connections)

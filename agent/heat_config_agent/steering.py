@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 
-from heat_config_agent import configuration, learned, sources, transports
-from heat_config_agent.collection import Collection, Condition, Schedule
+from heat_config_agent import configuration, kill_points, learned, sources, transports
+from heat_config_agent.collection import Collection, Condition
 from heat_config_agent.configuration import BOOT, LOCAL, TRANSPORTS, Layer
 from heat_config_agent.documents import Documents
 from heat_config_agent.learned import Learned
 from heat_config_agent.model import Document
+from heat_config_agent.polling import Schedule
 from heat_config_agent.settings import Settings
 from heat_config_agent.sources import Reach, Source
 from heat_config_agent.transports import LIVE, Level, Way
@@ -186,6 +187,7 @@ class Steering:
             return
         try:
             self._learned = learned.save(self._given.state, self._newest, under, self._teacher)
+            kill_points.reached("loop.learned")
         except OSError as error:
             self._tell([f"cannot keep what the metadata says of the agent's settings: {error.strerror}"])
 

@@ -5,11 +5,15 @@ The environment's proxies and certificates are read once for each server, not at
 
 from __future__ import annotations
 
+import heat_config_agent.guessing  # noqa: F401  # before requests
+
+# isort: split
 import contextlib
 import contextvars
 import http.client
 import io
 import math
+import re
 import socket
 import ssl
 import time
@@ -22,12 +26,15 @@ import requests.adapters
 import urllib3
 import urllib3.connection
 import urllib3.exceptions
+from requests.structures import CaseInsensitiveDict
 
 from heat_config_agent import __version__
 from heat_config_agent.errors import UnreachableError
 
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 30.0
+SEND_SECONDS = 60.0
+"""How long a server may take to say what it makes of what it was sent, however often it says something."""
 
 LARGEST = 64 * 1024 * 1024
 """Bytes of a document at most."""
@@ -47,7 +54,7 @@ class Answer:
     reason: str
     headers: Mapping[str, str]
     body: bytes = b""
-    """Of what was fetched; of what was sent, nobody needs it."""
+    """Of what was sent, its beginning at most: nobody needs more of that."""
 
 
 class Connection:
@@ -61,26 +68,23 @@ class Connection:
         `direct`: past all proxies, as to what is on the machine's own link. It must say something every
         `seconds`, or as often as others.
         """
-        self._limits = _limits() if seconds is None else (min(CONNECT_SECONDS, seconds), min(READ_SECONDS, seconds))
+        self._limits = _limits() if seconds is None else (min(CONNECT_SECONDS, seconds), seconds)
         self._session = requests.Session()
         self._session.headers.update({"User-Agent": f"heat-config-agent/{__version__}", "Accept-Encoding": "identity"})
         found = self._session.merge_environment_settings(origin, {}, True, ca_file or True, None)
         self._session.trust_env = False
-        # Who does not follow a redirect has it prepared all the same, and all of its body read for that.
-        self._session.get_redirect_target = lambda _response: None  # type: ignore[assignment]
-        self._session.proxies = {} if direct else found["proxies"]
-        self._session.verify = found["verify"]
-        for scheme in ("http://", "https://"):
-            self._session.mount(scheme, Adapter())
+        self._proxies: Mapping[str, str] = {} if direct else found["proxies"]
+        self._verify = found["verify"] or False
+        self._origin = origin
+        self._adapter = Adapter()
 
     def send(self, verb: str, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         """Send one request to the URL exactly as it is given, and return the answer, whatever its status.
 
         Raises UnreachableError.
         """
-        with self._asked(verb, url, body, headers) as response:
-            _drain(response)
-            return Answer(response.status_code, response.reason or "", response.headers)
+        with within(SEND_SECONDS), self._asked(verb, url, body, headers) as response:
+            return Answer(response.status_code, phrase(response.status_code), response.headers, drain(response))
 
     def fetch(self, url: str, headers: Mapping[str, str], seconds: float, *, verb: str = "GET") -> Answer:
         """Ask for what is at the URL, exactly as it is given, and return the answer with its body, whatever its status.
@@ -88,56 +92,111 @@ class Connection:
         Raises UnreachableError, also where not all of it is there after `seconds`, or where it is too long.
         """
         with within(seconds), self._asked(verb, url, b"", headers) as response:
-            return Answer(response.status_code, response.reason or "", response.headers, read(response, deadline.get()))
+            body = read(response)
+            return Answer(response.status_code, phrase(response.status_code), response.headers, body)
 
     @contextlib.contextmanager
     def _asked(self, verb: str, url: str, body: bytes, headers: Mapping[str, str]) -> Iterator[requests.Response]:
-        token = _url.set(url)
+        request = requests.Request(verb, url, dict(headers), data=body or None)
         try:
-            request = self._session.prepare_request(
-                requests.Request(verb, url, data=body or None, headers=dict(headers))
-            )
-            response = self._session.send(
-                request,
-                timeout=self._limits,
-                allow_redirects=False,
-                stream=True,
-                proxies=self._session.proxies,
-                verify=self._session.verify,
-            )
+            with as_given(url):
+                response = self._adapter.send(
+                    prepared(request, self._session, self._origin),
+                    timeout=self._limits,
+                    stream=True,
+                    proxies=self._proxies,
+                    verify=self._verify,
+                )
             with contextlib.closing(response):
                 yield response
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise UnreachableError(cause(error, self._limits), hint=hint(error)) from error
-        finally:
-            _url.reset(token)
+
+
+def prepared(request: requests.Request, session: requests.Session, origin: str) -> requests.PreparedRequest:
+    """Return a request as the session would prepare it, to be sent `as_given`; its data are bytes, if there are any.
+
+    What is of that `origin`, and can be written as it is given, needs no more than headers: what the libraries do
+    beside that takes longer than the request. So they see nothing of its URL but the server.
+    """
+    if not (request.url.startswith(f"{origin}/") and _WRITABLE.fullmatch(request.url)):
+        return session.prepare_request(request)
+    found = requests.PreparedRequest()
+    found.method, found.url, found.body = request.method, f"{origin}/", request.data or None
+    found.headers = CaseInsensitiveDict({**session.headers, **request.headers})
+    if request.data or request.method not in ("GET", "HEAD"):
+        found.headers["Content-Length"] = str(len(request.data or b""))
+    return found
+
+
+_WRITABLE = re.compile("[!-~]*")
+"""A URL that can be written as it is given; another has to be encoded, and so cannot have been signed as it is."""
+
+
+def phrase(status: int) -> str:
+    """Return what a status is called, by the standard: what a server calls it may repeat the URL, which is a secret."""
+    return http.client.responses.get(status, "")
 
 
 def _limits() -> tuple[float, float]:
     return CONNECT_SECONDS, READ_SECONDS
 
 
-def read(response: requests.Response, until: float) -> bytes:
-    """Return the whole body of a streamed answer. Raises UnreachableError past the moment, or where it is too long.
+def read(response: requests.Response, most: int | None = None) -> bytes:
+    """Return the whole body of a streamed answer, of up to `most` bytes: `LARGEST`, where that is not said.
 
-    `until` is in monotonic seconds.
+    It may be compressed, though nobody asks for that. It is unpacked here, where a few bytes cannot become gigabytes.
+    Raises UnreachableError past the `deadline`, or where it is too long or cannot be unpacked.
     """
+    most = LARGEST if most is None else most
+    unpack = _unpacker(response.headers.get("Content-Encoding", ""))
     parts: list[bytes] = []
     size = 0
     # What has arrived, without waiting for more, where urllib3 can do that (from 2.1); else as little as is sensible.
     some: Callable[[], bytes] = (
-        (lambda: response.raw.read1(65536, decode_content=True))
+        (lambda: response.raw.read1(65536, decode_content=False))
         if hasattr(response.raw, "read1")
-        else (lambda: response.raw.read(1024, decode_content=True))
+        else (lambda: response.raw.read(1024, decode_content=False))
     )
     while part := some():
-        parts.append(part)
-        size += len(part)
-        if size > LARGEST:
-            raise UnreachableError(f"its answer is longer than {LARGEST // 1024 // 1024} MiB")
-        if time.monotonic() > until:
+        parts.append(unpack(part, most - size + 1) if unpack else part)
+        size += len(parts[-1])
+        if size > most:
+            raise UnreachableError(f"its answer is longer than {most // 1024 // 1024} MiB")
+        if time.monotonic() > deadline.get():
             raise UnreachableError("its answer took too long")
+    if unpack and parts:
+        unpack(b"", 1)
     return b"".join(parts)
+
+
+def _unpacker(encoding: str) -> Callable[[bytes, int], bytes] | None:
+    """Return what unpacks the parts of an answer, so many bytes at most; None where it is not compressed.
+
+    After the last part it wants an empty one. Raises UnreachableError, as what it returns does.
+    """
+    import zlib  # noqa: PLC0415  # hardly anybody compresses unasked
+
+    match encoding.strip().lower():
+        case "" | "identity":
+            return None
+        case "gzip" | "x-gzip":
+            packed = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+        case "deflate":
+            packed = zlib.decompressobj()
+        case _:
+            raise UnreachableError("its answer is packed in a way that was not asked for")
+
+    def unpack(part: bytes, room: int) -> bytes:
+        try:
+            found = packed.decompress(part, room)
+        except zlib.error:
+            raise UnreachableError("its answer cannot be unpacked") from None
+        if packed.unused_data or not (part or packed.eof):  # there is more after its end, or no end
+            raise UnreachableError("its answer cannot be unpacked")
+        return found
+
+    return unpack
 
 
 deadline: contextvars.ContextVar[float] = contextvars.ContextVar("deadline", default=math.inf)
@@ -158,6 +217,16 @@ _url: contextvars.ContextVar[str] = contextvars.ContextVar("url")
 """The URL of the request that is being sent."""
 
 
+@contextlib.contextmanager
+def as_given(url: str) -> Iterator[None]:
+    """Have a request sent to that URL, exactly as it is."""
+    token = _url.set(url)
+    try:
+        yield
+    finally:
+        _url.reset(token)
+
+
 class _Until(io.RawIOBase):
     """What comes over a socket until then: a time limit for each read is none for what trickles."""
 
@@ -165,6 +234,8 @@ class _Until(io.RawIOBase):
         self._raw = raw
         self._socket = sock
         self._deadline = deadline
+        self.ended = False
+        """Whether nothing more comes."""
 
     def readable(self) -> bool:
         return True
@@ -174,7 +245,9 @@ class _Until(io.RawIOBase):
         if left <= 0:
             raise TimeoutError("timed out")
         self._socket.settimeout(min(left, self._socket.gettimeout() or left))
-        return self._raw.readinto(buffer)
+        found = self._raw.readinto(buffer)
+        self.ended = found == 0
+        return found
 
     def close(self) -> None:
         self._raw.close()
@@ -186,8 +259,24 @@ class _Response(http.client.HTTPResponse):
 
     def __init__(self, sock: Any, *args: Any, **options: Any) -> None:
         super().__init__(sock, *args, **options)
+        self._until: _Until | None = None
         if deadline.get() < math.inf:
-            self.fp = io.BufferedReader(_Until(self.fp.detach(), sock, deadline.get()))
+            self._until = _Until(self.fp.detach(), sock, deadline.get())
+            self.fp = io.BufferedReader(self._until)
+
+    def begin(self) -> None:
+        """Read the headers, to their end: to the library, half of them are as good.
+
+        Where they leave a doubt about where the answer ends, nothing else comes after it: else the rest of it might be
+        taken for the answer to the next request.
+        """
+        super().begin()
+        if self._until and self._until.ended:
+            raise http.client.IncompleteRead(b"")
+        length, chunks = self.headers.get("Content-Length"), self.headers.get("Transfer-Encoding")
+        bare = self.status < 200 or self.status in (204, 304)
+        if (chunks and length) or (bare and (chunks or length not in (None, "0"))):
+            self.will_close = True
 
 
 class _AsGiven:
@@ -197,8 +286,8 @@ class _AsGiven:
 
     def putrequest(self, method: str, url: str, *args: Any, **options: Any) -> None:
         given = _url.get(url).partition("#")[0]
-        if not all("!" <= each <= "~" for each in given):
-            given = url  # it has to be encoded, and so cannot have been signed as it is
+        if not _WRITABLE.fullmatch(given):
+            given = url
         elif url.startswith("/"):  # not for a proxy, which is told the whole
             path = given.partition("://")[2].partition("/")[2].partition("?")
             given = "/" + "".join(path) if "/" in given.partition("://")[2].partition("?")[0] else url
@@ -228,6 +317,13 @@ class Adapter(requests.adapters.HTTPAdapter):
         super().init_poolmanager(*args, **options)
         self.poolmanager.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
 
+    def build_response(self, req: requests.PreparedRequest, resp: Any) -> requests.Response:
+        """Return what is made of an answer: no more than is looked at here."""
+        response = requests.Response()
+        response.status_code, response.headers, response.raw = resp.status, CaseInsensitiveDict(resp.headers), resp
+        response.request, response.url, response.reason = req, req.url or "", resp.reason
+        return response
+
     def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
         manager = super().proxy_manager_for(proxy, **options)
         if proxy.startswith("http"):
@@ -235,16 +331,24 @@ class Adapter(requests.adapters.HTTPAdapter):
         return manager
 
 
-def _drain(response: requests.Response) -> None:
-    """Read a short body, byte by byte, for no longer than it may take: each read may wait for one byte only."""
-    deadline = time.monotonic() + DRAIN_SECONDS
+def drain(response: requests.Response) -> bytes:
+    """Read a short body, byte by byte, for no longer than it may take: each read may wait for one byte only.
+
+    Return what has come of it, as it came.
+    """
+    until = time.monotonic() + DRAIN_SECONDS
     socket = getattr(response.raw.connection, "sock", None)
     if socket is not None:  # else the connection is closed already
         socket.settimeout(DRAIN_SECONDS)
-    with contextlib.suppress(urllib3.exceptions.HTTPError, OSError):  # the status is what counts, and it is here
+    found = bytearray()
+    # The status is what counts, and it is here.
+    with contextlib.suppress(urllib3.exceptions.HTTPError, http.client.HTTPException, OSError, ValueError):
         for _ in range(DRAIN_BYTES):
-            if not response.raw.read(1, decode_content=False) or time.monotonic() > deadline:
-                return
+            part = response.raw.read(1, decode_content=False)
+            found += part
+            if not part or time.monotonic() > until:
+                break
+    return bytes(found)
 
 
 def cause(error: BaseException, limits: tuple[float, float] | None = None) -> str:
@@ -272,7 +376,11 @@ def cause(error: BaseException, limits: tuple[float, float] | None = None) -> st
     if isinstance(seen, ssl.SSLError):
         words = (seen.reason or "").replace("_", " ").lower()
         return f"it does not speak TLS as we do{f': {words}' if words else ''}"
+    if isinstance(seen, TimeoutError | urllib3.exceptions.ReadTimeoutError):
+        return f"it broke off its answer: nothing more within {limits[1]:g} s"
     name = type(seen).__name__
+    if isinstance(seen, http.client.HTTPException | urllib3.exceptions.HTTPError):
+        return _IN_WORDS.get(name, "its answer is no HTTP")
     if name in _IN_WORDS:
         return _IN_WORDS[name]
     if isinstance(seen, OSError) and seen.strerror:
@@ -303,10 +411,7 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 _IN_WORDS = {
-    "BadStatusLine": "its answer is no HTTP",
     "IncompleteRead": "its answer was cut short",
-    "InvalidChunkLength": "its answer is no HTTP",
-    "LineTooLong": "its answer is no HTTP",
     "RemoteDisconnected": "it hung up without an answer",
     "UnicodeError": "the name of its host cannot be understood",
     "ValueError": "its answer is no HTTP",

@@ -16,11 +16,12 @@ from urllib.parse import quote
 
 from heat_config_agent import keystone, metadata, redaction, sources
 from heat_config_agent.checks import Finding, Verdict, closed, failed, network, ok, warning
-from heat_config_agent.collection import Answer, Collection, Schedule
+from heat_config_agent.collection import Answer, Collection
 from heat_config_agent.configuration import BOOT, SETTINGS, TRANSPORTS
 from heat_config_agent.documents import Documents
 from heat_config_agent.errors import AccessError, DeniedError, SourceError, UnreachableError
 from heat_config_agent.model import Credentials, Document
+from heat_config_agent.polling import Schedule
 from heat_config_agent.settings import Settings
 from heat_config_agent.sources import Reach, Source
 from heat_config_agent.steering import Steering

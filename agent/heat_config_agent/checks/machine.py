@@ -12,12 +12,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from heat_config_agent import asked, health, journal, lock, plan, redaction
+from heat_config_agent import asked, health, journal, lock, plan, redaction, retention
 from heat_config_agent.checks import Finding, closed, failed, ok, warning
 from heat_config_agent.configuration import SETTINGS
 from heat_config_agent.errors import StateError
 from heat_config_agent.model import State
 from heat_config_agent.settings import Settings
+from heat_config_agent.steady import Steady
 from heat_config_hooks import protocol
 
 ROOM = 100 * 1024 * 1024
@@ -38,6 +39,7 @@ def findings(given: Settings, wrong: Sequence[str]) -> Iterator[Finding]:
     yield from settings(given, wrong)
     yield from state(given.state)
     yield from scripts(given)
+    yield from kept(given)
     if not closed(given.state):
         yield from agent(given.state, resume=given.command("resume"))
 
@@ -122,6 +124,15 @@ def state(directory: Path) -> Iterator[Finding]:
         )
     else:
         yield ok(check, f"{directory} can be written to, {_size(free)} are free{missing}")
+
+
+def kept(given: Settings) -> Iterator[Finding]:
+    """Say how much the agent keeps, where that is more than it should be."""
+    steady = Steady(given.state)
+    says = retention.excess(steady.bytes, steady.files, given.limits)
+    if says:
+        todo = f"{given.command('prune', '--plan')} shows it; what waits for its delivery, or runs, always stays"
+        yield warning("kept", says, todo)
 
 
 def _mended(error: OSError, place: Path) -> str:

@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Sequence
 
 from heat_config_agent import __version__
-from heat_config_agent.cli import chosen, config, doctor, forget, hooks, log, pausing, retry, run, show, status
+from heat_config_agent.cli import chosen, config, doctor, forget, hooks, log, pausing, prune, retry, run, show, status
 from heat_config_agent.errors import ExitCode
 
-COMMANDS = (run, status, show, log, retry, forget, pausing, config, doctor, hooks)
+COMMANDS = (run, status, show, log, retry, forget, prune, pausing, config, doctor, hooks)
 """In the order of `--help`."""
 
 _DESCRIPTION = """\

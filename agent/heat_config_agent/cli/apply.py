@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from heat_config_agent import __version__, asked, clean_up, instance, journal, lock, metadata, plan, settings, tools
+from heat_config_agent import (
+    __version__,
+    asked,
+    clean_up,
+    instance,
+    journal,
+    lock,
+    metadata,
+    plan,
+    settings,
+    tools,
+    unchanged,
+)
 from heat_config_agent.apply import WAITS, Applier, Where, known
 from heat_config_agent.cli import chosen, progress, terminal
 from heat_config_agent.delivery import Delivery
 from heat_config_agent.deployed import Deployed
 from heat_config_agent.errors import AgentError, ExitCode, SourceError, UsageError
-from heat_config_agent.model import Document
+from heat_config_agent.model import Document, Entry
+from heat_config_agent.plan import Step
+from heat_config_agent.pruning import LAST_SLICE, Pruning, is_full
 from heat_config_agent.settings import Settings
 from heat_config_agent.signals import Outbox
 from heat_config_agent.sources import Source
 from heat_config_agent.sources.file import File, ShellConfig, Stdin
+from heat_config_hooks import files, processes
 
 _DESCRIPTION = """\
 Apply software deployments on this machine: choose each one's config for its action, run it with its tool, and send
@@ -51,6 +67,7 @@ _TOLERATED = (ExitCode.FAILED, ExitCode.UNDELIVERED, ExitCode.REBOOT)
 def main(arguments: Sequence[str]) -> int:
     """Run the command and return its exit code."""
     options = _parser().parse_args(arguments)
+    at_first = unchanged.given(arguments, os.environ)
     found = settings.make(
         os.environ,
         config=options.config,
@@ -61,12 +78,23 @@ def main(arguments: Sequence[str]) -> int:
         delivery=options.deliver_for,
         ca_file=options.ca_file,
     )
+    watched = _watched(found)
+    before = at_first, unchanged.seen(watched)
     sources, drop_in = _sources(options.file, found)
     documents, troubles = _collect(sources)
     _check_only(options.only, documents)
     if options.plan:
         return _show_plan(found, documents, options.only, as_json=options.json)
-    code = _apply(found, documents, options.only, as_json=options.json)
+
+    def settled(until: float) -> None:
+        if options.json:
+            return  # there are results in it, which are not to be kept in one more place
+        after = unchanged.given(arguments, os.environ), unchanged.seen(watched)
+        said = unchanged.keep(before, after, watched, until=until, said="".join(terminal.heard))
+        if said is not None and not terminal.complaints:
+            files.replace(found.state / unchanged.FILE, said)
+
+    code = _apply(found, documents, options.only, settled, as_json=options.json)
     if troubles and code is ExitCode.OK:
         code = ExitCode.FAILED
     return ExitCode.OK if drop_in and code in _TOLERATED else code
@@ -151,11 +179,36 @@ def _collect(sources: Sequence[Source]) -> tuple[list[Document], list[AgentError
     if not documents:
         raise troubles[0]
     for trouble in troubles:
-        terminal.say(f"warning: {trouble}", error=True)
+        terminal.say(f"warning: {terminal.line(str(trouble))}", error=True)
     return documents, troubles
 
 
-def _apply(given: Settings, documents: list[Document], only: Sequence[str], *, as_json: bool) -> ExitCode:
+def _watched(given: Settings) -> list[str]:
+    """Return what others may change so that there is something to do."""
+    state = [given.state / each for each in (journal.FILE, asked.FOLDER, asked.PAUSED, instance.FILE)]
+    return [str(each) for each in (*state, given.deployed, given.deployed_old) if each is not None]
+
+
+def _is_idle(steps: Iterable[Step], entries: Mapping[str, Entry]) -> bool:
+    """Whether there was nothing to do, and is nothing before somebody changes something, or something falls due."""
+    known = {each.key for each in entries.values() if each.settled and not each.again}
+    failed = any(each.action == clean_up.ACTION and each.failed for each in entries.values())  # it is tried again
+    return (
+        not failed
+        and len(known) == len(entries)
+        and all(each.verb is plan.Verb.SKIP and each.deployment.key in known for each in steps)
+    )
+
+
+def _apply(
+    given: Settings,
+    documents: list[Document],
+    only: Sequence[str],
+    idle: Callable[[float], None],
+    *,
+    as_json: bool,
+) -> ExitCode:
+    """Apply documents; after a run that had nothing to do, tell `idle` until when (seconds since boot) that holds."""
     report: progress.Lines | progress.Collected = progress.Collected() if as_json else progress.Lines(given.state)
     with lock.held(given.state):
         if aside := instance.set_aside(given.state, instance.identity()):
@@ -170,10 +223,20 @@ def _apply(given: Settings, documents: list[Document], only: Sequence[str], *, a
             deployed=deployed,
             delivery=Delivery(Outbox(given.ca_file), given.delivery),
             where=Where(
-                state=given.state, root=given.root, environment=given.environment, limit=given.limit, grace=given.grace
+                state=given.state,
+                root=given.root,
+                environment=given.environment,
+                limit=given.limit,
+                grace=given.grace,
+                output_limit=int(given.number("output_limit")),
             ),
             report=report,
         )
+        pruning = Pruning(book, deployed, given.state, given.limits, report)
+        prune_asked = asked.wants_pruning(given.state)
+        if is_full(given.state):
+            pruning.consider()
+            pruning.work(LAST_SLICE)
         done, wrong = asked.carry_out(given.state, book, deployed)
         for line in done:
             report.note(line)
@@ -191,11 +254,18 @@ def _apply(given: Settings, documents: list[Document], only: Sequence[str], *, a
             report.clear()
         if applier.reboots and applier.waiting:
             report.warn(WAITS)
+        entries = book.entries  # as they are now: what follows may remove results
         applier.settle()
-        entries = book.entries
+        pruning.offered([each.source for each in documents])
+        pruning.has_grown(applier.printed)
+        pruning.consider(now=prune_asked)
+        pruning.work(LAST_SLICE)
         book.close()
-    code = progress.exit_code(steps, entries, applier.mistakes)
-    report.summary(steps, entries, applier.mistakes, code)
+        code = progress.exit_code(steps, entries, applier.mistakes)
+        report.summary(steps, entries, applier.mistakes, code)
+        if code is ExitCode.OK and not (applier.hold or pruning.busy) and _is_idle(steps, book.entries):
+            with contextlib.suppress(OSError):  # a full disk: all is looked at anew next time
+                idle(processes.since_boot() + pruning.idle_for)
     return code
 
 
@@ -213,7 +283,7 @@ def _check_only(only: Sequence[str], documents: Sequence[Document]) -> None:
 def _show_plan(given: Settings, documents: list[Document], only: Sequence[str], *, as_json: bool) -> int:
     deployments, sources, mistakes = metadata.parse_all(documents)
     entries = journal.read(given.state)
-    ready = known(entries, tools.Tools(given.hooks), Deployed(given.deployed, old=given.deployed_old))
+    ready = known(entries, tools.Tools(given.hooks), Deployed(given.deployed, old=given.deployed_old), given.state)
     due = clean_up.due(deployments, sources, entries, ready.now)
     steps = plan.make([*due.left, *deployments], replace(ready, back=due.back), only=only)
     gone = [entries[key] for key in plan.superseded(deployments, sources, entries)]
@@ -231,7 +301,7 @@ def _show_plan(given: Settings, documents: list[Document], only: Sequence[str], 
         rows = [
             (
                 step.verb.value,
-                terminal.plain(step.deployment.name),
+                step.deployment.name,
                 step.deployment.action or "-",
                 progress.tool(step),
                 step.reason.replace("\n", "; "),
@@ -239,10 +309,10 @@ def _show_plan(given: Settings, documents: list[Document], only: Sequence[str], 
             for step in steps
         ]
         for line in terminal.table(rows):
-            terminal.say(terminal.plain(line))
+            terminal.say(line)
         for entry in gone:
             terminal.say(
-                f"the result of {terminal.plain(entry.name)} would never be sent: its deployment has been replaced"
+                f"the result of {terminal.line(entry.name)} would never be sent: its deployment has been replaced"
             )
         terminal.say(f"{terminal.count(len(steps), 'deployment')}; nothing was run")
     return ExitCode.FAILED if mistakes else ExitCode.OK

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,8 +10,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from heat_config_agent import journal, plan, settings
 from heat_config_agent.cli import terminal
+from heat_config_agent.deployed import kept
 from heat_config_agent.errors import AgentError, UsageError
-from heat_config_agent.model import Deployment, Entry
+from heat_config_agent.model import Deployment, Entry, Removed
 from heat_config_agent.settings import Settings
 
 if TYPE_CHECKING:
@@ -98,16 +98,9 @@ def _more(given: Settings) -> str:
 def deployment(given: Settings, entry: Entry) -> Deployment | None:
     """Return the deployment of an entry: as the journal holds it, else as `deployed/` keeps it, if it does."""
     document = entry.document or kept(given.deployed / f"{entry.key}.json")
+    if not document and entry.removed is not Removed.NOTHING:  # then what is left has no secrets
+        document = {"id": entry.id, "name": entry.name}
     return plan.deployment_of(entry, document) if document else None
-
-
-def kept(path: Path) -> dict[str, object]:
-    """Return what a file in `deployed/` keeps; nothing where it does not."""
-    try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def entry(given: Settings, wanted: str, *, newest: bool = False) -> Entry:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 import codecs
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from heat_config_agent import runner
+from heat_config_agent import runner, streams
 from heat_config_agent.cli import chosen, terminal
 from heat_config_agent.errors import AgentError, ExitCode
-from heat_config_agent.model import Entry, State
-from heat_config_agent.redaction import redactor
-from heat_config_agent.settings import Settings
+from heat_config_agent.model import Deployment, Entry, Removed, State
+from heat_config_agent.redaction import beginning, redactor
+from heat_config_hooks import files
+from heat_config_hooks.reply import CUT, EDGE
 
 _INTERVAL = 0.2
 """Seconds between two looks at a run that is followed."""
@@ -39,11 +40,13 @@ def run(options: argparse.Namespace) -> int:
     folder = given.state / "runs" / entry.key
     if not folder.is_dir():
         raise AgentError(f"there is no output of {entry.name}: {_status_of(entry)}")
-    redact = _redactor(given, entry, folder)
-    streams = [_Stream(folder / "stdout", redact), _Stream(folder / "stderr", redact, error=True)]
+    deployment = chosen.deployment(given, entry)
+    if deployment is None:
+        raise AgentError(f"what is secret in the output of {entry.name} is no longer known", hint=f"it is in {folder}")
+    printed = [_Stream(folder / "stdout", deployment), _Stream(folder / "stderr", deployment, error=True)]
     while True:
         running = options.follow and _is_running(entry)
-        for stream in streams:
+        for stream in printed:
             stream.copy(to_the_end=not running)
         if not running:
             return ExitCode.OK
@@ -52,6 +55,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _status_of(entry: Entry) -> str:
     """Say why there is no output."""
+    if entry.removed is Removed.ALL or (entry.settled and entry.run):
+        return "it was removed, as settings say how long it is kept (keep_…)"
     return "it has not been started yet" if entry.state is State.ACCEPTED else "nothing was run for it"
 
 
@@ -59,44 +64,50 @@ def _is_running(entry: Entry) -> bool:
     return entry.state is State.RUNNING and entry.run is not None and runner.going_on(entry.run)
 
 
-def _redactor(given: Settings, entry: Entry, folder: Path) -> Callable[[str], str]:
-    deployment = chosen.deployment(given, entry)
-    if deployment is None:
-        raise AgentError(f"what is secret in the output of {entry.name} is no longer known", hint=f"it is in {folder}")
-    redact = redactor(deployment)
-    return lambda text: redact("deploy_stdout", text)
-
-
 class _Stream:
     """One stream of a run, copied as it grows, whole lines at a time."""
 
-    def __init__(self, path: Path, redact: Callable[[str], str], *, error: bool = False) -> None:
+    def __init__(self, path: Path, deployment: Deployment, *, error: bool = False) -> None:
         self._path = path
         self._error = error
-        self._redact = redact
+        self._redact = partial(redactor(deployment), "deploy_stdout")
+        self._begun = beginning(deployment)
         self._offset = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""
 
     def copy(self, *, to_the_end: bool) -> None:
         try:
-            file = self._path.open("rb")
+            descriptor = files.open_regular(self._path)
         except OSError as error:  # the command may have done anything to its own folder
             raise AgentError(f"cannot read {self._path}: {error.strerror}") from error
-        with file:
-            file.seek(self._offset)
-            while block := file.read(_BLOCK):
-                self._offset += len(block)
-                # Redacted before it is cut: a secret must not be printed in two parts.
-                self._rest = self._redact(self._rest + self._decoder.decode(block))
-                lines, newline, rest = self._rest.rpartition("\n")
-                if len(rest) > _LONGEST:
-                    lines, newline, rest = self._rest[:-_LONGEST], "", self._rest[-_LONGEST:]
-                self._rest = rest
-                self._print(lines + newline)
+        with open(descriptor, "rb") as file:
+            while True:
+                left_out, block = streams.read(file.fileno(), self._offset, _BLOCK)
+                self._offset += left_out + len(block)
+                if not block:
+                    break
+                if left_out:
+                    block = self._leap(left_out, block)
+                text = self._rest + self._decoder.decode(block)
+                # What may be half of a secret waits for the rest of it: also of one that has several lines, of which
+                # the last may be too short to be hidden by itself.
+                whole = len(text) - self._begun(text)
+                known = self._redact(text[:whole])
+                end = max(known.rfind("\n") + 1, len(known) - _LONGEST)
+                self._print(known[:end])
+                self._rest = known[end:] + text[whole:]
         if to_the_end:
             self._print(self._redact(self._rest))
             self._rest = ""
+
+    def _leap(self, left_out: int, block: bytes) -> bytes:
+        """Say that something was left out, with what may be half of a secret beside it; return what comes after."""
+        rest, edge = self._rest[:-EDGE], self._rest[-EDGE:]
+        self._print(self._redact(rest) + CUT.format(left_out + len(edge.encode()) + min(len(block), EDGE)))
+        self._rest = ""
+        self._decoder.reset()
+        return block[EDGE:]
 
     def _print(self, text: str) -> None:
         if text:

@@ -1,77 +1,43 @@
-"""The entry points of `heat-config-agent` and `heat-config-apply`, and how every command ends."""
+"""The entry points of `heat-config-agent` and `heat-config-apply`.
+
+They load nothing before they know what is needed of it: that takes longer than most of what is done.
+"""
 
 from __future__ import annotations
 
-import io
 import os
-import signal
 import sys
-from collections.abc import Callable
-from typing import NoReturn
 
-from heat_config_agent.errors import AgentError, ExitCode
-
-
-class Interrupted(BaseException):
-    """A signal asks the command to end.
-
-    Whatever it was doing can be left as it is: the next run goes on from the journal.
-    """
+from heat_config_agent import unchanged
+from heat_config_hooks import memory
 
 
 def agent() -> int:
     """Run `heat-config-agent`."""
     from heat_config_agent.cli import agent as command  # noqa: PLC0415  # each program loads only what it is
+    from heat_config_agent.cli import ending  # noqa: PLC0415
 
-    return _main(command.main)
+    return ending.run(command.main)
 
 
 def apply() -> int:
     """Run `heat-config-apply`."""
+    memory.keep_no_core()
+    said = unchanged.again(sys.argv[1:], os.environ) if sys.stdout is not None else None
+    if said is not None and _said(said):
+        return 0
     from heat_config_agent.cli import apply as command  # noqa: PLC0415
+    from heat_config_agent.cli import ending  # noqa: PLC0415
 
-    return _main(command.main)
+    return ending.run(command.main)
 
 
-def _main(main: Callable[[list[str]], int]) -> int:
-    """Run a command: a failure that we understand is one line and an exit code, anything else keeps its traceback."""
-    _usable_output()
-    signal.signal(signal.SIGTERM, _interrupt)
-    signal.signal(signal.SIGINT, _interrupt)
-    code = _ended(main)
+def _said(text: bytes) -> bool:
+    """Write to standard output; return whether that could be done."""
     try:
+        sys.stdout.buffer.write(text)
         sys.stdout.flush()
-    except OSError:  # the reader of our output has gone (`… | head`), or the disk that it goes to is full
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return code
-
-
-def _ended(main: Callable[[list[str]], int]) -> int:
-    """Run a command and return its exit code, whichever way it ends."""
-    try:
-        return main(sys.argv[1:])
-    except SystemExit as end:  # argparse's, which has said what there was to say
-        return end.code if isinstance(end.code, int) else ExitCode.USAGE
-    except AgentError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    except Interrupted:
-        print("interrupted: what is running goes on; run the command again to follow it", file=sys.stderr)
-        return ExitCode.INTERRUPTED
-
-
-def _usable_output() -> None:
-    """See to it that whatever is said can be written: in any alphabet, and where there is no output at all."""
-    if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
-
-
-def _interrupt(_number: int, _frame: object) -> NoReturn:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough, and twice would interrupt the ending
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    raise Interrupted
+    except OSError:  # the reader has gone, or the disk is full: that is no business of this short way
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return False
+    return True

@@ -12,9 +12,10 @@ from heat_config_agent.cli import terminal
 from heat_config_agent.errors import ExitCode
 from heat_config_agent.model import STANDARD_OUTPUTS, Deployment, Entry, Mistake, Run, State
 from heat_config_agent.plan import NOT_CHOSEN, Step, Verb
-from heat_config_agent.redaction import concealer, redactor
+from heat_config_agent.redaction import beginning, concealer, redactor
 from heat_config_agent.report import Report
 from heat_config_agent.signals import Fate, Outcome
+from heat_config_hooks import files
 from heat_config_hooks.reply import EDGE
 
 _DELIVERIES = ("delivered", "refused")
@@ -48,7 +49,7 @@ class Lines(Report):
         self._line(word, style, step, took, why.replace("\n", "; "))
         for name, value in outputs(entry, step.deployment).items():
             text = value if isinstance(value, str) else json.dumps(value)
-            terminal.say(f"{'':10}{terminal.plain(name)} = {terminal.plain(_short(text))}")
+            terminal.say(f"{'':10}{terminal.line(name)} = {terminal.line(_short(text))}")
 
     def reboot(self, step: Step, entry: Entry) -> None:
         self._running.pop(entry.key, None)
@@ -77,11 +78,11 @@ class Lines(Report):
 
     def warn(self, text: str) -> None:
         self.clear()
-        terminal.say(terminal.styled(f"warning: {terminal.plain(text)}", "warn"), error=True)
+        terminal.say(terminal.styled(f"warning: {terminal.line(text)}", "warn"), error=True)
 
     def note(self, text: str) -> None:
         self.clear()
-        terminal.say(terminal.plain(text))
+        terminal.say(terminal.line(text))
 
     def refresh(self) -> None:
         """Draw the line about what is running again."""
@@ -133,12 +134,13 @@ class Lines(Report):
     def _last_line(self, step: Step) -> str:
         """Return the last line that a run has printed, without its secrets and without half of one."""
         try:
-            with (self._state / "runs" / step.deployment.key / "stdout").open("rb") as file:
+            with open(files.open_regular(self._state / "runs" / step.deployment.key / "stdout"), "rb") as file:
                 begin = max(file.seek(0, 2) - 2 * EDGE, 0)
                 file.seek(begin)
-                text = redactor(step.deployment)("deploy_stdout", file.read().decode("utf-8", "replace"))
+                text = file.read().decode("utf-8", "replace")
         except OSError:
             return ""
+        text = redactor(step.deployment)("deploy_stdout", text[: len(text) - beginning(step.deployment)(text)])
         lines = text[EDGE if begin else 0 :].rstrip().splitlines()
         return lines[-1] if lines else ""
 
@@ -151,7 +153,7 @@ class Collected(Report):
 
     def __init__(self) -> None:
         """Begin with nothing."""
-        self._warnings: list[str] = []
+        self.warnings: list[str] = []
 
     def begun(self, step: Step, run: Run) -> None:
         """Wait for its end."""
@@ -172,10 +174,10 @@ class Collected(Report):
         """Wait for the end of all."""
 
     def postponed(self, step: Step, why: str) -> None:  # noqa: ARG002
-        self._warnings.append(why)
+        self.warnings.append(why)
 
     def warn(self, text: str) -> None:
-        self._warnings.append(text)
+        self.warnings.append(text)
 
     def note(self, text: str) -> None:
         """Wait for the end of all."""
@@ -196,7 +198,7 @@ class Collected(Report):
                 for step in steps
             ],
             "mistakes": mistakes(found),
-            "warnings": self._warnings,
+            "warnings": self.warnings,
             "summary": {what.replace(" ", "_"): number for what, number in totals(steps, entries).items()},
             "exit_code": int(code),
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import threading
 import time
 from functools import partial
 
@@ -58,6 +59,7 @@ def run(options: argparse.Namespace) -> int:
     with lock.held(given.state, "" if options.once else lock.DAEMON):
         if options.once:
             return _once(given, reread, as_json=options.json)
+        threading.excepthook = lambda found: terminal.defect(found.exc_value)
         Daemon(given, reread, Log(), Notifier(os.environ)).run()
     return ExitCode.OK
 
@@ -69,7 +71,7 @@ def _once(given: settings.Settings, reread: partial[settings.Settings], *, as_js
         daemon.once(report.refresh, report.interval)
     finally:
         report.clear()
-    entries = daemon.journal.entries
+    entries = daemon.entries
     code = progress.exit_code(daemon.steps, entries, daemon.mistakes)
     if daemon.interrupted:
         code = ExitCode.INTERRUPTED

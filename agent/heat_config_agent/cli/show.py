@@ -7,10 +7,10 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from heat_config_agent import plan
+from heat_config_agent import deployed, plan
 from heat_config_agent.cli import chosen, status, terminal
 from heat_config_agent.errors import ExitCode
-from heat_config_agent.model import Deployment, Entry, State
+from heat_config_agent.model import STANDARD_OUTPUTS, Deployment, Entry, Removed, State
 from heat_config_agent.redaction import MASK, concealer, is_secret
 
 _LINES = 20
@@ -31,18 +31,20 @@ def run(options: argparse.Namespace) -> int:
     entry = chosen.entry(settings, options.id, newest=True)
     deployment = chosen.deployment(settings, entry)
     kept = entry.values
-    result = chosen.kept(settings.deployed / f"{entry.key}.notify.json") if kept is None else dict(kept)
+    result = deployed.kept(settings.deployed / f"{entry.key}.notify.json") if kept is None else dict(kept)
     if deployment is None:
         result = {}  # what is secret in it is no longer known
     else:
         conceal = concealer(deployment)
         result = {name: conceal(value) for name, value in result.items()}
+    if entry.removed is not Removed.NOTHING:  # what is secret in an output is not known any more
+        result = {name: value if name in STANDARD_OUTPUTS else MASK for name, value in result.items()}
     inputs = _inputs(deployment) if deployment else {}
     if options.json:
         terminal.say(json.dumps({**status.values(entry, settings.state), "inputs": inputs, "result": result or None}))
         return ExitCode.OK
     for line in terminal.table(_facts(entry, deployment, settings.state)):
-        terminal.say(terminal.plain(line))
+        terminal.say(line)
     _section("inputs", inputs)
     _section("result", result)
     return ExitCode.OK
@@ -66,7 +68,10 @@ def _facts(entry: Entry, deployment: Deployment | None, state: Path) -> list[tup
         facts.append(("ended", plan.clock(entry.ended) + took))
     if entry.state is State.SIGNALLED:
         facts.append(("delivered", plan.clock(entry.at)))
-    if deployment is not None:
+    if entry.removed is not Removed.NOTHING:
+        gone = "inputs and config" if entry.removed is Removed.SECRETS else "all but that it ran"
+        facts.append(("removed", f"{gone}, as settings say how long they are kept (keep_…)"))
+    elif deployment is not None:
         facts.append(("result goes", deployment.target.described))
     return [fact for fact in facts if fact[1]]
 
@@ -91,6 +96,6 @@ def _section(title: str, values: Mapping[str, object]) -> None:
                 *lines[-_LINES // 2 :],
             ]
         first, *rest = lines
-        terminal.say(f"  {terminal.plain(name)}: {terminal.plain(first)}")
+        terminal.say(f"  {terminal.line(name)}: {terminal.plain(first)}")
         for line in rest:
             terminal.say(f"    {terminal.plain(line)}")

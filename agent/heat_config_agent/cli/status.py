@@ -8,10 +8,11 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from heat_config_agent import asked, health, journal, lock, plan, runner
+from heat_config_agent import asked, health, journal, lock, plan, retention, runner
 from heat_config_agent.cli import chosen, terminal
 from heat_config_agent.errors import ExitCode
-from heat_config_agent.model import Entry, State
+from heat_config_agent.model import Entry, Removed, State
+from heat_config_agent.steady import Steady
 from heat_config_hooks import processes
 
 _EPILOG = """\
@@ -33,6 +34,7 @@ _STYLES = {
 def add(commands: chosen.Commands) -> None:
     """Declare the command."""
     parser = chosen.command(commands, "status", "what ran, runs and waits", __doc__, epilog=_EPILOG)
+    parser.add_argument("--all", action="store_true", help="also those of which only that they ran is still known")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     parser.add_argument(
         "--check",
@@ -47,6 +49,8 @@ def run(options: argparse.Namespace) -> int:
     given = chosen.of(options)
     state = given.state
     entries = sorted(journal.read(state).values(), key=lambda entry: entry.accepted)
+    known = len(entries)
+    entries = [each for each in entries if options.all or each.removed is not Removed.ALL]
     agent = _agent(state)
     problems = [*_problems(agent, entries), *given.mistakes]
     code = ExitCode.FAILED if options.check and problems else ExitCode.OK
@@ -68,19 +72,19 @@ def run(options: argparse.Namespace) -> int:
         return code
     if agent["process"] or asked.paused(state):
         _show(agent, problems)
-    if not entries:
+    if not entries and not known:
         terminal.say(f"no deployments yet in {state}")
         return ExitCode.OK
     rows = [("NAME", "ID", "ACTION", "TOOL", "STATE", "SINCE", "WHAT")]
     rows += [
         (
-            terminal.plain(entry.name),
-            terminal.plain(entry.id or entry.key)[:36],
-            terminal.plain(entry.action) or "-",
-            terminal.plain(entry.tool) or "-",
+            entry.name,
+            (entry.id or entry.key)[:36],
+            entry.action or "-",
+            entry.tool or "-",
             word(entry),
             plan.clock(entry.at),
-            terminal.plain(what(entry, state).replace("\n", "; ")),
+            what(entry, state).replace("\n", "; "),
         )
         for entry in entries
     ]
@@ -89,6 +93,12 @@ def run(options: argparse.Namespace) -> int:
     for entry, line in zip(entries, lines, strict=True):
         style = "bad" if entry.failed else _STYLES.get(entry.state, "")
         terminal.say(terminal.styled(line, style))
+    steady = Steady(state)
+    if excess := retention.excess(steady.bytes, steady.files, given.limits):
+        terminal.say(terminal.styled(f"{excess}: `{given.command('prune', '--plan')}` shows it", "warn"))
+    if known > len(entries):
+        more = terminal.count(known - len(entries), "older deployment")
+        terminal.say(terminal.styled(f"{more} of which only that they ran is known: --all shows them", "quiet"))
     return ExitCode.OK
 
 
@@ -157,7 +167,7 @@ def _show(agent: Mapping[str, object], problems: list[str]) -> None:
     for each in [each for each in _maps(agent["sources"]) if agent["running"] and not each.get("seldom")]:
         moment = each.get("answered")
         last = f"answered {plan.clock(moment)}" if isinstance(moment, float) else "has not answered yet"
-        terminal.say(f"source {each.get('name')}: {last}")
+        terminal.say(terminal.line(f"source {each.get('name')}: {last}"))
     for problem in problems if agent["running"] else []:
         terminal.say(terminal.styled(terminal.line(problem), "warn"))
     terminal.say("")

@@ -15,13 +15,41 @@ def is_live() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
+heard: list[str] = []
+"""What was written to standard output so far."""
+
+complaints = 0
+"""How often something was written to standard error."""
+
+
 def say(text: str, *, error: bool = False, end: str = "\n") -> None:
     """Write to standard output, or error, if that can be written: what is done matters more than that it is said."""
+    global complaints  # noqa: PLW0603  # there is one standard error
+    complaints += error
+    if not error:
+        heard.append(f"{text}{end}")
     stream = sys.stderr if error else sys.stdout
     try:
         print(text, end=end, file=stream, flush=True)
     except OSError:  # the reader has gone, or the disk is full
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def defect(error: BaseException | None) -> None:
+    """Show what nobody has foreseen: where it happened and what kind of error it was.
+
+    Its text is left out, as there may be values in it, and among those secrets.
+    """
+    import traceback  # noqa: PLC0415  # for those who need it
+
+    lines = ["error: a defect of heat-config-agent; please report it, with these lines (values are left out)"]
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        lines += ["Traceback (most recent call last):", "".join(traceback.format_tb(error.__traceback__)).rstrip()]
+        lines.append(type(error).__name__)
+        error = error.__cause__ or error.__context__
+    say("\n".join(lines), error=True)
 
 
 def styled(text: str, style: str) -> str:
@@ -43,10 +71,10 @@ def line(text: str) -> str:
 
 def columns(text: str) -> int:
     """Return how many columns of a terminal a line takes."""
-    import unicodedata  # noqa: PLC0415  # only where something is drawn or lined up that is not ASCII
-
     if text.isascii():
         return len(text)
+    import unicodedata  # noqa: PLC0415  # only where something is drawn or lined up that is not ASCII
+
     wide = sum(unicodedata.east_asian_width(each) in "WF" for each in text)
     return len(text) + wide - sum(unicodedata.combining(each) > 0 for each in text)
 
@@ -80,8 +108,8 @@ def duration(seconds: float) -> str:
 
 
 def table(rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the rows with their columns lined up; the last column is as long as it is."""
-    lines = [tuple(row) for row in rows]
+    """Return the rows with their columns lined up, each in one line; the last column is as long as it is."""
+    lines = [tuple(map(line, row)) for row in rows]
     if not lines:
         return []
     widths = [max(columns(row[column]) for row in lines) for column in range(len(lines[0]) - 1)]

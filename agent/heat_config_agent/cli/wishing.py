@@ -18,10 +18,10 @@ def wish(settings: Settings, entry: Entry, what: Wish) -> int:
         with lock.held(settings.state):
             book = journal.Journal(settings.state)
             for warning in book.warnings:
-                terminal.say(f"warning: {warning}", error=True)
+                terminal.say(f"warning: {terminal.line(warning)}", error=True)
             done, wrong = asked.carry_out(settings.state, book, Deployed(settings.deployed))
             for line in done:
-                terminal.say(line)
+                terminal.say(terminal.line(line))
             book.sync()
             book.close()
             if wrong:

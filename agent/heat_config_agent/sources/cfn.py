@@ -54,8 +54,10 @@ class Cfn:
         self._reach = reach
         self._connection: tuple[str, web.Connection] | None = None
         """With the server that it is to."""
+        self._answers = b""
+        """The digest of the answers that `_document` was read from; some of what is in them may change by itself."""
         self._digest = b""
-        """Of the texts that `_document` was read from."""
+        """Of the texts in them."""
         self._document: Document | None = None
 
     def collect(self) -> Document:
@@ -65,7 +67,12 @@ class Cfn:
         if not wanted:
             raise SourceError("no resource is named whose metadata to ask for", hint="set path of [cfn]")
         until = time.monotonic() + self._reach.seconds
-        texts = {name: self._fetch(server, name, until) for name in dict.fromkeys(name for _, name, _ in wanted)}
+        names = dict.fromkeys(name for _, name, _ in wanted)
+        bodies = {name: self._fetch(server, name, until) for name in names}
+        answers = b"".join(hashlib.sha256(body).digest() for body in bodies.values())
+        if self._document is not None and answers == self._answers:
+            return self._document
+        texts = {name: _metadata_text(body, _whence(server, name)) for name, body in bodies.items()}
         digest = hashlib.sha256("\0".join(texts.values()).encode()).digest()
         if self._document is None or digest != self._digest:
             merged: dict[str, object] = {}
@@ -73,6 +80,7 @@ class Cfn:
                 merged.update(_under(metadata(texts[name], _whence(server, name)), keys, path))
             self._document = Document(source=self.name, content=merged)
             self._digest = digest
+        self._answers = answers
         return self._document
 
     def _server(self) -> SplitResult:
@@ -91,8 +99,8 @@ class Cfn:
         path = found.path.rstrip("/")
         return found._replace(path=f"{path if '/v1' in path else path + '/v1'}/", query="", fragment="")
 
-    def _fetch(self, server: SplitResult, resource: str, until: float) -> str:
-        """Return the JSON text of a resource's metadata."""
+    def _fetch(self, server: SplitResult, resource: str, until: float) -> bytes:
+        """Return what Heat answers of a resource."""
         from heat_config_agent import web  # noqa: PLC0415  # 50 ms, for those who have this source
 
         if self._connection is None or self._connection[0] != origin(server):
@@ -122,16 +130,7 @@ class Cfn:
             raise SourceError(f"cannot get the metadata from {whence}: {error.brief}", hint=error.hint) from error
         if answer.status != 200:
             raise self._refused(answer, whence)
-        try:
-            text = _texts(answer.body, _DETAIL, ("Metadata",)).get("Metadata")
-        except ValueError as error:
-            raise SourceError(
-                f"cannot read the metadata from {whence}: {error}",
-                hint="does metadata_url of [cfn] lead to Heat's CloudFormation API?",
-            ) from None
-        if text is None:
-            raise SourceError(f"cannot read the metadata from {whence}: the answer has none of a resource")
-        return text
+        return answer.body
 
     def _refused(self, answer: web.Answer, whence: str) -> SourceError:
         """Return what is wrong, in Heat's words where it has some, and what can be done about it."""
@@ -155,6 +154,20 @@ class Cfn:
             return "", ""
         code, message = _shown(found.get("Code", "")), _shown(found.get("Message", ""))
         return ("", "") if any(each in code + message for each in (self._key, "Signature=")) else (code, message)
+
+
+def _metadata_text(body: bytes, whence: str) -> str:
+    """Return the JSON text of a resource's metadata in an answer. Raises SourceError."""
+    try:
+        text = _texts(body, _DETAIL, ("Metadata",)).get("Metadata")
+    except ValueError as error:
+        raise SourceError(
+            f"cannot read the metadata from {whence}: {error}",
+            hint="does metadata_url of [cfn] lead to Heat's CloudFormation API?",
+        ) from None
+    if text is None:
+        raise SourceError(f"cannot read the metadata from {whence}: the answer has none of a resource")
+    return text
 
 
 def _advice(status: int, code: str, message: str, *, denied: bool) -> str:

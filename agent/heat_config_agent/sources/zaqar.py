@@ -18,6 +18,7 @@ too: that of which an action was made earlier is older, whenever it was posted.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import time
 import uuid
@@ -69,6 +70,21 @@ class _Message:
     content: object
     problem: str
     """Why its content is no metadata; empty where it is."""
+
+    @functools.cached_property
+    def made(self) -> Mapping[str, str]:
+        """When each deployment's action was made, by whom its result is for.
+
+        Heat has two of a name while one replaces the other; nothing can be told by those.
+        """
+        if self.problem:
+            return {}
+        found: dict[str, list[str]] = {}
+        for each in metadata.parse(Document(source=Zaqar.name, content=self.content)).deployments:
+            made = each.document.get("creation_time")
+            if each.target.addressee and isinstance(made, str):
+                found.setdefault(each.target.addressee, []).append(made)
+        return {addressee: made[0] for addressee, made in found.items() if len(made) == 1}
 
 
 @dataclass(frozen=True)
@@ -255,6 +271,7 @@ class Zaqar:
         """Return the messages in an answer. Raises SourceError."""
         try:
             # Leniently: what a message holds is looked at message by message.
+            strict_json.check_number(answer.body)
             content = json.loads(answer.body)
         except (ValueError, RecursionError):
             content = None
@@ -297,26 +314,10 @@ def _in_order(messages: Iterable[_Message]) -> list[_Message]:
 
 def _is_older(one: _Message, other: _Message) -> bool:
     """Whether a message has the earlier action of a deployment, and of none the later one."""
-    made, made_by_other = _made(one), _made(other)
-    both = made.keys() & made_by_other.keys()
-    return any(made[each] < made_by_other[each] for each in both) and not any(
-        made[each] > made_by_other[each] for each in both
+    both = one.made.keys() & other.made.keys()
+    return any(one.made[each] < other.made[each] for each in both) and not any(
+        one.made[each] > other.made[each] for each in both
     )
-
-
-def _made(message: _Message) -> dict[str, str]:
-    """Return when each deployment's action was made, by whom its result is for.
-
-    Heat has two of a name while one replaces the other; nothing can be told by those.
-    """
-    if message.problem:
-        return {}
-    found: dict[str, list[str]] = {}
-    for each in metadata.parse(Document(source=Zaqar.name, content=message.content)).deployments:
-        made = each.document.get("creation_time")
-        if each.target.addressee and isinstance(made, str):
-            found.setdefault(each.target.addressee, []).append(made)
-    return {addressee: made[0] for addressee, made in found.items() if len(made) == 1}
 
 
 def _messages(entries: Iterable[Any], asked: float) -> Iterator[_Message]:
