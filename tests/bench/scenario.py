@@ -1,0 +1,90 @@
+"""What is measured: the words that scenarios, the measuring and the report share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+OURS, THEIRS, LIMIT = "ours", "theirs", "limit"
+"""Who is compared: this project; os-collect-config and heat-agents; the least that anything could do."""
+
+Sample = Mapping[str, float]
+"""What one run showed: figure → value, in the unit that the scenario's `Figure` names."""
+
+
+class LackingError(Exception):
+    """Something that is needed is not here: the sentence says what, and how to get it."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Something that is measured in a scenario."""
+
+    name: str
+    """As in samples, for example "wall"."""
+    title: str
+    """For example "wall time"."""
+    unit: str
+    """One of "s", "B", "%" (a share of one), "" (a count): `report` knows how to show these."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is to be reached: ours at most `ratio` times theirs (less than 1: that many times less), or a value."""
+
+    figure: str
+    against: str
+    """THEIRS, LIMIT, another subject's name, or "" where `at_most` is a value in the figure's unit."""
+    at_most: float
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One of those that are compared."""
+
+    name: str
+    """OURS, THEIRS, LIMIT, or another word, for example "55-heat-config"."""
+    run: Callable[[], Sample]
+    """Do it once. What it takes to get ready and to clear away is not to be in the sample."""
+    rounds: int = 0
+    """How often at most it is run, where that is less often than the others, as it takes long; 0 for as often."""
+    warm_up: bool = True
+    """Whether it is run once before that, as long as its scenario says so of all."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Something that is measured."""
+
+    name: str
+    """A word or two, as on the command line: "one-shot-idle"."""
+    title: str
+    """A sentence without full stop: what is done."""
+    figures: tuple[Figure, ...]
+    subjects: Callable[[Path], AbstractContextManager[list[Subject]]]
+    """Set up what is compared, in a folder of its own. Raises LackingError."""
+    goals: tuple[Goal, ...] = ()
+    rounds: int = 11
+    seconds: float = 20.0
+    """For how long at most rounds are begun; one is always done."""
+    warm_up: bool = True
+    """Whether each is run once before that."""
+    long: bool = False
+    """Whether it takes so long that it is measured only where its whole name is given."""
+    note: str = ""
+    """What a reader has to know about how it is measured; markdown."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Some values, summed up."""
+
+    median: float
+    least: float
+    most: float
+    runs: int
+
+
+Scenarios = Iterator[Scenario]

@@ -1,0 +1,22 @@
+"""The programs that are replaced can be had, or it is said why not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench import peers
+from bench.scenario import LackingError
+
+
+def test_what_cannot_be_installed_is_lacking(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without a package index the sentence says where it was to be installed and why it was not; no half is kept."""
+    monkeypatch.setattr(peers, "FOLDER", tmp_path / "peers")
+    monkeypatch.setattr(peers, "BIN", tmp_path / "peers" / "bin")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_RETRIES", "0")
+
+    with pytest.raises(LackingError, match=rf"cannot be installed in {tmp_path}/peers: .*os-collect-config"):
+        peers.ready()
+    assert not (tmp_path / "peers" / "had").exists()

@@ -1,0 +1,154 @@
+"""What was measured becomes ratios, goals and a page."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from bench import report, scenarios
+from bench.measure import Found
+from bench.scenario import LIMIT, OURS, THEIRS, Figure, Goal, Scenario, Spread
+
+
+def found(**medians: float) -> Found:
+    """Return what was measured: each subject's median wall time."""
+    return {name: {"wall": Spread(median, median / 2, median * 2, 11)} for name, median in medians.items()}
+
+
+def scenario(*goals: Goal, note: str = "") -> Scenario:
+    """Return one with a wall time."""
+    return Scenario("some", "Something is done", (Figure("wall", "wall time", "s"),), None, goals, note=note)  # type: ignore[arg-type]  # nobody sets it up
+
+
+def rows(text: str) -> list[list[str]]:
+    """Return the cells of all tables."""
+    lines = [each for each in text.splitlines() if each.startswith("|")]
+    return [[each.strip() for each in line[1:-1].split("|")] for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("at_most", "ours", "theirs", "reached", "met"),
+    [
+        (1 / 4, 0.25, 1.0, 0.25, True),
+        (1 / 4, 0.26, 1.0, 0.26, False),
+        (3.0, 3.0, 1.0, 3.0, True),
+        (3.0, 3.1, 1.0, 3.1, False),
+        (0.5, 0.0, 1.0, 0.0, True),
+    ],
+)
+def test_a_goal_against_somebody_is_a_ratio_of_medians(
+    at_most: float, ours: float, theirs: float, reached: float, met: bool
+) -> None:
+    """A ratio of exactly what is wanted meets the goal; more does not."""
+    judged = report.goal(Goal("wall", THEIRS, at_most), found(ours=ours, theirs=theirs))
+
+    assert judged["reached"] == pytest.approx(reached)
+    assert judged["met"] is met
+
+
+@pytest.mark.parametrize(("ours", "met"), [(0.008, True), (0.0081, False), (-0.001, True)])
+def test_a_goal_against_nobody_is_a_value(ours: float, met: bool) -> None:
+    """It is held against our own median, whatever the others took."""
+    judged = report.goal(Goal("wall", "", 0.008), found(ours=ours, theirs=1e-9))
+
+    assert (judged["reached"], judged["met"]) == (ours, met)
+
+
+@pytest.mark.parametrize("theirs", [{}, {"theirs": 0.0}, {"theirs": -0.1}])
+def test_a_goal_without_anything_to_hold_it_against_is_neither_met_nor_missed(theirs: dict[str, float]) -> None:
+    """Nobody is so and so many times faster than what is not here, or took no time, as noise may have it."""
+    judged = report.goal(Goal("wall", THEIRS, 1.0), found(ours=1.0, **theirs))
+
+    assert (judged["reached"], judged["met"]) == (None, None)
+
+
+def test_the_page_says_which_goals_are_met() -> None:
+    """Each goal is a line: what is wanted, what was reached, and whether that is enough."""
+    goals = (
+        Goal("wall", THEIRS, 1 / 80),
+        Goal("wall", LIMIT, 3.0),
+        Goal("wall", "55-heat-config", 1.0),
+        Goal("wall", "", 0.008),
+    )
+    recorded = report.record(scenario(*goals), found(ours=0.004, theirs=0.4, limit=0.001))
+
+    assert [row[2:] for row in rows(report.goals("some", recorded))[2:]] == [
+        ["80 times less than os-collect-config and heat-agents", "100 times less", "met"],
+        ["at most 3 times the limit", "4 times", "**not met**"],
+        ["no more than `55-heat-config`", "not measured", ""],
+        ["at most 8 ms", "4 ms", "met"],
+    ]
+    assert report.goals("some", recorded) in report.page({"some": recorded})
+
+
+def test_the_page_shows_medians_spread_and_ratios() -> None:
+    """A row for each that is compared: its median with the least and the most, and how much ours is of that."""
+    recorded = report.record(scenario(note="A note."), found(ours=0.004, theirs=0.4, limit=0.001))
+    section = report.section("some", recorded)
+
+    assert "Something is done.\n\nA note.\n" in section
+    assert rows(section)[2:] == [
+        ["**heat-config-agent**", "4 ms (2 – 8)", ""],
+        ["os-collect-config and heat-agents", "400 ms (200 – 800)", "100 times less"],
+        ["the limit", "1 ms (0.5 – 2)", "4 times"],
+    ]
+    assert section in report.page({"some": recorded})
+
+
+def test_columns_are_in_line() -> None:
+    """So a table can be read in a terminal, too."""
+    section = report.section("some", report.record(scenario(), found(ours=0.004, theirs=0.4)))
+
+    lines = [each for each in section.splitlines() if each.startswith("|")]
+    bars = [[place for place, sign in enumerate(line) if sign == "|"] for line in lines]
+    assert bars == [bars[0]] * 4
+
+
+def test_a_figure_that_one_of_them_does_not_show_is_left_open() -> None:
+    """What was not measured is no nought."""
+    both: Found = {OURS: {}, THEIRS: {"wall": Spread(1.0, 1.0, 1.0, 1)}}
+    section = report.section("some", report.record(scenario(), both))
+
+    assert rows(section)[2:] == [["**heat-config-agent**", ""], ["os-collect-config and heat-agents", "1 s"]]
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "written"),
+    [
+        (2.5, "s", "2.5 s"),
+        (0.0312, "s", "31.2 ms"),
+        (0.00002, "s", "20 µs"),
+        (-0.002, "s", "-2 ms"),
+        (17 * 2**20, "B", "17 MiB"),
+        (1536, "B", "1.5 KiB"),
+        (10, "B", "10 B"),
+        (0.0125, "%", "1.25 %"),
+        (0.0, "%", "0 %"),
+        (3.0, "", "3"),
+    ],
+)
+def test_amounts_are_written_as_people_write_them(value: float, unit: str, written: str) -> None:
+    """With the unit in which there are few digits."""
+    assert report.amount(value, unit) == written
+
+
+def test_what_was_measured_takes_the_place_of_what_was_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    """Of the scenarios that were measured; the others stay."""
+    monkeypatch.setattr(report, "JSON", tmp_path / "benchmarks.json")
+    monkeypatch.setattr(report, "PAGE", tmp_path / "benchmarks.md")
+    report.save({name: report.record(scenario(), found(ours=1.0)) for name in ("one", "two")})
+    report.save({"two": report.record(scenario(), found(ours=2.0, theirs=4.0, limit=1.0))})
+
+    known = json.loads(report.JSON.read_text())
+    assert {name: each["subjects"][OURS]["wall"]["median"] for name, each in known.items()} == {"one": 1.0, "two": 2.0}
+    assert report.PAGE.read_text() == report.page(known)
+
+
+def test_the_page_in_docs_is_made_of_what_was_measured() -> None:
+    """`docs/benchmarks.md` says what `docs/benchmarks.json` holds, of scenarios that there are, and nothing by hand."""
+    known = json.loads(report.JSON.read_text())
+
+    assert set(known) <= set(scenarios.NAMES)
+    assert report.PAGE.read_text() == report.page(known), "write it anew: PYTHONPATH=tests python -m bench.report"
