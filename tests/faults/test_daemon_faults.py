@@ -20,6 +20,7 @@ class Disk:
     """The state directory, on a small file system of its own."""
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         self._ballast = path / "ballast"
 
     def fill(self) -> None:
@@ -34,6 +35,10 @@ class Disk:
     def free(self) -> None:
         """Give the room back."""
         self._ballast.unlink()
+
+    def limit_inodes(self, number: int) -> None:
+        """Have room for so many files in all."""
+        subprocess.run(["mount", "-o", f"remount,nr_inodes={number}", self.path], check=True)
 
 
 @pytest.fixture
@@ -52,9 +57,14 @@ def disk(machine: Machine, daemon: Daemon) -> Iterator[Disk]:
 # Servers.
 
 
+@pytest.mark.fault(
+    1,
+    "the server that takes results down for a while",
+    "each result is delivered once it is back, at once when somebody says so; nothing is run for that",
+)
 def test_a_signal_server_that_is_down_for_a_while(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
     """The result is delivered once it is back, at once when somebody says so, and nothing is run for that."""
-    heat.stop()
+    heat.refuse()
     daemon.put([deployment("d1", counting(machine), signal=heat.url())])
     daemon.start()
     daemon.wait_said("d1", "could not be delivered yet")
@@ -71,9 +81,14 @@ def test_a_signal_server_that_is_down_for_a_while(daemon: Daemon, machine: Machi
     assert ran(machine) == ["d1"]
 
 
+@pytest.mark.fault(
+    1,
+    "the daemon killed while the server is down, while it delivers, again and again",
+    "each runs once, and its one result is delivered",
+)
 def test_killed_while_the_signal_server_is_down(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
     """Whoever comes next delivers what was not, with the same result, once."""
-    heat.stop()
+    heat.refuse()
     daemon.put([deployment("d1", counting(machine, then="date +%N"), signal=heat.url())])
     daemon.start()
     daemon.wait_said("could not be delivered yet")
@@ -89,6 +104,11 @@ def test_killed_while_the_signal_server_is_down(daemon: Daemon, machine: Machine
     assert len(heat.signals) == 1
 
 
+@pytest.mark.fault(
+    1,
+    "the daemon killed while the server is down, while it delivers, again and again",
+    "each runs once, and its one result is delivered",
+)
 def test_killed_while_it_delivers(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
     """A result of which nobody knows whether it arrived is sent again, the same."""
     heat.answers.append(Answer(delay=30))
@@ -103,6 +123,11 @@ def test_killed_while_it_delivers(daemon: Daemon, machine: Machine, heat: Signal
     assert ran(machine) == ["d1"]
 
 
+@pytest.mark.fault(
+    1,
+    "the daemon killed while the server is down, while it delivers, again and again",
+    "each runs once, and its one result is delivered",
+)
 def test_killed_again_and_again(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
     """At whatever moment: each runs once, and has its result delivered."""
     ids = [f"d{number}" for number in range(6)]
@@ -122,6 +147,11 @@ def test_killed_again_and_again(daemon: Daemon, machine: Machine, heat: SignalSe
 # The disk.
 
 
+@pytest.mark.fault(
+    1,
+    "a disk that is full while the daemon works, or when it starts",
+    "it goes on, says so a few times at most, and does each once when there is room",
+)
 def test_a_disk_that_is_full(daemon: Daemon, machine: Machine, heat: SignalServer, disk: Disk) -> None:
     """It goes on, says what is the matter, and does what is to be done once there is room: each once."""
     go = machine.folder / "go"
@@ -151,6 +181,11 @@ def test_a_disk_that_is_full(daemon: Daemon, machine: Machine, heat: SignalServe
     assert daemon.stop() == 0
 
 
+@pytest.mark.fault(
+    1,
+    "a disk that is full while the daemon works, or when it starts",
+    "it goes on, says so a few times at most, and does each once when there is room",
+)
 def test_a_disk_that_is_full_at_the_start(daemon: Daemon, machine: Machine, disk: Disk) -> None:
     """It starts all the same, or says in a sentence why not; once there is room all is well."""
     daemon.put([deployment("d1", counting(machine))])
@@ -166,12 +201,53 @@ def test_a_disk_that_is_full_at_the_start(daemon: Daemon, machine: Machine, disk
     assert "Traceback" not in daemon.log
 
 
+@pytest.mark.fault(
+    1,
+    "a file system that has no inodes left while the daemon works",
+    "it goes on, says so, begins nothing that it cannot record, and does each once when it can",
+)
+def test_no_inodes(daemon: Daemon, machine: Machine, heat: SignalServer, disk: Disk) -> None:
+    """A run that goes on meanwhile is reported with what it really came to."""
+    go = machine.folder / "go"
+    given = [deployment("d1", counting(machine, "d1", f"{until(go)}; exit 3"), signal=heat.url("d1"))]
+    daemon.put(given)
+    daemon.start()
+    wait_until(lambda: ran(machine) == ["d1"], LONG)
+    disk.limit_inodes(len([machine.state, *machine.state.rglob("*")]))
+    go.touch()
+    given.append(deployment("d2", counting(machine, "d2"), signal=heat.url("d2")))
+    daemon.put(given)
+    daemon.wait_said("No space left on device")
+    assert not daemon.ended
+    assert ran(machine) == ["d1"]
+
+    disk.limit_inodes(100_000)
+    wait_until(lambda: _poked(daemon, len(heat.values("d1")) == len(heat.values("d2")) == 1), LONG)
+    daemon.wait_state("d2", "signalled")
+    assert heat.values("d1")[0]["deploy_status_code"] == 3
+    assert ran(machine) == ["d1", "d2"]
+    assert "Traceback" not in daemon.log
+    assert daemon.stop() == 0
+
+
+def _poked(daemon: Daemon, done: bool) -> bool:
+    """Have the daemon look again unless all is done."""
+    if not done:
+        daemon.send(signal.SIGUSR1)
+    return done
+
+
 # What it keeps for itself.
 
 
 GARBAGE = [b"", b"\0\0\0\0", b"[]", b'{"content"', b'{"identity": 5, "under": [], "content": 7}']
 
 
+@pytest.mark.fault(
+    3,
+    "every file of the daemon's state but the journal damaged",
+    "it starts, goes on, says what it has set aside, and runs nothing twice",
+)
 @pytest.mark.parametrize("garbage", GARBAGE, ids=repr)
 def test_files_that_are_damaged(daemon: Daemon, machine: Machine, heat: SignalServer, garbage: bytes) -> None:
     """They are set aside or written anew, that is said, and nothing is run twice."""
@@ -200,6 +276,11 @@ def test_files_that_are_damaged(daemon: Daemon, machine: Machine, heat: SignalSe
     assert daemon.stop() == 0
 
 
+@pytest.mark.fault(
+    3,
+    "every file of the daemon's state but the journal damaged",
+    "it starts, goes on, says what it has set aside, and runs nothing twice",
+)
 @pytest.mark.parametrize(
     "name", ["documents", "learned.json", "health.json", "documents/local.json", "asked", "paused"]
 )
@@ -222,9 +303,14 @@ def test_folders_in_the_place_of_files(daemon: Daemon, machine: Machine, name: s
     assert "Traceback" not in daemon.log
 
 
+@pytest.mark.fault(
+    1,
+    "a source that cannot be read any more",
+    "what it had last still counts, and that is said; it is read when it is back",
+)
 def test_a_local_folder_that_cannot_be_read(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
     """What was in it still counts, and it is said; when it is back it is read."""
-    heat.stop()
+    heat.refuse()
     daemon.put([deployment("d1", counting(machine), signal=heat.url())])
     daemon.start()
     daemon.wait_state("d1", "finished")

@@ -43,6 +43,10 @@ class Disk:
         """Give the room back."""
         self._ballast.unlink()
 
+    def limit_inodes(self, number: int) -> None:
+        """Have room for so many files in all."""
+        subprocess.run(["mount", "-o", f"remount,nr_inodes={number}", self.path], check=True)
+
     def remount(self, mode: str) -> None:
         """Make it read-only (ro) or writable (rw)."""
         subprocess.run(["mount", "-o", f"remount,{mode}", self.path], check=True)
@@ -82,6 +86,11 @@ def no_room(done: Done) -> bool:
 # Full.
 
 
+@pytest.mark.fault(
+    1,
+    "a full disk: before anything, before a run, during it, after it, with and without an agent",
+    "nothing is begun without room; what ran is reported with its own exit code; nothing is run twice",
+)
 def test_full_before_anything(machine: Machine, heat: SignalServer, disk: Disk) -> None:
     """On a full disk nothing is begun; once there is room everything is done, once."""
     given = [counting(machine, each, signal=heat.url(each)) for each in ("d1", "d2")]
@@ -97,6 +106,11 @@ def test_full_before_anything(machine: Machine, heat: SignalServer, disk: Disk) 
     assert [each["deploy_status_code"] for each in heat.values("d1") + heat.values("d2")] == [0, 0]
 
 
+@pytest.mark.fault(
+    1,
+    "a full disk: before anything, before a run, during it, after it, with and without an agent",
+    "nothing is begun without room; what ran is reported with its own exit code; nothing is run twice",
+)
 def test_full_before_a_run(machine: Machine, heat: SignalServer, disk: Disk) -> None:
     """A deployment that was accepted and has no room for its run is said not to have run, and run once there is."""
     given = [counting(machine, signal=heat.url())]
@@ -116,6 +130,11 @@ def test_full_before_a_run(machine: Machine, heat: SignalServer, disk: Disk) -> 
     assert [each["deploy_status_code"] for each in heat.values()] == [0]
 
 
+@pytest.mark.fault(
+    1,
+    "a full disk: before anything, before a run, during it, after it, with and without an agent",
+    "nothing is begun without room; what ran is reported with its own exit code; nothing is run twice",
+)
 def test_full_during_a_run(machine: Machine, heat: SignalServer, disk: Disk) -> None:
     """A script that fills the disk is reported with its own exit code and output as soon as there is room again."""
     then = f"head -c 12000 /dev/zero | tr '\\0' x; cat /dev/zero >{disk.path}/ballast 2>/dev/null; exit 3"
@@ -131,6 +150,11 @@ def test_full_during_a_run(machine: Machine, heat: SignalServer, disk: Disk) -> 
     assert heat.values() == [{"deploy_stdout": "x" * 12000, "deploy_stderr": "", "deploy_status_code": 3}]
 
 
+@pytest.mark.fault(
+    1,
+    "a full disk: before anything, before a run, during it, after it, with and without an agent",
+    "nothing is begun without room; what ran is reported with its own exit code; nothing is run twice",
+)
 def test_full_while_the_agent_is_killed(machine: Machine, heat: SignalServer, disk: Disk) -> None:
     """How a run ended is known even if the disk was full and no agent was there."""
     go = machine.folder / "go"
@@ -150,10 +174,15 @@ def test_full_while_the_agent_is_killed(machine: Machine, heat: SignalServer, di
     assert ran(machine) == ["d1"]
 
 
+@pytest.mark.fault(
+    1,
+    "a full disk: before anything, before a run, during it, after it, with and without an agent",
+    "nothing is begun without room; what ran is reported with its own exit code; nothing is run twice",
+)
 def test_full_after_a_run(machine: Machine, heat: SignalServer, disk: Disk) -> None:
     """A delivery that cannot be noted is made again once there is room, with the same result."""
     given = [counting(machine, then="date +%N", signal=heat.url())]
-    heat.stop()
+    heat.refuse()
     machine.apply(given, *ONCE)
     fill_page(machine)
     disk.fill()
@@ -181,6 +210,11 @@ def fill_page(machine: Machine) -> None:
     assert path.stat().st_size % PAGE == 0
 
 
+@pytest.mark.fault(
+    3,
+    "a script that fills the disk and hangs",
+    "it is ended at its time limit, and reported once there is room",
+)
 def test_a_time_limit_on_a_full_disk(machine: Machine, heat: SignalServer, disk: Disk) -> None:
     """A script that fills the disk and hangs is ended at its time limit, even if that cannot be noted."""
     fill = f"cat /dev/zero >{disk.path}/ballast 2>/dev/null; sleep 60"
@@ -203,13 +237,45 @@ def test_a_time_limit_on_a_full_disk(machine: Machine, heat: SignalServer, disk:
     assert ran(machine) == ["d0", "d1"]
 
 
+@pytest.mark.fault(
+    1,
+    "a file system that has no inodes left: before anything, before a run, after it",
+    "nothing is begun without them; all is done once there are some; nothing is run twice",
+)
+@pytest.mark.parametrize("left", [0, 1, 2, 4, 7, 10, 14])
+def test_no_inodes(machine: Machine, heat: SignalServer, disk: Disk, left: int) -> None:
+    """However many files can still be made, what is begun is reported truly, and what is not is done later."""
+    given = [counting(machine, each, signal=heat.url(each)) for each in ("d1", "d2")]
+    spare = disk.path / "spare"
+    spare.mkdir(mode=0o700)
+    disk.limit_inodes(len([disk.path, *disk.path.rglob("*")]) + left)
+
+    done = machine.apply(given, *ONCE)
+
+    assert done.code in (0, 1, USAGE)
+    assert "Traceback" not in done.err
+    if len(ran(machine)) < 2:
+        assert "No space left on device" in done.out + done.err
+    disk.limit_inodes(100_000)
+    machine.apply(given)
+    assert machine.apply(given).code == 0
+    assert sorted(ran(machine)) == ["d1", "d2"]
+    for each in ("d1", "d2"):  # one that was not answered in time is sent again
+        assert {one["deploy_status_code"] for one in heat.values(each)} == {0}
+
+
 # Read-only and not usable.
 
 
+@pytest.mark.fault(
+    1,
+    "a state directory that is read-only for a while",
+    "nothing is begun or sent; what is known can be seen; nothing is lost",
+)
 def test_read_only(machine: Machine, heat: SignalServer, disk: Disk) -> None:
     """On a read-only disk nothing is begun or sent, what is known can be seen, and nothing is lost."""
     given = [counting(machine, signal=heat.url())]
-    heat.stop()
+    heat.refuse()
     machine.apply(given, *ONCE)
     heat.start()
     disk.remount("ro")
@@ -227,6 +293,11 @@ def test_read_only(machine: Machine, heat: SignalServer, disk: Disk) -> None:
     assert ran(machine) == ["d1"]
 
 
+@pytest.mark.fault(
+    5,
+    "a state directory, journal or lock that cannot be used",
+    "one sentence names it, and nothing is run without it",
+)
 @pytest.mark.parametrize("beneath", ["", "deeper/state"])
 def test_a_state_directory_that_cannot_be_one(machine: Machine, heat: SignalServer, beneath: str) -> None:
     """A state directory that cannot be used is named in one sentence, and nothing is run without one."""
@@ -243,10 +314,16 @@ def test_a_state_directory_that_cannot_be_one(machine: Machine, heat: SignalServ
     assert not heat.signals
 
 
+@pytest.mark.fault(
+    5,
+    "a state directory, journal or lock that cannot be used",
+    "one sentence names it, and nothing is run without it",
+)
 @pytest.mark.parametrize("name", ["journal", "lock"])
 def test_a_file_of_ours_that_cannot_be_read(machine: Machine, heat: SignalServer, name: str) -> None:
     """A journal or a lock that cannot be opened is named in one sentence, and nothing is run without it."""
-    (machine.state / name).mkdir(parents=True)
+    machine.state.mkdir(mode=0o700)
+    (machine.state / name).mkdir(mode=0o700)
 
     done = machine.apply([counting(machine, signal=heat.url())])
 
@@ -256,10 +333,15 @@ def test_a_file_of_ours_that_cannot_be_read(machine: Machine, heat: SignalServer
     assert ran(machine) == []
 
 
+@pytest.mark.fault(
+    1,
+    "heat-agents' folder deployed/ full, not flushed, removed, or no folder",
+    "that is said; deployments are carried out, once",
+)
 def test_deployed_on_a_disk_that_is_full(machine: Machine, heat: SignalServer, disk: Disk) -> None:
     """What heat-agents' readers look at is only a view: if it cannot be written that is said, and nothing else."""
+    (machine.folder / "elsewhere").mkdir()
     elsewhere = Machine(machine.folder / "elsewhere")
-    elsewhere.folder.mkdir()
     deployed = disk.path / "deployed"
     deployed.mkdir(mode=0o700)
     disk.fill()
@@ -275,6 +357,11 @@ def test_deployed_on_a_disk_that_is_full(machine: Machine, heat: SignalServer, d
     elsewhere.end()
 
 
+@pytest.mark.fault(
+    1,
+    "heat-agents' folder deployed/ full, not flushed, removed, or no folder",
+    "that is said; deployments are carried out, once",
+)
 @pytest.mark.parametrize("place", ["a-file", "a-file/deployed"])
 def test_deployed_that_cannot_be_a_folder(machine: Machine, heat: SignalServer, place: str) -> None:
     """Where `deployed/` cannot be a folder, that is said and the deployments are carried out."""
@@ -290,6 +377,11 @@ def test_deployed_that_cannot_be_a_folder(machine: Machine, heat: SignalServer, 
     assert ran(machine) == ["d1"]
 
 
+@pytest.mark.fault(
+    1,
+    "heat-agents' folder deployed/ full, not flushed, removed, or no folder",
+    "that is said; deployments are carried out, once",
+)
 def test_a_mark_that_is_not_on_disk_for_sure_is_not_relied_on(machine: Machine, heat: SignalServer) -> None:
     """Where `deployed/` cannot be flushed, a file that a power cut takes from it is not one that somebody removed."""
     code = """if True:
@@ -311,6 +403,11 @@ def test_a_mark_that_is_not_on_disk_for_sure_is_not_relied_on(machine: Machine, 
     assert ran(machine) == ["d1"]
 
 
+@pytest.mark.fault(
+    1,
+    "heat-agents' folder deployed/ full, not flushed, removed, or no folder",
+    "that is said; deployments are carried out, once",
+)
 def test_deployed_that_a_script_removes(machine: Machine, heat: SignalServer) -> None:
     """A script may remove `deployed/`: that is said, its result is delivered, and it is not run again."""
     given = [counting(machine, then=f"rm -r {machine.state}/deployed", signal=heat.url())]
@@ -321,6 +418,11 @@ def test_deployed_that_a_script_removes(machine: Machine, heat: SignalServer) ->
     assert "Traceback" not in done.err
 
 
+@pytest.mark.fault(
+    3,
+    "the agent's own output on a disk that is full",
+    "all is carried out and delivered",
+)
 @pytest.mark.parametrize("stream", [1, 2])
 def test_a_log_on_a_disk_that_is_full(machine: Machine, heat: SignalServer, stream: int) -> None:
     """Where the agent's own output cannot be written, all deployments are carried out and delivered all the same."""
@@ -339,11 +441,16 @@ def test_a_log_on_a_disk_that_is_full(machine: Machine, heat: SignalServer, stre
 # Damaged.
 
 
+@pytest.mark.fault(
+    1,
+    "a line of the journal damaged, or all of them",
+    "the file is set aside and that is said; it costs at most its own deployment; nothing is run twice",
+)
 def test_a_damaged_line(machine: Machine, heat: SignalServer) -> None:
     """A damaged line of the journal costs at most its own deployment; the file is set aside, and that is said."""
     ids = ("d1", "d2", "d3")
     given = [counting(machine, each, signal=heat.url(each)) for each in ids]
-    heat.stop()
+    heat.refuse()
     machine.apply(given, *ONCE)
     heat.start()
     path = machine.state / "journal"
@@ -365,6 +472,11 @@ def test_a_damaged_line(machine: Machine, heat: SignalServer) -> None:
     assert machine.apply(given).err == ""
 
 
+@pytest.mark.fault(
+    1,
+    "a line of the journal damaged, or all of them",
+    "the file is set aside and that is said; it costs at most its own deployment; nothing is run twice",
+)
 @pytest.mark.parametrize("state", ["accepted", "running", "finished", "signalled"])
 def test_a_known_id_runs_once_whatever_line_is_damaged(machine: Machine, heat: SignalServer, state: str) -> None:
     """Whichever line of a deployment is damaged, it is not run a second time."""
@@ -382,17 +494,28 @@ def test_a_known_id_runs_once_whatever_line_is_damaged(machine: Machine, heat: S
     assert len({each.body for each in heat.signals}) == 1
 
 
+@pytest.mark.fault(
+    1,
+    "a line of the journal damaged, or all of them",
+    "the file is set aside and that is said; it costs at most its own deployment; nothing is run twice",
+)
 @pytest.mark.parametrize("content", [b"\0" * 8192, b"\xff\xfe garbage\n" * 50, b"{}\n[]\n\n", b"00000000 {}\n"])
 def test_a_journal_that_is_none(machine: Machine, heat: SignalServer, content: bytes) -> None:
     """A journal without one readable line is set aside or cut off, and work begins anew."""
     machine.state.mkdir(mode=0o700)
     (machine.state / "journal").write_bytes(content)
+    (machine.state / "journal").chmod(0o600)
 
     assert machine.apply([counting(machine, signal=heat.url())]).code == 0
     assert machine.status()["d1"]["state"] == "signalled"
     assert len(heat.signals) == 1
 
 
+@pytest.mark.fault(
+    1,
+    "the last line of the journal torn by a power cut",
+    "it is cut off: nobody had relied on it",
+)
 @pytest.mark.parametrize("cut", [1, 5, 40])
 def test_a_torn_last_line(machine: Machine, heat: SignalServer, cut: int) -> None:
     """A last line that a power cut tore is cut off without a word: nobody had relied on it."""
@@ -413,6 +536,11 @@ def test_a_torn_last_line(machine: Machine, heat: SignalServer, cut: int) -> Non
     assert len(heat.signals) == 2
 
 
+@pytest.mark.fault(
+    2,
+    "a script or a hook that removes the files of its run",
+    "a result, and no success where nothing says so",
+)
 @pytest.mark.parametrize("hurt", ["status", "stdout", "everything"])
 @pytest.mark.parametrize("tool", ["script", "own"])
 def test_files_of_a_run_that_are_not_there(machine: Machine, heat: SignalServer, hurt: str, tool: str) -> None:
@@ -420,7 +548,7 @@ def test_files_of_a_run_that_are_not_there(machine: Machine, heat: SignalServer,
     folder = machine.state / "runs" / "d1"
     damage = {
         "status": f"name=$(echo {folder}/status.*); rm $name; mkdir $name",
-        "stdout": f"rm {folder}/stdout; mkdir {folder}/stdout",
+        "stdout": f"rm {folder}/stdout; mkdir -m 700 {folder}/stdout",
         "everything": f"rm -r {folder}",
     }[hurt]
     script = f"#!/bin/sh\necho d1 >>{machine.folder}/ran\necho '{{\"deploy_status_code\": 0}}'\n{damage}\n"
@@ -438,16 +566,42 @@ def test_files_of_a_run_that_are_not_there(machine: Machine, heat: SignalServer,
         assert heat.values("d1")[0]["deploy_status_code"] != 0, "nothing is known of how it ended"
 
 
+@pytest.mark.fault(
+    2,
+    "a disk that does not give how a run ended (EIO)",
+    "it has failed, and what is said is that this cannot be read",
+)
+def test_a_status_that_the_disk_does_not_give(machine: Machine, heat: SignalServer) -> None:
+    """Nothing else is made of it: nobody has killed what watched over the run."""
+    unreadable = f"for each in {machine.state}/runs/d1/status.*; do ln -sf /proc/self/mem $each; done"
+    given = [counting(machine, then=unreadable, signal=heat.url())]
+
+    assert machine.apply(given).code == 1
+
+    value = heat.values()[0]
+    assert value["deploy_status_code"] == 125
+    assert "nobody knows how it ended, as that cannot be read: Input/output error: " in value["deploy_stderr"]
+    assert "interrupted" not in value["deploy_stderr"]
+    assert machine.apply(given).code == 0
+    assert ran(machine) == ["d1"]
+    assert len(heat.signals) == 1
+
+
 # Whose eyes they are for.
 
 
+@pytest.mark.fault(
+    4,
+    "an agent with a umask that lets everybody read",
+    "files are 0600 and folders 0700, while a run goes on and after it",
+)
 @pytest.mark.parametrize("umask", ["000", "022", "077"])
 def test_nobody_else_can_read(machine: Machine, heat: SignalServer, umask: str) -> None:
     """Whatever the umask is, our files are 0600, scripts 0700 and folders 0700, while a run goes on and after it."""
     machine.hook("own", "#!/bin/sh\necho '{\"deploy_status_code\": 0}'\n")
     seen = machine.folder / "seen"
     look = f"#!/bin/sh\nfind {machine.state} -printf '%y %m %P\\n' >{seen}\n"
-    heat.stop()
+    heat.refuse()
     given = [
         deployment("a", group="own", inputs={"password": "p"}, signal=heat.url()),
         deployment("b", look, inputs={"password": "p"}, signal=heat.url()),

@@ -106,6 +106,11 @@ def test_refused_for_now(machine: Machine, heat: SignalServer) -> None:
     assert sorted(ran(machine)) == sorted(codes)
 
 
+@pytest.mark.fault(
+    1,
+    "a busy server that answers 503 at first",
+    "the POST is repeated within the same run",
+)
 def test_503_and_then_200(machine: Machine, heat: SignalServer) -> None:
     """A POST that a busy server turns away is repeated within the same run."""
     heat.answers.extend([Answer(503), Answer(200)])
@@ -164,10 +169,19 @@ def test_a_redirect(machine: Machine, heat: SignalServer, other: SignalServer, s
     assert str(status) in machine.status()["d1"]["what"]
 
 
-@pytest.mark.parametrize(("status", "state"), [(200, "signalled"), (502, "finished")])
-def test_an_answer_in_html(machine: Machine, heat: SignalServer, status: int, state: str) -> None:
-    """What stands in the answer does not matter, only its status."""
-    heat.always = Answer(status, {"Content-Type": "text/html"}, b"<html><h1>200 OK</h1></html>")
+@pytest.mark.parametrize(
+    ("answer", "state"),
+    [
+        (Answer(200, {"Content-Type": "text/html"}, b"<html><h1>200 OK</h1></html>"), "finished"),
+        (Answer(200, {"Content-Type": "text/html"}, b"ok"), "signalled"),
+        (Answer(200, {"Content-Type": "application/json"}, b"<html>"), "signalled"),
+        (Answer(201, {"Content-Type": "text/html"}, b"<html><h1>Created</h1></html>"), "signalled"),
+        (Answer(502, {"Content-Type": "text/html"}, b"<html><h1>200 OK</h1></html>"), "finished"),
+    ],
+)
+def test_an_answer_in_html(machine: Machine, heat: SignalServer, answer: Answer, state: str) -> None:
+    """What stands in the answer does not matter, only its status; but 200 with a web page is nobody's who was asked."""
+    heat.always = answer
 
     machine.apply([counting(machine, url=heat.url())], *ONCE)
 
@@ -192,9 +206,14 @@ def test_a_server_that_breaks_off(machine: Machine, heat: SignalServer, answer: 
 # Down and slow.
 
 
+@pytest.mark.fault(
+    1,
+    "a server that is down for several runs",
+    "its results are kept, it is said, and they are delivered exactly as they were",
+)
 def test_a_server_that_is_down_and_comes_back(machine: Machine, heat: SignalServer) -> None:
     """What could not be delivered is kept, said, and delivered by a later run exactly as it was."""
-    heat.stop()
+    heat.refuse()
     given = [deployment(config="#!/bin/sh\ndate +%N | tee -a ran\n", signal=heat.url())]
 
     first = machine.apply(given, *ONCE)
@@ -213,9 +232,14 @@ def test_a_server_that_is_down_and_comes_back(machine: Machine, heat: SignalServ
     assert kept["deploy_stdout"] == (machine.state / "heat-config-script" / "ran").read_text()
 
 
+@pytest.mark.fault(
+    1,
+    "a server that comes back while a run goes on",
+    "the run goes on trying for as long as it was told to",
+)
 def test_a_server_that_comes_back_within_the_run(machine: Machine, heat: SignalServer) -> None:
     """A run goes on trying for as long as it is told to."""
-    heat.stop()
+    heat.refuse()
     process = machine.start_apply([counting(machine, url=heat.url())], "--deliver-for", "20")
     time.sleep(0.4)
     heat.start()
@@ -245,6 +269,11 @@ def test_a_server_that_accepts_nothing(machine: Machine) -> None:
     assert machine.status()["d1"]["state"] == "finished"
 
 
+@pytest.mark.fault(
+    3,
+    "a server that does not answer, and a run that was told to deliver for a second",
+    "the run ends, and the next one delivers",
+)
 def test_a_run_ends_when_its_patience_does(machine: Machine, heat: SignalServer) -> None:
     """A run told to deliver for one second leaves what is unanswered to the next run soon after."""
     heat.always = Answer(delay=60)
@@ -256,6 +285,11 @@ def test_a_run_ends_when_its_patience_does(machine: Machine, heat: SignalServer)
     assert ran(machine) == ["d1"]
 
 
+@pytest.mark.fault(
+    3,
+    "a server that thinks for long, or is dead",
+    "no other deployment and no other server waits for it",
+)
 def test_a_slow_server_holds_up_nothing_else(machine: Machine, heat: SignalServer, other: SignalServer) -> None:
     """While one server thinks, the next deployment runs, and another server gets its result."""
     heat.always = Answer(delay=1.5)
@@ -273,9 +307,14 @@ def test_a_slow_server_holds_up_nothing_else(machine: Machine, heat: SignalServe
     assert time.monotonic() - began < 4
 
 
+@pytest.mark.fault(
+    3,
+    "a server that thinks for long, or is dead",
+    "no other deployment and no other server waits for it",
+)
 def test_a_dead_server_holds_up_no_deployment(machine: Machine, heat: SignalServer, other: SignalServer) -> None:
     """While a result is tried again and again, all other deployments run and report."""
-    heat.stop()
+    heat.refuse()
     given = [counting(machine, "dead", heat.url()), *(counting(machine, f"d{n}", other.url(f"d{n}")) for n in range(3))]
     process = machine.start_apply(given, "--deliver-for", "60")
 
@@ -330,6 +369,11 @@ def test_the_url_is_sent_as_it_is(machine: Machine, heat: SignalServer) -> None:
         ("signal", "POST", "scheme"),
         ("http://127.0.0.1:9/signal", "DELETE", "DELETE"),
     ],
+)
+@pytest.mark.fault(
+    5,
+    "a signal URL or verb that nobody can use",
+    "it is said once and not tried again; the deployment is carried out",
 )
 def test_where_nobody_can_send_to(machine: Machine, url: str, verb: str, word: str) -> None:
     """A URL or a verb that nobody can use is said once and not tried again; the deployment itself is carried out."""
@@ -496,6 +540,11 @@ def secure(tmp_path: Path) -> Iterator[SignalServer]:
     server.stop()
 
 
+@pytest.mark.fault(
+    4,
+    "a certificate that is not known",
+    "nothing is sent until it is; it is said why",
+)
 def test_a_certificate_that_is_not_known(machine: Machine, secure: SignalServer) -> None:
     """Nothing is sent to a server whose certificate is not trusted; it is said why, and sent once it is trusted."""
     given = [counting(machine, url=secure.url())]
@@ -511,6 +560,11 @@ def test_a_certificate_that_is_not_known(machine: Machine, secure: SignalServer)
     assert ran(machine) == ["d1"]
 
 
+@pytest.mark.fault(
+    4,
+    "a CA file that cannot be used",
+    "it is named, and nothing is sent without it",
+)
 def test_a_ca_file_that_is_not_there(machine: Machine, secure: SignalServer) -> None:
     """A CA file that cannot be used is named, and nothing is sent without it."""
     done = machine.apply([counting(machine, url=secure.url())], *ONCE, "--ca-file", "missing.pem")
@@ -551,6 +605,11 @@ def test_no_proxy(machine: Machine, heat: SignalServer) -> None:
     assert heat.signals[0].path.startswith("/v1/signal")
 
 
+@pytest.mark.fault(
+    4,
+    "the environment's proxy is down",
+    "nothing is sent past it; the result is kept",
+)
 def test_a_proxy_that_is_down(machine: Machine, heat: SignalServer) -> None:
     """Where the proxy is down nothing is sent past it; the result is kept."""
     done = machine.apply([counting(machine, url=heat.url())], *ONCE, http_proxy="http://127.0.0.1:9")
@@ -562,9 +621,14 @@ def test_a_proxy_that_is_down(machine: Machine, heat: SignalServer) -> None:
 # Results that nobody waits for any more.
 
 
+@pytest.mark.fault(
+    1,
+    "a deployment leaves the metadata before its result is delivered",
+    "the result is not sent: it would complete the next action; if it comes back, it is",
+)
 def test_a_result_whose_deployment_has_gone(machine: Machine, heat: SignalServer) -> None:
     """The result of a deployment that has left its document is not sent: it would complete the next action."""
-    heat.stop()
+    heat.refuse()
     assert machine.apply([counting(machine, url=heat.url("old"))], *ONCE).code == UNDELIVERED
     heat.start()
 
@@ -577,10 +641,15 @@ def test_a_result_whose_deployment_has_gone(machine: Machine, heat: SignalServer
     assert machine.status()["d1"]["state"] == "superseded"
 
 
+@pytest.mark.fault(
+    1,
+    "a deployment leaves the metadata before its result is delivered",
+    "the result is not sent: it would complete the next action; if it comes back, it is",
+)
 def test_a_result_whose_deployment_comes_back(machine: Machine, heat: SignalServer) -> None:
     """A document that was empty for a while loses nothing: what is in it again is waited for again."""
     given = [counting(machine, url=heat.url())]
-    heat.stop()
+    heat.refuse()
     assert machine.apply(given, *ONCE).code == UNDELIVERED
     heat.start()
     assert machine.apply([]).code == 0
@@ -608,10 +677,15 @@ def test_what_never_began_before_it_left_is_run_when_it_comes_back(machine: Mach
     assert len(heat.values("second")) == 1
 
 
+@pytest.mark.fault(
+    1,
+    "another deployment for the same resource, in another document",
+    "the older result is never sent",
+)
 def test_a_result_whose_deployment_is_replaced_elsewhere(machine: Machine, heat: SignalServer) -> None:
     """A result is never sent once another deployment waits at the same resource, whichever document names it."""
     resource = {"deploy_stack_id": "stack/1", "deploy_resource_name": "web"}
-    heat.stop()
+    heat.refuse()
     old = machine.write([counting(machine, url=heat.url("old"), inputs=resource)], "old.json")
     new = machine.write([counting(machine, "d2", heat.url("new"), inputs=resource, action="UPDATE")], "new.json")
     assert machine.apply(old, *ONCE).code == UNDELIVERED
@@ -624,6 +698,11 @@ def test_a_result_whose_deployment_is_replaced_elsewhere(machine: Machine, heat:
     assert machine.status()["d1"]["state"] == "superseded"
 
 
+@pytest.mark.fault(
+    1,
+    "a deployment leaves the metadata while it runs",
+    "it is followed to its end, and its result is not sent",
+)
 def test_a_run_whose_deployment_has_gone(machine: Machine, heat: SignalServer) -> None:
     """A run whose deployment leaves the document is followed to its end, and its result is not sent."""
     slow = deployment("d1", f"#!/bin/sh\n: >{machine.folder}/began\nsleep 1\n", signal=heat.url("old"))
@@ -643,9 +722,14 @@ def test_a_run_whose_deployment_has_gone(machine: Machine, heat: SignalServer) -
 
 
 @pytest.mark.parametrize("content", [None, "[", '{"deployments": 1}', '{"something": "else"}'])
+@pytest.mark.fault(
+    1,
+    "a document that cannot be read or understood",
+    "what it said before is not taken to be replaced: its results still arrive",
+)
 def test_a_source_that_says_nothing_replaces_nothing(machine: Machine, heat: SignalServer, content: str | None) -> None:
     """Results stay waiting while the document that holds their deployments cannot be read or understood."""
-    heat.stop()
+    heat.refuse()
     path = machine.write([counting(machine, url=heat.url())], "site.json")
     rest = machine.write([counting(machine, "d2")], "rest.json")
     assert machine.apply(path, *ONCE).code == UNDELIVERED
@@ -664,7 +748,7 @@ def test_a_source_that_says_nothing_replaces_nothing(machine: Machine, heat: Sig
 
 def test_only_replaces_nothing(machine: Machine, heat: SignalServer) -> None:
     """What `--only` passes over is not replaced by that: its result is delivered by a later run."""
-    heat.stop()
+    heat.refuse()
     given = [counting(machine, url=heat.url("d1")), counting(machine, "d2", heat.url("d2"))]
     assert machine.apply(given, *ONCE, "--only", "d1").code == UNDELIVERED
     heat.start()

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import subprocess
 from pathlib import Path
 
 import psutil
+import pytest
 
+from daemon import LONG, Daemon, counting, ran, until
 from loopback import SignalServer, wait_until
-from machine import Machine, deployment
+from machine import BIN, Machine, deployment
 
 LOCKED = 4
 
@@ -17,6 +23,11 @@ def waiting(machine: Machine) -> str:
     return f"#!/bin/sh\necho ran >>{machine.folder}/ran\nuntil [ -e {machine.folder}/go ]; do sleep 0.02; done\n"
 
 
+@pytest.mark.fault(
+    1,
+    "two agents on one state directory: started together, one after the other, or many",
+    "one works, the others leave with exit code 4 and say who works; nothing is run twice",
+)
 def test_two_at_once(machine: Machine, heat: SignalServer) -> None:
     """While one agent works the other leaves with exit code 4, says who is at work, and does nothing."""
     given = [deployment(config=waiting(machine), signal=heat.url())]
@@ -35,6 +46,11 @@ def test_two_at_once(machine: Machine, heat: SignalServer) -> None:
     assert len(heat.signals) == 1
 
 
+@pytest.mark.fault(
+    1,
+    "two agents on one state directory: started together, one after the other, or many",
+    "one works, the others leave with exit code 4 and say who works; nothing is run twice",
+)
 def test_many_started_together(machine: Machine, heat: SignalServer) -> None:
     """Of many agents started at the same moment none runs a deployment that another has run."""
     given = machine.write([deployment(config=f"#!/bin/sh\necho ran >>{machine.folder}/ran\n", signal=heat.url())])
@@ -52,14 +68,15 @@ def test_two_state_directories(machine: Machine, heat: SignalServer, tmp_path: P
     """Agents on different state directories do not know of each other."""
     first = machine.start_apply([deployment(config=waiting(machine))])
     wait_until((machine.folder / "ran").exists)
+    (tmp_path / "elsewhere").mkdir()
     elsewhere = Machine(tmp_path / "elsewhere")
-    elsewhere.folder.mkdir()
 
     assert elsewhere.apply([deployment(signal=heat.url())]).code == 0
     assert first.poll() is None
     elsewhere.end()
 
 
+@pytest.mark.fault(1, "the agent killed while its run goes on", "the lock is free, and the next agent follows the run")
 def test_a_run_does_not_hold_the_lock(machine: Machine, heat: SignalServer) -> None:
     """The lock ends with the agent that held it, even while the run that it started goes on."""
     given = [deployment(config=waiting(machine), signal=heat.url())]
@@ -79,6 +96,9 @@ def test_a_run_does_not_hold_the_lock(machine: Machine, heat: SignalServer) -> N
     assert len(heat.signals) == 1
 
 
+@pytest.mark.fault(
+    4, "a run looks for what the agent has open", "neither the journal nor the lock nor a connection is open in it"
+)
 def test_a_run_has_none_of_our_files_open(machine: Machine) -> None:
     """Neither the lock nor the journal is open in the processes of a run."""
     machine.start_apply([deployment(config=waiting(machine))])
@@ -100,3 +120,138 @@ def test_looking_needs_no_lock(machine: Machine) -> None:
     forget = machine.agent("forget", "d2")
     assert forget.code == 0
     assert "next run" in forget.out
+
+
+@pytest.mark.fault(
+    1,
+    "the lock removed, replaced by another file, or emptied, while an agent holds it",
+    "a second agent leaves all the same: the directory itself is locked",
+)
+@pytest.mark.parametrize("what", ["removed", "replaced", "emptied"])
+def test_a_lock_that_is_gone(machine: Machine, heat: SignalServer, what: str) -> None:
+    """Nobody works beside an agent because the file that names it is not what it was."""
+    given = [deployment(config=waiting(machine), signal=heat.url())]
+    first = machine.start_apply(given)
+    wait_until((machine.folder / "ran").exists, LONG)
+    path = machine.state / "lock"
+    if what != "emptied":
+        path.unlink()
+    if what != "removed":
+        path.write_text("")
+        path.chmod(0o600)
+
+    second = machine.apply(given)
+
+    assert second.code == LOCKED
+    assert "another agent works on" in second.err
+    assert machine.status()["d1"]["state"] == "running"
+    (machine.folder / "go").touch()
+    first.communicate(timeout=LONG)
+    assert first.returncode == 0
+    assert (machine.folder / "ran").read_text() == "ran\n"
+    assert len(heat.signals) == 1
+
+
+@pytest.mark.fault(
+    1,
+    "one state directory by two paths: a link, a bind mount",
+    "a second agent leaves with exit code 4",
+)
+@pytest.mark.parametrize("how", ["link", "bind mount"])
+def test_one_directory_by_two_paths(machine: Machine, heat: SignalServer, how: str) -> None:
+    """It is the directory that is locked, whatever it is called."""
+    given = [deployment(config=waiting(machine), signal=heat.url())]
+    first = machine.start_apply(given)
+    wait_until((machine.folder / "ran").exists, LONG)
+    other = machine.folder / "other"
+    if how == "link":
+        other.symlink_to(machine.state)
+        before: list[str] = []
+    else:
+        if os.geteuid() != 0:
+            pytest.skip("only root may mount: run the tests as root")
+        other.mkdir()
+        before = ["unshare", "--mount", "/bin/sh", "-c", f'mount --bind {machine.state} {other} && exec "$@"', "sh"]
+
+    path = machine.write(given)
+    words = [*before, str(BIN / "heat-config-apply"), "--state-dir", str(other), str(path)]
+    second = subprocess.run(words, env=machine.environment, capture_output=True, text=True, timeout=LONG, check=False)
+
+    if before and "mount:" in second.stderr:
+        pytest.skip(f"nothing can be mounted here: {second.stderr.strip()}")
+    assert second.returncode == LOCKED, second.stderr
+    (machine.folder / "go").touch()
+    first.communicate(timeout=LONG)
+    assert (machine.folder / "ran").read_text() == "ran\n"
+
+
+@pytest.mark.fault(
+    1,
+    "a second daemon, `run --once` or heat-config-apply beside a daemon, also one that is started while it starts",
+    "it leaves with exit code 4, names the daemon, and does nothing",
+)
+def test_beside_a_daemon(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+    """What the daemon works on is nobody else's."""
+    go = machine.folder / "go"
+    given = [deployment("d1", counting(machine, "d1", until(go)), signal=heat.url("d1"))]
+    daemon.put(given)
+    daemon.start(wait=False)
+    rival = machine.start("heat-config-agent", "run", "--config", str(daemon.path))
+    wait_until(lambda: daemon.ended or rival.poll() is not None, LONG)
+    if daemon.ended:  # it was the later one
+        assert daemon.process
+        assert daemon.process.returncode == LOCKED
+        rival.terminate()
+        rival.communicate(timeout=LONG)
+        daemon.start()
+    else:
+        rival.communicate(timeout=LONG)
+        assert rival.returncode == LOCKED
+    wait_until(lambda: ran(machine) == ["d1"], LONG)
+
+    for done in (
+        daemon.command("run", "--once"),
+        daemon.command("run"),
+        machine.apply([*given, deployment("d2", counting(machine, "d2"))]),
+    ):
+        assert done.code == LOCKED, done.err
+        assert str(daemon.pid) in done.err
+    go.touch()
+    heat.wait_for(1, LONG)
+    daemon.wait_state("d1", "signalled")
+    assert ran(machine) == ["d1"]
+    assert len(heat.signals) == 1
+
+
+@pytest.mark.fault(
+    1,
+    "the state directory removed, or moved away and another put in its place, while the daemon works",
+    "it says so, and begins and records nothing more until the directory is back or the agent is started anew",
+)
+@pytest.mark.parametrize("what", ["moved", "replaced"])
+def test_the_state_directory_goes(daemon: Daemon, machine: Machine, heat: SignalServer, what: str) -> None:
+    """What cannot be recorded is not begun, and what was known before is not forgotten."""
+    given = [deployment("d1", counting(machine), signal=heat.url("d1"))]
+    daemon.put(given)
+    daemon.start()
+    daemon.wait_state("d1", "signalled")
+    aside = machine.folder / "aside"
+    machine.state.rename(aside)
+    if what == "replaced":
+        machine.state.mkdir(mode=0o700)
+    daemon.put([*given, deployment("d2", counting(machine, "d2"), signal=heat.url("d2"))])
+    daemon.wait_said("the journal", "removed")
+    assert ran(machine) == ["d1"]
+    assert not daemon.ended
+
+    for number in range(100):  # the daemon may make it anew at any moment, for its documents
+        if machine.state.exists():
+            machine.state.rename(machine.folder / f"other-{number}")
+        with contextlib.suppress(OSError):
+            aside.rename(machine.state)
+            break
+    daemon.send(signal.SIGUSR1)
+    daemon.wait_state("d2", "signalled")
+    assert daemon.stop() == 0
+    assert ran(machine) == ["d1", "d2"]
+    assert "Traceback" not in daemon.log

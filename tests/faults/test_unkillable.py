@@ -25,6 +25,11 @@ def freezer() -> Iterator[Path]:
     (group / "freezer.state").write_text("THAWED")
 
 
+@pytest.mark.fault(
+    3,
+    "a run that the kernel does not let go of (frozen)",
+    "given up after a while and said to be; the next deployment has its turn",
+)
 def test_a_run_that_cannot_be_killed_holds_up_nothing(machine: Machine, heat: SignalServer, freezer: Path) -> None:
     """Given up after a while, it is reported as what it is, and the next deployment has its turn."""
     script = f"#!/bin/sh\necho before\necho $$ >{freezer}/tasks\necho FROZEN >{freezer}/freezer.state\nsleep 60\n"

@@ -1,0 +1,194 @@
+"""The power goes at any moment, and what was not flushed is gone, or is not: no promise rests on it.
+
+The machine is not switched off. All processes are killed, the state directory is made into what a power cut may leave
+of it (see `shadow`), and what comes next is told that it is another boot.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+import promises
+import shadow
+import stage as stages
+from loopback import wait_until
+from promises import KINDS, Kind
+from stage import Stage
+
+CUTS = 3
+"""Power cuts of a world, one after the other."""
+
+AT_ONCE = 4
+
+KEPT = (0.0, 0.5, 0.9)
+"""How much of what was not flushed stays: nothing, half, most of it."""
+
+WAITS = Kind("waits", "sleep 0.5")
+WAYS = ("apply", "daemon")
+
+
+class Power:
+    """A stage whose power can be cut."""
+
+    def __init__(self, folder: Path, seed: int, kept: float, way: str) -> None:
+        self.stage = Stage(folder, seed)
+        self.chance = random.Random(seed)  # noqa: S311  # it is to be repeatable
+        self._kept = kept
+        self._way = way
+        self.shadow = folder / "shadow"
+        self.shadow.mkdir()
+        program = [sys.executable, shadow.__file__, str(self.shadow)]
+        programs = folder / "programs"
+        programs.mkdir()
+        sync = programs / "sync"  # what the supervisor of a run calls
+        sync.write_text(f"#!/bin/sh\nexec {' '.join(program)} --all {self.stage.machine.state}\n")
+        sync.chmod(0o755)
+        environment = self.stage.machine.environment
+        environment["PATH"] = f"{programs}:{environment['PATH']}"
+        self.program = tuple(program)
+        self.stage.boot()
+
+    def cut(self) -> None:
+        """Have an agent work on new deployments, beside what is left, and cut the power."""
+        stage, world = self.stage, self.stage.world
+        batch = world.any_batch(4, KINDS)
+        before = (*stage.before, *self.program)
+        if self._way == "apply":
+            agent = world.start(list(self._current(batch)), before=before)
+        else:
+            stage.daemon.put(list(self._current(batch)))
+            stage.daemon.start(*before, wait=False)
+            assert stage.daemon.process is not None
+            agent = stage.daemon.process
+        moment = self.chance.uniform(0, 1.2)
+        wait_until(lambda: agent.poll() is not None or any(world.evidence(each["id"]) for each in batch), stages.LONG)
+        time.sleep(moment)
+        if self.chance.random() < 0.4:  # the agent is away for a while before
+            world.kill(agent)
+            time.sleep(self.chance.uniform(0, 0.5))
+        self.off()
+        world.kill(agent)
+        world.interrupted |= {each for each in world.handed if not world.heard(each)}
+        shadow.Cut(self.shadow, self.chance, self._kept).make(stage.machine.state)
+        stage.boot()
+
+    def _current(self, new: list[dict[str, object]]) -> list[dict[str, object]]:
+        known = {str(each["id"]) for each in new}
+        return [*(each.document for each in self.stage.world.handed.values() if each.id not in known), *new]
+
+    def off(self) -> None:
+        """Kill everything, the agent first, so that it makes nothing of what it sees."""
+        if self._way == "daemon" and not self.stage.daemon.ended:
+            self.stage.daemon.send(signal.SIGKILL)
+
+        def is_off() -> bool:
+            found = [each for each in self.stage.machine.processes() if _lives(each)]
+            for each in sorted(found, key=lambda process: process.pid):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    each.kill()
+            return not found
+
+        wait_until(is_off, stages.LONG)
+
+    def finish(self) -> None:
+        """Have an agent that nobody disturbs do the rest, and hold all against the promises."""
+        stage = self.stage
+        stage.finish(self._current([]))
+        stage.world.check()
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _play(folder: Path, seed: int, kept: float, way: str) -> str:
+    """Play in a new world; return what went wrong."""
+    power = Power(folder, seed, kept, way)
+    try:
+        for _ in range(CUTS):
+            power.cut()
+        power.finish()
+    except AssertionError as error:
+        return f"{way}, {kept:.0%} of what was not flushed kept, POWER_SEED={seed}:\n{error}"
+    finally:
+        power.stage.end()
+    return ""
+
+
+def _wrong(folder: Path, seeds: list[int]) -> list[str]:
+    """Play in a world for each seed and way, several at once; return what went wrong."""
+    plays = [
+        (folder / f"world-{seed}-{way}", seed, kept, way)
+        for number, seed in enumerate(seeds)
+        for kept, way in [(KEPT[number % len(KEPT)], WAYS[number // len(KEPT) % len(WAYS)])]
+    ]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return [each for each in pool.map(lambda play: _play(*play), plays) if each]
+
+
+@pytest.fixture(autouse=True)
+def _mounts() -> None:
+    if not stages.may_mount():
+        pytest.skip("a boot id can only be changed where mounts are allowed: run the tests as root")
+
+
+@pytest.mark.fault(
+    1, "the power goes at random moments; what was not flushed to disk is gone, in part or all", "one truthful result"
+)
+@pytest.mark.timeout(600)
+def test_the_power_goes(tmp_path: Path, tried: Callable[[int], None]) -> None:
+    """What the next boot finds is enough: nothing is run twice, lost, or told falsely."""
+    first = promises.seed("POWER_SEED")
+    seeds = [first + number for number in range(len(KEPT) * len(WAYS))]
+    wrong = _wrong(tmp_path, seeds)
+    assert not wrong, "\n\n".join(wrong)
+    tried(len(seeds) * CUTS)
+
+
+@pytest.mark.fault(
+    2, "the power goes after a run ended with no agent there, and takes what it wrote", "interrupted, not a success"
+)
+@pytest.mark.parametrize("kept", [0.0, 0.3, 0.6, 1.0])
+def test_the_power_goes_after_a_run_has_ended(tmp_path: Path, kept: float, tried: Callable[[int], None]) -> None:
+    """A run that came to its end is told with all its output, or as interrupted."""
+    power = Power(tmp_path / "world", 1, kept, "apply")
+    stage, world = power.stage, power.stage.world
+    try:
+        batch = world.batch([WAITS])
+        agent = world.start(batch, before=(*stage.before, *power.program))
+        world.wait_for(stage.began(batch[0]))
+        world.kill(agent)
+        world.wait_for(lambda: len(world.evidence(batch[0]["id"])) == 2)
+        power.off()
+        world.interrupted.add(batch[0]["id"])
+        shadow.Cut(power.shadow, power.chance, kept).make(stage.machine.state)
+        stage.boot()
+        power.finish()
+    finally:
+        stage.end()
+    tried(1)
+
+
+@pytest.mark.torture
+@pytest.mark.skipif("TORTURE_SECONDS" not in os.environ, reason="the long form: `make torture`")
+def test_the_power_goes_for_long(tmp_path: Path) -> None:
+    """The same for as long as asked."""
+    seed, until = promises.seed("TORTURE_SEED"), time.monotonic() + float(os.environ["TORTURE_SECONDS"])
+    while time.monotonic() < until:
+        wrong = _wrong(tmp_path, list(range(seed, seed + 12)))
+        assert not wrong, "\n\n".join(wrong)
+        seed += 12

@@ -1,0 +1,508 @@
+"""`kill -9` at random moments, of everything that there is to kill, for as long as asked; and every promise holds.
+
+`make torture FOR=600 SEED=…`. Rounds go on beside each other, each on a machine of its own with a server of its own. In
+a round, batches of deployments of all kinds are handed to the agent, which is killed again and again while it works on
+them, alone or with its runs or with the whole machine; while it is not there, deployments are replaced and taken back;
+its servers fail now and then. Then an agent that nobody disturbs does what is left, and all is held against the
+promises. All choices of round N follow from the seed plus N; the moments are shares of how long a batch really takes.
+"""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import functools
+import itertools
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import promises
+from daemon import Daemon
+from heat_config_agent.model import State
+from loopback import Answer, SignalServer, wait_until
+from machine import Machine
+from promises import KINDS, PATIENCE, World
+
+SECONDS = float(os.environ.get("TORTURE_SECONDS") or 0)
+"""How long to go on; 0 for the short form: `KILLS` kills, or as many as come in `LONGEST` seconds."""
+
+KILLS = 200
+LONGEST = 180.0
+AT_ONCE = 6
+BATCHES = 3
+TELL = 10.0
+
+WAYS = ("apply", "local", "request")
+"""`heat-config-apply`, or the daemon with one of its sources."""
+
+SPARING = {"a supervisor": 3, "a tool": 3, "a whole run": 2}
+"""What is killed beside the agent, and how often."""
+
+AGENT = "the agent"
+FATAL = {AGENT: 10, "the agent and a supervisor": 3, "the agent and a whole run": 2, "everything": 2}
+"""What is killed and the agent with it."""
+
+MACHINE = "the machine"
+
+TROUBLES: tuple[Callable[[SignalServer, random.Random], None], ...] = (
+    lambda server, _: server.refuse(),
+    lambda server, _: setattr(server, "always", Answer(delay=0.3)),
+    lambda server, _: setattr(server, "always", Answer(status=503)),
+    lambda server, _: setattr(server, "always", Answer(reset=True)),
+    lambda server, chance: server.answers.extend(
+        chance.choice((Answer(hang_up=True), Answer(status=500), Answer(reset=True), Answer(creep=0.0005), Answer()))
+        for _ in range(8)
+    ),
+)
+"""What a server may be like for a while."""
+
+MET = {
+    State.ACCEPTED: "something had yet to begin",
+    State.RUNNING: "something ran",
+    State.FINISHED: "a result was to be delivered",
+}
+"""What a kill may meet."""
+
+INIT = "import signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); print(flush=True); sys.stdin.read()"
+
+
+class Boot:
+    """A boot of a machine: a process id namespace with an init, with which all that runs in it ends."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-c", INIT],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        assert self._process.stdout
+        assert self._process.stdout.readline() == b"\n"
+        [self._init] = psutil.Process(self._process.pid).children()
+        self.before = ("nsenter", "--target", str(self._init.pid), "--pid", "--mount", "--")
+
+    @staticmethod
+    @functools.cache
+    def trouble() -> str:
+        """Return why there can be none; empty where there can be."""
+        command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "true"]
+        try:
+            done = subprocess.run(command, capture_output=True, check=False)
+        except FileNotFoundError:
+            return "unshare is missing: install util-linux"
+        return "namespaces are not allowed: run the tests as root" if done.returncode else ""
+
+    def end(self) -> None:
+        """Take the machine down: nothing of it runs any more when this returns."""
+        self._init.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream:
+                stream.close()
+
+
+@dataclass(frozen=True)
+class Running:
+    """A run that goes on."""
+
+    id: str
+    supervisor: psutil.Process
+    others: tuple[psutil.Process, ...]
+
+
+@dataclass(frozen=True, order=True)
+class Strike:
+    """When to kill what."""
+
+    moment: float
+    """Seconds after the agent was started, at the earliest."""
+    victim: str
+    which: float
+    """Chooses among several."""
+    later: float
+    """Seconds after something runs, where it is about what runs."""
+
+
+class Round:
+    """One machine, over some batches of deployments."""
+
+    def __init__(self, folder: Path, seed: int, durations: Mapping[str, float], way: str = "") -> None:
+        """Make all choices by the seed. `durations` are those of a batch, by way."""
+        folder.mkdir()
+        self.seed = seed
+        self._heat = SignalServer()
+        self._heat.start()
+        self._metadata = SignalServer()
+        self._metadata.start()
+        self._machine = Machine(folder)
+        self.world = World(self._machine, self._heat, seed)
+        self._chance = self.world.chance
+        self.way = way or self._chance.choice(WAYS)
+        self._durations = durations
+        self.kills: collections.Counter[str] = collections.Counter()
+        """By what was killed."""
+        self.met: collections.Counter[str] = collections.Counter()
+        """In how many of them something was under way, by what it was."""
+        self._agent: subprocess.Popen[bytes] | None = None
+        self._told = 0
+        """When the daemon before this one has said for the last time how it is."""
+        self._reboots = self._chance.random() < 0.4
+        self._boot: Boot | None = None
+        self._daemon = Daemon(self._machine)
+        self._daemon.settings["request"] = {"metadata_url": self._metadata.url("metadata")}
+        self._daemon.configure(
+            collectors=self.way if self.way != "apply" else "local",
+            parallel=self._chance.choice((1, 3)),
+            replaced=self._chance.choice(("finish", "cancel")),
+            grace=0.2,
+            min_polling_interval=0.1,
+            polling_interval=0.3,
+        )
+
+    def run(self, is_enough: Callable[[], bool]) -> int:
+        """Torture the agent, and hold what came of it against the promises; return over how many batches."""
+        batches = 0
+        if self._reboots and not Boot.trouble():
+            self._boot = Boot()
+        try:
+            while batches < BATCHES and not (batches and is_enough()):
+                self._batch()
+                batches += 1
+            self.world.check()
+        finally:
+            self._end()
+        return batches
+
+    def measure(self) -> float:
+        """Return how long an agent that nobody disturbs works on a batch, and hold that against the promises too."""
+        try:
+            given = self.world.batch(KINDS[:5])
+            began = time.monotonic()
+            self._start(given)
+            self._finish(given)
+            duration = time.monotonic() - began
+            self.world.check()
+        finally:
+            self._end()
+        return duration
+
+    def _end(self) -> None:
+        if self._agent and self._agent.poll() is None:
+            self._kill_agent(self._agent)
+        if self._boot:
+            self._boot.end()
+        self._machine.end()
+        self._heat.stop()
+        self._metadata.stop()
+
+    def _batch(self) -> None:
+        given = self.world.any_batch(self._chance.randint(3, 7))
+        replaces = self._chance.random() < 0.5
+        for number in range(self._chance.randint(3, 8)):
+            if replaces and number:
+                self._replace(given)
+            self._trouble(self._heat)
+            if not replaces:  # while the metadata cannot be had, what was there last is still in force
+                self._trouble(self._metadata)
+            self._start(given)
+            self._disturb()
+        for server in (self._heat, self._metadata):
+            _mend(server)
+        self._start(given)
+        self._finish(given)
+
+    def _replace(self, given: list[dict[str, Any]]) -> None:
+        """Have others stand in the places of some deployments, or nothing."""
+        for index in [index for index in range(len(given)) if self._chance.random() < 0.3]:
+            action = self._chance.choice(("UPDATE", "DELETE"))
+            given[index] = self.world.replace(given[index], self._chance.choice(KINDS), action)
+        if len(given) > 2 and self._chance.random() < 0.2:
+            self.world.withdraw(given.pop(self._chance.randrange(len(given))))
+
+    def _trouble(self, server: SignalServer) -> None:
+        _mend(server)
+        if self._chance.random() < 0.4:
+            self._chance.choice(TROUBLES)(server, self._chance)
+
+    # The agent.
+
+    def _start(self, given: list[dict[str, Any]]) -> None:
+        """Start an agent on a document."""
+        before = self._boot.before if self._boot else ()
+        if self.way == "apply":
+            self._agent = self.world.start(given, before=before)
+            return
+        if self.way == "local":
+            self._daemon.put(given)
+        else:
+            body = json.dumps({"deployments": given}).encode()
+            self._metadata.named["metadata"] = replace(self._metadata.always, body=body)
+        self._told = _changed(self._machine.state / "health.json")
+        self._agent = self.world.start_daemon(self._daemon.path, before=before)
+
+    def _finish(self, given: list[dict[str, Any]]) -> None:
+        """Let the agent do all there is left to do."""
+        assert self._agent
+        if self.way == "apply":
+            code = self._agent.wait(PATIENCE)
+            assert code in (0, 1, 5), f"exit code {code}: {self.world.said()[-3000:]}"
+            if not self._is_done([]):
+                self.world.finish(given, before=self._boot.before if self._boot else ())
+            return
+        process, wanted = self._agent, [each["id"] for each in given]
+        deadline = time.monotonic() + PATIENCE
+        while process.poll() is None and not (self._is_up() and self._is_done(wanted)):
+            assert time.monotonic() < deadline, f"it is not done in time: {self.world.said()[-3000:]}"
+            time.sleep(0.05)
+        assert process.poll() is None, f"the daemon has ended: {self.world.said()[-3000:]}"
+        [agent] = self._inner(process)
+        agent.send_signal(signal.SIGTERM)
+        code = process.wait(PATIENCE)
+        assert code == 0, f"exit code {code}: {self.world.said()[-3000:]}"
+
+    def _is_up(self) -> bool:
+        """Whether the daemon has said how it is in its file since it was started."""
+        return _changed(self._machine.state / "health.json") != self._told
+
+    def _is_done(self, wanted: Iterable[str]) -> bool:
+        entries = self.world.entries()
+        return all(each in entries for each in wanted) and all(each.settled for each in entries.values())
+
+    # Killing.
+
+    def _disturb(self) -> None:
+        """Kill this and that while the agent works, and the agent at last."""
+        agent, chance = self._agent, self._chance
+        assert agent
+        began = time.monotonic()
+        fatal = {**FATAL, **({MACHINE: 10} if self._boot else {})}
+        strikes = [self._strike_of(SPARING) for _ in range(chance.choice((1, 2, 2, 3)))]
+        end = self._strike_of(fatal)
+        for each in [*sorted(each for each in strikes if each.moment < end.moment), end]:
+            wait = began + each.moment - time.monotonic()
+            if wait > 0 and self._waits_in_vain(agent, wait):
+                return
+            if each.victim != AGENT:
+                self._wait_for_a_run(agent)
+                time.sleep(each.later)
+            self._strike(agent, each)
+
+    def _strike_of(self, victims: Mapping[str, int]) -> Strike:
+        [victim] = self._chance.choices(list(victims), list(victims.values()))
+        moment = self._chance.uniform(0, self._durations[self.way])
+        return Strike(moment, victim, self._chance.random(), self._chance.uniform(0, 0.2))
+
+    @staticmethod
+    def _waits_in_vain(agent: subprocess.Popen[bytes], seconds: float) -> bool:
+        """Wait for a moment; return whether the agent has ended by itself before it."""
+        try:
+            agent.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def _strike(self, agent: subprocess.Popen[bytes], strike: Strike) -> None:
+        """Kill."""
+        victim, which, hit = strike.victim, strike.which, False
+        if victim == MACHINE:
+            assert self._boot
+            hit = agent.poll() is None
+            self._boot.end()
+            agent.wait()
+            entries = self.world.entries()
+            self.world.interrupted |= {each.id for each in entries.values() if each.state is State.RUNNING}
+            self._boot = Boot()
+        else:
+            if victim in FATAL and which < 0.5:
+                hit = self._kill_agent(agent)
+            running = self._runs() if victim != AGENT else []
+            for each in running if victim == "everything" else running[int(which * len(running)) :][:1]:
+                hit = self._kill_run(each, victim) or hit
+            if victim in FATAL:
+                hit = self._kill_agent(agent) or hit
+        if hit:
+            self.world.kills += 1
+            self.kills[victim] += 1
+            states = {each.state for each in self.world.entries().values()}
+            self.met.update(what for state, what in MET.items() if state in states)
+
+    def _wait_for_a_run(self, agent: subprocess.Popen[bytes]) -> None:
+        """Wait a while for something to kill."""
+        deadline = time.monotonic() + self._durations[self.way] / 2
+        while time.monotonic() < deadline and agent.poll() is None:
+            if any(each.state is State.RUNNING for each in self.world.entries().values()):
+                return
+            time.sleep(0.02)
+
+    def _kill_run(self, running: Running, victim: str) -> bool:
+        targets = () if victim.endswith("supervisor") else running.others
+        targets = targets if victim.endswith("tool") else (running.supervisor, *targets)
+        hit = False
+        for each in targets:
+            try:
+                each.kill()
+            except psutil.NoSuchProcess:
+                continue
+            hit = True
+        if hit:
+            self.world.interrupted.add(running.id)
+        return hit
+
+    def _kill_agent(self, agent: subprocess.Popen[bytes]) -> bool:
+        """Kill the agent, return whether it was still there."""
+        hit = agent.poll() is None
+        for each in self._inner(agent, hold=True):
+            each.kill()
+        agent.kill()
+        agent.wait()
+        return hit
+
+    def _inner(self, agent: subprocess.Popen[bytes], *, hold: bool = False) -> list[psutil.Process]:
+        """Return the agent itself, which nsenter has started; with `hold`, nsenter starts nothing more after this."""
+        try:
+            outer = psutil.Process(agent.pid)
+            if not self._boot:
+                return [outer]
+            if hold:
+                outer.suspend()
+                wait_until(lambda: outer.status() in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE))
+            return outer.children()
+        except psutil.NoSuchProcess:
+            return []
+
+    def _runs(self) -> list[Running]:
+        """Return the runs that go on."""
+        found: dict[str, list[psutil.Process]] = collections.defaultdict(list)
+        supervisors: dict[str, psutil.Process] = {}
+        for each in self._machine.processes():
+            try:
+                mark, words = each.environ().get("HEAT_RUN", ""), each.cmdline()
+            except psutil.NoSuchProcess:
+                continue
+            if words[1:2] == ["-c"] and words[3:4] == ["heat-config-agent"]:
+                supervisors[mark] = each
+            elif mark:
+                found[mark].append(each)
+        runs = [Running(mark.rpartition(".")[0], each, tuple(found[mark])) for mark, each in supervisors.items()]
+        return sorted(runs, key=lambda each: each.id)
+
+
+def _changed(path: Path) -> int:
+    """Return when a file was changed; 0 where there is none."""
+    return path.stat().st_mtime_ns if path.exists() else 0
+
+
+def _mend(server: SignalServer) -> None:
+    """Have a server be as it should be."""
+    server.always = Answer()
+    server.answers.clear()
+    if server.refuses:
+        server.start()
+
+
+class Torture:
+    """Rounds beside each other, until enough was killed or the time is over."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self._folder = folder
+        self._seed = seed
+        self._began = time.monotonic()
+        self._numbers = itertools.count()
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+        self._durations: dict[str, float] = {}
+        self._rounds: collections.Counter[str] = collections.Counter()
+        self._batches = self._deployments = 0
+        self._counted: list[tuple[collections.Counter[str], collections.Counter[str]]] = []
+
+    @property
+    def kills(self) -> collections.Counter[str]:
+        """What was killed, and how often."""
+        return sum((kills for kills, _ in list(self._counted)), collections.Counter())
+
+    def run(self) -> None:
+        """Go on until it is enough, or something does not hold."""
+        with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as threads:
+            self._durations = dict(zip(WAYS, threads.map(self._measured, WAYS), strict=True))
+            print(f"a batch takes {', '.join(f'{key} {value:.1f} s' for key, value in self._durations.items())}")
+            under_way = [threads.submit(self._rounds_on_end) for _ in range(AT_ONCE)]
+            told = time.monotonic()
+            while not all(each.done() for each in under_way):
+                concurrent.futures.wait(under_way, timeout=0.5)
+                if self._enough or any(each.done() for each in under_way):
+                    self._over.set()
+                if time.monotonic() - told > TELL:
+                    told = time.monotonic()
+                    print(self, flush=True)
+        print(self, flush=True)
+        for each in under_way:
+            each.result()
+
+    @property
+    def _enough(self) -> bool:
+        late = time.monotonic() - self._began > (SECONDS or LONGEST)
+        return late or (not SECONDS and self.kills.total() >= KILLS)
+
+    def __str__(self) -> str:
+        """Return how far it has come."""
+        what = ", ".join(f"{victim} {number}" for victim, number in self.kills.most_common())
+        met = sum((met for _, met in list(self._counted)), collections.Counter())
+        while_ = ", ".join(f"{number} while {what}" for what, number in met.most_common())
+        rounds = ", ".join(f"{number} by {way}" for way, number in sorted(self._rounds.items()))
+        return (
+            f"{time.monotonic() - self._began:.0f} s: {self.kills.total()} kills ({what}), {while_ or 'none'}; "
+            f"{self._deployments} deployments in {self._batches} batches, rounds: {rounds or 'none yet'}"
+        )
+
+    def _measured(self, way: str) -> float:
+        return Round(self._folder / way, self._seed, self._durations, way).measure()
+
+    def _rounds_on_end(self) -> None:
+        while not self._over.is_set():
+            number = next(self._numbers)
+            folder = self._folder / str(number)
+            done = Round(folder, self._seed + number, self._durations)
+            self._counted.append((done.kills, done.met))
+            try:
+                batches = done.run(self._over.is_set)
+            except Exception as error:
+                again = f"make torture SEED={self._seed + number}"
+                raise AssertionError(f"round {number}, by {done.way}; to repeat it: {again}\n{error}") from error
+            shutil.rmtree(folder)
+            with self._lock:
+                self._rounds[done.way] += 1
+                self._batches += batches
+                self._deployments += len(done.world.handed)
+
+
+@pytest.mark.torture
+@pytest.mark.timeout(0 if SECONDS else 900)
+@pytest.mark.fault(
+    1,
+    "`kill -9` at random moments, of the agent, a supervisor, a tool, a whole run, all of these, or the machine, while "
+    "servers fail and deployments are replaced",
+    "each deployment is run once, and its one true result is heard; what was replaced is neither begun nor told",
+)
+def test_kills_at_random_moments(tmp_path: Path, tried: Callable[[int], None]) -> None:
+    """Whenever what is killed: each deployment is run once, and the server hears once, and truly, what came of it."""
+    seed = promises.seed("TORTURE_SEED")
+    print(f"\nTORTURE_SEED={seed}")
+    if Boot.trouble():
+        print(f"the machine does not go down: {Boot.trouble()}")
+    torture = Torture(tmp_path, seed)
+    torture.run()
+    tried(torture.kills.total())

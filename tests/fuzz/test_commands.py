@@ -1,0 +1,88 @@
+"""A sample of what is made up, given to the real commands: each ends with an exit code and words of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+
+from fuzz.examples import damaged, entries, tries
+from fuzz.test_settings import contents
+from heat_config_agent import metadata
+from heat_config_agent.model import Document
+from machine import Machine
+
+pytestmark = pytest.mark.torture
+
+SCRIPT = '#!/bin/sh\necho "$0"\n'
+
+
+@contextlib.contextmanager
+def machine() -> Iterator[Machine]:
+    """Yield the installed commands with a state directory of their own."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Machine(Path(folder))
+        yield place
+        place.end()
+
+
+def harmless(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry of which no text is run that chance has made."""
+    config = entry.get("config")
+    if isinstance(config, str):
+        with contextlib.suppress(ValueError):
+            config = json.loads(config)
+    if isinstance(config, dict) and isinstance(config.get("configs"), list):
+        configs = [{**each, "config": SCRIPT} if isinstance(each, dict) else each for each in config["configs"]]
+        return {**entry, "config": {**config, "configs": configs}}
+    return {**entry, "config": SCRIPT}
+
+
+made_up = st.lists(entries.map(harmless), min_size=5, max_size=20)
+
+
+@pytest.mark.fault(
+    2,
+    "a document with anything in it: odd values, missing and doubled keys, any nesting",
+    "an entry with a mistake is never run and never succeeds; the path of each mistake is said, the others are applied",
+)
+@tries(4, made_up)
+def test_made_up_deployments_are_applied(given: list[dict[str, Any]]) -> None:
+    """What is wrong has failed, what is right has run; and a second time there is nothing to do."""
+    with machine() as place:
+        done = place.apply(given, "--json", "--deliver-for", "0", seconds=100)
+        assert "Traceback" not in done.err, done.err
+        found = done.json
+        wrong = {each.id for each in metadata.parse(Document(source="x", content=given)).deployments if each.mistakes}
+        for each in found["deployments"]:
+            if each.get("result") and not int(each["result"]["deploy_status_code"]):
+                assert each["id"] not in wrong or sum(one["id"] == each["id"] for one in found["deployments"]) > 1
+                said = each["result"]["deploy_stdout"] or each["result"]["deploy_stderr"]
+                assert "heat-config-script" in said or "nothing was run" in said
+        failed = any(each.get("failed") for each in found["deployments"])
+        assert done.code in ((1,) if failed or found["mistakes"] else (0, 5))
+        assert place.apply(given, "--json", "--deliver-for", "0").json["summary"]["ok"] == 0
+
+
+@pytest.mark.fault(
+    5,
+    "any bytes in agent.conf or os-collect-config.conf: damaged, odd values of every setting, sections, repeated names",
+    "one sentence names the line and what is right; what is right in it is used; no secret is repeated",
+)
+@tries(4, contents | damaged(contents))
+def test_the_commands_take_any_file_of_settings(content: bytes) -> None:
+    """`config` shows what holds and what is wrong; what is begun with wrong settings ends at once."""
+    with machine() as place:
+        path = place.folder / "agent.conf"
+        path.write_bytes(content)
+        for words in (["config"], ["status", "--json"]):
+            done = place.agent(*words, "--config", str(path))
+            assert done.code in (0, 2), done.err
+            assert "Traceback" not in done.err
+            assert "\x1b" not in done.out + done.err
