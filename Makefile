@@ -3,8 +3,10 @@ export PIP_CACHE_DIR := $(CURDIR)/.venv/pip-cache
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PYTHON ?= python3
 BIN := .venv/bin
+# Tests wait more than they work: more processes than processors.
+WORKERS ?= 3
 
-.PHONY: clean format help lint run table test
+.PHONY: bench clean faults format help lint run table test torture
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 10
@@ -16,7 +18,17 @@ run: .venv/installed ## apply the example, and show what was done
 	$(BIN)/heat-config-agent status --state-dir .run
 
 test: .venv/tested .venv/tools ## run the whole test suite, the linters included
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
+
+bench: .venv/tested ## measure beside the programs that are replaced: ten minutes; ARGS=NAME for one scenario
+	PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
+
+faults: .venv/tested .venv/tools ## try all faults, and write what came of them into docs/faults.md
+	$(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder -m fault
+	$(BIN)/python tests/fault_table.py docs/faults.md
+
+torture: .venv/tested .venv/tools ## the long form of the faults: FOR=600 seconds, SEED=… to repeat
+	TORTURE_SECONDS=$(or $(FOR),600) TORTURE_SEED=$(SEED) $(BIN)/pytest -s --timeout 0 -m torture $(ARGS)
 
 lint: .venv/tested ## ruff and mypy
 	$(BIN)/ruff check

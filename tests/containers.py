@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -181,14 +182,16 @@ class Podman:
 
 
 @pytest.fixture(scope="session")
-def own_podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
+def own_podman() -> Iterator[Podman]:
     """Podman for all tests of a session."""
-    podman = Podman(tmp_path_factory.mktemp("podman"))
+    folder = Path(tempfile.mkdtemp(prefix="podman-", dir="/tmp"))  # podman takes no path of more than 50 characters
+    podman = Podman(folder)
     try:
         podman.set_up()
         yield podman
     finally:
         podman.end()
+        shutil.rmtree(folder, ignore_errors=True)  # some of it may be mounted still, where the machine is slow
 
 
 @pytest.fixture

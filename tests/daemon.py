@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from heat_config_agent import lock
+from heat_config_agent import health, journal, lock
+from heat_config_agent.model import Removed
 from loopback import wait_until
 from machine import BIN, Done, Machine
 
-LONG = 20.0
+LONG = 60.0
 """Seconds in which whatever has to happen soon does, also on a busy machine."""
 
 Value = str | float | list[str]
@@ -43,6 +44,8 @@ class Daemon:
         }
         self._started: list[subprocess.Popen[bytes]] = []
         self._log = machine.folder / "daemon.log"
+        machine.logs.append(self._log)
+        machine.config = self.path
 
     def configure(self, **settings: Value) -> None:
         """Write the file of settings, with these of `[agent]` beside those that are there."""
@@ -124,11 +127,7 @@ class Daemon:
 
     def health(self) -> dict[str, Any]:
         """Return what it says of itself in its file."""
-        try:
-            found = json.loads((self.machine.state / "health.json").read_bytes())
-        except (OSError, ValueError):
-            return {}
-        return found if isinstance(found, dict) else {}
+        return health.read(self.machine.state)
 
     def source(self, name: str = "local") -> Mapping[str, Any]:
         """Return what it says of a source in use; nothing where it is not."""
@@ -142,7 +141,8 @@ class Daemon:
 
     def states(self) -> dict[str, str]:
         """Return how far each deployment has come, by id."""
-        return {name: each["state"] for name, each in self.machine.status().items()}
+        known = journal.read(self.machine.state).values()
+        return {each.id: each.state.value for each in known if each.removed is not Removed.ALL}
 
     def wait_state(self, identity: str, *states: str) -> None:
         """Wait until a deployment has come so far."""

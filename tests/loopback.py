@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import socket
 import ssl
@@ -28,7 +29,7 @@ class Signal:
     body: bytes
     at: float
 
-    @property
+    @functools.cached_property
     def value(self) -> dict[str, Any]:
         """The body, which has to be a result."""
         value = json.loads(self.body)
@@ -57,7 +58,7 @@ class Answer:
 
 
 class SignalServer:
-    """Where signals arrive. It can be stopped and started again on its port."""
+    """Where signals arrive. It can refuse connections, and be started again on its port."""
 
     def __init__(self, certificate: Path | None = None) -> None:
         self._certificate = certificate
@@ -69,8 +70,13 @@ class SignalServer:
         self.named: dict[str, Answer] = {}
         """The answers to requests for `url(name)`, before all others."""
         self.connections = 0
+        self.open = 0
+        """How many connections are open now."""
+        self._count = threading.Lock()
         self._port = 0
         self._server: ThreadingHTTPServer | None = None
+        self._place: socket.socket | None = None
+        """What keeps its port while it refuses."""
 
     def start(self) -> None:
         self._server = _Server(("127.0.0.1", self._port), self)
@@ -80,12 +86,49 @@ class SignalServer:
             self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self._port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        self._release()
 
     def stop(self) -> None:
+        """Stop for good: from then on the port may be that of another test's server."""
+        self._end()
+        self._release()
+
+    def refuse(self) -> None:
+        """Stop, until it is started again, on a port that nobody else can have meanwhile."""
+        if self._server is not None:
+            self._place = socket.socket()
+            self._place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            self._place.bind(("127.0.0.1", self._port))
+            self._end()
+
+    def _end(self) -> None:
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
             self._server = None
+
+    def _release(self) -> None:
+        if self._place is not None:
+            self._place.close()
+            self._place = None
+
+    @property
+    def refuses(self) -> bool:
+        """Whether it was told to refuse connections."""
+        return self._place is not None
+
+    def counted(self, change: int) -> None:
+        """Count a connection that opens, or closes."""
+        with self._count:
+            self.open += change
+
+    def settle(self) -> None:
+        """Wait until all has been heard that was sent by those who are gone."""
+        if self._server is not None:
+            with socket.create_connection(("127.0.0.1", self._port), timeout=10) as last:
+                last.shutdown(socket.SHUT_WR)
+                last.recv(1)  # it comes after all that connected before it
+        wait_until(lambda: not self.open)
 
     @property
     def origin(self) -> str:
@@ -111,9 +154,18 @@ class _Server(ThreadingHTTPServer):
         self.owner = owner
         super().__init__(address, _Handler)
 
+    def server_bind(self) -> None:
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        super().server_bind()
+
     def process_request(self, request: Any, client_address: Any) -> None:
         self.owner.connections += 1
+        self.owner.counted(1)
         super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        super().shutdown_request(request)
+        self.owner.counted(-1)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that is killed closes its connection: that is what some tests are about."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,6 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+
+import planted
+from heat_config_agent import journal
+from heat_config_agent.cli import status
+from heat_config_agent.model import Removed
+from heat_config_hooks import HOOKS
 
 BIN = Path(sys.executable).parent
 """Where the commands are installed: beside the interpreter that runs the tests."""
@@ -33,6 +40,17 @@ class Done:
         return value
 
 
+class _Heard(subprocess.Popen[str]):
+    """A command of which everything that is read is noted."""
+
+    said: list[tuple[str, str]]
+
+    def communicate(self, *args: Any, **options: Any) -> tuple[str, str]:
+        out, err = super().communicate(*args, **options)
+        self.said.append((f"what {shlex.join(map(str, self.args))} printed", f"{out}{err}"))  # type: ignore[arg-type]
+        return out, err
+
+
 class Machine:
     """A place where the commands can be run."""
 
@@ -40,7 +58,18 @@ class Machine:
         self.folder = folder
         self.state = folder / "state"
         self.hooks = folder / "hooks"
+        self.temporary = folder.with_name(f"{folder.name}.tmp")  # beside it: tests look at what is in it
+        self.temporary.mkdir(exist_ok=True)
         self.environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8", "TZ": "UTC"}
+        self.environment["TMPDIR"] = str(self.temporary)
+        self.said: list[tuple[str, str]] = []
+        """What commands have printed, by what they are. This and what follows is for `planted`."""
+        self.logs: list[Path] = []
+        """Files to which others of our programs print."""
+        self.config: Path | None = None
+        """The file with the settings, if there is one."""
+        self.since = planted.now()
+        """When it was made (seconds since the epoch)."""
         self._started: list[subprocess.Popen[str]] = []
 
     def write(self, document: object, name: str = "document.json") -> Path:
@@ -73,7 +102,7 @@ class Machine:
         self, program: str, *arguments: str, stdin: int | None = None, **environment: str
     ) -> subprocess.Popen[str]:
         """Start one of the installed commands."""
-        process = subprocess.Popen(
+        process = _Heard(
             [str(BIN / program), *arguments],
             stdin=subprocess.DEVNULL if stdin is None else stdin,
             stdout=subprocess.PIPE,
@@ -82,14 +111,20 @@ class Machine:
             env={**self.environment, **environment},
             cwd=self.folder,
         )
+        process.said = self.said
         self._started.append(process)
         return process
 
     def status(self) -> dict[str, dict[str, Any]]:
-        """Return what `heat-config-agent status --json` says of each deployment, by id."""
-        done = self.agent("status", "--json")
-        assert done.code == 0, done.err
-        return {each["id"]: each for each in done.json["deployments"]}
+        """Return what `heat-config-agent status --json` says of each deployment, by id.
+
+        It is made here: many a test waits for what it says, and each time a process would take longer than the agent.
+        """
+        entries = sorted(journal.read(self.state).values(), key=lambda entry: entry.accepted)
+        known = [each for each in entries if each.removed is not Removed.ALL]
+        shown = json.dumps([status.values(each, self.state) for each in known])
+        self.said.append(("what status says", shown))
+        return {each["id"]: each for each in json.loads(shown)}
 
     def hook(self, name: str, script: str, *, mode: int = 0o755) -> Path:
         """Install an executable as the hook of a tool."""
@@ -128,13 +163,18 @@ class Machine:
 
 
 def deployment(identity: str = "d1", config: object = "#!/bin/sh\n", **fields: Any) -> dict[str, Any]:
-    """Return a deployment. `inputs` may be a map; `signal` is the URL for its result, `action` its action."""
+    """Return a deployment. `inputs` may be a map; `signal` is the URL for its result, `action` its action.
+
+    Secrets are planted in it, see `planted`.
+    """
     inputs = fields.pop("inputs", {})
     items = inputs if isinstance(inputs, list) else [{"name": name, "value": value} for name, value in inputs.items()]
     items = [*items, {"name": "deploy_action", "type": "String", "value": fields.pop("action", "CREATE")}]
     if url := fields.pop("signal", None):
         items.append({"name": "deploy_signal_id", "type": "String", "value": url})
         items.append({"name": "deploy_signal_verb", "type": "String", "value": fields.pop("verb", "POST")})
+    tool = fields.get("group", "script")  # what others than scripts make of each input is what their tests are about
+    items += planted.plant(items, hidden=tool == "script" or tool not in HOOKS)
     outputs = [each if isinstance(each, dict) else {"name": each} for each in fields.pop("outputs", [])]
     return {
         "id": identity,

@@ -711,7 +711,7 @@ def test_status_shows_every_deployment(machine: Machine, heat: SignalServer) -> 
         deployment("quiet", f"{SH}echo 'no luck' >&2\nexit 3\n"),
     ]
     machine.apply(given, "--deliver-for", "0")
-    heat.stop()
+    heat.refuse()
 
     found = machine.status()
     table = machine.agent("status").out
@@ -766,7 +766,7 @@ def test_show_tells_all_of_one(machine: Machine, heat: SignalServer) -> None:
     script = f"{SH}echo hello $who\nprintf 42 >$heat_outputs_path.answer\n"
     given = deployment("abcdef01", script, name="web", inputs={"who": "world"}, outputs=["answer"], signal=heat.url())
     machine.apply([given])
-    heat.stop()
+    heat.refuse()
 
     shown, found = machine.agent("show", "web"), machine.agent("show", "--json", "web").json
 
@@ -859,6 +859,23 @@ def test_retry_runs_it_again(machine: Machine, heat: SignalServer) -> None:
     assert len(heat.signals) == 2
 
 
+def test_what_left_before_it_was_run_again_has_not_failed(machine: Machine, heat: SignalServer) -> None:
+    """What it did the first time stays done; the journal has lost nothing of it."""
+    given = [counted(machine, "d1", signal=heat.url())]
+    machine.apply(given)
+    machine.agent("retry", "d1")
+    armed = machine.folder / "armed"
+    armed.touch()
+    killed = machine.apply(given, HEAT_CONFIG_AGENT_KILL=f"journal.accepted.after 1 {armed}")
+    assert killed.code == -signal.SIGKILL
+
+    machine.apply([])
+    back = machine.apply(given)
+    assert back.code == 0
+    assert runs(machine) == ["d1"]
+    assert len(heat.signals) == 1
+
+
 @pytest.mark.parametrize("status", [404, 503])
 def test_retry_sends_the_result_again(machine: Machine, heat: SignalServer, status: int) -> None:
     """With --signal nothing is run: a result that was refused, or that waits for its time, is sent by the next pass."""
@@ -867,7 +884,7 @@ def test_retry_sends_the_result_again(machine: Machine, heat: SignalServer, stat
     machine.apply(given, "--deliver-for", "0")
     machine.apply(given, "--deliver-for", "0")
     assert len(heat.signals) == 1
-    heat.stop()
+    heat.refuse()
 
     assert machine.agent("retry", "--signal", "d1").code == 0
     heat.start()

@@ -61,7 +61,9 @@ def hold(machine: Machine, name: str, content: object) -> None:
     """Have a document of a source on the machine, as the agent keeps it."""
     folder = machine.state / "documents"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.json").write_text(json.dumps({"source": name, "at": 1.0, "content": content}))
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps({"source": name, "at": 1.0, "content": content}))
+    path.chmod(0o600)
 
 
 def everything(folder: Path) -> dict[str, tuple[int, int, bytes]]:
@@ -221,6 +223,8 @@ def test_nothing_is_changed(machine: Machine) -> None:
     hold(machine, "heat", {"os-collect-config": {"heat": 7, "splay": "x"}})
     (machine.state / "documents/ec2.json").write_text("{")
     (machine.state / "learned.json").write_text("[]")
+    for name in ("documents/ec2.json", "learned.json"):
+        (machine.state / name).chmod(0o600)
     before = everything(machine.folder)
     path = machine.folder / "agent.conf"
     done = config(machine)

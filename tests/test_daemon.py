@@ -579,7 +579,7 @@ def test_once_with_bad_settings(daemon: Daemon) -> None:
 
 def test_once_with_a_result_that_cannot_be_delivered(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
     """5; the next one delivers it, without running anything."""
-    heat.stop()
+    heat.refuse()
     daemon.configure()
     daemon.put([deployment("d1", counting(machine), signal=heat.url())])
     assert daemon.command("run", "--once").code == 5

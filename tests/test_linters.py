@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "command",
     [

@@ -71,7 +71,7 @@ def test_a_named_file_that_goes_has_lost_nothing(daemon: Daemon, machine: Machin
     path = machine.write([deployment("d1", counting(machine), signal=heat.url())])
     daemon.settings["file"] = {"path": str(path)}
     daemon.configure(collectors="file")
-    heat.stop()
+    heat.refuse()
     daemon.start()
     daemon.wait_state("d1", "finished")
     path.unlink()
@@ -87,7 +87,7 @@ def test_a_source_that_is_down_loses_nothing(daemon: Daemon, machine: Machine, h
     path = machine.write([deployment("d1", counting(machine), signal=heat.url("d1"))])
     daemon.settings["file"] = {"path": str(path)}
     daemon.configure(collectors="file, local")
-    heat.stop()
+    heat.refuse()
     daemon.start()
     daemon.wait_state("d1", "finished")
     assert daemon.stop() == 0
@@ -175,7 +175,7 @@ def test_answers_that_are_no_metadata(
     daemon: Daemon, machine: Machine, heat: SignalServer, server: SignalServer, answer: Answer
 ) -> None:
     """They take nothing away: what was said before is in force, it is said once, and `status --check` knows."""
-    heat.stop()
+    heat.refuse()
     serve(server, {"deployments": [deployment("d1", counting(machine), signal=heat.url())]})
     asking(daemon, server)
     daemon.start()
@@ -206,10 +206,10 @@ def test_idle_it_asks_less_and_less_and_often_when_something_changes(
     serve(server, {"deployments": []})
     asking(daemon, server, polling_interval=3, min_polling_interval=0.2)
     daemon.start()
-    wait_until(lambda: len(server.signals) >= 6, 30)  # 0, .4, 1.2, 2.8, 5.8, 8.8 at most
+    wait_until(lambda: len(server.signals) >= 10, 30)  # 0, .2, .4, .6, .8, 1, 1.4, 2.2, 3.8, 6.8 at most
     at = [each.at for each in server.signals]
-    assert at[5] - at[4] > 1.5, "it has slowed down"
-    assert at[5] - at[4] > (at[1] - at[0])
+    assert at[9] - at[8] > 1.5, "it has slowed down"
+    assert at[9] - at[8] > (at[1] - at[0])
 
     serve(server, {"deployments": [deployment("d1", counting(machine))]})
     daemon.send(signal.SIGUSR1)
@@ -251,3 +251,58 @@ def test_splay_delays_the_first_poll_alone(daemon: Daemon, machine: Machine) -> 
     wait_until(lambda: ran(machine) == ["d1"], LONG)
     daemon.put([deployment("d2", counting(machine, "d2"))])
     wait_until(lambda: ran(machine) == ["d1", "d2"], LONG)
+
+
+# What was known before the start.
+
+
+@pytest.mark.fault(
+    1,
+    "a deployment is replaced while the agent is down",
+    "the old one's late result is not sent: it would complete the new one",
+)
+def test_a_result_that_was_replaced_while_no_agent_was_there(
+    daemon: Daemon, machine: Machine, heat: SignalServer, other: SignalServer
+) -> None:
+    """What the source said in an earlier life is not relied on before it has been asked: it may have been replaced."""
+    old = deployment("d1", counting(machine, "d1", "echo old"), signal=heat.url())
+    new = deployment("d2", counting(machine, "d2", "echo new"), signal=heat.url())
+    heat.always = Answer(503)
+    serve(other, {"deployments": [old]})
+    asking(daemon, other)
+    daemon.start()
+    wait_until(lambda: machine.status().get("d1", {}).get("tries", 0) > 0, LONG)
+    daemon.stop()
+    heat.signals.clear()
+    heat.always = Answer()
+    other.named["metadata"] = Answer(body=json.dumps({"deployments": [new]}).encode(), delay=1)
+
+    daemon.start()
+    daemon.wait_state("d2", "signalled")
+
+    assert [each["deploy_stdout"] for each in heat.values()] == ["new\n"]
+    assert daemon.states()["d1"] == "superseded"
+
+
+@pytest.mark.fault(
+    1, "the source is away when the agent starts again", "what it said before counts, and results are sent"
+)
+def test_a_source_that_is_away_at_the_start(
+    daemon: Daemon, machine: Machine, heat: SignalServer, other: SignalServer
+) -> None:
+    """Where the source cannot be asked, what it said in an earlier life counts: what was waiting for that is done."""
+    heat.always = Answer(503)
+    serve(other, {"deployments": [deployment("d1", counting(machine, "d1"), signal=heat.url())]})
+    asking(daemon, other)
+    daemon.start()
+    wait_until(lambda: machine.status().get("d1", {}).get("tries", 0) > 0, LONG)
+    daemon.stop()
+    heat.signals.clear()
+    heat.always = Answer()
+    other.refuse()
+
+    daemon.start()
+    daemon.wait_state("d1", "signalled")
+
+    assert len(heat.signals) == 1
+    assert ran(machine) == ["d1"]

@@ -78,9 +78,10 @@ def test_a_deployment_that_asks_for_a_reboot(
     """The machine is rebooted once nothing runs any more; nothing new begins before; then the deployment goes on."""
     daemon.configure(parallel=2)
     go = machine.folder / "go"
+    began = machine.folder / "began"
     given = [
-        deployment("d1", counting(machine, "d1", GOES_ON), signal=heat.url("d1")),
-        deployment("d2", counting(machine, "d2", until(go)), signal=heat.url("d2")),
+        deployment("d1", counting(machine, "d1", f"{until(began)}\n{GOES_ON}"), signal=heat.url("d1")),
+        deployment("d2", counting(machine, "d2", f"touch {began}\n{until(go)}"), signal=heat.url("d2")),
         deployment("d3", counting(machine, "d3"), signal=heat.url("d3")),
     ]
     daemon.put(given)
@@ -265,7 +266,7 @@ def test_a_disk_that_wakes_up_in_another_instance(daemon: Daemon, machine: Machi
         path = "/run/cloud-init"
         return mounted("mount -t tmpfs tmpfs /run", f"mkdir {path}", f"echo {name} >{path}/.instance-id")
 
-    heat.stop()
+    heat.refuse()
     daemon.put([deployment("d1", counting(machine, "old"), signal=heat.url("old"))])
     daemon.start(*instance("i-1"))
     daemon.wait_state("d1", "finished")

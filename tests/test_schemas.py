@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
 from jsonschema import Draft202012Validator
 
+from fuzz.examples import entries, tries
 from heat_config_agent import metadata, plan
 from heat_config_agent.model import Deployment, Document
 from heat_config_agent.plan import Known, Step, Verb
@@ -20,7 +20,6 @@ from heat_config_hooks.reply import UNKNOWN
 from machine import deployment
 from schemas import FOLDER, schema, wrong
 from test_cases import CASES, INSTALLED, content_of, load
-from unit.test_properties import always, entries
 
 SAMPLES = sorted((Path(__file__).parent / "samples").glob("*.json"))
 UNSAID = {
@@ -99,8 +98,7 @@ def test_what_is_run_is_a_deployment_and_what_is_refused_is_none(name: str, tmp_
     assert unsaid == UNSAID.get(name, set())
 
 
-@always
-@given(entries)
+@tries(150, entries)
 def test_nothing_that_is_run_is_refused_by_the_schema(entry: Any) -> None:
     """Whatever else is in it."""
     [(_, step)] = planned([entry], Path("/no/such/folder"))

@@ -103,6 +103,7 @@ def test_variables_outputs_and_actions(driver: Driver) -> None:
         assert (driver.working("ansible") / f"id-{action}_playbook.yaml").is_file()
 
 
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_a_second_time_nothing_is_changed(driver: Driver) -> None:
     """A new id with the same config succeeds, and its recap names nothing."""
     config = playbook({"name": "write it", "copy": {"content": "x\n", "dest": str(driver.folder / "written")}})
@@ -113,6 +114,7 @@ def test_a_second_time_nothing_is_changed(driver: Driver) -> None:
     assert (first["deploy_status_code"], second["deploy_status_code"]) == (0, 0)
 
 
+@pytest.mark.parametrize("driver", ["apply"], indirect=True)
 def test_what_ansible_prints_and_a_recap(driver: Driver) -> None:
     """Standard output begins with exactly what ansible-playbook prints; then it says what came of each task."""
     config = playbook(
@@ -204,6 +206,7 @@ def test_the_command_line_and_its_surroundings(driver: Driver, recorder: Path) -
     assert driver.run(given)["deploy_status_code"] == 0
 
 
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_an_inventory(driver: Driver) -> None:
     """It is a file in the working folder, or anywhere; the recap says of which host it speaks."""
     working = driver.working("ansible")
@@ -237,6 +240,7 @@ def test_an_inventory(driver: Driver) -> None:
         assert says in wrong["deploy_stderr"]
 
 
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_plugins_modules_collections_and_roles(driver: Driver) -> None:
     """They are found where the options say, and the runner's own callback goes on working."""
     folder = driver.folder / "mine"
@@ -279,6 +283,7 @@ def test_plugins_modules_collections_and_roles(driver: Driver) -> None:
     assert (folder / "called").read_text() == "called called "
 
 
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_another_stdout_callback(driver: Driver) -> None:
     """Ansible's own `oneline`, or one without documentation: its output is all there is, and the exit code arrives."""
     config = playbook({"name": "x", "debug": {"msg": "hello"}}, {"name": "y", "fail": {"msg": "not now"}})
@@ -317,6 +322,7 @@ def test_another_stdout_callback(driver: Driver) -> None:
     ],
     ids=["no yaml", "no module", "no role", "unreachable", "no list"],
 )
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_what_ansible_refuses(driver: Driver, config: str, code: int, says: str) -> None:
     """The exit code and what it says arrive."""
     result = driver.run(ours(config))

@@ -139,6 +139,7 @@ def test_a_failure_without_a_log_is_one_too(driver: Driver, tmp_path: Path) -> N
         ({"commands": {"a": {"cwd": "/"}}}, "a has failed. 'command' property missing"),
     ],
 )
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_a_failure_that_the_log_alone_tells_is_one(
     driver: Driver, var: Path, tmp_path: Path, section: dict[str, Any], says: str
 ) -> None:

@@ -550,7 +550,6 @@ def test_who_is_there_and_does_not_answer_is_given_some_time(driver: Driver, kub
         ("}{", "config: it is neither YAML nor JSON: "),
         ("- 1", "config: expected a pod's manifest, an object"),
         (True, "config: expected a pod's manifest, an object"),
-        ("metadata: {name: web, since: 2026-11-20}", "config: it cannot be written as JSON: "),
         ({"kind": "Deployment"}, "config.kind: the kubelet runs pods, and this is a Deployment"),
         ({"kind": "Pod", "metadata": {"name": "web"}}, "config: expected a pod's manifest, with metadata and spec"),
         ({**pod(), "metadata": {}}, "config.metadata.name: expected a name of lower case letters"),

@@ -100,6 +100,7 @@ gone:
     assert (driver.working("salt") / "0123.sls").read_text() == config
 
 
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_a_second_deployment_of_the_same_config_changes_nothing(driver: Driver, tmp_path: Path) -> None:
     """Salt finds all as it should be."""
     config = {"kept": {"file.managed": [{"name": f"{tmp_path}/kept"}, {"contents": '{{ pillar["who"] }} it\'s'}]}}
@@ -192,6 +193,7 @@ def test_more_than_can_be_sent_is_cut(driver: Driver) -> None:
         ("a: [\n", "Rendering SLS"),
     ],
 )
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_what_cannot_be_rendered_is_said(driver: Driver, config: str, sentence: str) -> None:
     """Salt returns a list of errors then, no states: it is a failure, and its text is the reason."""
     values = driver.run(state_file("d1", config))
@@ -289,6 +291,7 @@ seen:
     assert f"the minion configuration {folder}/minion.d/last.conf is no YAML" in broken["deploy_stderr"]
 
 
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_other_files_in_the_folder_can_be_used(driver: Driver, tmp_path: Path) -> None:
     """State files can be included, and files be copied, from beside the config; any renderer of salt's will do."""
     working = driver.working("salt")
@@ -343,6 +346,7 @@ seen:
     assert os.listdir(tmp_path / "etc") == ["grains"]
 
 
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_backups_of_files_stay(driver: Driver, tmp_path: Path) -> None:
     """What `backup: minion` keeps of a file can be found by later runs, and be restored."""
     (tmp_path / "file").write_text("before\n")
@@ -378,6 +382,7 @@ def test_a_user_without_a_name_is_a_mistake(tmp_path: Path, monkeypatch: pytest.
         salt_hook.prepare(request, place)
 
 
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_a_dry_run_changes_nothing(driver: Driver, tmp_path: Path) -> None:
     """Salt says what it would change, where the option `test` or the machine wants no more.
 

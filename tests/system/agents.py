@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import planted
 from machine import BIN, Machine
 
 SOURCES = "heat_local, heat, cfn, request, zaqar"
@@ -20,8 +21,12 @@ SOURCES = "heat_local, heat, cfn, request, zaqar"
 class Agent:
     """One daemon, with a folder of its own. Its log goes on when it is started again."""
 
-    def __init__(self, folder: Path, first: Mapping[str, object], **settings: object) -> None:
-        """Install it where `first` is the server's first metadata, with these settings of its own, and start it."""
+    def __init__(self, folder: Path, first: Mapping[str, object], proxy: str = "", **settings: object) -> None:
+        """Install it where `first` is the server's first metadata, with these settings of its own, and start it.
+
+        It goes through an HTTP proxy where one is named.
+        """
+        self._proxy = {"http_proxy": proxy} if proxy else {}
         self.folder = folder
         folder.mkdir(parents=True)
         self.state = folder / "state"
@@ -30,12 +35,13 @@ class Agent:
         self.boot = folder / "cfn-init-data"
         self.boot.write_text(json.dumps(first))
         self.boot.chmod(0o600)
-        usual = {"splay": 0, "polling_interval": 1, "min_polling_interval": 0.4, "collect_timeout": 5}
+        usual = {"splay": 0, "polling_interval": 1, "min_polling_interval": 0.4, "collect_timeout": 30}
         own = {"state_dir": self.state, "collectors": SOURCES, "environment": f"AGENT={folder.name}"}
         agent = "".join(f"{name} = {value}\n" for name, value in {**usual, **own, **settings}.items())
         self._config = folder / "agent.conf"
         self._config.write_text(f"[agent]\n{agent}\n[heat_local]\npath = {self.boot}\n")
         self._log = folder / "log"
+        self._since = planted.now()
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
@@ -47,7 +53,13 @@ class Agent:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={"PATH": os.environ["PATH"], "HOME": str(self.folder), "LANG": "C.UTF-8", "TZ": "UTC"},
+                env={
+                    "PATH": os.environ["PATH"],
+                    "HOME": str(self.folder),
+                    "LANG": "C.UTF-8",
+                    "TZ": "UTC",
+                    **self._proxy,
+                },
                 cwd=self.folder,
                 start_new_session=True,
             )
@@ -105,6 +117,15 @@ class Agent:
         machine.state = self.state
         machine.end()
 
+    def leaks(self) -> list[str]:
+        """Return which of the credentials that Heat has given it can be seen by others."""
+        given = planted.credentials(self.state, json.loads(self.boot.read_bytes()))
+        assert given, "Heat has given it none that are known as such"
+        machine = Machine(self.folder)
+        machine.state, machine.config, machine.since = self.state, self._config, self._since
+        machine.logs.append(self._log)
+        return planted.shown(machine, planted.pattern(*given))
+
     def _health(self) -> dict[str, Any]:
         path = self.state / "health.json"
         found = json.loads(path.read_text()) if path.exists() else {}
@@ -119,9 +140,9 @@ class Agents:
         self._folder = folder
         self._all: list[Agent] = []
 
-    def start(self, name: str, first: Mapping[str, object], **settings: object) -> Agent:
-        """Start one."""
-        agent = Agent(self._folder / name, first, **settings)
+    def start(self, name: str, first: Mapping[str, object], proxy: str = "", **settings: object) -> Agent:
+        """Start one, which goes through an HTTP proxy where one is named."""
+        agent = Agent(self._folder / name, first, proxy, **settings)
         self._all.append(agent)
         return agent
 
@@ -131,12 +152,14 @@ class Agents:
         return "\n".join(f"--- {each.folder.name}\n{each.log}" for each in self._all)
 
     def close(self) -> None:
-        """End them, and all that they have started."""
+        """End them, and all that they have started. None may have shown what Heat has given it."""
         for each in self._all:
             each.end()
+        leaks = [leak for each in self._all for leak in each.leaks()]
+        assert not leaks, "\n".join(leaks)
 
 
-def eventually(true: Callable[[], object], what: Callable[[], str] | str = "", seconds: float = 30) -> None:
+def eventually(true: Callable[[], object], what: Callable[[], str] | str = "", seconds: float = 60) -> None:
     """Wait until something is true."""
     deadline = time.monotonic() + seconds
     while not true():

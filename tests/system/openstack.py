@@ -145,6 +145,8 @@ class Lab:
         self._holder = _Holder(self.folder)
         _copy_prepared(self.folder)
         self._numbers = count(1)
+        self._full: dict[str, str] = {}
+        """The names of stacks with their ids: by the name alone Heat answers where to ask, and is to be asked again."""
         self._pids: dict[str, int] = {}
         self._ports = _free_ports()
         self._settings = {"ports": self._ports, "token_seconds": _TOKEN_SECONDS}
@@ -194,6 +196,7 @@ class Lab:
         made = self._heat(
             "stacks.create", stack_name=name, **_definition(template, parameters, files, environment), timeout_mins=10
         )
+        self._full[name] = f"{name}/{made['stack']['id']}"
         return str(made["stack"]["id"])
 
     def stack_update(
@@ -222,6 +225,8 @@ class Lab:
             value = self._heat("stacks.get", stack_id=name, resolve_outputs=outputs)
         except LookupError:
             return Stack(name, "DELETE_COMPLETE", "", {})
+        if value["stack_status"] == "DELETE_COMPLETE":
+            self._full.pop(name, None)
         found = {each["output_key"]: each.get("output_value") for each in value.get("outputs", [])}
         return Stack(value["id"], value["stack_status"], value["stack_status_reason"], found)
 
@@ -252,17 +257,17 @@ class Lab:
         """Signal a resource."""
         self._heat("resources.signal", stack_id=name, resource_name=resource, data=dict(details))
 
-    def wait(self, name: str, status: str, seconds: float = 60) -> Stack:
+    def wait(self, name: str, status: str, seconds: float = 120) -> Stack:
         """Wait until a stack has a status; fail as soon as the action has ended otherwise."""
         deadline = time.monotonic() + seconds
         while (stack := self.stack_get(name, outputs=False)).status != status:
             ended = stack.status.startswith(status.partition("_")[0]) and not stack.status.endswith("_IN_PROGRESS")
             assert not ended, f"{name} is {stack.status}: {stack.reason}"
             assert time.monotonic() < deadline, f"{name} is still {stack.status}: {stack.reason}"
-            time.sleep(0.1)
+            time.sleep(0.2)
         return self.stack_get(name)
 
-    def settings(self, name: str, server: str = "server", seconds: float = 30) -> dict[str, Any]:
+    def settings(self, name: str, server: str = "server", seconds: float = 60) -> dict[str, Any]:
         """Wait until a stack's server is there, and return its metadata: what an agent on it begins with."""
         deadline = time.monotonic() + seconds
         while True:
@@ -275,7 +280,7 @@ class Lab:
             time.sleep(0.05)
 
     def deployments(
-        self, name: str, server: str = "server", number: int = 1, seconds: float = 30
+        self, name: str, server: str = "server", number: int = 1, seconds: float = 60
     ) -> list[dict[str, Any]]:
         """Wait until a server's metadata has that many deployments, and return them."""
         self.settings(name, server, seconds)
@@ -353,6 +358,8 @@ class Lab:
         """Have Heat's own client call something. Raises LookupError where there is no such thing."""
         assert self._client.stdin is not None
         assert self._client.stdout is not None
+        if stack := self._full.get(arguments.get("stack_id", "")):
+            arguments["stack_id"] = stack
         number = next(_NUMBERS)
         self._client.stdin.write(json.dumps([number, method, arguments]) + "\n")
         answer: dict[str, Any] = {}

@@ -122,7 +122,10 @@ def serve(app: Callable[..., Any], place: Place, name: str, listen: str = "") ->
 
     noted = Arrivals(app, place.folder, name)
     # Of kept-alive connections there are many: each of Heat's threads, and each agent, has its own.
-    waitress.serve(noted, host=HOST, port=place.ports[listen or name], threads=16, connection_limit=2000, ident=None)
+    # Keystone's policies are not safe from threads: now and then one is refused what it may do, as another reads them.
+    threads = 1 if name == "keystone" else 16
+    port = place.ports[listen or name]
+    waitress.serve(noted, host=HOST, port=port, threads=threads, connection_limit=2000, ident=None)
 
 
 # Keystone
@@ -134,6 +137,9 @@ def _keystone_settings(place: Place) -> str:
         f"""
 [database]
 connection = {place.database("keystone")}
+[cache]
+# Without it Keystone asks its database for the same users, roles and projects again and again, at each request.
+backend = dogpile.cache.memory
 [identity]
 # Every login computes it; nobody steals these.
 password_hash_rounds = 4
@@ -141,6 +147,8 @@ password_hash_rounds = 4
 expiration = {place.token_seconds}
 allow_expired_window = 0
 [fernet_tokens]
+key_repository = {place.folder}/fernet
+[fernet_receipts]
 key_repository = {place.folder}/fernet
 [credential]
 key_repository = {place.folder}/credential

@@ -66,9 +66,10 @@ class Site:
         self._parameters = {"transport": transport, "signal": TRANSPORTS[transport], **parameters}
         cloud.stack_create(self.name, self._template, self._parameters)
 
-    def boot(self, **settings: object) -> None:
+    def boot(self, proxy: str = "", **settings: object) -> None:
         """Start the agent with what the server was given when it was made."""
-        self.agent = self._agents.start(f"{self.folder.name}-agent", self.cloud.settings(self.name), **settings)
+        first = self.cloud.settings(self.name)
+        self.agent = self._agents.start(f"{self.folder.name}-agent", first, proxy, **settings)
 
     def update(self, **parameters: str) -> None:
         """Have Heat update the stack."""
@@ -77,7 +78,7 @@ class Site:
             self._parameters["signal"] = TRANSPORTS[parameters["transport"]]
         self.cloud.stack_update(self.name, self._template, self._parameters)
 
-    def wait(self, status: str, seconds: float = 60) -> Stack:
+    def wait(self, status: str, seconds: float = 120) -> Stack:
         """Wait for the stack's status."""
         try:
             return self.cloud.wait(self.name, status, seconds)

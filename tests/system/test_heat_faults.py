@@ -5,9 +5,13 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from system.agents import Agents
 from system.openstack import TRANSPORTS, Lab
 from system.sites import LATER, Site
+
+pytestmark = pytest.mark.timeout(600)  # on a machine with much else to do
 
 FAILURES = {
     "POLL_SERVER_HEAT": ({"script": "echo so far; echo no more >&2; exit 3"}, "non-zero status code: 3"),

@@ -17,6 +17,9 @@ WAYS = {
 }
 """The transport and the signal of the first server, and those of the other one."""
 
+TOGETHER = (("POLL_SERVER_HEAT", "POLL_SERVER_CFN", "POLL_TEMP_URL"), ("ZAQAR_MESSAGE", "a mix"))
+"""Which live at once: all together would have to wait for one Heat that is busy with them all."""
+
 NO_SUSPEND = "POLL_TEMP_URL"
 """Where Heat cannot suspend a server: it disables the server's user, and there is none. Its deployments it can."""
 
@@ -61,7 +64,7 @@ class Life:
     def wait(self, status: str) -> Stack:
         """Wait for the stack's status."""
         try:
-            return self._cloud.wait(self.name, status, 90)
+            return self._cloud.wait(self.name, status, 180)
         except AssertionError as error:
             events = "\n".join(
                 f"{each['event_time']} {each['resource_name']} {each['resource_status']}"
@@ -91,10 +94,11 @@ class Life:
         return {**dict(zip(names, WAYS[self._way], strict=True)), "who": who}
 
 
-@pytest.mark.timeout(300)  # five stacks, five actions each
-def test_a_life(cloud: Lab, agents: Agents, tmp_path: Path) -> None:
+@pytest.mark.timeout(600)  # stacks with eight deployments, five actions each
+@pytest.mark.parametrize("ways", TOGETHER, ids=", ".join)
+def test_a_life(cloud: Lab, agents: Agents, tmp_path: Path, ways: tuple[str, ...]) -> None:
     """Over every way, every action of a stack with every kind of resource ends as it should, and runs things once."""
-    lives = {way: Life(cloud, agents, tmp_path / str(number), way) for number, way in enumerate(WAYS)}
+    lives = {way: Life(cloud, agents, tmp_path / str(number), way) for number, way in enumerate(ways)}
     for life in lives.values():
         life.boot()
     for way, life in lives.items():

@@ -20,6 +20,8 @@ import requests
 from loopback import wait_until
 from system.openstack import TEMPLATE, TRANSPORTS, Lab
 
+pytestmark = pytest.mark.timeout(600)  # on a machine with much else to do
+
 TESTS = Path(__file__).parents[1]
 
 AGENT = {"User-Agent": "heat-config-agent/by-hand"}

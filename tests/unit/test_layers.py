@@ -15,20 +15,24 @@ LAYERS = (
     {"steering", "reboot"},
     {"settings"},
     {"apply", "collection"},
-    {"hook", "delivery", "report"},
+    {"pruning"},
+    {"hook", "delivery", "report", "bounding"},
     {"sources", "documents", "journal", "runner", "signals", "lock", "asked", "deployed", "tools", "external"},
-    {"learned", "instance", "keystone", "web", "notify", "health"},
-    {"plan"},
+    {"streams", "learned", "instance", "keystone", "web", "notify", "health"},
+    {"plan", "polling", "steady"},
+    {"retention"},
     {"clean_up"},
     {"selection", "result"},
     {"metadata", "redaction"},
     {"transports"},
     {"configuration"},
+    {"kill_points", "guessing", "unchanged"},
     {"model", "errors"},
 )
 """The modules of the agent, top to bottom. Those of one layer may know each other."""
 
-HOOKS = {"protocol", "processes", "options", "programs", "errors", "reply", "files", "strict_json", "load", "HOOKS"}
+HOOKS = {"protocol", "processes", "options", "programs", "errors", "reply", "files", "load", "HOOKS"}
+HOOKS |= {"strict_json", "strict_yaml", "memory"}
 """What the agent knows of the hooks."""
 
 

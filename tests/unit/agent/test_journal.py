@@ -6,6 +6,7 @@ import resource
 import stat
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from heat_config_agent import journal, metadata
 from heat_config_agent.errors import StateError
 from heat_config_agent.journal import Journal
 from heat_config_agent.model import Deployment, Document, Result, Run, State
+from heat_config_hooks import processes
 from machine import deployment
 
 RUN = Run(
@@ -78,7 +80,7 @@ def test_a_deployment_comes_through_its_states(reopen: Open, tmp_path: Path) -> 
     book.accepted(given, tool="script")
     entry = reopen().entries["a"]
     assert (entry.state, entry.document, entry.action) == (State.ACCEPTED, given.document, "UPDATE")
-    assert (entry.source, entry.addressee, entry.tool) == ("test", "http://h/1", "script")
+    assert (entry.source, entry.addressee, entry.tool) == ("test", given.target.addressee, "script")
     reopen().running("a", RUN)
     entry = reopen().entries["a"]
     assert (entry.state, entry.run) == (State.RUNNING, RUN)
@@ -154,6 +156,42 @@ def test_the_folder_of_its_mark_is_kept(reopen: Open) -> None:
     finish(book, "a", "b")
     book.marked(["a", "b"], "/deployed")
     assert {each.marked for each in reopen().entries.values()} == {"/deployed"}
+
+
+def test_what_an_earlier_version_wrote_is_understood(reopen: Open) -> None:
+    """Its name for this boot said nothing of the init, and the signed URL itself was who waits for a result."""
+    url = "https://heat.example/v1/signal?Signature=abc"
+    target = parse("a", inputs=[{"name": "deploy_signal_id", "value": url}])
+    book = reopen()
+    book.accepted(replace(target, target=replace(target.target, addressee=url)), tool="script")
+    book.running("a", replace(RUN, boot=processes.boot_id().rpartition("/")[0]))
+    entry = reopen().entries["a"]
+    assert entry.run == replace(RUN, boot=processes.boot_id())
+    assert entry.addressee == target.target.addressee
+
+
+def test_another_boot_stays_another(reopen: Open) -> None:
+    """Whichever version has named it."""
+    book = reopen()
+    finish(book, "a")
+    assert reopen().entries["a"].run == RUN
+
+
+@pytest.mark.parametrize("work", [lambda book: book.reduce({"a": None}), lambda book: book.compact()])
+def test_the_journal_of_another_is_not_written_over(
+    reopen: Open, tmp_path: Path, work: Callable[[Journal], object]
+) -> None:
+    """Somebody has put another in its place meanwhile."""
+    book = reopen()
+    finish(book, "a")
+    book.settled("a", State.SIGNALLED)
+    grow(book)
+    other = tmp_path / "other"
+    other.write_bytes(b"of another agent")
+    other.replace(book.path)
+    with pytest.raises(StateError, match="another one was put in its place"):
+        work(book)
+    assert book.path.read_bytes() == b"of another agent"
 
 
 def test_nobody_else_may_read_it(reopen: Open) -> None:

@@ -288,8 +288,8 @@ def test_a_huge_answer_is_not_taken_in(openstack: cloud.Cloud, monkeypatch: pyte
     openstack.service.always = Answer(body=b"x" * (2 << 20))
     with pytest.raises(UnreachableError, match="its answer is longer than 1 MiB"):
         ask(user)
-    openstack.keystone.always = Answer(201, body=b"x" * (2 << 20))
-    with pytest.raises(UnreachableError, match="its answer is longer than 1 MiB"):
+    openstack.keystone.always = Answer(201, body=b"x" * (9 << 20))
+    with pytest.raises(UnreachableError, match="its answer is longer than 8 MiB"):
         ask(client(openstack))
 
 
@@ -311,7 +311,7 @@ def test_nothing_secret_is_logged(openstack: cloud.Cloud, caplog: pytest.LogCapt
 
 def test_users_share_connections(openstack: cloud.Cloud) -> None:
     """Each with its own token, and no other's cookies."""
-    shared = keystone.connections()
+    shared = keystone.Connections()
     openstack.service.always = Answer(headers={"Set-Cookie": "whose=first"})
     for number in ("1", "2"):
         openstack.keystone.always = openstack.lets_in(f"token-{number}")

@@ -340,7 +340,9 @@ def test_the_addressee_is_the_same_for_every_action_of_a_resource() -> None:
     common = {"deploy_stack_id": "s/1", "deploy_resource_name": "web"}
     assert target(deploy_signal_id="http://h/1", **common).addressee == "s/1/web"
     assert target(deploy_auth_url="http://k", **common).addressee == "s/1/web"
-    assert target(deploy_signal_id="http://h/1").addressee == "http://h/1"
+    one, same, other = (target(deploy_signal_id=url).addressee for url in ("http://h/1", "http://h/1", "http://h/2"))
+    assert one == same != other
+    assert "//h" not in one  # a signed URL is secret
 
 
 def test_a_target_is_described_without_what_is_secret() -> None:
@@ -359,3 +361,15 @@ def test_the_deepest_document_that_can_be_loaded_can_be_parsed() -> None:
         assert parse(content).mistakes
         assert parse([{"id": "a", "inputs": [{"name": "n", "type": "String", "value": content}]}, content]).deployments
         break
+
+
+def test_a_document_that_is_the_very_same_is_parsed_once() -> None:
+    """Another one of the same source, or one that only looks the same, is parsed anew."""
+    reader = metadata.Reader()
+    one, two = (Document(source="heat", content=[{"id": "d1", "config": "x"}]) for _ in range(2))
+    parsed = reader.parse(one)
+    assert reader.parse(one) is parsed
+    assert reader.parse(Document(source="cfn", content=[])).deployments == ()
+    assert reader.parse(one) is parsed
+    assert reader.parse(two) is not parsed
+    assert reader.parse(two) == parsed

@@ -9,7 +9,7 @@ import pytest
 
 from heat_config_agent import metadata
 from heat_config_agent.model import Deployment, Document, Input
-from heat_config_agent.redaction import MASK, is_secret, redactor
+from heat_config_agent.redaction import MASK, beginning, is_secret, redactor
 from heat_config_hooks.protocol import CREDENTIALS
 
 URL = "http://h:8000/v1/signal/arn%3Aopenstack?Timestamp=2026&SignatureMethod=HmacSHA256&AWSAccessKeyId=0123456789abcdef&Signature=c2ln%2Bbm%2Fk%3D"
@@ -44,7 +44,11 @@ def test_inputs_that_the_document_hides_are_hidden_everywhere(flag: str) -> None
 
 
 @pytest.mark.parametrize(
-    "name", ["db_password", "adminPasswd", "API_KEY", "auth_key", "clientSecret", "x_token", "PassPhrase"]
+    "name",
+    [
+        *("db_password", "adminPasswd", "API_KEY", "auth_key", "clientSecret", "x_token", "PassPhrase", "passcode"),
+        *("DB_PASS", "pass", "MYSQL_PWD"),
+    ],
 )
 def test_inputs_with_a_secret_name_are_hidden_in_what_was_printed(name: str) -> None:
     """But not in a declared output: it may be what the output is about."""
@@ -59,7 +63,7 @@ def test_a_declared_stream_is_still_a_stream(name: str) -> None:
     assert redact("hunter22", name, name, db_password="hunter22") == MASK
 
 
-@pytest.mark.parametrize("name", ["port", "user", "deploy_action", "deploy_stack_id", "monkey"])
+@pytest.mark.parametrize("name", ["port", "user", "deploy_action", "deploy_stack_id", "monkey", "passenger", "compass"])
 def test_other_inputs_are_shown(name: str) -> None:
     """To hide what is no secret would destroy what people need."""
     assert not is_secret(Input(name=name, value="value"))
@@ -118,6 +122,25 @@ def test_every_text_and_number_in_a_hidden_structure_is_hidden() -> None:
 def test_a_secret_within_another_leaves_nothing_of_it() -> None:
     """The longer one is hidden whole."""
     assert redact("abcdefgh abcd", x_token="abcd", y_token="abcdefgh") == f"{MASK} {MASK}"
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [
+        ("it is hun", 3),
+        ("it is hunter2", 7),
+        ("it is hunter22", 0),
+        ("it is h", 1),
+        ("", 0),
+        ("one\ntwo", 0),
+        ("the first\nli", 12),
+        ("the first\nline, the sec", 23),
+    ],
+)
+def test_what_may_be_half_of_a_secret_is_known(text: str, length: int) -> None:
+    """At the end of what was printed so far; of a secret of several lines, also the lines that are there."""
+    found = parse(db_password="hunter22", key={"value": "the first\nline, the second\nline", "hidden": True})
+    assert beginning(found)(text) == length
 
 
 @pytest.mark.parametrize("secret", ["", "a", "abc"])

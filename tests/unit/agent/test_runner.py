@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -19,7 +20,7 @@ from heat_config_agent import runner
 from heat_config_agent.errors import StateError
 from heat_config_agent.model import Run
 from heat_config_agent.runner import Running
-from heat_config_hooks import processes
+from heat_config_hooks import files, processes
 from heat_config_hooks.protocol import Command
 from loopback import wait_until
 
@@ -230,6 +231,7 @@ def test_no_descriptor_is_handed_on(runs: Runs, inheritable: bool) -> None:
     """Neither lock nor journal nor connection, nor what whoever started the agent has left open in it."""
     descriptor = os.open(runs.folder / "held", os.O_WRONLY | os.O_CREAT)
     os.set_inheritable(descriptor, inheritable)
+    processes.keep_descriptors()
     try:
         assert runs.end(runs.shell("ls -l /proc/self/fd")) == "0"
     finally:
@@ -468,6 +470,30 @@ def test_a_folder_without_a_status_records_nothing(runs: Runs) -> None:
     assert runs.recorded() == ""
     path.mkdir()
     assert runs.recorded() == ""
+
+
+def test_a_disk_that_does_not_give_a_status_is_asked_again(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once more, and then it is said; what the command did to its own folder is no fault of a disk's."""
+    run = runs.announce(1, 1)
+    runner.status(runs.folder, runs.mark).write_bytes(b"3\n")
+    read, errors = files.read, [errno.EIO]
+
+    def fails(path: Path) -> bytes:
+        if errors:
+            number = errors.pop(0)
+            raise OSError(number, os.strerror(number), str(path))
+        return read(path)
+
+    monkeypatch.setattr(files, "read", fails)
+    assert runner.recorded(runs.folder, run) == "3"
+    errors[:] = [errno.EIO] * 3
+    assert runner.recorded(runs.folder, run) == ""
+    assert runner.unreadable(runs.folder, run).startswith("Input/output error: ")
+    assert runner.unreadable(runs.folder, run) == ""
+    errors[:] = [errno.ELOOP] * 2
+    assert runner.recorded(runs.folder, run) == ""
+    assert errors == [errno.ELOOP]
+    assert runner.unreadable(runs.folder, run) == ""
 
 
 def test_a_command_too_long_for_the_kernel_is_not_started(runs: Runs) -> None:

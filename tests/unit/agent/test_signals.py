@@ -214,7 +214,7 @@ def test_nobody_listening_is_tried_again_and_said_without_the_url(
     outbox: Outbox, collect: Collect, heat: SignalServer
 ) -> None:
     """The URL is a secret."""
-    heat.stop()
+    heat.refuse()
     outbox.post("a", url(heat.url()), b"{}")
     host = heat.origin.removeprefix("http://")
     assert collect(1) == {"a": Outcome("a", Fate.RETRY, f"{host}: {os.strerror(111)}")}

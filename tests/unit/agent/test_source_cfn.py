@@ -432,7 +432,7 @@ def test_all_resources_together_are_waited_for_no_longer(heat: SignalServer) -> 
 
 def test_a_server_that_is_away_is_said(heat: SignalServer) -> None:
     """And asked again."""
-    heat.stop()
+    heat.refuse()
     asked = source(heat)
     assert str(trouble(asked)).endswith(": Connection refused")
     heat.start()

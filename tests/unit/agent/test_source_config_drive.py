@@ -60,7 +60,7 @@ def test_heats_own_user_data_is_understood(kind: str, pack: Any) -> None:
     [
         json.dumps(METADATA).encode(),
         b"\xef\xbb\xbf \n" + json.dumps(METADATA).encode(),
-        gzip.compress(json.dumps(METADATA).encode()),
+        gzip.compress(json.dumps(METADATA).encode(), mtime=0),
         message(OURS),
         message(OURS, charset="utf-8"),  # that makes it base64
         message(("x-shellscript", "a.sh", "#!/bin/sh\n"), OURS, ("cloud-config", "b", "#cloud-config\n")),
@@ -89,8 +89,8 @@ def test_metadata_is_found_in_it(data: bytes) -> None:
         b"[]",
         b"\x00\xff" * 99,
         b"\x1f\x8b\x08 damaged",
-        gzip.compress(b"#!/bin/sh\n")[:-4],
-        gzip.compress(b" " * (user_data.LARGEST + 1)),
+        gzip.compress(b"#!/bin/sh\n", mtime=0)[:-4],
+        gzip.compress(b" " * (user_data.LARGEST + 1), mtime=0),
         b" " * user_data.LARGEST + b"{}",
         message(("x-shellscript", "a.sh", "#!/bin/sh\n")),
         message(("plain", "cfn-init-data", json.dumps(METADATA))),  # cloud-init would leave it alone as well

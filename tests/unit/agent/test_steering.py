@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from heat_config_agent import learned, settings, steering
-from heat_config_agent.collection import Collection, Condition, Schedule
+from heat_config_agent.collection import Collection, Condition
 from heat_config_agent.documents import Documents
 from heat_config_agent.errors import AccessError, SourceError
 from heat_config_agent.model import Document
+from heat_config_agent.polling import Schedule
 from heat_config_agent.sources import Source
 from heat_config_agent.steering import Steering
 from heat_config_agent.transports import Way

@@ -128,6 +128,18 @@ def test_a_compressed_answer_is_an_answer(heat: SignalServer) -> None:
     assert send(heat).status == 200
 
 
+@pytest.mark.parametrize("length", [12, 25])
+def test_half_of_a_compressed_document_is_none(heat: SignalServer, length: int) -> None:
+    """As YAML, it might be read as a whole one."""
+    content = b"- id: a\n- id: b\n" * 100
+    packed = gzip.compress(content)
+    heat.answers.extend(Answer(body=each, headers={"Content-Encoding": "gzip"}) for each in (packed, packed[:length]))
+    connection = Connection(heat.origin)
+    assert connection.fetch(heat.url(), {}, 5).body == content
+    with pytest.raises(UnreachableError, match="cannot be unpacked"):
+        connection.fetch(heat.url(), {}, 5)
+
+
 def test_an_answer_that_breaks_off_is_an_answer(heat: SignalServer) -> None:
     """The status is what counts."""
     heat.always = Answer(status=200, body=b"short", headers={"Content-Length": "100", "Connection": "close"})
@@ -176,7 +188,7 @@ def test_a_server_that_hangs_up_is_not_there(heat: SignalServer, answer: Answer)
 
 def test_nobody_listening_is_said_in_the_systems_words(heat: SignalServer) -> None:
     """Without the URL, which is a secret."""
-    heat.stop()
+    heat.refuse()
     with pytest.raises(UnreachableError, match=r"^Connection refused$"):
         send(heat)
 

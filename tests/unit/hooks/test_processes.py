@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,6 +46,16 @@ def test_the_boot_has_an_id_and_a_clock() -> None:
     """Neither changes while the machine runs, but for the time that passes."""
     assert processes.boot_id() == processes.boot_id() != ""
     assert 0 < processes.since_boot() < processes.since_boot() + 1
+
+
+def test_each_start_of_a_container_is_a_boot() -> None:
+    """The kernel gives its process ids a namespace of the same number again and again: that is no id of a boot."""
+    command = ["unshare", "--pid", "--fork", "--mount-proc"]
+    if subprocess.run([*command, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("namespaces are not allowed: run the tests as root")
+    ask = [*command, sys.executable, "-c", "from heat_config_hooks import processes; print(processes.boot_id())"]
+    found = [subprocess.run(ask, check=True, capture_output=True, text=True).stdout for _ in range(4)]
+    assert len(set(found)) == 4
 
 
 def test_a_process_is_known_by_its_id_and_its_start() -> None:
@@ -88,7 +99,7 @@ def test_nothing_of_another_process_is_found(leader: subprocess.Popen[bytes]) ->
     assert found == set()
 
 
-@pytest.mark.parametrize("pid", [0, 1, 2, os.getpid(), os.getppid()])
+@pytest.mark.parametrize("pid", [0, 1, 2, os.getpid(), os.getppid()], ids=["0", "1", "2", "ourselves", "our parent"])
 def test_the_systems_own_processes_are_part_of_no_run(pid: int) -> None:
     """Whatever a damaged journal says: nor are we, nor who started us."""
     spared = {1, 2, *(each.pid for each in psutil.Process().parents()), os.getpid()}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -50,6 +51,32 @@ def test_bytes_that_are_no_text_are_replaced(path: Path) -> None:
     assert fit({"x": Capture(path)}) == {"x": "a\ufffd\ufffd\ufffdb\ufffd"}
 
 
+@pytest.mark.parametrize(
+    ("code", "wanted"),
+    [
+        (0, {"a": "x", "deploy_stdout": "out", "deploy_stderr": "b cannot be read: Input/output error\n", "code": 125}),
+        (3, {"a": "x", "deploy_stdout": "out", "deploy_stderr": "", "code": 3}),
+    ],
+)
+def test_what_the_machine_cannot_read_is_no_success(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int, wanted: dict[str, object]
+) -> None:
+    """An output that is there, and that the disk does not give, is not passed over in silence."""
+    for name, text in {"a": "x", "b": "y", "stdout": "out", "stderr": ""}.items():
+        (tmp_path / name).write_text(text)
+    usual = os.open
+
+    def torn(path: str | Path, *options: int) -> int:
+        if Path(path) == tmp_path / "b":
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return usual(path, *options)
+
+    monkeypatch.setattr(os, "open", torn)
+    values = {"deploy_stdout": Capture(tmp_path / "stdout"), "deploy_stderr": Capture(tmp_path / "stderr")}
+    given = {**values, "a": Capture(tmp_path / "a"), "b": Capture(tmp_path / "b"), "deploy_status_code": code}
+    assert fit(given) == {**{k: v for k, v in wanted.items() if k != "code"}, "deploy_status_code": wanted["code"]}
+
+
 def test_a_file_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     """As is one that would block for ever: the other values arrive."""
     os.mkfifo(tmp_path / "pipe")
@@ -79,13 +106,23 @@ def test_a_file_is_cut_like_text(path: Path, unit: str, shift: int, length: int)
     text = "." * shift + unit * (length // len(unit.encode())) + "end"
     path.write_text(text)
     fitted = fit({"deploy_stdout": Capture(path)})
-    assert size(fitted) <= BODY_LIMIT
+    assert BODY_LIMIT - 100 < size(fitted) <= BODY_LIMIT
     head, count, tail = left_out(fitted["deploy_stdout"])
     assert text.startswith(head)
     assert text.endswith(tail)
     assert len(head) > 10_000
     assert len(tail) > 10_000
     assert len((head + tail).encode()) + count == path.stat().st_size
+
+
+def test_several_files_share_what_there_is(path: Path) -> None:
+    """The long ones equally, however much longer one is than the other; one that is short stays whole."""
+    for name, length in (("longest", 30_000_000), ("long", 2_000_000), ("short", 5000)):
+        path.with_name(name).write_bytes(b"0123456\n" * (length // 8))
+    fitted = fit({name: Capture(path.with_name(name)) for name in ("longest", "long", "short")})
+    assert BODY_LIMIT - 200 < size(fitted) <= BODY_LIMIT
+    assert fitted["short"] == "0123456\n" * 625
+    assert abs(size(fitted["longest"]) - size(fitted["long"])) < 10
 
 
 def test_of_binary_the_count_is_that_of_its_bytes(path: Path) -> None:
