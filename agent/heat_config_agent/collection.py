@@ -21,7 +21,8 @@ from heat_config_agent import kill_points
 from heat_config_agent.errors import AccessError, AgentError, SourceError
 from heat_config_agent.model import Document
 from heat_config_agent.polling import Pace, Schedule
-from heat_config_agent.sources import Claiming, Listening, Source
+from heat_config_agent.sources import Source
+from heat_config_agent.sources.abilities import Claiming, Listening
 
 SLACK = 5.0
 """Seconds that a source gets beyond its own time limit before it is given up."""

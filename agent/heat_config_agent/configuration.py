@@ -7,7 +7,6 @@ in it every name has to be known. Of os-collect-config's, what is meant for that
 
 from __future__ import annotations
 
-import difflib
 import enum
 import math
 import re
@@ -458,17 +457,24 @@ def _misspelt(section: str, name: str) -> str:
     if name in THEIRS or name.startswith(_THEIRS):
         return ""
     if section != "DEFAULT":
-        close = section in SECTIONS or difflib.get_close_matches(section, [*SECTIONS, "DEFAULT"], n=1)
+        close = section in SECTIONS or similar(section, [*SECTIONS, "DEFAULT"])
         return _unknown(section, name) if close else ""
     if ("agent", name) in _KNOWN:
         return f"{name!r} is a setting of [agent], not of [DEFAULT]"
     shared = [each.name for each in SETTINGS if each.shared]
-    close = difflib.get_close_matches(name, [*shared, *THEIRS], n=1)
+    close = similar(name, [*shared, *THEIRS])
     return f"there is no setting {name!r} in [DEFAULT]; did you mean {close[0]}?" if close else ""
 
 
+def similar(name: str, names: Iterable[str]) -> list[str]:
+    """Return the one of the names that was perhaps meant; none where none is like it."""
+    import difflib  # noqa: PLC0415  # only for who has mistyped
+
+    return difflib.get_close_matches(name, list(names), n=1)
+
+
 def _no_source(name: str) -> str:
-    close = difflib.get_close_matches(name, COLLECTORS, n=1)
+    close = similar(name, COLLECTORS)
     return f"there is no source {name!r}; {f'did you mean {close[0]}?' if close else f'there are {_LIST}'}"
 
 
@@ -479,10 +485,10 @@ def _unknown(section: str, name: str) -> str:
     if section == "DEFAULT":
         return "[DEFAULT] is os-collect-config's: in a file with [agent], say it there"
     if section not in SECTIONS:
-        close = difflib.get_close_matches(section, SECTIONS, n=1)
+        close = similar(section, SECTIONS)
         return f"there is no section [{section}]{f'; did you mean [{close[0]}]?' if close else ''}"
     names = [each.name for each in SETTINGS if each.section == section]
-    close = difflib.get_close_matches(name, names, n=1)
+    close = similar(name, names)
     hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(sorted(names))}"
     return f"there is no setting {name!r} in [{section}]; {hint}"
 

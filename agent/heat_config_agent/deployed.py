@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -60,6 +59,8 @@ class Deployed:
         except OSError:  # it is on another file system, or does not want to be moved
             new = self.directory.with_name(f".{self.directory.name}.new")
             files.remove(new)
+            import shutil  # noqa: PLC0415  # slow to load, for what is done once on a machine
+
             shutil.copytree(self._old, new)
             files.sync_directory(new)
             new.rename(self.directory)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from heat_config_agent.model import Entry, Run
 from heat_config_agent.plan import Step
 from heat_config_agent.signals import Outcome
 
 
-class Report(Protocol):
+class Report:
     """Somebody who is told. Nothing that they do may hold up what is done, or end it."""
 
     def begun(self, step: Step, run: Run) -> None:

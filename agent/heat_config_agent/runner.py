@@ -18,7 +18,6 @@ import select
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
 
 from heat_config_agent import kill_points
 from heat_config_agent.errors import PASSING
@@ -26,7 +25,11 @@ from heat_config_agent.model import Run
 from heat_config_hooks import files, processes
 from heat_config_hooks.protocol import Command, Ended
 
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
 if TYPE_CHECKING:
+    from typing import NoReturn
+
     import psutil
 
 SUPERVISOR = """\

@@ -7,7 +7,6 @@ requests' own is read by `cli.terminal` and `web`.
 
 from __future__ import annotations
 
-import difflib
 import os
 import shlex
 from collections.abc import Mapping
@@ -226,7 +225,7 @@ def _placed(
     named = (configured or variable) if config else (variable or configured)
     directory = state or named or Path(unchanged.usual_state(environ))
     sayers = (*found.own, *((found.other,) if config and found.other else ()))
-    doubtful = any(difflib.get_close_matches("state_dir", each.wrong, n=1) for each in sayers)
+    doubtful = any(configuration.similar("state_dir", each.wrong) for each in sayers)
     sure = state is not None or (variable is not None and config is None) or not doubtful
     if os.path.lexists(directory) and not directory.is_dir():
         sure = False

@@ -11,20 +11,25 @@ from __future__ import annotations
 import contextlib
 import enum
 import os
-import queue
-import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
 from urllib.parse import parse_qs, quote, urlsplit
 
 from heat_config_agent import kill_points
 from heat_config_agent.errors import UnreachableError
 from heat_config_agent.model import WAIT_LIMIT, Credentials, Target
 
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
 if TYPE_CHECKING:
+    import queue
+    from typing import Protocol
+
     from heat_config_agent import keystone, web
+else:
+    Protocol = object
 
 PERMANENT = frozenset({401, 403, 404, 410, 413, 422})
 """Answers that no repetition will change: not allowed, not there (any more), or not understood."""
@@ -221,7 +226,7 @@ class Outbox:
         self._ca_file = ca_file
         self._senders: dict[str, _Sender] = {}
         self._under_way: dict[str, _Letter] = {}
-        self._done: queue.SimpleQueue[tuple[_Letter, Outcome]] = queue.SimpleQueue()
+        self._done: deque[tuple[_Letter, Outcome]] = deque()
         self._wake, self._waker = os.pipe()
         os.set_blocking(self._wake, False)
         os.set_blocking(self._waker, False)
@@ -257,8 +262,8 @@ class Outbox:
         with contextlib.suppress(BlockingIOError):
             os.read(self._wake, 65536)
         found: list[Outcome] = []
-        while not self._done.empty():
-            letter, outcome = self._done.get()
+        while self._done:
+            letter, outcome = self._done.popleft()
             if self._under_way.get(letter.key) is letter:
                 del self._under_way[letter.key]
                 found.append(outcome)
@@ -285,16 +290,18 @@ class Outbox:
             self._senders[letter.server].letters.put(letter)
 
     def _deliver(self, letter: _Letter, outcome: Outcome) -> None:
-        self._done.put((letter, outcome))
+        self._done.append((letter, outcome))
         with contextlib.suppress(BlockingIOError):  # it is awake
             os.write(self._waker, b".")
 
 
-class _Sender(threading.Thread):
+class _Sender:
     """Sends the results for one server, one after the other."""
 
     def __init__(self, target: Target, ca_file: str | None, deliver: Callable[[_Letter, Outcome], None]) -> None:
-        super().__init__(name=f"signals {target.described}", daemon=True)
+        import queue  # noqa: PLC0415  # both are slow to load, and many runs have nothing to send
+        import threading  # noqa: PLC0415
+
         self.letters: queue.SimpleQueue[_Letter] = queue.SimpleQueue()
         self.abandoned = False
         """Its letters are another's now."""
@@ -303,14 +310,14 @@ class _Sender(threading.Thread):
         self._ca_file = ca_file
         self._anew = False
         self._deliver = deliver
-        self.start()
+        threading.Thread(target=self._run, name=f"signals {target.described}", daemon=True).start()
 
     def trust(self, ca_file: str | None) -> None:
         """Trust these certificates with the next letter."""
         self._anew = self._anew or ca_file != self._ca_file
         self._ca_file = ca_file
 
-    def run(self) -> None:
+    def _run(self) -> None:
         """Send whatever comes, until the process ends or another has taken over."""
         server: _Server | None = None
         while not self.abandoned:
@@ -343,7 +350,6 @@ class _Server(Protocol):
 
     def send(self, target: Target, body: bytes) -> web.Answer:
         """Send a result. Raises UnreachableError."""
-        ...
 
 
 class _Web:

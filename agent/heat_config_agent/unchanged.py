@@ -11,14 +11,22 @@ Only the least of the standard library is loaded here: to load the rest takes lo
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import stat
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
 
 from heat_config_agent import __version__
+
+try:
+    from _blake2 import blake2b  # as `random` does it: hashlib loads OpenSSL's, too
+except ImportError:
+    from hashlib import blake2b
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
 
 FILE = "unchanged"
 
@@ -106,7 +114,7 @@ def given(words: Sequence[str], environ: Mapping[str, str]) -> bytes:
         parts = _given(words, environ)
     except OSError:
         return b""
-    digest = hashlib.blake2b()
+    digest = blake2b()
     for part in parts:
         content = part if isinstance(part, bytes) else str(part).encode("utf-8", "surrogateescape")
         digest.update(b"%d:" % len(content) + content)
@@ -130,7 +138,7 @@ def seen(watched: Iterable[str]) -> bytes:
 
 
 def _digest(*parts: bytes) -> bytes:
-    return hashlib.blake2b(b"".join(parts)).hexdigest().encode()
+    return blake2b(b"".join(parts)).hexdigest().encode()
 
 
 def _document(path: str) -> bytes:

@@ -5,8 +5,6 @@ A hook is a module that is a `protocol.Hook`, and one row in `HOOKS`. `hooks/REA
 
 from __future__ import annotations
 
-import importlib
-
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
@@ -33,4 +31,6 @@ HOOKS = {
 
 def load(tool: str) -> Hook:
     """Return the hook for a tool in `HOOKS`."""
+    import importlib  # noqa: PLC0415  # not for who only wants to know which there are
+
     return importlib.import_module(HOOKS[tool])

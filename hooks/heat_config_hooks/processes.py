@@ -12,7 +12,8 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
     import psutil

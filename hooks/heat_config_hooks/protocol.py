@@ -17,13 +17,19 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
 
 from heat_config_hooks import files
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.options import Option
 from heat_config_hooks.programs import Program
 from heat_config_hooks.reply import Capture, Reply
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from typing import Literal, Protocol
+else:
+    Protocol = object
 
 CREDENTIALS = frozenset({"deploy_password", "deploy_signal_id", "deploy_user_id", "deploy_username"})
 """Inputs with which Heat is spoken to. A config gets them only with the option `deploy_credentials: true`."""
@@ -168,11 +174,9 @@ class Hook(Protocol):
 
     def prepare(self, request: Request, place: Workplace, /) -> Command | Reply:
         """Write what the command needs and return it; or a reply, where nothing need be run. Raises HookError."""
-        ...
 
     def finish(self, request: Request, place: Workplace, ended: Ended, /) -> Reply:
         """Return what came of the command. Called perhaps by another process, long after `prepare`."""
-        ...
 
 
 def as_text(value: object) -> str:

@@ -10,9 +10,13 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from heat_config_hooks import strict_json
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from typing import Any
 
 LARGEST = 1_000_000
 """Values in a document at most, unless it is longer than that: a few lines of aliases can stand for any number."""

@@ -6,7 +6,6 @@ import argparse
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
 
 from heat_config_agent import journal, plan, settings
 from heat_config_agent.cli import terminal
@@ -15,7 +14,11 @@ from heat_config_agent.errors import AgentError, UsageError
 from heat_config_agent.model import Deployment, Entry, Removed
 from heat_config_agent.settings import Settings
 
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     Commands: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  # it has no public name
 
 

@@ -7,12 +7,16 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from typing import NoReturn
 
 from heat_config_agent import kill_points
 from heat_config_agent.cli import terminal
 from heat_config_agent.errors import AgentError, ExitCode, shortage
 from heat_config_hooks import memory
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
 class Interrupted(BaseException):

@@ -5,6 +5,7 @@ They load nothing before they know what is needed of it: that takes longer than 
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -14,9 +15,11 @@ from heat_config_hooks import memory
 
 def agent() -> int:
     """Run `heat-config-agent`."""
+    gc.disable()  # what is loaded stays: to look through it for what can go is in vain
     from heat_config_agent.cli import agent as command  # noqa: PLC0415  # each program loads only what it is
     from heat_config_agent.cli import ending  # noqa: PLC0415
 
+    _loaded()
     return ending.run(command.main)
 
 
@@ -26,10 +29,17 @@ def apply() -> int:
     said = unchanged.again(sys.argv[1:], os.environ) if sys.stdout is not None else None
     if said is not None and _said(said):
         return 0
+    gc.disable()
     from heat_config_agent.cli import apply as command  # noqa: PLC0415
     from heat_config_agent.cli import ending  # noqa: PLC0415
 
+    _loaded()
     return ending.run(command.main)
+
+
+def _loaded() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def _said(text: bytes) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterable, Sequence
 
@@ -93,6 +92,8 @@ def padded(text: str, room: int) -> str:
 
 def width() -> int:
     """Return the columns of the terminal."""
+    import shutil  # noqa: PLC0415  # slow to load, and only for what is drawn
+
     return shutil.get_terminal_size((100, 24)).columns
 
 

@@ -9,9 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 from heat_config_agent.model import Document
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from typing import Protocol
+else:
+    Protocol = object
 
 
 class Source(Protocol):
@@ -28,28 +34,6 @@ class Source(Protocol):
         Where nothing has changed, and that is cheap to tell, it is the very object that was returned before. Raises
         SourceError where it cannot be had, UsageError where it cannot be understood.
         """
-        ...
-
-
-@runtime_checkable
-class Claiming(Protocol):
-    """A source that hands out what it has only once."""
-
-    def taken(self, document: Document) -> None:
-        """A document that was collected is safe on disk: the source may let go of it. Raises SourceError.
-
-        A newer one that was collected meanwhile perhaps is not.
-        """
-        ...
-
-
-@runtime_checkable
-class Listening(Protocol):
-    """A source that has something going on between two questions."""
-
-    def close(self) -> None:
-        """End it."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

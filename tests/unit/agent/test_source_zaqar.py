@@ -24,8 +24,9 @@ import cloud
 from certificates import CERTIFICATE, KEY
 from heat_config_agent.errors import AccessError, SourceError
 from heat_config_agent.model import Document
-from heat_config_agent.sources import Claiming, Listening, Reach
+from heat_config_agent.sources import Reach
 from heat_config_agent.sources import websocket as listening
+from heat_config_agent.sources.abilities import Claiming, Listening
 from heat_config_agent.sources.zaqar import Zaqar
 from loopback import Answer, wait_until
 
