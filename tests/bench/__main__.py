@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import shutil
+import os
+import signal
 import sys
-import tempfile
 import time
-from pathlib import Path
-from typing import Any
+import traceback
+from collections.abc import Sequence
 
-from bench import measure, peers, report, scenarios
-from bench.scenario import LackingError, Scenario
+from bench import apart, measure, report, scenarios
+from bench.scenario import OURS, LackingError, Scenario
+
+TOTAL = 600.0
+"""Seconds that all scenarios have that do not take long."""
+
+SPARE = 1.2
+"""How much more than the shares of its scenarios there is: for what is installed first, and for slower machines."""
 
 
 def main() -> int:
@@ -19,6 +25,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make bench ARGS=…", description=__doc__)
     parser.add_argument("scenario", nargs="*", help=f"which: all, or some of {', '.join(scenarios.NAMES)}")
     parser.add_argument("--dry", action="store_true", help="write nothing into docs/")
+    parser.add_argument("--list", action="store_true", help="only say which there are, and how long each may take")
     options = parser.parse_args()
     unknown = [each for each in options.scenario if not _chosen(each)]
     if unknown:
@@ -28,23 +35,16 @@ def main() -> int:
         for each in scenarios.ALL
         if (not options.scenario and not each.long) or any(each in _chosen(n) for n in options.scenario)
     ]
-    lacking = 0
-    for scenario in chosen:
-        begun = time.monotonic()
-        try:
-            measured = _measured(scenario)
-        except LackingError as lack:
-            _say("")
-            print(f"{scenario.name} cannot be measured here: {lack}", file=sys.stderr)
-            lacking += 1
-        else:
-            _say("")
-            parts = filter(None, (report.section(scenario.name, measured), report.goals(scenario.name, measured)))
-            print(*parts, sep="\n\n", end="\n\n")
-            print(f"It took {time.monotonic() - begun:.0f} s.", end="\n\n", flush=True)
-            if not options.dry:
-                report.save({scenario.name: measured})
-    return 1 if lacking else 0
+    if options.list:
+        _list(chosen)
+        return 0
+    if (load := os.getloadavg()[0]) > 1:
+        print(f"This machine is busy with something else (load {load:.1f}): times will be too long.", file=sys.stderr)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return _Run(chosen, dry=options.dry).measured()
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _chosen(name: str) -> list[Scenario]:
@@ -52,14 +52,94 @@ def _chosen(name: str) -> list[Scenario]:
     return [each for each in scenarios.ALL if each.name == name or (each.name.startswith(f"{name}-") and not each.long)]
 
 
-def _measured(scenario: Scenario) -> dict[str, Any]:
-    # Not in a folder for temporary files, which may be memory: what is flushed to disk has to get there.
-    folder = Path(tempfile.mkdtemp(prefix="bench-", dir=peers.FOLDER.parent))
-    try:
-        with scenario.subjects(folder) as subjects:
-            return report.record(scenario, measure.in_turn(scenario, subjects, _say))
-    finally:
-        shutil.rmtree(folder)
+def _list(chosen: Sequence[Scenario]) -> None:
+    for each in chosen:
+        print(f"{each.name:26}{each.seconds:5.0f} s  {each.rounds:2} rounds")
+    print(f"{'all of them':26}{sum(each.seconds for each in chosen):5.0f} s")
+
+
+class _Run:
+    """One scenario after the other."""
+
+    def __init__(self, chosen: Sequence[Scenario], *, dry: bool) -> None:
+        self._left = list(chosen)
+        self._dry = dry
+        self._begun = time.monotonic()
+        shares = sum(each.seconds for each in chosen)
+        self._end = self._begun + max(TOTAL, SPARE * shares)
+        self._not: dict[str, str] = {}
+        """What was not measured, and why."""
+        self._done = 0
+
+    def measured(self) -> int:
+        """Measure them, each with what time there is but for the shares of the others, and say what was not."""
+        try:
+            while self._left:
+                scenario = self._left.pop(0)
+                try:
+                    self._measure(scenario)
+                except Exception as error:  # noqa: BLE001  # the others are to be measured all the same
+                    traceback.print_exc()
+                    self._not[scenario.name] = f"it failed: {error!r}"
+                except BaseException:
+                    self._not[scenario.name] = "it was interrupted"
+                    raise
+        except KeyboardInterrupt:
+            self._not.update({each.name: "it was interrupted before" for each in self._left})
+        _say("")
+        self._tell()
+        return 1 if self._not else 0
+
+    def _measure(self, scenario: Scenario) -> None:
+        """Measure one, show it, and keep it."""
+        _say(f"{scenario.name}: setting up")
+        try:
+            if scenario.needs:
+                scenario.needs()
+        except LackingError as lack:
+            self._lacks(scenario, str(lack))
+            return
+        begun = time.monotonic()
+        left = self._end - begun - sum(each.seconds for each in self._left)
+        outcome = apart.measured(scenario, max(left, 0), _say)
+        _say("")
+        took = f"{time.monotonic() - begun:.0f} s of its {scenario.seconds:.0f}"
+        found = measure.found(outcome.samples)
+        if outcome.lacks:
+            self._lacks(scenario, outcome.lacks)
+        elif outcome.failed:
+            print(f"{scenario.name} failed:", outcome.failed, sep="\n", file=sys.stderr)
+            self._not[scenario.name] = f"it failed: {outcome.failed.strip().splitlines()[-1]}"
+        elif OURS not in found:
+            self._not[scenario.name] = f"its time was over before there was anything: {took}"
+        else:
+            recorded = report.record(scenario, found)
+            parts = filter(None, (report.section(scenario.name, recorded), report.goals(scenario.name, recorded)))
+            print(*parts, f"It took {took}.", sep="\n\n", end="\n\n", flush=True)
+            if outcome.cut:
+                print(f"{scenario.name} was ended before it was through: there was no more time.", file=sys.stderr)
+            if not self._dry:
+                report.save({scenario.name: recorded})
+            self._done += 1
+
+    def _lacks(self, scenario: Scenario, what: str) -> None:
+        self._not[scenario.name] = f"it cannot be measured here: {what}"
+        _say("")
+        print(f"{scenario.name} cannot be measured here: {what}", file=sys.stderr)
+
+    def _tell(self) -> None:
+        """Say what was measured, what was not, and of which the figures are older."""
+        now = time.monotonic()
+        print(f"{self._done} scenarios in {now - self._begun:.0f} s, of at most {self._end - self._begun:.0f}.")
+        for name, why in self._not.items():
+            print(f"Not measured: {name}: {why}")
+        dates = {name: each["date"] for name, each in report.known().items()}
+        for each in scenarios.ALL:
+            if each.long:
+                since = f"its figures are of {dates[each.name]}" if each.name in dates else "there are no figures of it"
+                print(f"{each.name} takes long, and is measured by `make bench ARGS={each.name}`: {since}.")
+        for name, wanted in [] if self._dry else report.unexplained():
+            print(f"{name} does not say what stands in the way of its goal: {wanted}.")
 
 
 def _say(text: str) -> None:

@@ -66,6 +66,11 @@ class Heat:
         """Return how many requests there were, by whom they were for."""
         return Counter(json.loads(self._said("GET", "/control/counts")))
 
+    def handed(self) -> tuple[float, int]:
+        """Return when Heat has first handed out what the metadata are, and how many requests there were by then."""
+        at, requests = json.loads(self._said("GET", "/control/handed"))
+        return at, requests
+
     def sections(self) -> dict[str, dict[str, str]]:
         """Return what settings say of how to reach it: section → key → value, as os-collect-config has them, too."""
         keystone = {
@@ -101,6 +106,8 @@ class _Cloud:
     def __init__(self) -> None:
         self.origin = ""
         self.counts: Counter[str] = Counter()
+        self.handed: tuple[float, int] | None = None
+        """When this document was first handed out by Heat, and which request that was."""
         self.message = 0
         """How many messages there have been in the queue."""
         self.taken = 0
@@ -119,6 +126,7 @@ class _Cloud:
         tag = hashlib.md5(self.text, usedforsecurity=False).hexdigest()
         self.conditions = {"ETag": f'"{tag}"', "Last-Modified": formatdate(time.time(), usegmt=True)}
         self.message += 1
+        self.handed = None
 
     def answer(
         self, verb: str, path: str, headers: Mapping[str, str], body: bytes
@@ -131,8 +139,11 @@ class _Cloud:
                 return 200, {}, b""
             case ["control", "counts"]:
                 return 200, {}, json.dumps(self.counts).encode()
+            case ["control", "handed"]:
+                return 200, {}, json.dumps(self.handed).encode()
             case ["v1", project, *_] if project == PROJECT:
                 self.counts[HEAT] += 1
+                self.handed = self.handed or (time.time(), self.counts.total())
                 return 200, {"Content-Type": "application/json"}, self.heat
             case ["v1", *_] if "Action=DescribeStackResource" in path:
                 self.counts[CFN] += 1

@@ -7,12 +7,14 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
 
-from bench.scenario import Sample, Scenario, Spread, Subject
+from bench.scenario import LEAST, Sample, Scenario, Spread, Subject
 
 Found = dict[str, dict[str, Spread]]
 """Of a scenario: subject → figure → values."""
@@ -79,23 +81,49 @@ def run(
     return Took(int(code), float(wall), float(cpu), int(peak) * 1024)
 
 
-def in_turn(scenario: Scenario, subjects: Sequence[Subject], say: Callable[[str], None]) -> Found:
-    """Run all subjects in turn, round after round, until the scenario's rounds or its time are over."""
-    samples: dict[str, list[Sample]] = {each.name: [] for each in subjects}
+def in_turn(
+    scenario: Scenario, subjects: Sequence[Subject], say: Callable[[str], None], begun: float
+) -> Iterator[tuple[str, Sample]]:
+    """Run all subjects in turn, round after round, and yield what each run showed.
+
+    It ends with the scenario's rounds, or when the next one would last beyond its time, which has `begun` then.
+    """
     if scenario.warm_up:
         for each in subjects:
             if each.warm_up:
                 say(f"{scenario.name}: {each.name}, warming up")
                 each.run()
-    end = time.monotonic() + scenario.seconds
+    end, took = begun + scenario.seconds, 0.0
     for number in range(scenario.rounds):
-        if number and time.monotonic() > end:
+        start = time.monotonic()
+        if number >= LEAST and start + took > end:
             break
         for each in subjects:
             if not each.rounds or number < each.rounds:
                 say(f"{scenario.name}: {each.name}, {number + 1} of at most {scenario.rounds}")
-                samples[each.name].append(each.run())
-    return {name: summed_up(found) for name, found in samples.items()}
+                yield each.name, each.run()
+        took = time.monotonic() - start
+
+
+def at_once(runs: Mapping[str, Callable[[], Sample]], pool: Executor) -> list[Subject]:
+    """Return subjects that do not mind one another, and so are run at the same time: all with the first of them."""
+    samples: dict[str, Sample] = {}
+
+    def sample(name: str) -> Sample:
+        if name not in samples:
+            running = {each: pool.submit(run) for each, run in runs.items()}
+            samples.update({each: future.result() for each, future in running.items()})
+        return samples.pop(name)
+
+    return [Subject(name, partial(sample, name)) for name in runs]
+
+
+def found(samples: Iterable[tuple[str, Sample]]) -> Found:
+    """Sum up what runs showed."""
+    by: dict[str, list[Sample]] = {}
+    for name, sample in samples:
+        by.setdefault(name, []).append(sample)
+    return {name: summed_up(each) for name, each in by.items()}
 
 
 def summed_up(samples: Sequence[Sample]) -> dict[str, Spread]:

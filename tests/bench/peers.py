@@ -11,6 +11,7 @@ import sys
 import tarfile
 import venv
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,25 +36,36 @@ _PACKAGES = (
 )
 _ARCHIVE = "heat-agents==13.0.0"
 
+_SECONDS = 150.0
+"""For how long the package index is waited for, for each of the two."""
+
 
 def ready() -> None:
-    """Have them here: from the package index, the first time. Raises LackingError."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    with (FOLDER / "lock").open("w") as lock:
+    """Have them here: from the package index, the first time. Raises LackingError, and does not try it again then."""
+    if lack := _lacking(FOLDER):
+        raise LackingError(lack)
+
+
+@cache
+def _lacking(folder: Path) -> str:
+    """Have them in that folder. Return why they cannot be had, if so."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         wanted = " ".join((*_PACKAGES, _ARCHIVE))
-        stamp = FOLDER / "had"
+        stamp = folder / "had"
         if stamp.exists() and stamp.read_text() == wanted:
-            return
+            return ""
         try:
             _have()
-        except (OSError, subprocess.CalledProcessError) as error:
+        except (OSError, subprocess.SubprocessError, tarfile.TarError) as error:
             said = error.stderr.strip() if isinstance(error, subprocess.CalledProcessError) else str(error)
-            raise LackingError(
-                f"os-collect-config and heat-agents cannot be installed in {FOLDER}: {said.splitlines()[-1]}; they are "
+            return (
+                f"os-collect-config and heat-agents cannot be installed in {folder}: {said.splitlines()[-1]}; they are "
                 "taken from the package index that pip is set up for"
-            ) from error
+            )
         stamp.write_text(wanted)
+    return ""
 
 
 def _have() -> None:
@@ -61,7 +73,7 @@ def _have() -> None:
     pip = (sys.executable, "-m", "pip", "--python", BIN / "python", "--quiet", "--disable-pip-version-check")
     archive = ("--no-deps", "--no-binary", "heat-agents", "--dest", FOLDER, _ARCHIVE)
     for command in (("install", *_PACKAGES), ("download", *archive)):
-        subprocess.run([*pip, *command], check=True, capture_output=True, text=True)
+        subprocess.run([*pip, *command], check=True, capture_output=True, text=True, timeout=_SECONDS)
     shutil.rmtree(AGENTS, ignore_errors=True)
     with tarfile.open(AGENTS.with_name(f"{AGENTS.name}.tar.gz")) as packed:
         packed.extractall(FOLDER, filter="data")

@@ -7,13 +7,13 @@ import os
 import platform
 import textwrap
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from bench.measure import Found
-from bench.scenario import LIMIT, OURS, THEIRS, Goal, Scenario
+from bench.scenario import LIMIT, OURS, THEIRS, Goal, Scenario, Spread
 
 DOCS = Path(__file__).parents[2] / "docs"
 JSON, PAGE = DOCS / "benchmarks.json", DOCS / "benchmarks.md"
@@ -33,7 +33,7 @@ _HEAD = """\
 Measured by `make bench` beside the programs that are replaced (os-collect-config, os-refresh-config, os-apply-config
 and heat-agents 13.0.0, as released) and beside the limit: a C program (`tests/bench/limit.c`) that does the least that
 keeps the promises, or the user's bare command. All of them run in turn, A B A B, after a warm-up. Shown are medians, in
-brackets the least and the most. A ratio says how much of a row's value heat-config-agent takes: «5 times less», or
+brackets the least and the most. A ratio says how much of another's value heat-config-agent takes: «5 times less», or
 «1.4 times» as much. The machine is a shared one: the ratios hold, the times are its own. What gates changes are counts,
 which no machine's mood touches: `tests/test_counters.py`.
 
@@ -42,31 +42,27 @@ Written by `make bench` from `benchmarks.json`."""
 
 def record(scenario: Scenario, found: Found) -> dict[str, Any]:
     """Return what was measured in a scenario, as JSON."""
+    words = _words(scenario, found)
     return {
-        "title": scenario.title,
-        "note": scenario.note,
+        "title": words["title"],
+        "note": words["note"],
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "machine": machine(),
-        "figures": {each.name: {"title": each.title, "unit": each.unit} for each in scenario.figures},
+        "figures": words["figures"],
         "subjects": {
             subject: {name: asdict(spread) for name, spread in values.items()} for subject, values in found.items()
         },
-        "goals": [goal(each, found) for each in scenario.goals],
+        "goals": words["goals"],
     }
 
 
 def goal(wanted: Goal, found: Found) -> dict[str, Any]:
     """Return a goal, and what was reached: a ratio, or a value. None where there is nothing to compare with."""
-    reached: float | None = found[OURS][wanted.figure].median
-    if wanted.against:
-        other = found.get(wanted.against, {}).get(wanted.figure)
-        reached = _ratio(reached, other.median if other else None)
+    ours, other = (found.get(each, {}).get(wanted.figure) for each in (OURS, wanted.against))
+    reached = ours.median if ours else None
+    if wanted.against and reached is not None:
+        reached = reached / other.median if other and other.median > 0 else None
     return {**asdict(wanted), "reached": reached, "met": None if reached is None else reached <= wanted.at_most}
-
-
-def _ratio(ours: float | None, other: float | None) -> float | None:
-    """Return how much ours is of another's. Beside nothing, there is no ratio."""
-    return ours / other if ours is not None and other is not None and other > 0 else None
 
 
 def machine() -> str:
@@ -93,53 +89,126 @@ def _lines(path: str) -> list[str]:
         return []
 
 
+def known() -> dict[str, Any]:
+    """Return what was measured until now: scenario → what is recorded of it."""
+    return json.loads(JSON.read_text()) if JSON.exists() else {}
+
+
 def save(new: Mapping[str, Any]) -> None:
     """Put what was measured in the place of what was measured of the same scenarios before, and write the page anew."""
-    known = json.loads(JSON.read_text()) if JSON.exists() else {}
-    known.update(new)
-    JSON.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n")
-    PAGE.write_text(page(known))
+    every = {**known(), **new}
+    _write(JSON, json.dumps(every, indent=1, ensure_ascii=False) + "\n")
+    _write(PAGE, page(every))
 
 
-def page(known: Mapping[str, Any]) -> str:
+def _write(path: Path, text: str) -> None:
+    """Write a file whole, or not at all."""
+    partial = path.with_name(f"{path.name}.new")
+    partial.write_text(text)
+    partial.replace(path)
+
+
+def reworded(every: Mapping[str, Any], now: Iterable[Scenario]) -> dict[str, Any]:
+    """Return what was measured, with the words and the goals that its scenarios have now."""
+    scenarios = {each.name: each for each in now}
+    return {name: {**each, **_words(scenarios[name], _found(each))} for name, each in every.items()}
+
+
+def _words(scenario: Scenario, found: Found) -> dict[str, Any]:
+    """Return what is recorded of a scenario and may change without its being measured anew."""
+    figures = {each.name: {"title": each.title, "unit": each.unit} for each in scenario.figures}
+    goals = [goal(each, found) for each in scenario.goals]
+    return {"title": scenario.title, "note": scenario.note, "figures": figures, "goals": goals}
+
+
+def _found(each: Mapping[str, Any]) -> Found:
+    """Return what was measured, of what is recorded."""
+    return {
+        subject: {figure: Spread(**values) for figure, values in figures.items()}
+        for subject, figures in each["subjects"].items()
+    }
+
+
+def unexplained() -> list[tuple[str, str]]:
+    """Return the goals that are not met, and of which nobody says why: the scenario, and what is wanted."""
+    return [(name, f"{title}, {wanted}") for name, title, wanted, each in _missed(known()) if not each["because"]]
+
+
+def _missed(every: Mapping[str, Any]) -> Iterator[tuple[str, str, str, Mapping[str, Any]]]:
+    """Yield the goals that are not met: the scenario, the figure's title, what is wanted, and the goal."""
+    for name, scenario in every.items():
+        for each in scenario["goals"]:
+            if each["met"] is False:
+                figure = scenario["figures"][each["figure"]]
+                yield name, figure["title"], _wanted(each, figure["unit"]), each
+
+
+def page(every: Mapping[str, Any]) -> str:
     """Return the page."""
     from bench.scenarios import NAMES as ORDER  # noqa: PLC0415  # they import what is above
 
-    listed = {name: known[name] for name in (*ORDER, *sorted(set(known) - set(ORDER))) if name in known}
-    machines = sorted({f"{each['machine']} ({each['date']})" for each in known.values()})
-    parts = [_HEAD, "\n".join(f"- {each}" for each in machines), "## Goals", _goals(listed)]
-    return "\n\n".join([*parts, *(section(name, each) for name, each in listed.items())]) + "\n"
+    listed = {name: every[name] for name in (*ORDER, *sorted(set(every) - set(ORDER))) if name in every}
+    measured = {(each["date"], each["machine"]) for each in listed.values()}
+    newest = max(measured, default=None)
+    machines = [f"- {name} ({date})" for date, name in sorted(measured, reverse=True)]
+    parts = [_HEAD, "\n".join(machines), "## Goals", _goals(listed), _reasons(listed)]
+    sections = (
+        section(name, each, "" if (each["date"], each["machine"]) == newest else f"Measured on {each['date']}.")
+        for name, each in listed.items()
+    )
+    return "\n\n".join(filter(None, [*parts, *sections])) + "\n"
 
 
-def section(name: str, each: Mapping[str, Any]) -> str:
+def section(name: str, each: Mapping[str, Any], when: str = "") -> str:
     """Return what the page says of one scenario."""
-    figures, subjects = each["figures"], each["subjects"]
-    head = ["", *(word for about in figures.values() for word in (about["title"], "ratio"))]
-    rows = [[f"**{NAMES[OURS]}**", *_cells(figures, subjects[OURS], None)]]
-    rows += [
-        [_name(subject), *_cells(figures, found, subjects[OURS])]
-        for subject, found in subjects.items()
-        if subject != OURS
-    ]
-    used = [place for place in range(len(head)) if not place or any(row[place] for row in rows)]
-    table = _table([[row[place] for place in used] for row in [head, ["---"] * len(head), *rows]])
-    note = [textwrap.fill(each["note"], 120, break_long_words=False, break_on_hyphens=False)] if each["note"] else []
-    return "\n\n".join([f"## {name}", f"{each['title']}.", *note, table])
+    parts = [f"## {name}", f"{each['title']}.", _filled(" ".join(filter(None, (each["note"], when))))]
+    return "\n\n".join(filter(None, [*parts, _figures(each["figures"], each["subjects"])]))
+
+
+def _filled(text: str, after: str = "") -> str:
+    return textwrap.fill(text, 120, subsequent_indent=after, break_long_words=False, break_on_hyphens=False)
+
+
+def _figures(figures: Mapping[str, Any], subjects: Mapping[str, Any]) -> str:
+    """Return a table of what was measured: a row for each that is compared, or for each figure if that is narrower."""
+    ours = subjects[OURS]
+    others = {name: found for name, found in subjects.items() if name != OURS and found}
+    figures = {
+        name: about for name, about in figures.items() if any(name in found for found in (ours, *others.values()))
+    }
+    rows = [["", *(word for about in figures.values() for word in (about["title"], "ratio"))]]
+    rows += [[f"**{NAMES[OURS]}**", *_cells(figures, ours, None)]]
+    rows += [[_name(name), *_cells(figures, found, ours)] for name, found in others.items()]
+    columns = [["", f"**{NAMES[OURS]}**", *(word for name in others for word in (_name(name), "ratio"))]]
+    for number, about in enumerate(figures.values()):
+        of_others = (row[1 + 2 * number + side] for row in rows[2:] for side in (0, 1))
+        columns.append([about["title"], rows[1][1 + 2 * number], *of_others])
+    runs = [max((each["runs"] for each in found.values()), default=0) for found in (ours, *others.values())]
+    if max(runs) > 1:
+        rows = [[*row, word] for row, word in zip(rows, ["runs", *map(str, runs)], strict=True)]
+        columns.append(["runs", str(runs[0]), *(word for number in runs[1:] for word in (str(number), ""))])
+    return min((_table(_used(each)) for each in (rows, columns)), key=lambda text: text.index("\n"))
+
+
+def _used(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return a table without the columns that have nothing but a title."""
+    places = [place for place in range(len(rows[0])) if not place or any(row[place] for row in rows[1:])]
+    return [[row[place] for place in places] for row in rows]
 
 
 def goals(name: str, each: Mapping[str, Any]) -> str:
     """Return what the page says of one scenario's goals, if it has any."""
-    return _goals({name: each}) if each["goals"] else ""
+    return "\n\n".join(filter(None, (_goals({name: each}), _reasons({name: each})))) if each["goals"] else ""
 
 
 def _goals(listed: Mapping[str, Any]) -> str:
-    rows = [["scenario", "figure", "goal", "reached", ""], ["---"] * 5]
+    rows = [["scenario", "figure", "goal", "reached", ""]]
     for name, scenario in listed.items():
         for each in scenario["goals"]:
             figure = scenario["figures"][each["figure"]]
             rows.append(
                 [
-                    f"[{name}](#{name})",
+                    f"[{name}](#{name.lower()})",
                     figure["title"],
                     _wanted(each, figure["unit"]),
                     _reached(each, figure["unit"]),
@@ -147,6 +216,14 @@ def _goals(listed: Mapping[str, Any]) -> str:
                 ]
             )
     return _table(rows)
+
+
+def _reasons(listed: Mapping[str, Any]) -> str:
+    """Return what stands in the way of goals that are not met, as a list."""
+    return "\n".join(
+        _filled(f"- {name}, {title}, {wanted}: {each['because'] or 'nobody has said yet why it is not met.'}", "  ")
+        for name, title, wanted, each in _missed(listed)
+    )
 
 
 def _wanted(each: Mapping[str, Any], unit: str) -> str:
@@ -170,19 +247,19 @@ def _name(subject: str) -> str:
 
 
 def times(ratio: float) -> str:
-    """Return a ratio in words: «80 times less», or «1.4 times»."""
-    return f"{_number(1 / ratio)} times less" if 0 < ratio < 1 else f"{_number(ratio)} times"
+    """Return a ratio in words: «80 times less», or «1.4 times». What is below nothing was lost in noise."""
+    if ratio <= 0:
+        return "nothing to be seen"
+    return f"{_number(1 / ratio)} times less" if ratio < 1 else f"{_number(ratio)} times"
 
 
 def _cells(figures: Mapping[str, Any], found: Mapping[str, Any], ours: Mapping[str, Any] | None) -> Iterator[str]:
     """Yield for each figure what was found, and how much ours is of that; nothing where there is nothing."""
     for figure, about in figures.items():
         values = found.get(figure)
-        compared = None
-        if ours is not None and values is not None and figure in ours:
-            compared = _ratio(ours[figure]["median"], values["median"])
         yield "" if values is None else _spread(values, about["unit"])
-        yield "" if compared is None else times(compared)
+        both = [each[figure]["median"] for each in (ours, found) if each and figure in each]
+        yield times(both[0] / both[1]) if ours and len(both) == 2 and min(both) > 0 else ""
 
 
 def _spread(values: Mapping[str, Any], unit: str) -> str:
@@ -210,14 +287,18 @@ def scale(value: float, unit: str) -> tuple[float, str]:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
-    """Return a table whose columns are in line where it is read as it is, too. Its second row is the rule."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        [cell.ljust(width, "-" if number == 1 else " ") for cell, width in zip(row, widths, strict=True)]
-        for number, row in enumerate(rows)
-    ]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    """Return a table whose columns are in line where it is read as it is, too. The first row is its head."""
+    widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
+    head, *lines = ([cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows)
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["-" * width for width in widths], *lines))
 
 
-if __name__ == "__main__":  # what was measured may be shown in another way without being measured again
-    PAGE.write_text(page(json.loads(JSON.read_text())))
+def main() -> None:
+    """Write what was measured anew, with the words and the goals of today."""
+    from bench import scenarios  # noqa: PLC0415  # they import what is above
+
+    save(reworded(known(), scenarios.ALL))
+
+
+if __name__ == "__main__":
+    main()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,10 @@ OURS, THEIRS, LIMIT = "ours", "theirs", "limit"
 
 Sample = Mapping[str, float]
 """What one run showed: figure → value, in the unit that the scenario's `Figure` names."""
+
+
+LEAST = 3
+"""Rounds that a scenario is given also where its time is over before."""
 
 
 class LackingError(Exception):
@@ -38,6 +42,8 @@ class Goal:
     against: str
     """THEIRS, LIMIT, another subject's name, or "" where `at_most` is a value in the figure's unit."""
     at_most: float
+    because: str = ""
+    """Where it is not met: what stands in the way, in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -68,13 +74,15 @@ class Scenario:
     goals: tuple[Goal, ...] = ()
     rounds: int = 11
     seconds: float = 20.0
-    """For how long at most rounds are begun; one is always done."""
+    """Its share of the time that all have, with setting up: where it is over, there are no more than `LEAST` rounds."""
     warm_up: bool = True
     """Whether each is run once before that."""
     long: bool = False
     """Whether it takes so long that it is measured only where its whole name is given."""
     note: str = ""
     """What a reader has to know about how it is measured; markdown."""
+    needs: Callable[[], None] | None = None
+    """Have here what it needs; that is not of its time. Raises LackingError."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +93,3 @@ class Spread:
     least: float
     most: float
     runs: int
-
-
-Scenarios = Iterator[Scenario]

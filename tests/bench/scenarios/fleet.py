@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from bench import fleet
+from bench import fleet, measure
 from bench.fleet import Agent, Client, Course, Replaced
 from bench.scenario import OURS, THEIRS, Figure, Goal, Sample, Scenario, Subject
 
@@ -49,10 +50,11 @@ def _sample(course: Course, make: Callable[[], Client]) -> Sample:
 
 @contextlib.contextmanager
 def _subjects(course: Course, _folder: Path, *, theirs: bool) -> Iterator[list[Subject]]:
-    found = [Subject(OURS, partial(_sample, course, Agent))]
+    runs = {OURS: partial(_sample, course, Agent)}
     if theirs:
-        found.append(Subject(THEIRS, partial(_sample, course, Replaced)))
-    yield found
+        runs[THEIRS] = partial(_sample, course, Replaced)
+    with ProcessPoolExecutor(len(runs)) as pool:  # no time is measured but that of their own clock
+        yield measure.at_once(runs, pool)
 
 
 def _scenario(
@@ -68,6 +70,7 @@ def _scenario(
         subjects=partial(_subjects, course, theirs=theirs),
         goals=tuple(Goal(figure, "", value) for figure, value in most.items()),
         rounds=1,
+        seconds=4,
         warm_up=False,
         note=f"{_NOTE.format(needed=needed, rate=needed * course.capacity, time=course.measured)} {note}".rstrip(),
     )

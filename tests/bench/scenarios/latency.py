@@ -6,67 +6,81 @@ import contextlib
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
-from bench import heat, idle, work
-from bench.peers import Image
+from bench import heat, idle, measure, peers, work
 from bench.scenario import OURS, THEIRS, Figure, Goal, Sample, Scenario, Subject
 
-COMPRESSED = 10.0
+COMPRESSED = 25.0
 """How many times shorter the intervals are."""
 
 PERIOD = 550.0
 """Seconds that are looked at, before they are compressed: nothing happens, then a group of changes, then nothing."""
 
 IDLE, CHANGES, WITHIN = 150.0, 4, (1.0, 5.0)
-"""Seconds at most before the group; the changes in it; and seconds between a hook and the next change. The moments are
+"""Seconds at most before the group; the changes in it; and seconds from the end of one to the next. The moments are
 random, and the same for both."""
 
 SEED = 1
 
 _NOTE = f"""\
-Over heat. Both ask as often as they do by default (between {idle.LEAST:g} and {idle.INTERVAL:g} seconds), made
-{COMPRESSED:g} times shorter; what either does once it knows of a change takes as long as it takes. In the period of
-{PERIOD:g} seconds, before that is made shorter, there is one group of {CHANGES} changes, as deployments come that
-depend on each other: each a few seconds after the hook before. Requests are all that the server gets in that period,
-those to Keystone too. Both are measured at once, each with a server of its own: nearly all of it is waiting.
-While os-refresh-config runs, os-collect-config asks nobody, which here is a larger part of the period than it is."""
+Over heat. Both ask as often as they do by default (between {idle.LEAST:g} and {idle.INTERVAL:g} seconds). These pauses
+are made {COMPRESSED:g} times shorter, and what is shown is put right for that: the time until the server was asked
+counts {COMPRESSED:g} times, the time from then to the hook as it is. In the period of {PERIOD:g} seconds there is one
+group of {CHANGES} changes, as deployments come that depend on each other: each a few seconds after the one before was
+done. The load on the server is all that it is asked in that period, Keystone too, but for the moments in which a change
+is carried out, which no compression makes shorter: that heat-config-agent asks no more is a goal, too. Both are
+measured at once, each with a server of its own: nearly all of it is waiting."""
 
 
 class _Changing:
     """A daemon whose metadata change."""
 
-    def __init__(self, server: heat.Heat, daemon: idle.Daemon, ran: Path) -> None:
-        """`ran` is the file to which hooks write when they ran."""
+    def __init__(self, server: heat.Heat, daemon: idle.Daemon, place: Path, *, tells: bool) -> None:
+        """Have it in this folder. If it `tells`, there is a line in the file `done` when a change is done."""
         self._server = server
         self._daemon = daemon
-        self._ran = ran
+        self._ran, self._done = place / "ran", place / "done" if tells else place / "ran"
+        self._before = 0
+        """Lines of `done` that are of no change."""
         self._moments = random.Random(SEED)  # noqa: S311  # the same for both
         self._count = 0
+        self._busy, self._busily = 0.0, 0
+        """Seconds in which changes were carried out, and the requests in these."""
 
     def run(self) -> Sample:
         """Change them some times; return the median time to the hook, and the requests."""
         took: list[float] = []
         with self._daemon.going():
-            counted, end = self._server.counts().total(), time.monotonic() + PERIOD / COMPRESSED
+            self._before = _lines(self._done)
+            counted, begun = self._server.counts().total(), time.monotonic()
             time.sleep(self._moments.uniform(0, IDLE) / COMPRESSED)
             for _ in range(CHANGES):
                 time.sleep(self._moments.uniform(*WITHIN) / COMPRESSED)
                 took.append(self._change())
-            time.sleep(max(end - time.monotonic(), 0))
-            requests = self._server.counts().total() - counted
+            time.sleep(max(begun + PERIOD / COMPRESSED + self._busy - time.monotonic(), 0))
+            requests = self._server.counts().total() - counted - self._busily
         return {"latency": statistics.median(took), "requests": requests}
 
     def _change(self) -> float:
+        """Change them once; return the seconds to the hook."""
         self._count += 1
         script = f"#!/bin/sh\ndate +%s.%N >>{self._ran}\n"
         self._server.put({"deployments": work.deployments(self._count, config=script)})
         changed = time.time()
-        idle.wait(lambda: self._ran.exists() and len(self._ran.read_text().split()) >= self._count, self._daemon)
-        return float(self._ran.read_text().split()[self._count - 1]) - changed
+        idle.wait(lambda: _lines(self._done) >= self._before + self._count, self._daemon)
+        over, requests = time.time(), self._server.counts().total()
+        asked, before = self._server.handed()
+        self._busy += over - asked
+        self._busily += requests - before
+        ran = float(self._ran.read_text().split()[self._count - 1])
+        return (asked - changed) * COMPRESSED + ran - asked
+
+
+def _lines(path: Path) -> int:
+    return path.read_text().count("\n") if path.exists() else 0
 
 
 @contextlib.contextmanager
@@ -80,18 +94,9 @@ def _subjects(folder: Path) -> Iterator[list[Subject]]:
             place.mkdir()
             daemon = stack.enter_context(contextlib.closing(start(place, server)))
             idle.polled(6, server, heat.HEAT, daemon)  # by then it polls as seldom as it does
-            subjects[name] = _Changing(server, daemon, place / "ran")
-        samples: dict[str, Sample] = {}
-        yield [Subject(name, partial(_sample, name, subjects, samples)) for name in subjects]
-
-
-def _sample(name: str, subjects: Mapping[str, _Changing], found: dict[str, Sample]) -> Sample:
-    """Return what was measured of one of them: of all at once, with the first of them."""
-    if name not in found:
-        with ThreadPoolExecutor(len(subjects)) as pool:
-            running = {each: pool.submit(subject.run) for each, subject in subjects.items()}
-            found.update({each: future.result() for each, future in running.items()})
-    return found.pop(name)
+            subjects[name] = _Changing(server, daemon, place, tells=name == THEIRS)
+        pool = stack.enter_context(ThreadPoolExecutor(len(subjects)))
+        yield measure.at_once({name: each.run for name, each in subjects.items()}, pool)
 
 
 Start = Callable[[Path, heat.Heat], idle.Daemon]
@@ -102,8 +107,9 @@ def _ours(place: Path, server: heat.Heat) -> idle.Daemon:
 
 
 def _theirs(place: Path, server: heat.Heat) -> idle.Daemon:
-    image = Image(place)
+    image = peers.Image(place)
     settings = {
+        "command": f"{image.refresh} && echo >>{place}/done",  # while it runs, os-collect-config asks nobody
         "polling_interval": idle.INTERVAL / COMPRESSED,
         "min_polling_interval": idle.LEAST / COMPRESSED,
     }
@@ -114,7 +120,7 @@ def _theirs(place: Path, server: heat.Heat) -> idle.Daemon:
 SCENARIOS = (
     Scenario(
         name="change-to-hook",
-        title="From a change of the metadata, at any moment, to the hook that it is for",
+        title="From a change of the metadata, at any moment, to the hook that it is for, at no more load on the server",
         figures=(
             Figure("latency", "median from change to hook", "s"),
             Figure("requests", "requests in the period", ""),
@@ -122,7 +128,8 @@ SCENARIOS = (
         subjects=_subjects,
         goals=(Goal("latency", THEIRS, 1 / 5), Goal("requests", THEIRS, 1.0)),
         rounds=1,
-        seconds=1.0,
+        seconds=35,
+        needs=peers.ready,
         warm_up=False,
         note=_NOTE,
     ),

@@ -70,7 +70,6 @@ def _files(package: Distribution) -> list[Path]:
 
 @contextmanager
 def _subjects(folder: Path) -> Iterator[list[Subject]]:
-    peers.ready()
     yield [Subject(OURS, lambda: _ours(folder)), Subject(THEIRS, _theirs)]
 
 
@@ -85,6 +84,8 @@ SCENARIOS = (
         ),
         subjects=_subjects,
         rounds=1,
+        seconds=12,
+        needs=peers.ready,
         warm_up=False,
         note=(
             "Each in a Python environment of its own, from the package index; the interpreter, pip and compiled "

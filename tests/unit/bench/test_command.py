@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bench import __main__ as command
 from bench import report, scenarios
-from bench.scenario import OURS, Figure, LackingError, Scenario, Subject
+from bench.scenario import OURS, Figure, LackingError, Sample, Scenario, Subject
 
 
 @contextlib.contextmanager
@@ -26,10 +30,29 @@ def missing(folder: Path) -> contextlib.AbstractContextManager[list[Subject]]:
     raise LackingError(f"there is no thing; install it, with {folder}")
 
 
-def scenario(name: str, *, lacks: bool = False, long: bool = False) -> Scenario:
+def broken(folder: Path) -> contextlib.AbstractContextManager[list[Subject]]:
+    """Set up nothing, by a mistake."""
+    raise ValueError(f"there is a mistake in {folder.name.partition('-')[0]}")
+
+
+@contextlib.contextmanager
+def hanging(_folder: Path) -> Iterator[list[Subject]]:
+    """Set up what never ends."""
+
+    def run() -> Sample:
+        time.sleep(600)
+        return {"wall": 600.0}
+
+    yield [Subject(OURS, run)]
+
+
+Setup = Callable[[Path], contextlib.AbstractContextManager[list[Subject]]]
+
+
+def scenario(name: str, setup: Setup = there, *, long: bool = False, seconds: float = 20) -> Scenario:
     """Return one that shows a quarter of a second."""
     figures = (Figure("wall", "wall time", "s"),)
-    return Scenario(name, f"About {name}", figures, missing if lacks else there, rounds=1, long=long)
+    return Scenario(name, f"About {name}", figures, setup, rounds=1, long=long, seconds=seconds)
 
 
 @pytest.fixture
@@ -79,13 +102,90 @@ def test_what_is_lacking_keeps_nothing_else_from_being_measured(
     monkeypatch: pytest.MonkeyPatch, kept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It is said, and what was set up is removed."""
-    monkeypatch.setattr(scenarios, "ALL", (scenario("one", lacks=True), scenario("two")))
+    every = (scenario("one", missing), scenario("needy"), scenario("two"))
+    monkeypatch.setattr(scenarios, "ALL", (every[0], replace(every[1], needs=lack), every[2]))
 
     assert run(monkeypatch) == 1
-    said = capsys.readouterr().err.strip()
-    assert said.startswith("one cannot be measured here: there is no thing; install it, with ")
-    assert not Path(said.rpartition(" ")[2]).exists()
+    said = capsys.readouterr()
+    lines = [each for each in said.err.splitlines() if "cannot be measured here" in each]
+    assert lines[0].startswith("one cannot be measured here: there is no thing; install it, with ")
+    assert not Path(lines[0].rpartition(" ")[2]).exists()
+    assert lines[1:] == ["needy cannot be measured here: there is no index"]
+    assert "Not measured: needy: it cannot be measured here: there is no index\n" in said.out
     assert list(json.loads(kept.read_text())) == ["two"]
+
+
+def lack() -> None:
+    """Have nothing."""
+    raise LackingError("there is no index")
+
+
+def test_what_fails_keeps_nothing_else_from_being_measured(
+    monkeypatch: pytest.MonkeyPatch, kept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is said at the end what was not measured and why; its figures of before stay."""
+    monkeypatch.setattr(scenarios, "ALL", (scenario("one"), scenario("two")))
+    assert run(monkeypatch) == 0
+    before = json.loads(kept.read_text())["one"]
+    monkeypatch.setattr(scenarios, "ALL", (scenario("one", broken), scenario("two")))
+
+    assert run(monkeypatch) == 1
+    said = capsys.readouterr()
+    assert "Not measured: one: it failed: ValueError: there is a mistake in bench\n" in said.out
+    assert "Traceback" in said.err
+    assert list(known := json.loads(kept.read_text())) == ["one", "two"]
+    assert known["one"] == before
+
+
+def test_what_hangs_takes_nobody_elses_time(
+    monkeypatch: pytest.MonkeyPatch, kept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It has what there is but for the others' shares; the sum is bounded."""
+    monkeypatch.setattr(scenarios, "ALL", (scenario("one", hanging, seconds=1), scenario("two", seconds=57)))
+    monkeypatch.setattr(command, "TOTAL", 60)
+    monkeypatch.setattr(command, "SPARE", 1.0)
+    begun = time.monotonic()
+
+    assert run(monkeypatch) == 1
+    assert time.monotonic() - begun < 30
+    assert "Not measured: one: its time was over before there was anything: " in capsys.readouterr().out
+    assert list(json.loads(kept.read_text())) == ["two"]
+
+
+def test_an_interruption_keeps_what_was_measured(
+    monkeypatch: pytest.MonkeyPatch, kept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whether somebody presses ^C or ends the process; it is said what is missing then."""
+
+    def interrupting(_folder: Path) -> contextlib.AbstractContextManager[list[Subject]]:
+        os.kill(os.getppid(), signal.SIGTERM)
+        return hanging(_folder)
+
+    every = (scenario("one"), scenario("two", interrupting), scenario("three"))
+    monkeypatch.setattr(scenarios, "ALL", every)
+
+    assert run(monkeypatch) == 1
+    assert list(json.loads(kept.read_text())) == ["one"]
+    assert [each for each in capsys.readouterr().out.splitlines() if each.startswith("Not")] == [
+        "Not measured: two: it was interrupted",
+        "Not measured: three: it was interrupted before",
+    ]
+
+
+def test_all_fit_into_ten_minutes() -> None:
+    """With something to spare; names are what the command line takes them for."""
+    shares = sum(each.seconds for each in scenarios.ALL if not each.long)
+    assert shares * command.SPARE <= command.TOTAL
+    assert len(set(scenarios.NAMES)) == len(scenarios.NAMES)
+
+
+def test_shares_are_listed(monkeypatch: pytest.MonkeyPatch, kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And nothing is measured."""
+    assert run(monkeypatch, "--list", "one") == 0
+    assert capsys.readouterr().out.split() == [
+        *("one", "20", "s", "1", "rounds", "one-more", "20", "s", "1", "rounds", "all", "of", "them", "40", "s")
+    ]
+    assert not kept.exists()
 
 
 def test_a_scenario_that_there_is_not(monkeypatch: pytest.MonkeyPatch, kept: Path) -> None:

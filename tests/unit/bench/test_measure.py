@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -36,10 +40,16 @@ class Runs:
         return run
 
 
+def in_turn(some: Scenario, *subjects: Subject, begun: float | None = None) -> measure.Found:
+    """Run all of them, and sum up."""
+    begun = time.monotonic() if begun is None else begun
+    return measure.found(measure.in_turn(some, subjects, lambda _text: None, begun))
+
+
 def test_all_are_run_in_turn_after_a_warm_up() -> None:
     """A B A B, so that the machine's moods meet all of them; the first run of each does not count."""
     runs = Runs()
-    found = measure.in_turn(scenario(rounds=3), [runs.subject("a"), runs.subject("b")], lambda _text: None)
+    found = in_turn(scenario(rounds=3), runs.subject("a"), runs.subject("b"))
 
     assert "".join(runs.names) == "ab" + "ababab"
     assert found == {name: {"wall": Spread(3.0, 2.0, 4.0, 3)} for name in ("a", "b")}
@@ -48,19 +58,47 @@ def test_all_are_run_in_turn_after_a_warm_up() -> None:
 def test_what_takes_long_is_run_less_often() -> None:
     """In the first rounds, and where it says so without a warm-up."""
     runs = Runs()
-    subjects = [runs.subject("a"), runs.subject("b", rounds=1, warm_up=False)]
-    found = measure.in_turn(scenario(rounds=3), subjects, lambda _text: None)
+    found = in_turn(scenario(rounds=3), runs.subject("a"), runs.subject("b", rounds=1, warm_up=False))
 
     assert "".join(runs.names) == "a" + "abaa"
     assert found["b"]["wall"] == Spread(1.0, 1.0, 1.0, 1)
 
 
 def test_no_round_is_begun_when_the_time_is_over() -> None:
-    """One is always done."""
+    """But for the first three: a median of fewer says little. What was set up before is of that time, too."""
     runs = Runs()
-    measure.in_turn(scenario(rounds=3, seconds=0, warm_up=False), [runs.subject("a")], lambda _text: None)
+    in_turn(scenario(rounds=9, warm_up=False), runs.subject("a"), begun=time.monotonic() - 61)
 
-    assert runs.names == ["a"]
+    assert runs.names == ["a"] * 3
+
+
+def test_no_round_is_begun_that_would_last_too_long() -> None:
+    """As long as the one before."""
+    runs = Runs()
+
+    def wait() -> Sample:
+        time.sleep(0.2)
+        return {}
+
+    in_turn(scenario(rounds=99, seconds=0.9, warm_up=False), runs.subject("a"), Subject("slow", wait))
+
+    assert len(runs.names) in (3, 4)
+
+
+def test_what_minds_nobody_is_run_at_the_same_time() -> None:
+    """Each waits for the other here; in the next round they are run again."""
+    both = threading.Barrier(2)
+    numbers = itertools.count()
+
+    def run() -> Sample:
+        both.wait(10)
+        return {"wall": next(numbers)}
+
+    with ThreadPoolExecutor(2) as pool:
+        subjects = measure.at_once({"a": run, "b": run}, pool)
+        found = in_turn(scenario(rounds=2, warm_up=False), *subjects)
+    assert next(numbers) == 4
+    assert {name: each["wall"].runs for name, each in found.items()} == {"a": 2, "b": 2}
 
 
 def test_what_a_process_took_counts_its_children() -> None:

@@ -20,3 +20,21 @@ def test_what_cannot_be_installed_is_lacking(monkeypatch: pytest.MonkeyPatch, tm
     with pytest.raises(LackingError, match=rf"cannot be installed in {tmp_path}/peers: .*os-collect-config"):
         peers.ready()
     assert not (tmp_path / "peers" / "had").exists()
+
+
+def test_what_could_not_be_installed_is_not_tried_for_each_scenario(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It would take each of them a minute to hear the same; what is here is not installed again either."""
+    monkeypatch.setattr(peers, "FOLDER", tmp_path / "peers")
+    tries: list[int] = []
+
+    def fail() -> None:
+        tries.append(1)
+        raise OSError("no room")
+
+    monkeypatch.setattr(peers, "_have", fail)
+    for _ in range(2):
+        with pytest.raises(LackingError, match="no room"):
+            peers.ready()
+    assert tries == [1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,6 +21,11 @@ def found(**medians: float) -> Found:
 def scenario(*goals: Goal, note: str = "") -> Scenario:
     """Return one with a wall time."""
     return Scenario("some", "Something is done", (Figure("wall", "wall time", "s"),), None, goals, note=note)  # type: ignore[arg-type]  # nobody sets it up
+
+
+def runs(count: int, **medians: float) -> Found:
+    """Return what so many runs have shown."""
+    return {name: {"wall": replace(each["wall"], runs=count)} for name, each in found(**medians).items()}
 
 
 def rows(text: str) -> list[list[str]]:
@@ -90,9 +96,9 @@ def test_the_page_shows_medians_spread_and_ratios() -> None:
 
     assert "Something is done.\n\nA note.\n" in section
     assert rows(section)[2:] == [
-        ["**heat-config-agent**", "4 ms (2 – 8)", ""],
-        ["os-collect-config and heat-agents", "400 ms (200 – 800)", "100 times less"],
-        ["the limit", "1 ms (0.5 – 2)", "4 times"],
+        ["**heat-config-agent**", "4 ms (2 – 8)", "", "11"],
+        ["os-collect-config and heat-agents", "400 ms (200 – 800)", "100 times less", "11"],
+        ["the limit", "1 ms (0.5 – 2)", "4 times", "11"],
     ]
     assert section in report.page({"some": recorded})
 
@@ -112,6 +118,74 @@ def test_a_figure_that_one_of_them_does_not_show_is_left_open() -> None:
     section = report.section("some", report.record(scenario(), both))
 
     assert rows(section)[2:] == [["**heat-config-agent**", ""], ["os-collect-config and heat-agents", "1 s"]]
+
+
+def test_many_figures_are_rows() -> None:
+    """Whichever is narrower: a row for each that is compared, or for each figure."""
+    words = ("answers in time per second", "requests without an answer in time", "99 % had an answer after")
+    figures = tuple(Figure(str(number), word, "s") for number, word in enumerate(words))
+    values = {
+        name: {each.name: Spread(median, median, median, 1) for each in figures}
+        for name, median in {OURS: 2.0, THEIRS: 8.0}.items()
+    }
+    section = report.section("some", report.record(replace(scenario(), figures=figures, goals=()), values))
+
+    assert rows(section) == [
+        ["", "**heat-config-agent**", "os-collect-config and heat-agents", "ratio"],
+        [each for each in rows(section)[1] if set(each) == {"-"}],
+        *([word, "2 s", "8 s", "4 times less"] for word in words),
+    ]
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(0.0, 1.0), (1.0, 0.0), (-0.1, 1.0), (1.0, -0.1)])
+def test_there_is_no_ratio_of_nothing(ours: float, theirs: float) -> None:
+    """Neither of what is not there, nor of what was lost in noise."""
+    section = report.section("some", report.record(scenario(), runs(1, ours=ours, theirs=theirs)))
+
+    assert "ratio" not in section
+    assert "times" not in section
+
+
+def test_a_goal_that_nothing_was_left_of_says_so() -> None:
+    """It is met, and no ratio says by how much."""
+    recorded = report.record(scenario(Goal("wall", THEIRS, 0.5)), found(ours=-0.001, theirs=1.0))
+
+    assert rows(report.goals("some", recorded))[2][3:] == ["nothing to be seen", "met"]
+
+
+def test_a_goal_that_is_not_met_says_what_stands_in_the_way() -> None:
+    """And nothing where it is met."""
+    goals = (Goal("wall", THEIRS, 0.5, because="A start of Python takes longer."), Goal("wall", LIMIT, 9.0, "No."))
+    recorded = report.record(scenario(*goals), found(ours=0.8, theirs=1.0, limit=0.1))
+
+    reasons = [line for line in report.page({"some": recorded}).splitlines() if line.startswith("- some")]
+    assert reasons == [
+        "- some, wall time, 2 times less than os-collect-config and heat-agents: A start of Python takes longer."
+    ]
+
+
+def test_words_may_change_without_measuring_anew() -> None:
+    """What was measured stays, with its date; its goals are judged again."""
+    before = report.record(scenario(Goal("wall", THEIRS, 0.5), note="Old."), found(ours=0.8, theirs=1.0))
+    now = replace(scenario(Goal("wall", THEIRS, 0.9, "For this."), note="New."), title="Another thing is done")
+    after = report.reworded({"some": before}, [now])["some"]
+
+    assert (after["title"], after["note"]) == ("Another thing is done", "New.")
+    assert [(each["reached"], each["met"], each["because"]) for each in after["goals"]] == [(0.8, True, "For this.")]
+    assert {key: after[key] for key in ("date", "machine", "subjects")} == {
+        key: before[key] for key in ("date", "machine", "subjects")
+    }
+
+
+def test_older_figures_say_when_they_were_measured() -> None:
+    """And on which machine, at the head of the page."""
+    new = report.record(scenario(), found(ours=1.0))
+    old = {**new, "date": "2020-01-02", "machine": "1 × i386"}
+    page = report.page({"some": new, "other": old})
+
+    assert "- 1 × i386 (2020-01-02)\n" in page
+    assert "Measured on 2020-01-02." in page.partition("## other")[2]
+    assert "Measured on" not in page.partition("## some")[2].partition("## other")[0]
 
 
 @pytest.mark.parametrize(
@@ -151,4 +225,6 @@ def test_the_page_in_docs_is_made_of_what_was_measured() -> None:
     known = json.loads(report.JSON.read_text())
 
     assert set(known) <= set(scenarios.NAMES)
+    assert known == report.reworded(known, scenarios.ALL), "write it anew: PYTHONPATH=tests python -m bench.report"
     assert report.PAGE.read_text() == report.page(known), "write it anew: PYTHONPATH=tests python -m bench.report"
+    assert not report.unexplained(), "say `because` in the scenario's goal, and write it anew"
