@@ -27,6 +27,9 @@ _SIZES: Mapping[str, tuple[tuple[float, str], ...]] = {
 }
 """The units of what is measured in a unit, the greatest first."""
 
+_WIDE = 132
+"""Signs in a line of a table that can just be read."""
+
 _HEAD = """\
 # What it costs
 
@@ -170,7 +173,10 @@ def _filled(text: str, after: str = "") -> str:
 
 
 def _figures(figures: Mapping[str, Any], subjects: Mapping[str, Any]) -> str:
-    """Return a table of what was measured: a row for each that is compared, or for each figure if that is narrower."""
+    """Return a table of what was measured: a row for each that is compared, or for each figure if that is narrower.
+
+    Or for each figure of each, where both are too wide to be read.
+    """
     ours = subjects[OURS]
     others = {name: found for name, found in subjects.items() if name != OURS and found}
     figures = {
@@ -183,11 +189,24 @@ def _figures(figures: Mapping[str, Any], subjects: Mapping[str, Any]) -> str:
     for number, about in enumerate(figures.values()):
         of_others = (row[1 + 2 * number + side] for row in rows[2:] for side in (0, 1))
         columns.append([about["title"], rows[1][1 + 2 * number], *of_others])
+    values = [
+        [title if number == 0 else "", row[0], *row[1 + 2 * place : 3 + 2 * place]]
+        for place, title in enumerate(rows[0][1::2])
+        for number, row in enumerate(row for row in rows[1:] if row[1 + 2 * place])
+    ]
     runs = [max((each["runs"] for each in found.values()), default=0) for found in (ours, *others.values())]
     if max(runs) > 1:
         rows = [[*row, word] for row, word in zip(rows, ["runs", *map(str, runs)], strict=True)]
         columns.append(["runs", str(runs[0]), *(word for number in runs[1:] for word in (str(number), ""))])
-    return min((_table(_used(each)) for each in (rows, columns)), key=lambda text: text.index("\n"))
+        by = {row[0]: row[-1] for row in rows}
+        values = [[*row, by[row[1]]] for row in values]
+    narrower = min((_table(_used(each)) for each in (rows, columns)), key=_width)
+    head = ["", "", "", "ratio", *(["runs"] if max(runs) > 1 else [])]
+    return narrower if _width(narrower) <= _WIDE else _table(_used([head, *values]))
+
+
+def _width(table: str) -> int:
+    return table.index("\n")
 
 
 def _used(rows: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -250,6 +269,8 @@ def times(ratio: float) -> str:
     """Return a ratio in words: «80 times less», or «1.4 times». What is below nothing was lost in noise."""
     if ratio <= 0:
         return "nothing to be seen"
+    if _number(ratio) == "1" or _number(1 / ratio) == "1":
+        return "as much"
     return f"{_number(1 / ratio)} times less" if ratio < 1 else f"{_number(ratio)} times"
 
 

@@ -109,8 +109,8 @@ def _check(state: Path, size: int) -> None:
 
 
 _KEPT = (
-    "What is printed goes to files, so that it survives the agent, and there its middle is removed as it comes: «the "
-    "command into files» shows what that takes without us."
+    "Much of it is the agent's start, as «no output» shows; and what is printed goes to files, so that it survives the "
+    "agent, as «the command into files» shows without us, where its middle is removed as it comes."
 )
 
 SCENARIOS: tuple[Scenario, ...] = (

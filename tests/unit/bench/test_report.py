@@ -137,6 +137,28 @@ def test_many_figures_are_rows() -> None:
     ]
 
 
+def test_what_is_too_wide_both_ways_is_a_list() -> None:
+    """A row for each figure of each that is compared and has it, so that it can be read."""
+    figures = tuple(
+        Figure(each, f"{each} time of all the processes", "s") for each in ("wall", "user", "system", "idle")
+    )
+    values = {
+        name: {each.name: Spread(median, median / 2, median * 2, runs) for each in figures[: 5 - runs]}
+        for name, median, runs in ((OURS, 0.25, 1), (THEIRS, 8.0, 2), (LIMIT, 0.25, 3))
+    }
+    section = report.section("some", report.record(replace(scenario(), figures=figures, goals=()), values))
+
+    assert max(map(len, section.splitlines())) <= 132
+    assert [row[1:] for row in rows(section) if row[0].startswith("user") or row[0].startswith("idle")] == [
+        ["**heat-config-agent**", "250 ms (125 – 500)", "", "1"],
+        ["**heat-config-agent**", "250 ms (125 – 500)", "", "1"],
+    ]
+    assert rows(section)[3:5] == [
+        ["", "os-collect-config and heat-agents", "8 s (4 – 16)", "32 times less", "2"],
+        ["", "the limit", "250 ms (125 – 500)", "as much", "3"],
+    ]
+
+
 @pytest.mark.parametrize(("ours", "theirs"), [(0.0, 1.0), (1.0, 0.0), (-0.1, 1.0), (1.0, -0.1)])
 def test_there_is_no_ratio_of_nothing(ours: float, theirs: float) -> None:
     """Neither of what is not there, nor of what was lost in noise."""
