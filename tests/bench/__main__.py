@@ -40,11 +40,13 @@ def main() -> int:
         return 0
     if (load := os.getloadavg()[0]) > 1:
         print(f"This machine is busy with something else (load {load:.1f}): times will be too long.", file=sys.stderr)
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    ends = (signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(each, signal.default_int_handler) for each in ends]
     try:
         return _Run(chosen, dry=options.dry).measured()
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for each, handler in zip(ends, before, strict=True):
+            signal.signal(each, handler)
 
 
 def _chosen(name: str) -> list[Scenario]:

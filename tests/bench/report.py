@@ -35,10 +35,10 @@ _HEAD = """\
 
 Measured by `make bench` beside the programs that are replaced (os-collect-config, os-refresh-config, os-apply-config
 and heat-agents 13.0.0, as released) and beside the limit: a C program (`tests/bench/limit.c`) that does the least that
-keeps the promises, or the user's bare command. All of them run in turn, A B A B, after a warm-up. Shown are medians, in
-brackets the least and the most. A ratio says how much of another's value heat-config-agent takes: «5 times less», or
-«1.4 times» as much. The machine is a shared one: the ratios hold, the times are its own. What gates changes are counts,
-which no machine's mood touches: `tests/test_counters.py`.
+keeps the promises, or the user's bare command. They run in turn, A B A B, after a warm-up where a run is short, if a
+scenario does not say otherwise. Shown are medians, in brackets the least and the most. A ratio says how much of
+another's value heat-config-agent takes: «5 times less», or «1.4 times» as much. The machine is a shared one: the ratios
+hold, the times are its own. What gates changes are counts, which no machine's mood touches: `tests/test_counters.py`.
 
 Written by `make bench` from `benchmarks.json`."""
 

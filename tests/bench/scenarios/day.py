@@ -90,7 +90,7 @@ SCENARIOS = (
         warm_up=False,
         note=f"""\
 The agent polls as fast as it can, and all else that it does now and then comes as much faster. os-collect-config polls
-{THEIR_POLLS} times only, and nothing changes, as each poll takes it longer. Memory is what the process has resident.
-Python's own comes in arenas of 1 MiB: a part of one is no growth.""",
+{THEIR_POLLS} times only, at the same time, and nothing changes, as each poll takes it longer. Memory is what the
+process has resident. Python's own comes in arenas of 1 MiB: a part of one is no growth.""",
     ),
 )
