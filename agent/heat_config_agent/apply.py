@@ -121,7 +121,11 @@ class Applier:
         self._unconfirmed: Collection[str] = ()
         """Sources of which it is not known yet whether they still have what is offered of them."""
         self._only: Collection[str] = ()
-        self._untidy = {key for key, each in journal.entries.items() if each.ended and each.removed is not Removed.ALL}
+        self._untidy = {
+            key
+            for key, each in journal.entries.items()
+            if (each.untidy or (each.ended and not each.settled)) and each.removed is not Removed.ALL
+        }
         """Deployments of whose runs it is not known that what they were given has been removed."""
         self._rebooting: set[str] = set()
         """Deployments that wait for a reboot."""
@@ -148,7 +152,7 @@ class Applier:
         self._tidy_rest()
         deployments, self._sources, self.mistakes = metadata.parse_all(documents, self._reader.parse)
         ready = known(self._journal.entries, self._tools, self._deployed, self._where.state)
-        self._mark(ready.marked)
+        self._mark(lambda: ready.marked)
         for each in deployments:
             entry = self._journal.entries.get(each.key)
             if entry and entry.source != each.source:
@@ -227,7 +231,7 @@ class Applier:
         Call when there is nothing left to do, or before ending.
         """
         self._tidy_rest()
-        self._mark(self._deployed.keys() or ())
+        self._mark(self._deployed.keys)
         self._journal.sync()
         self._journal.compact()
 
@@ -286,14 +290,15 @@ class Applier:
             if same and other.action != DELETE and not active.running.ending:
                 self._end(active.running, "its deployment was replaced by a DELETE")
 
-    def _mark(self, present: Collection[str]) -> None:
+    def _mark(self, present: Callable[[], Collection[str] | None]) -> None:
         """Put on record which files are in heat-agents' folder: only of those does it mean anything to be missing."""
         new = [
             each.key
             for each in self._journal.entries.values()
-            if each.ended and each.run and not each.marked and each.removed is not Removed.ALL
+            if not each.marked and each.ended and each.run and each.removed is not Removed.ALL
         ]
-        new = [key for key in new if key in present]
+        there = present() or () if new else ()
+        new = [key for key in new if key in there]
         if new and self._view(self._deployed.sync):  # what a power cut takes has not been removed by anybody
             self._journal.marked(new, str(self._deployed.directory))
 
@@ -358,7 +363,7 @@ class Applier:
         if entry.state is State.ACCEPTED:
             self._drop(key)
         elif entry.state in (State.FINISHED, State.REBOOT):
-            self._journal.settled(key, State.SUPERSEDED)
+            self._settle(key, State.SUPERSEDED)
             self._report.delivered(self._journal.entries[key], None)
 
     def _drop(self, key: str) -> None:
@@ -587,7 +592,7 @@ class Applier:
                 self._supersede(key)
             return  # else its source was not asked this time: the next pass that asks it will know
         if not deployment.target.wanted:
-            self._journal.settled(key, State.UNASKED)
+            self._settle(key, State.UNASKED)
             return
         self._delivery.send(key, deployment.target, entry.values or {})
 
@@ -597,9 +602,9 @@ class Applier:
         if entry is None or entry.state is not State.FINISHED:
             return  # superseded while it was under way
         if outcome.fate is Fate.SENT:
-            self._journal.settled(entry.key, State.SIGNALLED)
+            self._settle(entry.key, State.SIGNALLED)
         elif outcome.fate is Fate.REFUSED:
-            self._journal.settled(entry.key, State.REFUSED, outcome.trouble)
+            self._settle(entry.key, State.REFUSED, outcome.trouble)
         else:
             self._journal.tried(entry.key, outcome.trouble, time.time() + outcome.wait if outcome.wait else 0)
         self._report.delivered(self._journal.entries[entry.key], outcome)
@@ -620,6 +625,10 @@ class Applier:
             self._report.warn(f"cannot write to {self._deployed.directory}: {error.strerror}")
             return False
         return True
+
+    def _settle(self, key: str, state: State, trouble: str = "") -> None:
+        """Put on record that nothing more will be done: also what is left to be removed, and by whoever comes next."""
+        self._journal.settled(key, state, trouble, untidy=key in self._untidy)
 
     def _tidy(self, key: str) -> None:
         self._untidy.discard(key)

@@ -150,25 +150,26 @@ class _Entry:
             return default
         return value
 
-    def maps(self, name: str) -> Iterable[tuple[str, Mapping[str, object]]]:
-        """Yield the path and the value of each object in a list of objects that have a `name`."""
+    def maps(self, name: str) -> list[tuple[int, Mapping[str, object]]]:
+        """Return the index and the value of each object in a list of objects that have a `name`."""
         items = self.data.get(name)
         if items is None:
-            return
+            return []
         if not isinstance(items, list):
             self.wrong(name, f"expected a list of objects, not {kind_of(items)}")
-            return
+            return []
+        found = []
         for index, item in enumerate(items):
-            path = f"{name}[{index}]"
-            if not isinstance(item, Mapping):
-                self.wrong(path, f"expected an object with a `name`, not {kind_of(item)}")
-            elif not isinstance(item.get("name"), str) or not item["name"]:
+            if isinstance(item, (dict, Mapping)) and isinstance(item.get("name"), str) and item["name"]:
+                found.append((index, item))
+            elif not isinstance(item, Mapping):
+                self.wrong(f"{name}[{index}]", f"expected an object with a `name`, not {kind_of(item)}")
+            else:
                 self.wrong(
-                    f"{path}.name",
+                    f"{name}[{index}].name",
                     "expected a name" if "name" not in item else f"expected a name, not {kind_of(item['name'])}",
                 )
-            else:
-                yield path, item
+        return found
 
 
 def _deployment(raw: object, where: str, source: str) -> Deployment:
@@ -211,18 +212,15 @@ def _identity(entry: _Entry) -> str:
 
 
 def _inputs(entry: _Entry) -> Iterable[Input]:
-    for path, item in entry.maps("inputs"):
+    for index, item in entry.maps("inputs"):
         kind = item.get("type", "String")
         if not isinstance(kind, str):
-            entry.wrong(f"{path}.type", f"expected the name of a type, not {kind_of(kind)}")
+            entry.wrong(f"inputs[{index}].type", f"expected the name of a type, not {kind_of(kind)}")
             kind = "String"
         value = item.get("value", item.get("default"))
-        yield Input(
-            name=str(item["name"]),
-            value=protocol.as_text(value) if says_text(item) else value,
-            type=kind,
-            hidden=item.get("hidden") is True or item.get("no_echo") is True,
-        )
+        if not isinstance(value, str) and says_text(item):
+            value = protocol.as_text(value)
+        yield Input(str(item["name"]), value, kind, item.get("hidden") is True or item.get("no_echo") is True)
 
 
 def says_text(item: Mapping[str, object]) -> bool:
@@ -231,8 +229,8 @@ def says_text(item: Mapping[str, object]) -> bool:
 
 
 def _outputs(entry: _Entry) -> Iterable[Output]:
-    for path, item in entry.maps("outputs"):
-        name = str(item["name"])
+    for index, item in entry.maps("outputs"):
+        name, path = str(item["name"]), f"outputs[{index}]"
         if "/" in name or "\0" in name:
             problem = f"{quoted(name)} cannot be an output: it names a file, so it may have no '/' in it"
             entry.wrong(f"{path}.name", problem)

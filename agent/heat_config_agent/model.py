@@ -6,6 +6,7 @@ import enum
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 COMPONENT = "component"
 """The group of a deployment that carries one config for each lifecycle action."""
@@ -37,8 +38,7 @@ class Mistake:
         return f"{self.path}: {self.problem}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Input:
+class Input(NamedTuple):
     """One input value of a deployment."""
 
     name: str
@@ -153,7 +153,10 @@ class Deployment:
 
         Of several with one name the last counts, as in the tools' environment.
         """
-        return next((each.value for each in reversed(self.inputs) if each.name == name), None)
+        for each in reversed(self.inputs):
+            if each.name == name:
+                return each.value
+        return None
 
     @functools.cached_property
     def action(self) -> str:
@@ -323,6 +326,8 @@ class Entry:
     left_at: float | None = None
     """When it left the metadata; None while it is in it, as far as is known."""
     removed: Removed = Removed.NOTHING
+    untidy: bool = False
+    """When it was settled, what its run was given could not be removed."""
 
     @property
     def result(self) -> Result | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -301,6 +302,11 @@ def superseded(deployments: Iterable[Deployment], sources: Collection[str], entr
 def clock(moment: float | None) -> str:
     """Return a time as people read it, in this machine's time zone."""
     try:
-        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment or 0))
+        return _clock(int(moment or 0))
     except (ValueError, OverflowError, OSError):  # of a file that somebody has damaged
         return "a time that is none"
+
+
+@functools.lru_cache(maxsize=64)
+def _clock(second: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(second))

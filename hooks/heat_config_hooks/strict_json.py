@@ -32,7 +32,7 @@ def check_number(text: str | bytes) -> None:
 
 def check(value: object) -> None:
     """Raise ValueError where the value is nested too deeply, or holds a number that JSON cannot say."""
-    level: list[object] = [value]
+    level = [value]
     for _ in range(DEPTH):
         inner: list[object] = []
         for each in level:
@@ -44,8 +44,12 @@ def check(value: object) -> None:
                 _refuse(str(each))
         if not inner:
             return
-        level = inner
+        level = [each for each in inner if type(each) not in _PLAIN]
     raise ValueError("it is nested too deeply")
+
+
+_PLAIN = frozenset({str, int, bool, type(None)})
+"""Types of values in which nothing can be wrong: those of most."""
 
 
 def _refuse(text: str) -> float:

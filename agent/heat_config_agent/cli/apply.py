@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -64,8 +65,13 @@ _TOLERATED = (ExitCode.FAILED, ExitCode.UNDELIVERED, ExitCode.REBOOT)
 """What callers of heat-agents' 55-heat-config do not expect."""
 
 
+_RUBBISH = 200_000
+"""Objects more after which what is of no use any more is looked for: a document of thousands is none of it."""
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run the command and return its exit code."""
+    gc.set_threshold(_RUBBISH)
     options = _parser().parse_args(arguments)
     at_first = unchanged.given(arguments, os.environ)
     found = settings.make(

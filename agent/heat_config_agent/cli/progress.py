@@ -35,10 +35,13 @@ class Lines(Report):
         self._running: dict[str, tuple[Step, float]] = {}
         self._resent: dict[str, Step] = {}
         self._drawn = False
+        self._skipped: list[str] = []
+        """Lines that are yet to be said: there may be thousands, and they come at once."""
         self.interval = 0.2 if self._live else 3600.0
         """Seconds after which `refresh` is worth calling."""
 
     def begun(self, step: Step, run: Run) -> None:  # noqa: ARG002
+        self.clear()
         self._running[step.deployment.key] = (step, time.monotonic())
 
     def ended(self, step: Step, entry: Entry) -> None:
@@ -56,12 +59,13 @@ class Lines(Report):
         self._line("reboot", "warn", step, "", "it asks for a reboot of the machine, and goes on after it")
 
     def resent(self, step: Step) -> None:
+        self.clear()
         self._resent[step.deployment.key] = step
 
     def skipped(self, step: Step) -> None:
         if step.reason == NOT_CHOSEN:
             return
-        self._line("skipped", "quiet", step, "", step.reason)
+        self._skipped.append(self._about("skipped", "quiet", step, "", step.reason))
 
     def postponed(self, step: Step, why: str) -> None:
         self._line("not run", "bad", step, "", f"{why}; the next run tries again")
@@ -86,6 +90,8 @@ class Lines(Report):
 
     def refresh(self) -> None:
         """Draw the line about what is running again."""
+        if self._skipped:
+            self.clear()
         if not self._live or not self._running:
             return
         step, since = next(iter(self._running.values()))
@@ -104,10 +110,12 @@ class Lines(Report):
         code: ExitCode,  # noqa: ARG002
     ) -> None:
         """Say what it came to."""
-        said = "\n".join(step.reason for step in steps)
-        for mistake in found:
-            if str(mistake) not in said:
-                self.warn(str(mistake))
+        self.clear()
+        wrong = list(map(str, found))
+        said = "\n".join(step.reason for step in steps) if wrong else ""
+        for mistake in wrong:
+            if mistake not in said:
+                self.warn(mistake)
         counted = totals(steps, entries)
         found_out = [f"{number} {what}" for what, number in counted.items() if number]
         done = [each for each in found_out if not each.endswith(_DELIVERIES)]
@@ -119,17 +127,22 @@ class Lines(Report):
 
     def _line(self, word: str, style: str, step: Step, took: str, why: str) -> None:
         self.clear()
+        terminal.say(self._about(word, style, step, took, why))
+
+    def _about(self, word: str, style: str, step: Step, took: str, why: str) -> str:
         name = terminal.padded(terminal.line(step.deployment.name), 24)
-        about = f"{step.deployment.action or '-':<8} {tool(step):<10} {took:>10}"
-        terminal.say(
-            f"{terminal.styled(f'{word:<8}', style)}  {name} {terminal.line(about)}  {terminal.line(why)}".rstrip()
-        )
+        about = terminal.line(f"{step.deployment.action or '-':<8} {tool(step):<10} {took:>10}")
+        shown = terminal.styled(f"{word:<8}", style) if self._live else f"{word:<8}"
+        return f"{shown}  {name} {about}  {terminal.line(why)}".rstrip()
 
     def clear(self) -> None:
-        """Take away the line about what is running."""
+        """Take away the line about what is running, and say what is yet to be said."""
         if self._drawn:
             terminal.say("\r\x1b[K", end="")
             self._drawn = False
+        if self._skipped:
+            terminal.say("\n".join(self._skipped))
+            self._skipped.clear()
 
     def _last_line(self, step: Step) -> str:
         """Return the last line that a run has printed, without its secrets and without half of one."""

@@ -60,12 +60,14 @@ def styled(text: str, style: str) -> str:
 
 def plain(text: str) -> str:
     """Return text that came from elsewhere without what would steer the terminal."""
+    if text.isprintable():
+        return text
     return "".join(each if each.isprintable() or each in "\n\t" else "\ufffd" for each in text)
 
 
 def line(text: str) -> str:
     """Return text that came from elsewhere as part of one line."""
-    return plain(text.replace("\n", " ").replace("\t", " "))
+    return text if text.isprintable() else plain(text.replace("\n", " ").replace("\t", " "))
 
 
 def columns(text: str) -> int:
