@@ -220,7 +220,8 @@ def _inputs(entry: _Entry) -> Iterable[Input]:
         value = item.get("value", item.get("default"))
         if not isinstance(value, str) and says_text(item):
             value = protocol.as_text(value)
-        yield Input(str(item["name"]), value, kind, item.get("hidden") is True or item.get("no_echo") is True)
+        hidden = item.get("hidden") is True or item.get("no_echo") is True
+        yield Input(name=str(item["name"]), value=value, type=kind, hidden=hidden)
 
 
 def says_text(item: Mapping[str, object]) -> bool:

@@ -6,7 +6,6 @@ import enum
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 COMPONENT = "component"
 """The group of a deployment that carries one config for each lifecycle action."""
@@ -38,7 +37,8 @@ class Mistake:
         return f"{self.path}: {self.problem}"
 
 
-class Input(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Input:
     """One input value of a deployment."""
 
     name: str

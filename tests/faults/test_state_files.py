@@ -250,6 +250,31 @@ def test_files_of_somebody_else(unprivileged: Unprivileged, name: str) -> None:
         assert ran(machine) == ["d1"]
 
 
+@fault(
+    5,
+    "what a run was given cannot be removed when it ends",
+    "said, and tried again by every run that comes after it, though the result is delivered",
+)
+def test_what_a_run_was_given_is_removed_later(unprivileged: Unprivileged, heat: SignalServer) -> None:
+    """It may hold secrets. Of what was tidied up, nobody looks again."""
+    machine = unprivileged
+    folder = machine.state / "runs" / "d1"
+    document = machine.write(
+        [deployment("d1", f"#!/bin/sh\nchmod 500 {folder}\n", inputs={"a": "b"}, signal=heat.url())]
+    )
+    left = folder / "inputs.json"
+    for _ in range(2):
+        done = machine.run(document)
+        assert "cannot remove what d1 was given" in done.stderr
+        assert left.exists()
+    assert [each["deploy_status_code"] for each in heat.values()] == [0]
+
+    folder.chmod(0o700)
+
+    assert machine.run(document).stderr == ""
+    assert not left.exists()
+
+
 # With the daemon.
 
 
