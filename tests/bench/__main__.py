@@ -74,7 +74,7 @@ class _Run:
         self._done = 0
 
     def measured(self) -> int:
-        """Measure them, each with what time there is but for the shares of the others, and say what was not."""
+        """Measure them, each in its share and at most half of what is to spare, and say what was not."""
         try:
             while self._left:
                 scenario = self._left.pop(0)
@@ -82,7 +82,7 @@ class _Run:
                     self._measure(scenario)
                 except Exception as error:  # noqa: BLE001  # the others are to be measured all the same
                     traceback.print_exc()
-                    self._not[scenario.name] = f"it failed: {error!r}"
+                    self._lacks(scenario, f"it failed: {error!r}")
                 except BaseException:
                     self._not[scenario.name] = "it was interrupted"
                     raise
@@ -99,21 +99,21 @@ class _Run:
             if scenario.needs:
                 scenario.needs()
         except LackingError as lack:
-            self._lacks(scenario, str(lack))
+            self._lacks(scenario, f"it cannot be measured here: {lack}")
             return
         begun = time.monotonic()
-        left = self._end - begun - sum(each.seconds for each in self._left)
-        outcome = apart.measured(scenario, max(left, 0), _say)
+        spare = self._end - begun - scenario.seconds - sum(each.seconds for each in self._left)
+        outcome = apart.measured(scenario, max(scenario.seconds + min(spare, spare / 2), 0), _say)
         _say("")
         took = f"{time.monotonic() - begun:.0f} s of its {scenario.seconds:.0f}"
         found = measure.found(outcome.samples)
         if outcome.lacks:
-            self._lacks(scenario, outcome.lacks)
+            self._lacks(scenario, f"it cannot be measured here: {outcome.lacks}")
         elif outcome.failed:
-            print(f"{scenario.name} failed:", outcome.failed, sep="\n", file=sys.stderr)
-            self._not[scenario.name] = f"it failed: {outcome.failed.strip().splitlines()[-1]}"
+            print(outcome.failed, file=sys.stderr)
+            self._lacks(scenario, f"it failed: {outcome.failed.strip().splitlines()[-1]}")
         elif OURS not in found:
-            self._not[scenario.name] = f"its time was over before there was anything: {took}"
+            self._lacks(scenario, f"its time was over before there was anything: {took}")
         else:
             recorded = report.record(scenario, found)
             parts = filter(None, (report.section(scenario.name, recorded), report.goals(scenario.name, recorded)))
@@ -124,10 +124,11 @@ class _Run:
                 report.save({scenario.name: recorded})
             self._done += 1
 
-    def _lacks(self, scenario: Scenario, what: str) -> None:
-        self._not[scenario.name] = f"it cannot be measured here: {what}"
+    def _lacks(self, scenario: Scenario, why: str) -> None:
+        """Say at once that there is nothing of a scenario; it is said again at the end."""
+        self._not[scenario.name] = why
         _say("")
-        print(f"{scenario.name} cannot be measured here: {what}", file=sys.stderr)
+        print(f"{scenario.name} is not measured: {why}", file=sys.stderr)
 
     def _tell(self) -> None:
         """Say what was measured, what was not, and of which the figures are older."""

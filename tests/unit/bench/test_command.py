@@ -107,10 +107,10 @@ def test_what_is_lacking_keeps_nothing_else_from_being_measured(
 
     assert run(monkeypatch) == 1
     said = capsys.readouterr()
-    lines = [each for each in said.err.splitlines() if "cannot be measured here" in each]
-    assert lines[0].startswith("one cannot be measured here: there is no thing; install it, with ")
+    lines = [each for each in said.err.splitlines() if "is not measured" in each]
+    assert lines[0].startswith("one is not measured: it cannot be measured here: there is no thing; install it, with ")
     assert not Path(lines[0].rpartition(" ")[2]).exists()
-    assert lines[1:] == ["needy cannot be measured here: there is no index"]
+    assert lines[1:] == ["needy is not measured: it cannot be measured here: there is no index"]
     assert "Not measured: needy: it cannot be measured here: there is no index\n" in said.out
     assert list(json.loads(kept.read_text())) == ["two"]
 
@@ -140,7 +140,7 @@ def test_what_fails_keeps_nothing_else_from_being_measured(
 def test_what_hangs_takes_nobody_elses_time(
     monkeypatch: pytest.MonkeyPatch, kept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It has what there is but for the others' shares; the sum is bounded."""
+    """It has its share, and half of what is to spare; the sum is bounded."""
     monkeypatch.setattr(scenarios, "ALL", (scenario("one", hanging, seconds=1), scenario("two", seconds=57)))
     monkeypatch.setattr(command, "TOTAL", 60)
     monkeypatch.setattr(command, "SPARE", 1.0)
