@@ -9,23 +9,21 @@ import heat_config_agent.guessing  # noqa: F401  # before requests
 
 # isort: split
 import contextlib
-import contextvars
 import io
 import json
 import logging
+import math
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import requests
-import requests.adapters
-import urllib3.exceptions
 from keystoneauth1 import exceptions
 from keystoneauth1.identity import v3
 from keystoneauth1.session import Session
 
-from heat_config_agent import __version__, web
+from heat_config_agent import __version__, answers, causes, proxied, web
 from heat_config_agent.errors import DeniedError, UnreachableError
 from heat_config_agent.model import Credentials
 
@@ -57,7 +55,7 @@ class Cloud:
         self._connections = session or Connections(ca_file)
         # Of the library's own types only newer versions know: hence Any.
         self._session: Any = Session(
-            session=self._connections, redirect=False, user_agent=f"heat-config-agent/{__version__}"
+            session=self._connections.login, redirect=False, user_agent=f"heat-config-agent/{__version__}"
         )
         self._login: Any = v3.Password(
             auth_url=_versionless(credentials.auth_url) + "/v3",
@@ -98,16 +96,18 @@ class Cloud:
             while True:
                 url = _joined(self._endpoint(service), path)
                 try:
-                    with _wanting(web.LARGEST if largest is None else largest):
-                        response = self._connections.ask(
-                            verb, url, data, {**sent, **(headers or {}), "X-Auth-Token": self._token()}
-                        )
+                    answer = self._connections.ask(
+                        verb,
+                        url,
+                        data or b"",
+                        {**sent, **(headers or {}), "X-Auth-Token": self._token()},
+                        web.LARGEST if largest is None else largest,
+                    )
                 except UnreachableError:
                     self._until = 0.0  # perhaps it is elsewhere by now: the next catalog says so
                     raise
-                if response.status_code != 401 or renewed:
-                    status = response.status_code
-                    return web.Answer(status, web.phrase(status), response.headers, response.content)
+                if answer.status != 401 or renewed:
+                    return answer
                 renewed = self._enter(again=True)
 
     def token(self, *, seconds: float = SECONDS) -> str:
@@ -194,7 +194,7 @@ def _joined(endpoint: str, path: str) -> str:
 def _within(seconds: float) -> Iterator[None]:
     """Have all requests done by then, and make what can go wrong one of our errors."""
     try:
-        with web.within(seconds):
+        with answers.within(seconds):
             yield
     except exceptions.HttpError as error:  # of Keystone's: a service's answer is returned, whatever it is
         status = int(error.http_status)
@@ -203,20 +203,7 @@ def _within(seconds: float) -> Iterator[None]:
     except exceptions.InvalidResponse as error:
         raise UnreachableError("Keystone's answer cannot be understood") from error
     except exceptions.ClientException as error:  # before anything was sent: all else is the adapter's
-        raise UnreachableError(web.cause(error.__context__ or error)) from error
-
-
-_wanted: contextvars.ContextVar[int] = contextvars.ContextVar("wanted", default=LARGEST)
-"""How many bytes of an answer's body are wanted."""
-
-
-@contextlib.contextmanager
-def _wanting(size: int) -> Iterator[None]:
-    token = _wanted.set(size)
-    try:
-        yield
-    finally:
-        _wanted.reset(token)
+        raise UnreachableError(causes.cause(error.__context__ or error)) from error
 
 
 @contextlib.contextmanager
@@ -228,8 +215,29 @@ def _understood() -> Iterator[None]:
         raise UnreachableError("Keystone's answer cannot be understood") from error
 
 
-class Connections(requests.Session):
-    """Kept-alive connections that several users can share, one after the other, with limits of time and size.
+class Connections:
+    """Kept-alive connections that several users can share, one after the other, with limits of time and size."""
+
+    def __init__(self, ca_file: str | None = None) -> None:
+        """Trust `ca_file`, or the usual certificates."""
+        self.login = _Login(ca_file)
+        self._ca_file = ca_file
+        self._servers: dict[str, web.Connection] = {}
+
+    def ask(self, verb: str, url: str, body: bytes, headers: Mapping[str, str], largest: int) -> web.Answer:
+        """Send one request, follow nobody, and return the answer. Raises UnreachableError."""
+        parts = urlsplit(url)
+        host = parts.netloc.rpartition("@")[2]
+        origin = f"{parts.scheme}://{host}"
+        with _named(host):
+            if origin not in self._servers:
+                # However long it is silent: the time that is left for all of it is the limit.
+                self._servers[origin] = web.Connection(origin, self._ca_file, seconds=math.inf)
+            return self._servers[origin].ask(verb, url, body, headers, largest)
+
+
+class _Login(requests.Session):
+    """What keystoneauth1 logs in over, with limits of time and size.
 
     The environment's proxies and certificates are read once for each server, and no `.netrc`.
     """
@@ -239,22 +247,10 @@ class Connections(requests.Session):
         agent = f"heat-config-agent/{__version__}"
         self.headers.update({"Accept-Encoding": "identity", "User-Agent": agent})
         self.trust_env = False
-        self._ca_file = ca_file
-        self._found: dict[str, Mapping[str, Any]] = {}
+        self._verify = web.certificates(ca_file) or True
+        self._proxies: dict[str, dict[str, str]] = {}
         for scheme in ("http://", "https://"):
             self.mount(scheme, _Adapter())
-
-    def ask(self, verb: str, url: str, body: bytes | None, headers: Mapping[str, str]) -> requests.Response:
-        """Send one request, follow nobody, and return the answer. Raises UnreachableError."""
-        parts = urlsplit(url)
-        found = self.merge_environment_settings(url)
-        request = requests.Request(verb, url, dict(headers), data=body)
-        try:
-            ready = web.prepared(request, self, f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}")
-        except (requests.RequestException, ValueError) as error:
-            raise UnreachableError(web.cause(error)) from error
-        with web.as_given(url):
-            return self.get_adapter(url).send(ready, proxies=found["proxies"], verify=found["verify"])
 
     def get_redirect_target(self, resp: Any) -> None:
         """Follow nobody: who does not follow a redirect has it prepared all the same, whatever stands in it."""
@@ -263,29 +259,34 @@ class Connections(requests.Session):
         """Return the proxies and certificates for a URL."""
         parts = urlsplit(str(url))
         origin = f"{parts.scheme}://{parts.netloc}"
-        if origin not in self._found:
-            with requests.Session() as usual:
-                self._found[origin] = usual.merge_environment_settings(origin, {}, True, self._ca_file or True, None)
-        return dict(self._found[origin])
+        if origin not in self._proxies:
+            found = web.proxy(origin)
+            self._proxies[origin] = {parts.scheme: found} if found else {}
+        return {"proxies": self._proxies[origin], "stream": True, "verify": self._verify, "cert": None}
 
 
-class _Adapter(web.Adapter):
+class _Adapter(proxied.Adapter):
     """Sends a request and reads all of its answer, within limits."""
 
     def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
-        left = web.deadline.get() - time.monotonic()
-        host = urlsplit(request.url or "").netloc.rpartition("@")[2]
-        if left <= 0:
-            raise UnreachableError(f"{host}: no time is left to ask it")
-        limits = (min(web.CONNECT_SECONDS, left), left)
-        options |= {"stream": True, "timeout": limits}
-        try:
-            response = super().send(request, *args, **options)
+        with _named(urlsplit(request.url or "").netloc.rpartition("@")[2]):
+            seconds = answers.left()
+            limits = (min(web.CONNECT_SECONDS, seconds), seconds)
+            with proxied.told(limits):
+                response = super().send(request, *args, **{**options, "stream": True, "timeout": limits})
             with contextlib.closing(response):
-                body = web.read(response, _wanted.get()) if _wanted.get() else web.drain(response)
-        except UnreachableError as error:
-            raise UnreachableError(f"{host}: {error}") from error
-        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            raise UnreachableError(f"{host}: {web.cause(error, limits)}", hint=web.hint(error)) from error
+                body = answers.read(proxied.arriving(response, limits), LARGEST)
         response.raw = io.BytesIO(body)
         return response
+
+
+@contextlib.contextmanager
+def _named(host: str) -> Iterator[None]:
+    """Have it said which server it is that gives no answer."""
+    try:
+        answers.left()
+        yield
+    except TimeoutError:
+        raise UnreachableError(f"{host}: no time is left to ask it") from None
+    except UnreachableError as error:
+        raise UnreachableError(f"{host}: {error}") from error

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
-import requests.utils
-
-from heat_config_agent import keystone, web
+from heat_config_agent import web
+from heat_config_agent.causes import UNKNOWN_AUTHORITY
 from heat_config_agent.checks import Finding, Verdict, failed, ok, warning
+from heat_config_agent.direct import usual_certificates
 from heat_config_agent.errors import DeniedError, UnreachableError
 from heat_config_agent.model import Credentials
 from heat_config_agent.settings import no_certificates
@@ -151,6 +151,8 @@ def login(
     yield from found
     if any(each.verdict is Verdict.FAILED for each in found):
         return
+    from heat_config_agent import keystone  # noqa: PLC0415  # 100 ms, for those who log in
+
     try:
         cloud = keystone.Cloud(credentials, ca_file)
         cloud.token(seconds=ANSWER_SECONDS)
@@ -191,8 +193,8 @@ class _Proxy:
 
 
 def _proxy(origin: str) -> _Proxy | None:
-    """Return the proxy through which requests would ask a server."""
-    found = requests.utils.select_proxy(origin, requests.utils.get_environ_proxies(origin, no_proxy=None))
+    """Return the proxy through which a server is asked."""
+    found = web.proxy(origin)
     if not found:
         return None
     scheme = urlsplit(origin).scheme
@@ -308,12 +310,8 @@ def _distrusted(wanted: Server, name: str, host: str, error: ssl.SSLCertVerifica
     elif error.verify_code in (62, 64):
         says = f"the certificate of {name} is for another name than {host}"
         todo = f"have {wanted.setting} name the server as its certificate does"
-    elif error.verify_code in web.UNKNOWN_AUTHORITY:
-        place = (
-            f"{used} does not have it"
-            if used
-            else f"{requests.utils.DEFAULT_CA_BUNDLE_PATH}, which is used, does not have it"
-        )
+    elif error.verify_code in UNKNOWN_AUTHORITY:
+        place = f"{used} does not have it" if used else f"{usual_certificates()}, which is used, does not have it"
         says = f"the certificate of {name} is of an authority that is unknown: {place}"
         todo = f"put the authority's certificate into a file, and name that in {wanted.ca_setting}"
     else:

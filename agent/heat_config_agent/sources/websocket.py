@@ -14,14 +14,12 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import requests
 import websocket
 
-from heat_config_agent import __version__
+from heat_config_agent import __version__, direct, web
 from heat_config_agent.errors import UnreachableError
 from heat_config_agent.keystone import Cloud
 from heat_config_agent.model import Credentials
@@ -204,15 +202,9 @@ class _Connection(websocket.WebSocket):
 
 def _tls(url: str, ca_file: str | None) -> ssl.SSLContext | None:
     """Return what is trusted: what is trusted over HTTP."""
-    parts = urlsplit(url)
-    if parts.scheme != "wss":
+    if urlsplit(url).scheme != "wss":
         return None
-    with requests.Session() as usual:
-        found = usual.merge_environment_settings(f"https://{parts.netloc}", {}, None, ca_file or True, None)["verify"]
-    path = Path(found if isinstance(found, str) else requests.utils.DEFAULT_CA_BUNDLE_PATH)
-    if path.is_dir():
-        return ssl.create_default_context(capath=path)
-    return ssl.create_default_context(cafile=path)
+    return direct.context(web.certificates(ca_file) or direct.usual_certificates())
 
 
 def _value(data: bytes) -> object:
