@@ -166,6 +166,11 @@ class Proxy:
         """Scheme, host and port."""
         return f"{'https' if self.certificate else 'http'}://127.0.0.1:{self._port}"
 
+    @property
+    def open(self) -> int:
+        """How many connections are open now."""
+        return len(self._clients)
+
     def fail(self, fault: Fault) -> None:
         """Do this to all requests from here on, also to those on connections that are kept."""
         self._always = fault

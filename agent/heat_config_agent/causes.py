@@ -83,7 +83,9 @@ def innermost(error: BaseException) -> BaseException:
     """Return the error that all others come from."""
     seen = error
     while True:
-        inner = seen.__cause__ or seen.__context__ or getattr(seen, "reason", None)
-        if not isinstance(inner, BaseException):
+        # Some libraries chain them, some keep the other one in themselves.
+        known = (seen.__cause__, seen.__context__, getattr(seen, "reason", None), *seen.args)
+        inner = next((each for each in known if isinstance(each, BaseException)), None)
+        if inner is None:
             return seen
         seen = inner
