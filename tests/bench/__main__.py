@@ -103,7 +103,11 @@ class _Run:
             return
         begun = time.monotonic()
         spare = self._end - begun - scenario.seconds - sum(each.seconds for each in self._left)
-        outcome = apart.measured(scenario, max(scenario.seconds + min(spare, spare / 2), 0), _say)
+        seconds = scenario.seconds + min(spare, spare / 2)
+        if seconds < min(scenario.seconds, 1):
+            self._lacks(scenario, "the others have taken all of the time")
+            return
+        outcome = apart.measured(scenario, seconds, _say)
         _say("")
         took = f"{time.monotonic() - begun:.0f} s of its {scenario.seconds:.0f}"
         found = measure.found(outcome.samples)

@@ -54,7 +54,11 @@ def measured(scenario: Scenario, seconds: float, say: Callable[[str], None]) -> 
     process = context.Process(target=_work, args=(scenario, folder, sent))
     try:
         with _leaving_nothing():
-            process.start()
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # until it knows what to do with that
+            try:
+                process.start()
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
             sent.close()
             try:
                 return _followed(process, received, time.monotonic() + seconds, say)
@@ -100,6 +104,8 @@ def _work(scenario: Scenario, folder: Path, told: Connection) -> None:
     begun = time.monotonic()
     os.setsid()  # who is at the terminal interrupts the one that follows this, which ends it
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     _control(_SET_DEATH_SIGNAL, signal.SIGTERM)
     try:
         with scenario.subjects(folder) as subjects:

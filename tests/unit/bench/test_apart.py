@@ -38,6 +38,12 @@ def measured(run: Callable[[Path], Sample], *, seconds: float = 60, rounds: int 
     return apart.measured(some, seconds, lambda _text: None)
 
 
+def wait(_folder: Path) -> Sample:
+    """Take a minute."""
+    time.sleep(60)
+    return {}
+
+
 def started(told: Path, *argv: str) -> int:
     """Start a process that nobody waits for, in a session of its own, as daemons are; write down which."""
     process = subprocess.Popen(argv, start_new_session=True)
@@ -75,6 +81,18 @@ def test_what_takes_too_long_is_ended_and_what_it_had_counts(place: Path) -> Non
     assert outcome.samples == [(OURS, {"wall": 1.0})]
     assert time.monotonic() - begun < 30
     assert not psutil.pid_exists(int(told.read_text()))
+    assert not [*place.iterdir()]
+
+
+def test_what_is_ended_at_once_has_no_time_to_hang(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
+    """It is told to end before it has begun, and does: it need not be killed."""
+    monkeypatch.setattr(apart, "GRACE", 60.0)
+    begun = time.monotonic()
+    outcome = measured(wait, seconds=0)
+
+    assert outcome.cut
+    assert not outcome.samples
+    assert time.monotonic() - begun < 30
     assert not [*place.iterdir()]
 
 
