@@ -7,6 +7,7 @@ is told to.
 
 from __future__ import annotations
 
+import functools
 import os
 import select
 import time
@@ -30,6 +31,7 @@ from heat_config_agent.model import (
     Entry,
     Mistake,
     Removed,
+    Result,
     Run,
     State,
     Tool,
@@ -115,6 +117,8 @@ class Applier:
         self._deletes = 0
         """How many of them are DELETEs."""
         self._active: dict[str, _Active] = {}
+        self._concluded: list[tuple[Step, Result]] = []
+        """What has ended in this turn, and is not known to be on disk: nobody is told yet."""
         self._current: dict[str, Deployment] = {}
         """What the sources have now: only these results are sent."""
         self._sources: frozenset[str] = frozenset()
@@ -174,6 +178,7 @@ class Applier:
             under_way = step.verb is Verb.RESEND and step.deployment.key in self._delivery
             if step.deployment.key not in self._active and not under_way:
                 self._take_on(step)
+        self._tell()
         if self._where.by_name:
             self._waiting = deque(sorted(self._waiting, key=_order))
         for step in [] if self.hold else self._waiting:
@@ -206,17 +211,18 @@ class Applier:
 
         What happens may also be that one of the descriptors in `also` can be read.
         """
-        step = self._next()
-        if step:
-            self._waiting.remove(step)
-            self._deletes -= step.deployment.action == DELETE
-            self._begin(step)
-            if not self.busy and not also:
-                return
-        self._wait(0 if step or self._next() else timeout, also)  # who told us to wait has something to say first
-        for active in [each for each in self._active.values() if each.running.ended or each.running.hopeless]:
-            del self._active[active.step.deployment.key]
-            self._close(active)
+        self._wait(0 if self._next() else timeout, also)
+        try:
+            for active in [each for each in self._active.values() if each.running.ended or each.running.hopeless]:
+                del self._active[active.step.deployment.key]
+                self._close(active)
+            step = self._next()
+            if step:  # it is not waited for: who told us to wait may have something to say first
+                self._waiting.remove(step)
+                self._deletes -= step.deployment.action == DELETE
+                self._begin(step)
+        finally:
+            self._tell()
         for active in self._active.values():
             self._limit(active.running)
         for outcome in self._delivery.outcomes():
@@ -251,6 +257,7 @@ class Applier:
             step = Step(verb=Verb.RESUME, deployment=plan.deployment_of(entry), reason=why)
             sentence = f"it asked for a reboot, and {why}"
             self._finish(step, self._broken_off(entry.key, UNKNOWN, sentence), sentence)
+        self._tell()
 
     def _next(self) -> Step | None:
         """Return the waiting step that is to begin now, if any is."""
@@ -440,6 +447,7 @@ class Applier:
         if not self._active:
             self._bounding.begun()
         self._active[key] = _Active(step, running)
+        self._tell()  # on disk with the record of this run
         self._view(lambda: self._keep(step.deployment))
         self._report.begun(step, running.run)
 
@@ -567,18 +575,31 @@ class Applier:
         return failure(code, sentence, Capture(folder / "stdout"), Capture(folder / "stderr"))
 
     def _finish(self, step: Step, reply: Reply, reason: str = "") -> None:
-        """Put a result on record, and send it if it is still waited for."""
+        """Put a result on record. What is to be done with it waits until that is on disk, see `_tell`."""
         key = step.deployment.key
         found = result.make(reply, step.deployment, reason)
         kill_points.reached("runner.concluded")
         run = self._journal.entries[key].run
         earlier = runner.ended_at(self._where.run(key), run) if run and step.verb is Verb.RESUME else None
         self._journal.finished(key, found, earlier)
-        if step.verb is not Verb.ANSWER:
-            self._view(lambda: self._keep(step.deployment, found.values))
-            self._tidy(key)
-        self._report.ended(step, self._journal.entries[key])
-        self._send(key)
+        self._concluded.append((step, found))
+
+    def _tell(self) -> None:
+        """Tell everybody what has ended, and send the results that are still waited for.
+
+        What begins next is on record by the same flush: so a batch waits for the disk once for each deployment. Where
+        that fails, the results are sent as those of an earlier agent are.
+        """
+        concluded, self._concluded = self._concluded, []
+        if concluded:
+            self._journal.secure()
+        for step, found in concluded:
+            deployment = step.deployment
+            if step.verb is not Verb.ANSWER:
+                self._view(functools.partial(self._keep, deployment, found.values))
+                self._tidy(deployment.key)
+            self._report.ended(step, self._journal.entries[deployment.key])
+            self._send(deployment.key)
 
     # Delivering.
 

@@ -53,6 +53,8 @@ class Journal:
         """How often a deployment has come into another state."""
         self.warnings: list[str] = []
         self._file = -1
+        self._owed = False
+        """Whether there is a record in the file that has to be on disk, and is not known to be."""
         self._unflushed = False
         """Whether a flush has failed: what is on disk of the records before it is not known any more."""
         try:
@@ -128,7 +130,7 @@ class Journal:
         self.sync()
 
     def finished(self, key: str, result: Result, ended: float | None = None) -> None:
-        """The result is known, of what ended a while ago perhaps. On disk when this returns."""
+        """The result is known, of what ended a while ago perhaps. On disk once `secure` or `sync` has returned."""
         now = time.time()
         entry = self.entries[key]
         self._write(
@@ -147,7 +149,7 @@ class Journal:
                 again=False,
             ),
         )
-        self.sync()
+        self._owed = True
 
     def settled(self, key: str, state: State, trouble: str = "", *, untidy: bool = False) -> None:
         """Nothing more will be done: the result was delivered, is not wanted, or can never be delivered.
@@ -223,6 +225,11 @@ class Journal:
             self._find()
             self._rewrite()
 
+    def secure(self) -> None:
+        """Have every result survive a power cut, unless it does already. Raises StateError."""
+        if self._owed:
+            self.sync()
+
     def sync(self) -> None:
         """Have everything written so far survive a power cut. Raises StateError."""
         kill_points.reached("journal.flush.before")
@@ -233,6 +240,7 @@ class Journal:
         except OSError as error:
             self._unflushed = True
             raise StateError(f"cannot write the journal {self.path}: {error.strerror}") from error
+        self._owed = False
         kill_points.reached("journal.flush.after")
 
     # Reading and writing.

@@ -72,12 +72,9 @@ _CODE, _ENDING = 16, 240
 """Bytes of a status file that are reserved for how the command ended, and for why the agent ended it."""
 _PENDING = b"-".ljust(_CODE - 1) + b"\n" + b"-".ljust(_ENDING - 1) + b"\n"
 
-RESET = (
-    *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGCHLD),
-    *(signal.SIGPIPE, signal.SIGXFSZ, signal.SIGUSR1, signal.SIGUSR2),
-)
-"""Python ignores SIGPIPE and SIGXFSZ, and whoever started the agent may have ignored SIGHUP: programs would inherit
-that."""
+RESET = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+"""Python ignores SIGPIPE and SIGXFSZ, and whoever started the agent may have ignored any: programs would inherit that.
+All that there are: the library asks the kernel about each that is not named."""
 
 
 class Running:
