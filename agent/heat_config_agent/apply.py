@@ -82,7 +82,7 @@ class Where:
 
     def run(self, key: str) -> Path:
         """Return the folder of a deployment's run."""
-        return self.state / "runs" / key
+        return Path(f"{self.state}/runs/{key}")
 
 
 @dataclass
@@ -634,6 +634,9 @@ class Applier:
 
     def _keep(self, deployment: Deployment, values: Mapping[str, object] | None = None) -> None:
         """Keep a deployment, and its result, for those who read heat-agents' folder."""
+        if self._deployed.keeps(deployment.key):
+            self._deployed.keep(deployment.key, {}, values)
+            return
         chosen = selection.select(deployment)
         if isinstance(chosen, Config) and protocol.LEAVES not in deployment.document:
             self._deployed.keep(deployment.key, selection.chosen_document(deployment, chosen), values)
@@ -703,7 +706,7 @@ def known(entries: Mapping[str, Entry], tools: Tools, deployed: Deployed, state:
         entries=entries,
         marked=marked or frozenset(),
         folder="" if marked is None else str(deployed.directory),
-        ran=lambda key: runner.has_run(state / "runs" / key),
+        ran=lambda key: runner.has_run(f"{state}/runs/{key}"),
         find=tools.find,
         installed=tools.installed,
         now=time.time(),

@@ -42,7 +42,7 @@ class Bounding:
         taken = 0
         for name in runner.STREAMS:
             try:
-                taken += streams.bound(folder / name, limit)
+                taken += streams.bound(f"{folder}/{name}", limit)
             except OSError as error:
                 if not self._said:
                     self._said = True

@@ -73,13 +73,18 @@ class Deployed:
     def keep(self, key: str, document: Mapping[str, object], values: Mapping[str, object] | None = None) -> None:
         """Keep a deployment as it was run, and its result once there is one. Raises OSError."""
         if key not in self._kept:
-            self.prepare()
-            files.replace(self.directory / f"{key}.json", json.dumps(document).encode())
+            if not os.path.isdir(self.directory):  # noqa: PTH112  # once for each deployment
+                self.prepare()
+            files.replace(f"{self.directory}/{key}.json", json.dumps(document).encode())
             self._kept.add(key)
             kill_points.reached("deployed.deployment")
         if values is not None:
-            files.replace(self.directory / f"{key}.notify.json", json.dumps(values).encode())
+            files.replace(f"{self.directory}/{key}.notify.json", json.dumps(values).encode())
             kill_points.reached("deployed.result")
+
+    def keeps(self, key: str) -> bool:
+        """Whether a deployment was kept by us, as it is: only its result can be new."""
+        return key in self._kept
 
     def document(self, key: str) -> dict[str, object]:
         """Return a deployment as it was kept; nothing where it was not, or cannot be read."""

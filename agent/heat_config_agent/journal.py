@@ -20,6 +20,7 @@ middle is passed over, the file set aside, and that is said.
 from __future__ import annotations
 
 import contextlib
+import enum
 import errno
 import json
 import os
@@ -107,9 +108,7 @@ class Journal:
     def running(self, key: str, run: Run) -> None:
         """The command exists and waits for our word. On disk when this returns."""
         now = time.time()
-        self._write(
-            "running", replace(self.entries[key], state=State.RUNNING, at=now, started=now, run=run, again=False)
-        )
+        self._write("running", _with(self.entries[key], state=State.RUNNING, at=now, started=now, run=run, again=False))
         self.sync()
 
     def not_started(self, key: str) -> None:
@@ -135,7 +134,7 @@ class Journal:
         entry = self.entries[key]
         self._write(
             "finished",
-            replace(
+            _with(
                 entry,
                 state=State.FINISHED,
                 at=now,
@@ -157,7 +156,7 @@ class Journal:
         `untidy` is whether what the run was given could not be removed.
         """
         now, known = self.steady.now(), self.entries[key]
-        entry = replace(known, state=state, at=time.time(), trouble=trouble, settled_at=now, untidy=untidy)
+        entry = _with(known, state=state, at=time.time(), trouble=trouble, settled_at=now, untidy=untidy)
         self._write("settled", entry)
 
     def tried(self, key: str, trouble: str, not_before: float = 0) -> None:
@@ -217,7 +216,7 @@ class Journal:
 
     def marked(self, keys: list[str], folder: str) -> None:
         """The files `ID.json` of these deployments are on disk, in that folder."""
-        self._write("marked", *(replace(self.entries[key], marked=folder) for key in keys))
+        self._write("marked", *(_with(self.entries[key], marked=folder) for key in keys))
 
     def compact(self) -> None:
         """Write the file anew if most of it is about what has long been settled. Raises StateError."""
@@ -438,8 +437,11 @@ def _content(path: Path) -> bytes:
         return b""
 
 
+_ENCODE = json.JSONEncoder(separators=(",", ":")).encode
+
+
 def _line(record: Mapping[str, object]) -> bytes:
-    text = json.dumps(record, separators=(",", ":")).encode()
+    text = _ENCODE(record).encode()
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 
@@ -473,18 +475,32 @@ def _record(line: bytes) -> dict[str, object] | None:
 
 def _changes(before: Entry | None, entry: Entry) -> dict[str, object]:
     """Return the record that makes `entry` of the one before."""
-    old = _fields(before) if before else {}
-    changed = {name: value for name, value in _fields(entry).items() if old.get(name, _ABSENT) != value}
-    return {"key": entry.key, **changed}
+    old = before.__dict__ if before else {}
+    record: dict[str, object] = {"key": entry.key}
+    for name, value in entry.__dict__.items():
+        known = old.get(name, _ABSENT)
+        if known is not value and known != value:
+            record[name] = _plain(value)
+    return record
 
 
 def _fields(entry: Entry) -> dict[str, object]:
     """Return an entry as JSON."""
-    fields = dict(entry.__dict__)
-    fields["state"] = entry.state.value
-    fields["run"] = entry.run.__dict__ if entry.run else None
-    fields["removed"] = entry.removed.value
-    return fields
+    return {name: _plain(value) for name, value in entry.__dict__.items()}
+
+
+def _plain(value: object) -> object:
+    """Return the value of an entry's field as JSON."""
+    if isinstance(value, enum.Enum):
+        return value.value
+    return value.__dict__ if isinstance(value, Run) else value
+
+
+def _with(entry: Entry, **changes: object) -> Entry:
+    """Return an entry with changes: `replace`, for what is done several times for each deployment."""
+    changed = object.__new__(Entry)
+    changed.__dict__.update(entry.__dict__, **changes)
+    return changed
 
 
 _USUAL = {name: each.default for name, each in Entry.__dataclass_fields__.items() if each.default is not MISSING}
@@ -563,4 +579,4 @@ def _shortened(entry: Entry) -> Entry:
     """
     if entry.state not in _DELIVERED or not (entry.document or entry.values):
         return entry
-    return replace(entry, document={}, values=None)
+    return _with(entry, document={}, values=None)

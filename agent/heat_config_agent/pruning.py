@@ -182,7 +182,7 @@ class Pruning:
         """Bound what a run has printed, or what it has left running goes on to print."""
         for name in runner.STREAMS:
             with contextlib.suppress(OSError):  # it was said while it ran
-                streams.bound(self._state / "runs" / entry.key / name, self.limits.output)
+                streams.bound(f"{self._state}/runs/{entry.key}/{name}", self.limits.output)
 
     def _let_go(self) -> None:
         """Take as gone what only a source could have that has not been asked for as long as anything is kept."""
@@ -352,8 +352,8 @@ def planned(state: Path, deployed: Deployed, given: Limits) -> tuple[list[Remova
 
 def weigh(state: Path, deployed: Deployed, entry: Entry, traces: _Traces) -> Weight:
     """Return what is on disk of a deployment."""
-    output = [_taken(path) for path in (state / "runs" / entry.key, *traces.of(entry))]
-    other = [_taken(deployed.directory / f"{entry.key}{end}") for end in (".json", ".notify.json")]
+    output = [_taken(f"{state}/runs/{entry.key}"), *map(_taken, traces.of(entry))]
+    other = [_taken(f"{deployed.directory}/{entry.key}{end}") for end in (".json", ".notify.json")]
     held = len(json.dumps(entry.values)) + len(json.dumps(entry.document)) if entry.values or entry.document else 0
     return Weight(
         output=sum(size for size, _ in output),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from urllib.parse import parse_qsl, quote, quote_plus, urlsplit
 
@@ -80,6 +81,10 @@ def redactor(deployment: Deployment) -> Callable[[str, str], str]:
     outputs = {each.name for each in deployment.outputs} - STANDARD_OUTPUTS
 
     @functools.cache
+    def least() -> int:
+        return min(map(len, _parts(each for each in deployment.inputs if is_secret(each))), default=sys.maxsize)
+
+    @functools.cache
     def guessed() -> list[str]:
         return _forms(each for each in deployment.inputs if is_secret(each))
 
@@ -88,7 +93,7 @@ def redactor(deployment: Deployment) -> Callable[[str, str], str]:
         return _forms(each for each in deployment.inputs if each.hidden or each.name in CREDENTIALS)
 
     def redact(name: str, text: str) -> str:
-        if name == STATUS or not text:
+        if name == STATUS or len(text) < _SHORTEST or len(text) < least():  # no form is shorter than what it is of
             return text
         return _hidden(text, certain() if name in outputs else guessed())
 
@@ -174,15 +179,18 @@ def _hidden(text: str, forms: list[str]) -> str:
 
 def _forms(secrets: Iterable[Input]) -> list[str]:
     """Return the texts in which the values may appear, longest first so that none is hidden in part."""
-    forms: set[str] = set()
+    return sorted({form for part in _parts(secrets) for form in _written(part)}, key=len, reverse=True)
+
+
+def _parts(secrets: Iterable[Input]) -> set[str]:
+    """Return what is secret of the values: each as it is, its lines, and the signature in a URL."""
+    parts: set[str] = set()
     for given in secrets:
         for value in _texts(given.value):
-            lines = [line.strip() for line in value.splitlines() if len(line.strip()) >= _SHORTEST_LINE]
-            signatures = _signatures(value) if given.name == "deploy_signal_id" else ()
-            for part in (value, *lines, *signatures):
-                if len(part) >= _SHORTEST:
-                    forms.update(_written(part))
-    return sorted(forms, key=len, reverse=True)
+            parts.add(value)
+            parts.update(line.strip() for line in value.splitlines() if len(line.strip()) >= _SHORTEST_LINE)
+            parts.update(_signatures(value) if given.name == "deploy_signal_id" else ())
+    return {each for each in parts if len(each) >= _SHORTEST}
 
 
 def _texts(value: object) -> Iterator[str]:

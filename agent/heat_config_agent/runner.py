@@ -179,11 +179,11 @@ def start(
             {**environment, **command.environment, MARK: mark},
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, word, 0),
-                (os.POSIX_SPAWN_OPEN, 1, str(status(directory, mark)), os.O_WRONLY, 0),
-                (os.POSIX_SPAWN_OPEN, 2, str(directory / "supervisor"), os.O_WRONLY | os.O_APPEND, 0),
+                (os.POSIX_SPAWN_OPEN, 1, _status_of(directory, mark), os.O_WRONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 2, f"{directory}/supervisor", os.O_WRONLY | os.O_APPEND, 0),
                 (os.POSIX_SPAWN_OPEN, 3, str(command.stdin or os.devnull), os.O_RDONLY, 0),
-                (os.POSIX_SPAWN_OPEN, 4, str(directory / "stdout"), os.O_WRONLY | os.O_APPEND, 0),
-                (os.POSIX_SPAWN_OPEN, 5, str(directory / "stderr"), os.O_WRONLY | os.O_APPEND, 0),
+                (os.POSIX_SPAWN_OPEN, 4, f"{directory}/stdout", os.O_WRONLY | os.O_APPEND, 0),
+                (os.POSIX_SPAWN_OPEN, 5, f"{directory}/stderr", os.O_WRONLY | os.O_APPEND, 0),
             ],
             setsid=True,
             setsigmask=(),
@@ -212,7 +212,7 @@ def start(
 
 
 def _ended_at_once(directory: Path) -> NoReturn:
-    complaint = files.read(directory / "supervisor").decode("utf-8", "replace").strip()[:500]
+    complaint = files.read(f"{directory}/supervisor").decode("utf-8", "replace").strip()[:500]
     raise ChildProcessError(errno.ECHILD, "its supervisor ended at once", complaint)
 
 
@@ -238,13 +238,17 @@ def status(directory: Path, mark: str) -> Path:
     It is this run's alone: neither what a power cut brings back of an earlier run, nor the supervisor of one that comes
     to its end late, can speak for another.
     """
-    return directory / f"status.{mark.rpartition('.')[2]}"
+    return Path(_status_of(directory, mark))
+
+
+def _status_of(directory: Path, mark: str) -> str:
+    return f"{directory}/status.{mark.rpartition('.')[2]}"
 
 
 def folder(directory: Path, mark: str) -> None:
     """Make the folder of a run: empty streams, and a status that is still pending. What was there is removed."""
     try:
-        directory.mkdir(mode=0o700)
+        os.mkdir(directory, 0o700)
     except (FileExistsError, FileNotFoundError):  # of itself, or of what it is to be in
         if directory.is_symlink() or not directory.is_dir():  # a run before this one has put something in its place
             files.remove(directory)
@@ -252,8 +256,8 @@ def folder(directory: Path, mark: str) -> None:
         for path in list(directory.iterdir()):
             files.remove(path)
     for name in STREAMS:
-        os.close(os.open(directory / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    descriptor = os.open(status(directory, mark), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        os.close(os.open(f"{directory}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    descriptor = os.open(_status_of(directory, mark), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         if os.write(descriptor, _PENDING) < len(_PENDING):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory))
@@ -264,13 +268,13 @@ def folder(directory: Path, mark: str) -> None:
 
 def tidy(directory: Path) -> None:
     """Remove from the folder of a run that has ended what it was given: inputs, and with them secrets."""
-    if directory.is_symlink():  # a run has put it there, and what it leads to is not ours
+    if os.path.islink(directory):  # a run has put it there, and what it leads to is not ours
         directory.unlink(missing_ok=True)
         return
     try:
-        for path in list(directory.iterdir()):
-            if path.name not in STREAMS and not path.name.startswith("status."):
-                files.remove(path)
+        for name in os.listdir(directory):
+            if name not in STREAMS and not name.startswith("status."):
+                files.remove(f"{directory}/{name}")
     except (FileNotFoundError, NotADirectoryError):
         return  # nothing was run
     kill_points.reached("runner.tidied")
@@ -300,11 +304,11 @@ def recorded(directory: Path, run: Run) -> str:
     return text if newline and (text.isdecimal() or text == UNSTARTED) else ""
 
 
-def has_run(directory: Path) -> bool:
+def has_run(directory: str | Path) -> bool:
     """Whether a command has come to its end in a run's folder, whatever else is known of it."""
     try:
         names = os.listdir(directory)
-        found = [files.read(directory / each)[:_CODE] for each in names if each.startswith("status.")]
+        found = [files.read(f"{directory}/{each}")[:_CODE] for each in names if each.startswith("status.")]
     except OSError:
         return False
     return any(each.partition(b"\n")[0].partition(b" ")[0].isdigit() for each in found)
@@ -329,7 +333,7 @@ def unreadable(directory: Path, run: Run) -> str:
 def _status(directory: Path, run: Run) -> bytes:
     for _ in range(2):  # what a disk does not give at first it may give once more
         try:
-            return files.read(status(directory, run.mark))
+            return files.read(_status_of(directory, run.mark))
         except OSError as error:
             if error.errno not in PASSING:
                 break  # the command may have done anything to its own folder

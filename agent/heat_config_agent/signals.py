@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import functools
 import os
 import time
 from collections import deque
@@ -82,7 +83,7 @@ class _Letter:
     """When its request was begun (monotonic seconds); set by the sender."""
     withdrawn: bool = False
 
-    @property
+    @functools.cached_property
     def server(self) -> str:
         """Names where it goes: what has the same name is sent one after the other."""
         user = self.target.credentials

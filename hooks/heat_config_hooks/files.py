@@ -8,30 +8,36 @@ import os
 import stat
 from pathlib import Path
 
+# Paths are text here: these functions are called several times for each deployment.
+
 _AT_ONCE = 64 * 1024
 """Bytes that are read at once."""
 
 
 def make_directory(path: Path, *, durable: bool = False) -> None:
     """Make a folder and its parents where they are missing, 0700."""
-    if not path.is_dir():
+    if not os.path.isdir(path):
         make_directory(path.parent, durable=durable)
         path.mkdir(mode=0o700, exist_ok=True)
         if durable:
             sync_directory(path.parent)
 
 
-def remove(path: Path) -> None:
+def remove(path: str | Path) -> None:
     """Remove whatever is at `path`: a file, a link, or a folder with all that is in it. Nothing may be there."""
-    if path.is_dir() and not path.is_symlink():
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+    except OSError:
+        if os.path.islink(path) or not os.path.isdir(path):
+            raise
         import shutil  # noqa: PLC0415  # seldom needed, and slow to load
 
         shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
-def open_regular(path: Path) -> int:
+def open_regular(path: str | Path) -> int:
     """Open a file for reading, and return its descriptor.
 
     What a disk does not give at first it may give once more. Raises OSError where it cannot be read or is no file: a
@@ -50,7 +56,7 @@ def open_regular(path: Path) -> int:
     raise OSError(errno.EINVAL, "it is no regular file", str(path))
 
 
-def read(path: Path) -> bytes:
+def read(path: str | Path) -> bytes:
     """Return what is in a file. Raises OSError as `open_regular` does."""
     descriptor = open_regular(path)
     try:
@@ -62,12 +68,13 @@ def read(path: Path) -> bytes:
         os.close(descriptor)
 
 
-def replace(path: Path, content: bytes, *, mode: int = 0o600, durable: bool = False) -> None:
+def replace(path: str | Path, content: bytes, *, mode: int = 0o600, durable: bool = False) -> None:
     """Write a file so that whoever reads it sees the old or the new content, never a mixture or a part.
 
     One that is `durable` survives a power cut as soon as this returns.
     """
-    temporary = path.with_name(f".{path.name}.new")  # always the same: what a kill leaves of it is overwritten
+    folder, name = os.path.split(path)
+    temporary = os.path.join(folder, f".{name}.new")  # always the same: what a kill leaves of it is overwritten
     descriptor, found = _open_alone(temporary, mode)
     try:
         try:
@@ -78,12 +85,12 @@ def replace(path: Path, content: bytes, *, mode: int = 0o600, durable: bool = Fa
             write(descriptor, content)
             if durable:
                 os.fsync(descriptor)
-            temporary.replace(path)
+            os.replace(temporary, path)
         except BaseException:
-            temporary.unlink(missing_ok=True)
+            remove(temporary)
             raise
         if durable:
-            sync_directory(path.parent)
+            sync_directory(Path(folder))
     finally:
         os.close(descriptor)  # only now: who waits for it must find that the name is not this file's any more
 
@@ -95,7 +102,7 @@ def write(descriptor: int, content: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def create(path: Path, content: bytes) -> None:
+def create(path: str | Path, content: bytes) -> None:
     """Write a file, 0600, into a folder that is ours alone and that nobody reads meanwhile."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -104,7 +111,7 @@ def create(path: Path, content: bytes) -> None:
         os.close(descriptor)
 
 
-def _open_alone(temporary: Path, mode: int) -> tuple[int, os.stat_result]:
+def _open_alone(temporary: str, mode: int) -> tuple[int, os.stat_result]:
     """Open the file of that name and lock it: of all who write it at once, each has it for itself.
 
     Return its descriptor, and how it is with the file.
@@ -120,7 +127,7 @@ def _open_alone(temporary: Path, mode: int) -> tuple[int, os.stat_result]:
         os.close(descriptor)
 
 
-def _lock(descriptor: int, temporary: Path) -> os.stat_result | None:
+def _lock(descriptor: int, temporary: str) -> os.stat_result | None:
     """Lock a file and return how it is with it; None where whoever had it before has put it elsewhere, or removed it.
 
     Raises PermissionError where it is somebody else's, who may never let it go.
@@ -128,11 +135,11 @@ def _lock(descriptor: int, temporary: Path) -> os.stat_result | None:
     opened = os.fstat(descriptor)
     if opened.st_uid != os.geteuid() or opened.st_nlink > 1 or not stat.S_ISREG(opened.st_mode):
         # In a folder for all, e.g. /tmp, anybody may have put it there, to read or to destroy by it.
-        temporary.unlink(missing_ok=True)
-        raise PermissionError(errno.EPERM, "somebody else's file is in its way", str(temporary))
+        remove(temporary)
+        raise PermissionError(errno.EPERM, "somebody else's file is in its way", temporary)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     try:
-        found = temporary.lstat()
+        found = os.lstat(temporary)
     except FileNotFoundError:
         return None
     return found if os.path.samestat(opened, found) else None

@@ -12,6 +12,7 @@ foreground.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Mapping
@@ -112,13 +113,15 @@ def workplace(tool: str, run: Path, root: Path | None, environment: Mapping[str,
     `/var/lib/heat-config/heat-config-TOOL` and `/var/run/heat-config/heat-config-TOOL`.
     """
     variable = "HEAT_" + tool.upper().replace("-", "_")
+    said = environment.get(f"{variable}_WORKING", ""), environment.get(f"{variable}_OUTPUTS", "")
+    working, outputs = _places(tool, root, *said)
+    return Workplace(run=run, working=working.absolute(), outputs=outputs.absolute(), environment=environment)
+
+
+@functools.lru_cache
+def _places(tool: str, root: Path | None, working: str, outputs: str) -> tuple[Path, Path]:
     lib, volatile = (root, root / "run") if root else (Path("/var/lib/heat-config"), Path("/var/run/heat-config"))
-    return Workplace(
-        run=run,
-        working=Path(environment.get(f"{variable}_WORKING") or lib / f"heat-config-{tool}").absolute(),
-        outputs=Path(environment.get(f"{variable}_OUTPUTS") or volatile / f"heat-config-{tool}").absolute(),
-        environment=environment,
-    )
+    return Path(working or lib / f"heat-config-{tool}"), Path(outputs or volatile / f"heat-config-{tool}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,7 +273,7 @@ def clear_outputs(request: Request, place: Workplace) -> Path:
     files.make_directory(place.outputs)
     path = place.outputs / request.key
     for name in request.outputs:
-        files.remove(path.with_name(f"{request.key}.{name}"))
+        files.remove(f"{path}.{name}")
     return path
 
 

@@ -12,6 +12,7 @@ import functools
 import json
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,6 +158,8 @@ def fit(
     spent = _length(dict.fromkeys(values, "")) + _size(values.get(STATUS, ""))
     if spent > limit // 2:
         return fit(failure(UNKNOWN, f"the names of the outputs alone are {spent:,} bytes long: too much for a signal"))
+    if spent + sum(_most(value) for value in values.values()) <= limit:  # as nearly always
+        return {name: _shown(value.head) if isinstance(value, Text) else value for name, value in values.items()}
     sizes = {
         # What has lost its middle is longer than anything that fits: how long need not be known.
         name: limit + value.left_out if isinstance(value, Text) and value.left_out else _size(value)
@@ -224,6 +227,13 @@ def _size(value: object) -> int:
     return _length(value)
 
 
+def _most(value: object) -> int:
+    """Return what a value takes at most, which is found out faster than what it takes."""
+    if isinstance(value, Text):
+        return sys.maxsize if value.left_out else 12 * len(value.head)  # a character may be two escapes of six
+    return _length(value)
+
+
 def _cap(sizes: list[int], room: int) -> int:
     """Return the size to which the largest have to be cut so that all fit into `room`. `sizes` are in rising order."""
     for position, size in enumerate(sizes):
@@ -265,6 +275,8 @@ def _bytes(text: str) -> int:
 
 def _shown(text: str) -> str:
     """Return the text as it is sent: U+FFFD for what is no UTF-8, as any decoder says it."""
+    if text.isascii():
+        return text
     try:
         return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     except UnicodeEncodeError:
