@@ -118,7 +118,7 @@ class Applier:
         """How many of them are DELETEs."""
         self._active: dict[str, _Active] = {}
         self._concluded: list[tuple[Step, Result]] = []
-        """What has ended in this turn, and is not known to be on disk: nobody is told yet."""
+        """What has ended in this turn, and is not known to be on disk: nobody is told yet. Empty between turns."""
         self._current: dict[str, Deployment] = {}
         """What the sources have now: only these results are sent."""
         self._sources: frozenset[str] = frozenset()
@@ -174,11 +174,13 @@ class Applier:
         self._waiting.clear()  # they are on record, and planned anew: what stood in their way may have gone
         self._deletes = 0
         steps = [self._confirmed(step) for step in plan.make(deployments, ready, only=only)]
-        for step in steps:
-            under_way = step.verb is Verb.RESEND and step.deployment.key in self._delivery
-            if step.deployment.key not in self._active and not under_way:
-                self._take_on(step)
-        self._tell()
+        try:
+            for step in steps:
+                under_way = step.verb is Verb.RESEND and step.deployment.key in self._delivery
+                if step.deployment.key not in self._active and not under_way:
+                    self._take_on(step)
+        finally:
+            self._tell()
         if self._where.by_name:
             self._waiting = deque(sorted(self._waiting, key=_order))
         for step in [] if self.hold else self._waiting:
@@ -253,11 +255,13 @@ class Applier:
     def reboot_failed(self, why: str) -> None:
         """Answer those that wait for a reboot, which cannot be done."""
         waits, self._rebooting = self.reboots, set()
-        for entry in waits:
-            step = Step(verb=Verb.RESUME, deployment=plan.deployment_of(entry), reason=why)
-            sentence = f"it asked for a reboot, and {why}"
-            self._finish(step, self._broken_off(entry.key, UNKNOWN, sentence), sentence)
-        self._tell()
+        try:
+            for entry in waits:
+                step = Step(verb=Verb.RESUME, deployment=plan.deployment_of(entry), reason=why)
+                sentence = f"it asked for a reboot, and {why}"
+                self._finish(step, self._broken_off(entry.key, UNKNOWN, sentence), sentence)
+        finally:
+            self._tell()
 
     def _next(self) -> Step | None:
         """Return the waiting step that is to begin now, if any is."""
