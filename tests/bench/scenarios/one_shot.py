@@ -19,7 +19,7 @@ _HEAT_CONFIG, _COLLECT, _FORCED, _PYTHON = (
     "python3 -I -S -c pass",
 )
 
-_LEFT = "Beside that, what it goes by is read, and compared with what the last run has left."
+_LEFT = "Beside its start, it reads what it goes by, and compares that with what the last run has left."
 
 
 @contextlib.contextmanager
@@ -99,8 +99,8 @@ SCENARIOS: tuple[Scenario, ...] = (
                 "wall",
                 THEIRS,
                 1 / 4,
-                "Both start Python more than once; most of what ours loads is what sends a result by HTTP, and what is "
-                "started and what came of it is flushed to disk before the next step.",
+                "Both start Python more than once; most of what ours loads is what sends a result by HTTP, and it "
+                "waits for the disk before it starts anything.",
             ),
         ),
         rounds=15,

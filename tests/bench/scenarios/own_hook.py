@@ -58,8 +58,8 @@ SCENARIOS: tuple[Scenario, ...] = (
                 "above",
                 "",
                 0.003,
-                "Each run has a supervisor, a process by which it goes on without the agent; what is started and what "
-                "came of it is flushed to disk, and the result is signalled.",
+                "Each run has a supervisor, a process by which it goes on without the agent; the disk is waited for "
+                "before it is started, and the result is signalled.",
             ),
         ),
         rounds=7,
