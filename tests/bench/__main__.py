@@ -71,6 +71,8 @@ class _Run:
         self._end = self._begun + max(TOTAL, SPARE * shares)
         self._not: dict[str, str] = {}
         """What was not measured, and why."""
+        self._cut: list[str] = []
+        """Of which there is something, but not all."""
         self._done = 0
 
     def measured(self) -> int:
@@ -123,7 +125,7 @@ class _Run:
             parts = filter(None, (report.section(scenario.name, recorded), report.goals(scenario.name, recorded)))
             print(*parts, f"It took {took}.", sep="\n\n", end="\n\n", flush=True)
             if outcome.cut:
-                print(f"{scenario.name} was ended before it was through: there was no more time.", file=sys.stderr)
+                self._cut.append(scenario.name)
             if not self._dry:
                 report.save({scenario.name: recorded})
             self._done += 1
@@ -138,6 +140,8 @@ class _Run:
         """Say what was measured, what was not, and of which the figures are older."""
         now = time.monotonic()
         print(f"{self._done} scenarios in {now - self._begun:.0f} s, of at most {self._end - self._begun:.0f}.")
+        for name in self._cut:
+            print(f"Ended before it was through, as there was no more time: {name}")
         for name, why in self._not.items():
             print(f"Not measured: {name}: {why}")
         dates = {name: each["date"] for name, each in report.known().items()}

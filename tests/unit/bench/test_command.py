@@ -15,7 +15,7 @@ import pytest
 
 from bench import __main__ as command
 from bench import report, scenarios
-from bench.scenario import OURS, Figure, LackingError, Sample, Scenario, Subject
+from bench.scenario import OURS, THEIRS, Figure, LackingError, Sample, Scenario, Subject
 
 
 @contextlib.contextmanager
@@ -150,6 +150,24 @@ def test_what_hangs_takes_nobody_elses_time(
     assert time.monotonic() - begun < 30
     assert "Not measured: one: its time was over before there was anything: " in capsys.readouterr().out
     assert list(json.loads(kept.read_text())) == ["two"]
+
+
+def test_what_is_ended_before_it_is_through_is_said(
+    monkeypatch: pytest.MonkeyPatch, kept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What it had by then is kept."""
+
+    @contextlib.contextmanager
+    def lame(folder: Path) -> Iterator[list[Subject]]:
+        with there(folder) as quick, hanging(folder) as slow:
+            yield [*quick, replace(slow[0], name=THEIRS)]
+
+    monkeypatch.setattr(scenarios, "ALL", (replace(scenario("one", lame, seconds=3), warm_up=False),))
+    monkeypatch.setattr(command, "TOTAL", 3)
+
+    assert run(monkeypatch) == 0
+    assert "Ended before it was through, as there was no more time: one\n" in capsys.readouterr().out
+    assert list(json.loads(kept.read_text())["one"]["subjects"]) == [OURS]
 
 
 def test_an_interruption_keeps_what_was_measured(
