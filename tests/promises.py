@@ -349,7 +349,11 @@ class World:
             return []
         if each.kind.limited:
             return [f"its exit code is said to be {code}, and its time limit has not ended it"]
-        wrong = [f"its exit code is said to be {code}, and is {each.kind.code}"] if code != each.kind.code else []
+        wrong = []
+        if code != each.kind.code:
+            wrong.append(
+                f"its exit code is said to be {code}, and is {each.kind.code}: {value['deploy_stderr'][-300:]!r}"
+            )
         if each.kind.code not in ended:
             wrong.append(f"it is said to have ended with {code}, and never came to its end ({begun} times begun)")
         if each.kind.shape != "own" and value.get("identity") != each.id:

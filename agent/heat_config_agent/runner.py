@@ -195,10 +195,12 @@ def start(
         raise
     os.close(word)
     kill_points.reached("runner.spawned")
+    there = True
     spoken = False
     try:
         started = processes.ticks(pid)
-        run = announce(pid, started if started is not None else _ended_at_once(directory))
+        there = started is not None
+        run = announce(pid, started if started is not None else _ended_at_once(directory, pid))
         spoken = True
         kill_points.reached("runner.announced")
         with contextlib.suppress(BrokenPipeError):  # killed already: its status says how far it came
@@ -206,12 +208,15 @@ def start(
         kill_points.reached("runner.word")
     finally:
         os.close(hold)
-        if not spoken:  # without the word it leaves
+        if there and not spoken:  # without the word it leaves
             os.waitpid(pid, 0)
     return Running(directory, run, pidfd=_pidfd(pid), ours=True)
 
 
-def _ended_at_once(directory: Path) -> NoReturn:
+def _ended_at_once(directory: Path, pid: int) -> NoReturn:
+    """Raise why there is no supervisor. One that somebody has killed, as a machine without memory does, is passing."""
+    if os.WIFSIGNALED(os.waitpid(pid, 0)[1]):
+        raise BlockingIOError(errno.EAGAIN, "its supervisor was killed before it could begin")
     complaint = files.read(f"{directory}/supervisor").decode("utf-8", "replace").strip()[:500]
     raise ChildProcessError(errno.ECHILD, "its supervisor ended at once", complaint)
 

@@ -12,12 +12,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from heat_config_agent import runner
-from heat_config_agent.errors import StateError
+from heat_config_agent.errors import PASSING, StateError
 from heat_config_agent.model import Run
 from heat_config_agent.runner import Running
 from heat_config_hooks import files, processes
@@ -103,6 +104,7 @@ class Runs:
         agent = f"""
 import json, os, sys
 from pathlib import Path
+from typing import Any
 from heat_config_agent import runner
 from heat_config_hooks import processes
 from heat_config_agent.model import Run
@@ -277,6 +279,25 @@ def test_a_command_that_could_not_be_recorded_is_never_run(runs: Runs) -> None:
     wait_until(lambda: runs.recorded() == runner.UNSTARTED)
     assert not (runs.work / "ran").exists()
     wait_until(lambda: not psutil.pid_exists(pids[0]), 2)
+
+
+def test_a_supervisor_that_is_killed_before_all_else(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was run, and it may be tried again: a machine without memory kills what is about to begin."""
+    spawned: list[int] = []
+    spawn = os.posix_spawn
+
+    def spawn_and_kill(*given: Any, **options: Any) -> int:
+        spawned.append(spawn(*given, **options))
+        os.kill(spawned[0], signal.SIGKILL)
+        wait_until(lambda: psutil.Process(spawned[0]).status() == psutil.STATUS_ZOMBIE)
+        return spawned[0]
+
+    monkeypatch.setattr(os, "posix_spawn", spawn_and_kill)
+    with pytest.raises(OSError, match="its supervisor was killed") as raised:
+        runs.start("touch", "ran")
+    assert raised.value.errno in PASSING
+    assert not psutil.pid_exists(spawned[0])
+    assert not (runs.work / "ran").exists()
 
 
 def test_an_agent_that_dies_before_its_word_has_started_nothing(runs: Runs) -> None:
