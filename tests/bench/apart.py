@@ -23,8 +23,8 @@ import psutil
 from bench import measure, peers
 from bench.scenario import LackingError, Sample, Scenario
 
-GRACE = 10.0
-"""Seconds that what is left of a scenario has to end by itself."""
+GRACE, AFTER = 10.0, 2.0
+"""Seconds that a scenario which is to end has for that; and what it has left then, to end by itself."""
 
 _SET_DEATH_SIGNAL, _SET_ADOPTING = 1, 36
 """PR_SET_PDEATHSIG and PR_SET_CHILD_SUBREAPER of prctl(2)."""
@@ -126,7 +126,7 @@ def _leaving_nothing() -> Iterator[None]:
     try:
         yield
     finally:
-        end = time.monotonic() + GRACE / 2
+        end = time.monotonic() + AFTER
         while left := set(psutil.Process().children()) - before:
             over = time.monotonic() > end
             for each in left:
