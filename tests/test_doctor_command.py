@@ -440,10 +440,10 @@ def mounted(machine: Machine, how: str, first: str) -> list[Finding]:
     machine.state.mkdir(mode=0o700)
     given = f"settings.make({{}}, state=pathlib.Path({str(machine.state)!r}))"
     code = (
-        "import dataclasses, json, pathlib; from heat_config_agent import settings;"
+        "import json, pathlib; from heat_config_agent import settings;"
         "from heat_config_agent.checks import machine;"
         f"given = {given}; found = [*machine.state(given.state), *machine.scripts(given)];"
-        "print(json.dumps([dataclasses.astuple(each) for each in found]))"
+        "print(json.dumps([[*vars(each).values()] for each in found]))"
     )
     script = f'mount -t tmpfs -o {how} tmpfs {machine.state} && {first} && exec {sys.executable} -c "$0"'
     done = subprocess.run(

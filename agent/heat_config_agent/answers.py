@@ -10,10 +10,14 @@ import math
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
 
 from heat_config_agent.errors import UnreachableError
+from heat_config_hooks.values import dataclass
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from typing import Any
 
 deadline: contextvars.ContextVar[float] = contextvars.ContextVar("deadline", default=math.inf)
 """When all of an answer has to be there (monotonic seconds)."""

@@ -13,7 +13,6 @@ import select
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from heat_config_agent import clean_up, hook, kill_points, metadata, plan, result, runner, selection
@@ -42,6 +41,7 @@ from heat_config_agent.signals import Fate, Outcome
 from heat_config_agent.tools import Tools
 from heat_config_hooks import files, processes, protocol
 from heat_config_hooks.reply import CANNOT_START, REBOOT, TIMED_OUT, UNKNOWN, Capture, Reply, failure, status_code
+from heat_config_hooks.values import dataclass, replace
 
 RERUNS = 3
 """How often a deployment that may be run again after an interruption is: what interrupts it may be what it does."""

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 
 import heat_config_hooks
 from heat_config_agent import metadata, selection
 from heat_config_agent.model import BUILTIN, DELETE, Config, Deployment, Document, Entry, State
 from heat_config_hooks import protocol
+from heat_config_hooks.values import dataclass, field, replace
 
 ACTION = "(left)"
 """The action of a clean-up, as people are told it."""

@@ -14,7 +14,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from heat_config_agent import kill_points
@@ -23,6 +22,7 @@ from heat_config_agent.model import Document
 from heat_config_agent.polling import Pace, Schedule
 from heat_config_agent.sources import Source
 from heat_config_agent.sources.abilities import Claiming, Listening
+from heat_config_hooks.values import dataclass, field
 
 SLACK = 5.0
 """Seconds that a source gets beyond its own time limit before it is given up."""

@@ -12,11 +12,11 @@ import math
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from heat_config_agent.errors import UsageError
 from heat_config_agent.model import Mistake
+from heat_config_hooks.values import dataclass, field
 
 TRANSPORTS = ("heat", "cfn", "request", "zaqar")
 """The ways to Heat's metadata, in the order in which their documents come."""

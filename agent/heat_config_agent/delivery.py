@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from heat_config_agent.model import Target
 from heat_config_agent.signals import Fate, Outbox, Outcome, back_off
+from heat_config_hooks.values import dataclass
 
 LEAST = 3.0
 """Seconds that a request gets in any case."""

@@ -11,12 +11,16 @@ import select
 import ssl
 import stat
 from collections.abc import Iterator, Mapping
-from typing import Any
 from urllib.parse import urlsplit
 
 from heat_config_agent import __version__
 from heat_config_agent.answers import Arriving, Response, left
 from heat_config_agent.causes import broke_off, no_answer, no_connection, told
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from typing import Any
 
 USUAL = {
     "User-Agent": f"heat-config-agent/{__version__}",

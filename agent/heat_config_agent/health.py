@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from heat_config_agent.model import Entry, Removed, State
 from heat_config_hooks import files
+from heat_config_hooks.values import dataclass, field
 
 FILE = "health.json"
 

@@ -8,12 +8,12 @@ import os
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from heat_config_agent import kill_points
 from heat_config_agent.errors import StateError
 from heat_config_hooks import files
+from heat_config_hooks.values import dataclass
 
 KINDS = ("cloud-init", "dmi")
 """What can name an instance; of two that say different things, the first one counts."""

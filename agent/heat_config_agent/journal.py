@@ -28,7 +28,6 @@ import re
 import time
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, replace
 from pathlib import Path
 
 from heat_config_agent import kill_points, metadata
@@ -36,6 +35,7 @@ from heat_config_agent.errors import StateError
 from heat_config_agent.model import Deployment, Entry, Removed, Result, Run, State
 from heat_config_agent.steady import Steady
 from heat_config_hooks import files, processes
+from heat_config_hooks.values import MISSING, fields, replace
 
 FILE = "journal"
 COMPACT_BYTES = 256 * 1024
@@ -503,7 +503,8 @@ def _with(entry: Entry, **changes: object) -> Entry:
     return changed
 
 
-_USUAL = {name: each.default for name, each in Entry.__dataclass_fields__.items() if each.default is not MISSING}
+_USUAL = {each.name: each.default for each in fields(Entry) if each.default is not MISSING}
+_KNOWN, _KNOWN_OF_RUN = (frozenset(each.name for each in fields(kind)) for kind in (Entry, Run))
 
 
 def _unusual(entry: Entry) -> dict[str, object]:
@@ -517,8 +518,7 @@ def _entry(fields: dict[str, object]) -> Entry:
     Fields that this version does not know are passed over. A state that it does not know is a StateError: what a newer
     version has done must not be done again.
     """
-    names = Entry.__dataclass_fields__.keys()
-    known = fields if fields.keys() <= names else {name: fields[name] for name in fields.keys() & names}
+    known = fields if fields.keys() <= _KNOWN else {name: fields[name] for name in fields.keys() & _KNOWN}
     values = {**_USUAL, **known}
     try:
         values["state"] = State(values["state"])
@@ -538,13 +538,12 @@ def _entry(fields: dict[str, object]) -> Entry:
 
 
 def _run(fields: dict[str, object]) -> Run:
-    names = Run.__dataclass_fields__.keys()
-    if fields.keys() == names:
+    if fields.keys() == _KNOWN_OF_RUN:
         found = object.__new__(Run)
         found.__dict__.update(fields)
     else:
         try:
-            found = Run(**{name: fields[name] for name in fields.keys() & names})  # type: ignore[arg-type]
+            found = Run(**{name: fields[name] for name in fields.keys() & _KNOWN_OF_RUN})  # type: ignore[arg-type]
         except TypeError:
             raise StateError(
                 "the journal has a run of which this version does not understand what is known of it",

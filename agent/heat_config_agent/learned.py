@@ -10,13 +10,13 @@ import hashlib
 import json
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from heat_config_agent import configuration, transports
 from heat_config_agent.configuration import TRANSPORTS, Layer
 from heat_config_agent.transports import Way
 from heat_config_hooks import files
+from heat_config_hooks.values import dataclass
 
 FILE = "learned.json"
 

@@ -11,7 +11,6 @@ import os
 import signal
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from heat_config_agent import __version__, asked, health, instance, kill_points, metadata, plan, steering
@@ -37,6 +36,7 @@ from heat_config_agent.steering import Steering
 from heat_config_agent.tools import Tools
 from heat_config_agent.transports import Way
 from heat_config_hooks import files
+from heat_config_hooks.values import replace
 
 LOOK = 120.0
 """Seconds after which everything is looked at again, whether or not anything is known to have changed."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 
 from heat_config_agent.model import STANDARD_OUTPUTS, Credentials, Deployment, Document, Input, Mistake, Output, Target
 from heat_config_hooks import protocol
+from heat_config_hooks.values import dataclass, replace
 
 _SHOWN = 100
 """Characters of a name that a sentence repeats at most."""

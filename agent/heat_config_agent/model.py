@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from heat_config_hooks.values import dataclass, field
 
 COMPONENT = "component"
 """The group of a deployment that carries one config for each lifecycle action."""

@@ -6,7 +6,6 @@ import enum
 import functools
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
 
 import heat_config_hooks
 from heat_config_agent import clean_up, metadata, selection
@@ -25,6 +24,7 @@ from heat_config_agent.model import (
 )
 from heat_config_hooks import options
 from heat_config_hooks.reply import NO_TOOL, UNKNOWN, Reply, failure
+from heat_config_hooks.values import dataclass, replace
 
 NOT_CHOSEN = "not chosen"
 """Why a deployment that `only` does not name is passed over."""

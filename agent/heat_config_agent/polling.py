@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass, replace
+
+from heat_config_hooks.values import dataclass, replace
 
 ERRORS_LIMIT = 120.0
 """Seconds at most between two questions to a source that fails."""

@@ -17,7 +17,6 @@ import stat
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from heat_config_agent import asked, clean_up, journal, kill_points, plan, redaction, retention, runner, streams
@@ -28,6 +27,7 @@ from heat_config_agent.report import Report
 from heat_config_agent.retention import Limits, Removal, Weight, What
 from heat_config_agent.steady import Steady
 from heat_config_hooks import files
+from heat_config_hooks.values import replace
 
 HOUR = 3600.0
 """Seconds between two looks at everything."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from heat_config_agent import clean_up
 from heat_config_agent.model import UNDELIVERED, Entry, Removed, State
+from heat_config_hooks.values import dataclass
 
 TOMBSTONES = 10_000
 """Deployments at most of which all is removed but that they ran; of more, the oldest are not known any more."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import heat_config_hooks
 from heat_config_agent.metadata import kind_of, says_text
 from heat_config_agent.model import COMPONENT, Config, Deployment, Mistake
 from heat_config_hooks import options, protocol, strict_json
+from heat_config_hooks.values import dataclass
 
 
 @dataclass(frozen=True)

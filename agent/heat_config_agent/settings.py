@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from heat_config_agent import configuration, kill_points, unchanged
 from heat_config_agent.configuration import Layer
 from heat_config_agent.errors import UsageError
 from heat_config_agent.retention import Limits
+from heat_config_hooks.values import dataclass, replace
 
 SYSTEM_STATE = Path(unchanged.SYSTEM_STATE)
 SHELL_CONFIG = Path(unchanged.SHELL_CONFIG)

@@ -15,12 +15,12 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from urllib.parse import parse_qs, quote, urlsplit
 
 from heat_config_agent import kill_points
 from heat_config_agent.errors import UnreachableError
 from heat_config_agent.model import WAIT_LIMIT, Credentials, Target
+from heat_config_hooks.values import dataclass, replace
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 

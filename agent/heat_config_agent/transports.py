@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from heat_config_agent.configuration import TRANSPORTS, Layer, defaults, incomplete
+from heat_config_hooks.values import dataclass, field
 
 LIVE = ("heat", "cfn")
 """The transports that show what Heat has. The others show what Heat has put somewhere, and nobody is told there when it

@@ -9,11 +9,17 @@ import http.client
 import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Protocol
 
 from heat_config_agent.answers import Arriving, drain, read, within
 from heat_config_agent.direct import Server
+from heat_config_hooks.values import dataclass
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from typing import Protocol
+else:
+    Protocol = object
 
 CONNECT_SECONDS = 10.0
 """How long each address of a server may take to take a connection."""
@@ -104,7 +110,6 @@ class _Way(Protocol):
         self, verb: str, url: str, body: bytes, headers: Mapping[str, str], limits: tuple[float, float]
     ) -> AbstractContextManager[Arriving]:
         """Send one request to the URL exactly as it is given; its answer is read while this lasts."""
-        ...
 
 
 def certificates(ca_file: str | None = None) -> str | None:

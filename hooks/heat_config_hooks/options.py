@@ -9,9 +9,9 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from heat_config_hooks.errors import HookError
+from heat_config_hooks.values import dataclass
 
 LONGEST = 366 * 24 * 3600
 """Seconds of the longest time limit."""

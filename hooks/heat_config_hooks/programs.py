@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from heat_config_hooks.errors import MissingTool
+from heat_config_hooks.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

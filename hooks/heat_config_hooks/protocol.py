@@ -16,7 +16,6 @@ import functools
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from heat_config_hooks import files
@@ -24,6 +23,7 @@ from heat_config_hooks.errors import HookError
 from heat_config_hooks.options import Option
 from heat_config_hooks.programs import Program
 from heat_config_hooks.reply import Capture, Reply
+from heat_config_hooks.values import dataclass, field
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 

@@ -14,10 +14,10 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from heat_config_hooks import files
+from heat_config_hooks.values import dataclass
 
 Reply = dict[str, object]
 """`deploy_stdout`, `deploy_stderr`, `deploy_status_code` and outputs; a value may be a `Capture`."""

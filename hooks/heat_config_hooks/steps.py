@@ -10,7 +10,6 @@ output of the run; what it returns is the exit code. Its `prepare` ends with `st
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import json
 import signal
@@ -31,7 +30,7 @@ def command(module: str, request: protocol.Request, place: protocol.Workplace, *
     """Return the command that has `module` (its `__name__`) carry out a request; `more` is added to the environment."""
     given = {
         "module": module,
-        "request": dataclasses.asdict(request),
+        "request": vars(request),
         "working": str(place.working),
         "outputs": str(place.outputs),
         "environment": dict(place.environment),

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from heat_config_hooks import strict_json
+from heat_config_hooks.values import dataclass
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 

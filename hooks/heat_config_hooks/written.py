@@ -14,12 +14,12 @@ import json
 import os
 import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from heat_config_hooks import files
 from heat_config_hooks.protocol import Request
 from heat_config_hooks.reply import Reply, failure
+from heat_config_hooks.values import dataclass
 
 FAILED = 1
 """Status code of a deployment of which a file could not be written or removed."""

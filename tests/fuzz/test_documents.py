@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from heat_config_agent.sources import document
 from heat_config_agent.sources.file import File, Files, ShellConfig
 from heat_config_agent.tools import Tools
 from heat_config_hooks import protocol
+from heat_config_hooks.values import replace
 
 pytestmark = pytest.mark.torture
 

@@ -10,7 +10,6 @@ import re
 import tempfile
 import zlib
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from heat_config_agent.documents import Documents
 from heat_config_agent.errors import AgentError, StateError
 from heat_config_agent.journal import Journal
 from heat_config_agent.model import Deployment, Document, Entry, Result, Run, State
+from heat_config_hooks.values import fields, replace
 
 pytestmark = pytest.mark.torture
 
@@ -152,7 +152,7 @@ def line(record: object) -> bytes:
 run = st.builds(
     lambda whole, without, more: {**{name: each for name, each in whole.items() if name not in without}, **more},
     st.just(dict(RUN.__dict__)),
-    st.lists(st.sampled_from(sorted(Run.__dataclass_fields__)), max_size=3),
+    st.lists(st.sampled_from(sorted(each.name for each in fields(Run))), max_size=3),
     st.dictionaries(st.just("newer"), odd),
 )
 records = objects(

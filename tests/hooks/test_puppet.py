@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import shlex
@@ -21,6 +20,7 @@ from driver import Alone, Driver
 from heat_config_hooks import options, protocol
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.tools import puppet
+from heat_config_hooks.values import replace
 from machine import BIN, deployment
 from tools import need, need_root
 
@@ -640,14 +640,14 @@ def test_the_locale_has_to_know_all_characters(
 ) -> None:
     """Else facts with others than ASCII are lost; one that does is left as it is."""
     environment = {**{name: value for name, value in place.environment.items() if name != "LANG"}, **given}
-    command = prepared(dataclasses.replace(place, environment=environment))
+    command = prepared(replace(place, environment=environment))
     assert command.environment.get("LC_ALL") == added
 
 
 def test_other_folders_with_facts_stay(place: protocol.Workplace) -> None:
     """Those that the machine's environment names."""
     environment = {**place.environment, "FACTERLIB": "/srv/facts"}
-    command = prepared(dataclasses.replace(place, environment=environment))
+    command = prepared(replace(place, environment=environment))
     assert command.environment["FACTERLIB"] == f"{place.run}:/srv/facts"
 
 

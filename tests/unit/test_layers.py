@@ -35,7 +35,7 @@ LAYERS = (
 """The modules of the agent, top to bottom. Those of one layer may know each other."""
 
 HOOKS = {"protocol", "processes", "options", "programs", "errors", "reply", "files", "load", "HOOKS"}
-HOOKS |= {"strict_json", "strict_yaml", "memory"}
+HOOKS |= {"strict_json", "strict_yaml", "memory", "values"}
 """What the agent knows of the hooks."""
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import enum
 import os
-from dataclasses import dataclass
 from pathlib import Path
+
+from heat_config_hooks.values import dataclass
 
 
 class Verdict(str, enum.Enum):

@@ -11,7 +11,6 @@ import select
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from heat_config_agent import keystone, metadata, redaction, sources
@@ -26,6 +25,7 @@ from heat_config_agent.settings import Settings
 from heat_config_agent.sources import Reach, Source
 from heat_config_agent.steering import Steering
 from heat_config_agent.transports import Way
+from heat_config_hooks.values import dataclass, field, fields
 
 SECONDS = 65.0
 """How long all of it may take."""
@@ -219,7 +219,7 @@ class _Queue:
 
     def collect(self) -> Document | None:
         """Ask how many messages there are."""
-        values = {name: str(self._values.get(name) or "") for name in Credentials.__dataclass_fields__}
+        values = {each.name: str(self._values.get(each.name) or "") for each in fields(Credentials)}
         queue = str(self._values["queue_id"])
         what = f"cannot look at the Zaqar queue {queue}"
         try:

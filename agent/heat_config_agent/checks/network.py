@@ -10,7 +10,6 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
@@ -21,6 +20,7 @@ from heat_config_agent.direct import usual_certificates
 from heat_config_agent.errors import DeniedError, UnreachableError
 from heat_config_agent.model import Credentials
 from heat_config_agent.settings import no_certificates
+from heat_config_hooks.values import dataclass, field
 
 NAME_SECONDS = 15.0
 """How long it may take to find out a server's address."""

@@ -8,7 +8,6 @@ import gc
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from heat_config_agent import (
@@ -37,6 +36,7 @@ from heat_config_agent.signals import Outbox
 from heat_config_agent.sources import Source
 from heat_config_agent.sources.file import File, ShellConfig, Stdin
 from heat_config_hooks import files, processes
+from heat_config_hooks.values import replace
 
 _DESCRIPTION = """\
 Apply software deployments on this machine: choose each one's config for its action, run it with its tool, and send

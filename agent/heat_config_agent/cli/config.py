@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from heat_config_agent import configuration, health, learned, lock, redaction, settings, steering, transports
@@ -17,6 +16,7 @@ from heat_config_agent.documents import Documents
 from heat_config_agent.errors import ExitCode
 from heat_config_agent.settings import Settings
 from heat_config_agent.transports import Way
+from heat_config_hooks.values import dataclass
 
 _EPILOG = """\
 Of a transport, each place that says something of it is shown, in the order in which they are tried. Passwords, and the

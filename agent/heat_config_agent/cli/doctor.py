@@ -8,7 +8,6 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from heat_config_agent import metadata, selection, settings
 from heat_config_agent.checks import Finding, Verdict, machine, ok, warning
@@ -17,6 +16,7 @@ from heat_config_agent.errors import ExitCode
 from heat_config_agent.model import Document, Tool
 from heat_config_agent.settings import Settings
 from heat_config_agent.tools import Tools
+from heat_config_hooks.values import dataclass, field
 
 _EPILOG = """\
 Looks at the settings, the state directory, the agent that runs (if one does), every source that would be asked, with

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -18,6 +17,7 @@ import heat_config_hooks
 from heat_config_agent.model import Tool
 from heat_config_hooks import programs
 from heat_config_hooks.protocol import About
+from heat_config_hooks.values import dataclass
 
 SECONDS = 10.0
 """How long a program may take to say its version."""

@@ -8,9 +8,9 @@ thread of its own, one question at a time, and goes on without one that does not
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from heat_config_agent.model import Document
+from heat_config_hooks.values import dataclass
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 

@@ -23,7 +23,6 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
@@ -33,6 +32,7 @@ from heat_config_agent.metadata import kind_of
 from heat_config_agent.model import Credentials, Document
 from heat_config_agent.sources import Reach
 from heat_config_hooks import strict_json
+from heat_config_hooks.values import dataclass
 
 if TYPE_CHECKING:
     from heat_config_agent import web

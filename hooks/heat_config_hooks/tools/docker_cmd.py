@@ -17,7 +17,6 @@ import re
 import secrets
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from heat_config_hooks import files, protocol, steps, strict_yaml
@@ -26,6 +25,7 @@ from heat_config_hooks.options import Kind, Option
 from heat_config_hooks.programs import Program
 from heat_config_hooks.reply import Reply, nothing_done
 from heat_config_hooks.tools import engines
+from heat_config_hooks.values import dataclass
 
 _PROGRAM = Program(
     names=("docker", "podman"),

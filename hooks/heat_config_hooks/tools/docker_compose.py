@@ -15,7 +15,6 @@ import re
 import shlex
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 
 from heat_config_hooks import files, protocol, steps, strict_json
@@ -24,6 +23,7 @@ from heat_config_hooks.options import Kind, Option
 from heat_config_hooks.programs import Program
 from heat_config_hooks.reply import Reply, nothing_done
 from heat_config_hooks.tools import engines
+from heat_config_hooks.values import dataclass
 
 _PROGRAM = Program(
     names=("docker compose", "docker-compose", "podman-compose"),
@@ -287,7 +287,7 @@ class _Compose:
             return _Note([], {}, came_up=True)
 
     def _note(self, note: _Note) -> None:
-        files.replace(self._folder / _NOTE, json.dumps(asdict(note)).encode(), durable=True)
+        files.replace(self._folder / _NOTE, json.dumps(vars(note)).encode(), durable=True)
 
     def _is(self, name: str, content: str) -> bool:
         try:

@@ -6,13 +6,13 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from heat_config_hooks import files, programs
 from heat_config_hooks.errors import MissingTool
 from heat_config_hooks.programs import Program
 from heat_config_hooks.protocol import Workplace
+from heat_config_hooks.values import replace
 
 _PATIENCE = 30.0
 """Seconds within which an engine has to say its version."""

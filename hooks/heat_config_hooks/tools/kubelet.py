@@ -13,7 +13,6 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from heat_config_hooks import files, protocol, steps, strict_json, strict_yaml
@@ -21,6 +20,7 @@ from heat_config_hooks.errors import HookError
 from heat_config_hooks.options import Kind, Option
 from heat_config_hooks.reply import NO_TOOL
 from heat_config_hooks.tools.pods import CRICTL, Container, Mine, Node, Pod, Silence
+from heat_config_hooks.values import dataclass
 from heat_config_hooks.written import Written, owner
 
 ABOUT = protocol.About(

@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from heat_config_hooks import programs
 from heat_config_hooks.errors import MissingTool
+from heat_config_hooks.values import dataclass
 
 CRICTL = programs.Program(
     names=("crictl",),

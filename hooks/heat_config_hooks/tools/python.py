@@ -14,13 +14,13 @@ Its exit code is the status code: 0 at its end, 1 where it raised an exception, 
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 from heat_config_hooks import files, programs, protocol, strict_json
 from heat_config_hooks.errors import HookError, MissingTool
 from heat_config_hooks.options import Kind, Option
 from heat_config_hooks.reply import UNKNOWN, Capture, Reply, failure, nothing_done
+from heat_config_hooks.values import replace
 
 PROGRAM = programs.Program(
     names=("python3",),
@@ -209,7 +209,7 @@ def _interpreter(request: protocol.Request, place: protocol.Workplace) -> tuple[
     if not isinstance(named, str):
         return programs.find(PROGRAM, place.environment)
     try:
-        return programs.find(dataclasses.replace(PROGRAM, names=(named,), variable=""), place.environment)
+        return programs.find(replace(PROGRAM, names=(named,), variable=""), place.environment)
     except MissingTool as error:
         raise MissingTool(error.problem, "options.interpreter") from None
 

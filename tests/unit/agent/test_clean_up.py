@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ from heat_config_agent.clean_up import Due
 from heat_config_agent.model import Deployment, Document, Entry, Run, State
 from heat_config_agent.plan import Known, Verb
 from heat_config_agent.tools import Tools
+from heat_config_hooks.values import replace
 from machine import deployment
 
 NOW = 5000.0

@@ -6,7 +6,6 @@ import resource
 import stat
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from heat_config_agent.errors import StateError
 from heat_config_agent.journal import Journal
 from heat_config_agent.model import Deployment, Document, Result, Run, State
 from heat_config_hooks import processes
+from heat_config_hooks.values import replace
 from machine import deployment
 
 RUN = Run(

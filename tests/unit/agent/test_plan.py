@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +15,7 @@ from heat_config_agent.tools import Tools
 from heat_config_hooks import protocol
 from heat_config_hooks.options import Kind, Option
 from heat_config_hooks.reply import NO_TOOL, UNKNOWN
+from heat_config_hooks.values import replace
 from machine import deployment
 
 RUN = Run(boot="b", pid=1, ticks=2, began=3.0, limit=None, hook="builtin:script", working="/w", outputs="/o")

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from heat_config_agent import retention
 from heat_config_agent.model import Entry, Removed, Run, State
 from heat_config_agent.retention import Limits, Removal, Weight, What
+from heat_config_hooks.values import replace
 
 DAY = 86400.0
 NOW = 100 * DAY

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from heat_config_agent.model import Run
 from heat_config_agent.runner import Running
 from heat_config_hooks import files, processes
 from heat_config_hooks.protocol import Command
+from heat_config_hooks.values import replace
 from loopback import wait_until
 
 ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": "/nowhere"}

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -12,6 +11,7 @@ import cloud
 from heat_config_agent import signals
 from heat_config_agent.model import Credentials, Target
 from heat_config_agent.signals import Fate, Outbox, Outcome
+from heat_config_hooks.values import replace
 from loopback import Answer, wait_until
 
 RESULT = b'{"deploy_status_code": 0, "greeting": "hi"}'

@@ -196,8 +196,8 @@ def test_the_request_arrives_as_it_was_sent(place: Workplace) -> None:
         "leaves": "x",
     }
     body = """
-        import dataclasses, json, pathlib
-        found = {"request": dataclasses.asdict(request), "place": [str(place.run), str(place.working)]}
+        import json, pathlib
+        found = {"request": vars(request), "place": [str(place.run), str(place.working)]}
         found.update(outputs=str(place.outputs), environment=dict(place.environment))
         found["tuple"] = type(request.outputs).__name__
         pathlib.Path(place.run / "found").write_text(json.dumps(found))

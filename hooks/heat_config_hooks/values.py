@@ -1,0 +1,122 @@
+"""`dataclass`, `field`, `fields` and `replace` as `dataclasses` has them, for programs that are started often.
+
+The standard library writes Python for every class and compiles it at each start, which for all of ours takes longer
+than everything else that is loaded. Here the same few functions serve them all. What they mean is the standard
+library's business still: it is what type checkers see, and a test holds each class of ours against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+
+__all__ = ["MISSING", "dataclass", "field", "fields", "replace"]
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from dataclasses import MISSING, dataclass, field, fields, replace
+    from typing import Any, NoReturn
+
+_MISSING: Any = object()
+
+
+class _Field:
+    def __init__(
+        self,
+        default: object = _MISSING,
+        default_factory: Callable[[], object] = _MISSING,
+        repr: bool = True,  # noqa: A002
+        compare: bool = True,
+    ) -> None:
+        self.name = ""
+        self.default, self.default_factory, self.repr, self.compare = default, default_factory, repr, compare
+
+
+def _dataclass(cls: type | None = None, /, **how: bool) -> type | Callable[[type], type]:
+    return (lambda found: _made(found, **how)) if cls is None else _made(cls, **how)
+
+
+def _made(cls: type, *, frozen: bool = False, kw_only: bool = False, eq: bool = True) -> type:
+    if hasattr(cls, "__value_fields__"):
+        raise TypeError(f"{cls.__qualname__} is made of another class with fields: that is not foreseen here")
+    declared = [_declared(cls, name) for name in cls.__annotations__]
+    positions = () if kw_only else tuple(each.name for each in declared)
+    made: dict[str, object] = {"__value_fields__": tuple(declared), "__match_args__": positions}
+    made["__init__"] = _init(cls.__qualname__, declared, positions)
+    made["__repr__"] = _repr([each.name for each in declared if each.repr])
+    if eq:
+        made["__eq__"], by_value = _eq([each.name for each in declared if each.compare])
+        made["__hash__"] = by_value if frozen else None
+    if frozen:
+        made["__setattr__"] = made["__delattr__"] = _refuse
+    for name, value in made.items():
+        if name not in vars(cls):
+            setattr(cls, name, value)
+    return cls
+
+
+def _declared(cls: type, name: str) -> _Field:
+    """Return a field as the class declares it; of that only a default stays in the class."""
+    found = vars(cls).get(name, _MISSING)
+    if not isinstance(found, _Field):
+        found = _Field(found)
+    elif found.default is _MISSING:
+        delattr(cls, name)
+    else:
+        setattr(cls, name, found.default)
+    found.name = name
+    return found
+
+
+def _init(what: str, declared: list[_Field], positions: tuple[str, ...]) -> Callable[..., None]:
+    usual = {each.name: each.default for each in declared}
+    factories = [(each.name, each.default_factory) for each in declared if each.default_factory is not _MISSING]
+    needed = {name for name, value in usual.items() if value is _MISSING} - {name for name, _ in factories}
+
+    def __init__(self: object, /, *values: object, **named: object) -> None:  # noqa: N807
+        if values:
+            if len(values) > len(positions) or named.keys() & positions[: len(values)]:
+                raise TypeError(f"{what}: there are more values than fields for them")
+            named.update(zip(positions, values, strict=False))
+        held = self.__dict__  # all at once, and past what refuses a change
+        held.update(usual)
+        held.update(named)
+        if len(held) != len(usual) or not needed <= named.keys():
+            wrong = (needed - named.keys()) | (named.keys() - usual.keys())
+            raise TypeError(f"{what}: missing or unknown: {', '.join(sorted(wrong))}")
+        for name, factory in factories:
+            if name not in named:
+                held[name] = factory()
+
+    return __init__
+
+
+def _repr(shown: list[str]) -> Callable[[object], str]:
+    return lambda self: f"{type(self).__qualname__}({', '.join(f'{each}={getattr(self, each)!r}' for each in shown)})"
+
+
+def _eq(compared: list[str]) -> tuple[Callable[[object, object], bool], Callable[[object], int]]:
+    held = attrgetter(*compared, compared[0])  # of one alone it would be no tuple
+
+    def __eq__(self: object, other: object) -> bool:  # noqa: N807
+        return held(self) == held(other) if other.__class__ is self.__class__ else NotImplemented
+
+    return __eq__, lambda self: hash(held(self))
+
+
+def _refuse(_self: object, name: str, _value: object = None) -> NoReturn:
+    raise AttributeError(f"cannot assign to field {name!r}")
+
+
+def _replace(value: Any, /, **changes: object) -> object:
+    return type(value)(**{**{each.name: getattr(value, each.name) for each in _fields(value)}, **changes})
+
+
+def _fields(of: Any) -> tuple[_Field, ...]:
+    found: tuple[_Field, ...] = of.__value_fields__
+    return found
+
+
+if not TYPE_CHECKING:
+    MISSING, dataclass, field, fields, replace = _MISSING, _dataclass, _Field, _fields, _replace

@@ -1,0 +1,239 @@
+"""Each class of ours, held against what the standard library makes of the same source."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from heat_config_hooks import values
+
+ROOT = Path(__file__).parents[3]
+
+
+def modules() -> list[str]:
+    """Return the names of all modules that have classes with fields."""
+    return [
+        ".".join(path.relative_to(source).with_suffix("").parts).removesuffix(".__init__")
+        for source in (ROOT / "agent", ROOT / "hooks")
+        for path in sorted(source.rglob("*.py"))
+        if "\n@dataclass" in path.read_text()
+    ]
+
+
+def pairs() -> list[Any]:
+    """Return each class beside its twin: the same source, run with the standard library's `dataclasses`."""
+    found = []
+    for name in modules():
+        ours = importlib.import_module(name)
+        source = Path(str(ours.__file__)).read_text()
+        twins = ModuleType(name)
+        twins.__file__ = ours.__file__
+        twins.__package__ = ours.__package__
+        changed = source.replace("from heat_config_hooks.values import", "from dataclasses import")
+        assert changed != source, f"{name} has its dataclasses from elsewhere"
+        exec(compile(changed, str(ours.__file__), "exec"), vars(twins))  # noqa: S102
+        for each, kind in vars(ours).items():
+            if isinstance(kind, type) and kind.__module__ == name and hasattr(kind, "__value_fields__"):
+                found.append(pytest.param(kind, getattr(twins, each), id=f"{name}.{each}"))
+    return found
+
+
+PAIRS = pairs()
+both = pytest.mark.parametrize(("ours", "theirs"), PAIRS)
+
+
+def outcome(do: Callable[[], object]) -> object:
+    """Return what comes of something: what it returns, or of which kind its error is."""
+    try:
+        return do()
+    except (AttributeError, TypeError) as error:
+        return AttributeError if isinstance(error, AttributeError) else type(error)
+
+
+def shown(value: object) -> str:
+    """Return what a value looks like, wherever it is in memory."""
+    return re.sub(" at 0x[0-9a-f]+", "", repr(value))
+
+
+def all_fields(kind: Any) -> dict[str, object]:
+    """Return a value for each field, all of them different."""
+    return {each.name: position for position, each in enumerate(values.fields(kind))}
+
+
+def needed(kind: Any) -> list[str]:
+    """Return the names of the fields that have no default."""
+    missing = values.MISSING
+    every = values.fields(kind)
+    return [each.name for each in every if each.default is missing and each.default_factory is missing]
+
+
+def test_there_are_many() -> None:
+    """So nothing is held against nothing."""
+    assert len(PAIRS) > 60
+
+
+@both
+def test_the_fields_are_the_same(ours: Any, theirs: Any) -> None:
+    """With their defaults, in their order."""
+
+    def seen(kind: Any, fields: Any, missing: object) -> list[object]:
+        return [
+            (
+                each.name,
+                "-" if each.default is missing else shown(each.default),
+                "-" if each.default_factory is missing else each.default_factory,
+                *(each.repr, each.compare),
+                shown(vars(kind).get(each.name, "-")),
+            )
+            for each in fields
+        ]
+
+    standard = seen(theirs, dataclasses.fields(theirs), dataclasses.MISSING)
+    assert seen(ours, values.fields(ours), values.MISSING) == standard
+    assert ours.__match_args__ == theirs.__match_args__
+    assert all(each.init and not each.metadata for each in dataclasses.fields(theirs))
+
+
+@both
+def test_values_are_made_the_same(ours: Any, theirs: Any) -> None:
+    """Of all fields and of the fewest; and what makes none makes none: too few, too many, unknown, said twice."""
+    every = all_fields(ours)
+    least: dict[str, object] = dict.fromkeys(needed(ours), 1)
+    none: dict[str, object] = {}
+    fewer = [{name: value for name, value in least.items() if name != left} for left in least]
+    given: list[tuple[list[object], dict[str, object]]] = [([], each) for each in (every, least, none, *fewer)]
+    given += [([], {**each, "unknown": 1}) for each in (every, least, *fewer)]
+    given += [([1], every), ([*every.values(), 1], {})]
+    for number in range(len(every) + 1):
+        words, rest = [*every.values()][:number], dict([*every.items()][number:])
+        given += [(words, {}), (words, rest)]
+    clocks = {each.name for each in values.fields(ours) if each.default_factory in (time.time, time.monotonic)}
+    for words, named in given:
+        made = []
+        for kind in (ours, theirs):
+            found = outcome(lambda kind=kind: vars(kind(*words, **named)))  # type: ignore[misc]  # noqa: B023
+            if isinstance(found, dict):
+                found = [(name, "now" if name in clocks - named.keys() else shown(found[name])) for name in found]
+            made.append(found)
+        assert made[0] == made[1], (words, named)
+
+
+@both
+def test_values_are_compared_the_same(ours: Any, theirs: Any) -> None:
+    """The same fields count, for what is equal and for the place in a set."""
+    every = all_fields(ours)
+    for name in (None, *every):
+        other = {**every, **({name: -1} if name else {})}
+        seen = [
+            (
+                kind(**every) == kind(**other),
+                kind(**every) != kind(**other),
+                outcome(lambda kind=kind, other=other: hash(kind(**every)) == hash(kind(**other))),  # type: ignore[misc]
+                (kind.__hash__ is None, kind.__hash__ is object.__hash__, kind.__eq__ is object.__eq__),
+            )
+            for kind in (ours, theirs)
+        ]
+        assert seen[0] == seen[1], name
+    assert ours(**every) != theirs(**every)
+
+
+@both
+def test_values_look_the_same(ours: Any, theirs: Any) -> None:
+    """What is not to be seen is not seen."""
+    assert repr(ours(**all_fields(ours))) == repr(theirs(**all_fields(ours)))
+
+
+@both
+def test_values_change_the_same(ours: Any, theirs: Any) -> None:
+    """Or do not; and replacing makes the same of them."""
+    every = all_fields(ours)
+    for name in every:
+        for do in (lambda found, name=name: setattr(found, name, 1), lambda found, name=name: delattr(found, name)):
+            seen = []
+            for kind in (ours, theirs):
+                found = kind(**every)
+                seen.append((outcome(lambda do=do, found=found: do(found)), vars(found)))  # type: ignore[misc]
+            assert seen[0] == seen[1]
+        mine = values.replace(ours(**every), **{name: "new"})
+        assert vars(mine) == vars(dataclasses.replace(theirs(**every), **{name: "new"}))
+        assert type(mine) is ours
+    with pytest.raises(TypeError):
+        values.replace(ours(**every), unknown=1)
+
+
+def test_what_is_made_once_is_not_taken_over() -> None:
+    """What is worked out of the fields is worked out anew of others."""
+    from heat_config_agent.model import Deployment, Input  # noqa: PLC0415
+
+    first = Deployment(**{**all_fields(Deployment), "inputs": (Input(name="deploy_action", value="CREATE"),)})  # type: ignore[arg-type]
+    assert first.action == "CREATE"
+    assert values.replace(first, inputs=(Input(name="deploy_action", value="DELETE"),)).action == "DELETE"
+
+
+def test_what_a_class_has_itself_it_keeps() -> None:
+    """As the standard library has it."""
+
+    def made(decorator: Any) -> Any:
+        class Own:
+            number: int
+
+            def __repr__(self) -> str:
+                return "mine"
+
+            def __eq__(self, other: object) -> bool:
+                return True
+
+            def __hash__(self) -> int:
+                return 7
+
+        Own.__annotations__ = {"number": "int"}
+        return decorator(frozen=True)(Own)
+
+    ours, theirs = made(values.dataclass), made(dataclasses.dataclass)
+    assert (repr(ours(1)), ours(1) == ours(2), hash(ours(1))) == (repr(theirs(1)), theirs(1) == theirs(2), 7)
+
+
+def test_what_is_not_foreseen_is_refused() -> None:
+    """Rather than made otherwise than the standard library would."""
+
+    @values.dataclass
+    class Below:
+        number: int
+
+    class Above(Below):
+        other: int
+
+    with pytest.raises(TypeError, match="not foreseen"):
+        values.dataclass(Above)
+    with pytest.raises(TypeError):
+        values.dataclass(order=True)(type("Ordered", (), {"__annotations__": {"number": "int"}}))
+    with pytest.raises(TypeError):
+        values.field(kw_only=True)
+
+
+def test_classes_are_read_by_who_reads_classes() -> None:
+    """A class has a signature, its documentation, and its place."""
+    from heat_config_agent.model import Mistake  # noqa: PLC0415
+
+    assert inspect.getdoc(Mistake) == "Something wrong in a document, and where."
+    assert str(Mistake(path="a", problem="b")) == "a: b"
+    with pytest.raises(TypeError, match=r"Mistake: missing or unknown: problem"):
+        Mistake(path="a")  # type: ignore[call-arg]
+
+
+def test_it_loads_next_to_nothing() -> None:
+    """That is what it is for."""
+    script = "import sys, heat_config_hooks.values\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True)
+    assert not {"dataclasses", "inspect", "typing", "re"} & set(done.stdout.split())
