@@ -418,7 +418,7 @@ def _said(text: str, refuse: Callable[[int, str, str], None]) -> Iterator[tuple[
             continue
         at = min((found for found in (stripped.find("="), stripped.find(":")) if found > 0), default=-1)
         word = stripped[: max(at, 0)].strip().replace("-", "_")
-        if at < 0 or (not section and not _NAME.fullmatch(word)):
+        if at < 0 or (not section and not re.fullmatch(_NAME, word)):
             refuse(number, stripped.split()[0], "expected «name = value»" if section else _BEGIN)
             continue
         if not section:
@@ -431,7 +431,7 @@ def _said(text: str, refuse: Callable[[int, str, str], None]) -> Iterator[tuple[
         yield section, name, _unquoted(value), start
 
 
-_NAME = re.compile(r"[\w.]+")
+_NAME = r"[\w.]+"
 
 _BEGIN = "expected a section such as [agent], and below it «name = value»"
 
@@ -541,12 +541,12 @@ def _count(value: object) -> object:
     return int(number) if isinstance(number, float) and number.is_integer() and number >= 1 else None
 
 
-_SIZE = re.compile(r"(\d{1,15})\s*([kmgt]?)(i?b)?", re.IGNORECASE)
+_SIZE = r"(?i)(\d{1,15})\s*([kmgt]?)(i?b)?"
 
 
 def _size(value: object) -> object:
     text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
-    found = _SIZE.fullmatch(text.strip())
+    found = re.fullmatch(_SIZE, text.strip())
     return int(found[1]) * 1024 ** " kmgt".index(found[2].lower() or " ") if found else None
 
 

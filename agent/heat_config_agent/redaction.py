@@ -21,11 +21,11 @@ from heat_config_hooks.reply import STATUS, changed
 
 MASK = "***"
 
-_SECRET_NAME = re.compile(
-    r"pass(wor[dt]|wd|phrase|code)|(?<![a-z])(pass|pwd)(?![a-z])|secret|token|credential|(private|api|access|auth)_?key",
-    re.IGNORECASE,
+_TELLING = (  # compiled by who first needs it, as the others are
+    r"(?i)pass(wor[dt]|wd|phrase|code)|(?<![a-z])(pass|pwd)(?![a-z])|secret|token|credential"
+    r"|(private|api|access|auth)_?key"
 )
-_SIGNATURE = re.compile(r"signature$|_sig$|token|accesskeyid", re.IGNORECASE)
+_SIGNATURE = r"(?i)signature$|_sig$|token|accesskeyid"
 _SHORTEST_LINE = 8
 """Characters of a line that is hidden on its own: a key is printed line by line, and indented."""
 
@@ -33,7 +33,7 @@ _SHORTEST = 4
 """Characters of a value worth hiding: to mask every «a» would destroy the text and hide nothing."""
 
 
-_PLAIN = re.compile(r"[A-Za-z0-9_.~-]*")
+_PLAIN = r"[A-Za-z0-9_.~-]*"
 """What neither JSON nor a URL has to quote."""
 
 _HEAD = 32
@@ -47,7 +47,7 @@ _HARMLESS = frozenset(
 
 def is_secret(given: Input) -> bool:
     """Whether the value of an input is not to be shown."""
-    return given.hidden or given.name in CREDENTIALS or bool(_SECRET_NAME.search(given.name))
+    return given.hidden or given.name in CREDENTIALS or bool(re.search(_TELLING, given.name))
 
 
 def secrets(deployment: Deployment) -> list[bytes]:
@@ -137,7 +137,7 @@ def _pair(text: str) -> str:
     name, sign, value = text.partition("=")
     if not sign:
         return MASK
-    return f"{name}={MASK if _SECRET_NAME.search(name) else url(value) if '://' in value else value}"
+    return f"{name}={MASK if re.search(_TELLING, name) else url(value) if '://' in value else value}"
 
 
 def url(text: str) -> str:
@@ -210,11 +210,11 @@ def _signatures(url: str) -> Iterator[str]:
     """Yield what makes a signed URL secret: its signature and key, decoded and as they stand in it."""
     query = url.partition("?")[2].partition("#")[0]
     for name, value in parse_qsl(query):
-        if _SIGNATURE.search(name):
+        if re.search(_SIGNATURE, name):
             yield value
     for pair in query.split("&"):
         name, _, value = pair.partition("=")
-        if _SIGNATURE.search(name):
+        if re.search(_SIGNATURE, name):
             yield value
 
 
@@ -223,7 +223,7 @@ def _written(value: str) -> Iterator[str]:
 
     yield value
     yield base64.b64encode(value.encode("utf-8", "surrogatepass")).decode().rstrip("=")
-    if _PLAIN.fullmatch(value):
+    if re.fullmatch(_PLAIN, value):
         return  # it is written like this wherever it stands
     yield json.dumps(value)[1:-1]
     yield json.dumps(value, ensure_ascii=False)[1:-1]

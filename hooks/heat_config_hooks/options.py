@@ -16,7 +16,7 @@ from heat_config_hooks.values import dataclass
 LONGEST = 366 * 24 * 3600
 """Seconds of the longest time limit."""
 
-_NUMBER = re.compile(r"\s*\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*")
+_NUMBER = r"\s*\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*"
 
 
 class Kind(str, enum.Enum):
@@ -142,7 +142,7 @@ def _texts(value: object) -> object:
 
 
 def _seconds(value: object) -> object:
-    if isinstance(value, str) and not _NUMBER.fullmatch(value):
+    if isinstance(value, str) and not re.fullmatch(_NUMBER, value):
         return None
     try:
         number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else 0.0

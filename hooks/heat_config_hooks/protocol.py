@@ -38,8 +38,8 @@ CREDENTIALS = frozenset({"deploy_password", "deploy_signal_id", "deploy_user_id"
 LEAVES = "heat_config_left"
 """The key of an entry that asks to clean up after a deployment: see `Request.leaves`."""
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_RESERVED = re.compile(
+_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
+_RESERVED = (
     r"PATH|IFS|OPTIND|HEAT_(HOOK_)?RUN(_WORD)?|CDPATH|ENV|BASH_ENV|BASHOPTS|SHELLOPTS|PS4|PROMPT_COMMAND|GLOBIGNORE|PWD|OLDPWD"
     r"|LD_.*|_RLD.*|GLIBC_TUNABLES|GCONV_PATH|LOCPATH|NLSPATH|LOCALDOMAIN|RES_OPTIONS|HOSTALIASES|NODE_OPTIONS"
     r"|PYTHON[A-Z]+|PERL(LIB|IO_DEBUG|5[A-Z]+)|RUBY(LIB|OPT)|JAVA_TOOL_OPTIONS|TERMINFO(_DIRS)?"
@@ -203,7 +203,7 @@ def environment(request: Request) -> dict[str, str]:
     variables: dict[str, str] = {}
     room = MAX_VARIABLES
     for name, value in visible_inputs(request).items():
-        if not _VARIABLE.fullmatch(name) or _RESERVED.fullmatch(name):
+        if not re.fullmatch(_VARIABLE, name) or re.fullmatch(_RESERVED, name):
             continue
         text = as_text(value).replace("\0", "")
         length = len(name) + 1 + len(text.encode("utf-8", "surrogatepass"))

@@ -28,7 +28,7 @@ _TOO_LONG = 10**LONGEST_NUMBER
 
 _MERGE = "tag:yaml.org,2002:merge"
 
-_QUOTED = re.compile(r""" ?(['"])(?!<)[^'"]{4,}\1""")
+_QUOTED = r""" ?(['"])(?!<)[^'"]{4,}\1"""
 """A part of the text in a message; not a token of YAML's, as '<document start>', nor a character."""
 
 
@@ -65,7 +65,7 @@ def loads(text: str, *, texts: bool = False) -> object:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise ValueError(f"{place}{_QUOTED.sub('', str(error.problem or error.context))}") from None
+        raise ValueError(f"{place}{re.sub(_QUOTED, '', str(error.problem or error.context))}") from None
     except yaml.YAMLError as error:
         raise ValueError(str(error).splitlines()[0]) from None
     except RecursionError:

@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 from collections.abc import Sequence
 
 from heat_config_agent import __version__
-from heat_config_agent.cli import chosen, config, doctor, forget, hooks, log, pausing, prune, retry, run, show, status
+from heat_config_agent.cli import chosen
 from heat_config_agent.errors import ExitCode
 
-COMMANDS = (run, status, show, log, retry, forget, prune, pausing, config, doctor, hooks)
-"""In the order of `--help`."""
+COMMANDS = {
+    "run": "run",
+    "status": "status",
+    "show": "show",
+    "log": "log",
+    "retry": "retry",
+    "forget": "forget",
+    "prune": "prune",
+    "pause": "pausing",
+    "resume": "pausing",
+    "poke": "pausing",
+    "config": "config",
+    "doctor": "doctor",
+    "hooks": "hooks",
+}
+"""Command → module beside this one, in the order of `--help`."""
 
 _DESCRIPTION = """\
 Run the agent of this machine, and see and steer what it does. Only run and doctor ask Heat: all else is about what is
@@ -34,8 +49,9 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--version", action="version", version=f"heat-config-agent {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
-    for command in COMMANDS:
-        command.add(commands)
+    named = COMMANDS.get(arguments[0]) if arguments else None
+    for module in [named] if named else dict.fromkeys(COMMANDS.values()):  # one loads much faster than all
+        importlib.import_module(f"heat_config_agent.cli.{module}").add(commands)
     options = parser.parse_args(arguments)
     if not hasattr(options, "run"):
         parser.print_help()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import gc
 import json
@@ -24,7 +23,8 @@ from heat_config_agent import (
     unchanged,
 )
 from heat_config_agent.apply import WAITS, Applier, Where, known
-from heat_config_agent.cli import chosen, progress, terminal
+from heat_config_agent.cli import chosen, plain, progress, terminal
+from heat_config_agent.cli.plain import Option
 from heat_config_agent.delivery import Delivery
 from heat_config_agent.deployed import Deployed
 from heat_config_agent.errors import AgentError, ExitCode, SourceError, UsageError
@@ -37,6 +37,11 @@ from heat_config_agent.sources import Source
 from heat_config_agent.sources.file import File, ShellConfig, Stdin
 from heat_config_hooks import files, processes
 from heat_config_hooks.values import replace
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    import argparse
 
 _DESCRIPTION = """\
 Apply software deployments on this machine: choose each one's config for its action, run it with its tool, and send
@@ -69,10 +74,50 @@ _RUBBISH = 200_000
 """Objects more after which what is of no use any more is looked for: a document of thousands is none of it."""
 
 
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value < float("inf"):
+        raise ValueError(f"expected a number of seconds, 0 or more, not {text!r}")
+    return value
+
+
+OPTIONS = (
+    Option("--plan", "show each step and its reason, and run nothing"),
+    Option("--only", "apply only this deployment; may be repeated", "NAME|ID", repeated=True),
+    Option("--json", "print one JSON object instead of lines for people"),
+    *chosen.STATE,
+    chosen.HOOKS,
+    Option(
+        "--timeout",
+        f"time limit of deployments that do not say their own (default {settings.TIME_LIMIT:g}; 0 is none)",
+        "SECONDS",
+        read=_seconds,
+    ),
+    Option(
+        "--grace",
+        f"time between TERM and KILL when a time limit is over (default {settings.GRACE_SECONDS:g})",
+        "SECONDS",
+        read=_seconds,
+    ),
+    Option(
+        "--deliver-for",
+        "how long to go on trying to deliver a result before leaving it to the next run "
+        f"(default {settings.DELIVERY_SECONDS:g})",
+        "SECONDS",
+        read=_seconds,
+    ),
+    Option("--ca-file", "certificates to trust when delivering results", "FILE"),
+)
+"""In the order of `--help`."""
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run the command and return its exit code."""
     gc.set_threshold(_RUBBISH)
-    options = _parser().parse_args(arguments)
+    options = plain.read(arguments, OPTIONS, rest="file") or parser().parse_args(arguments)
     at_first = unchanged.given(arguments, os.environ)
     found = settings.make(
         os.environ,
@@ -106,53 +151,21 @@ def main(arguments: Sequence[str]) -> int:
     return ExitCode.OK if drop_in and code in _TOLERATED else code
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """Return what reads any command line."""
+    import argparse  # noqa: PLC0415  # 6 ms with all that it loads, and seldom needed
+
+    made = argparse.ArgumentParser(
         prog="heat-config-apply",
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", nargs="*", metavar="FILE", help="a document to apply; - is standard input")
-    parser.add_argument("--plan", action="store_true", help="show each step and its reason, and run nothing")
-    parser.add_argument(
-        "--only", action="append", default=[], metavar="NAME|ID", help="apply only this deployment; may be repeated"
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines for people")
-    chosen.add_state(parser)
-    chosen.add_hooks(parser)
-    parser.add_argument(
-        "--timeout",
-        type=_seconds,
-        metavar="SECONDS",
-        help=f"time limit of deployments that do not say their own (default {settings.TIME_LIMIT:g}; 0 is none)",
-    )
-    parser.add_argument(
-        "--grace",
-        type=_seconds,
-        metavar="SECONDS",
-        help=f"time between TERM and KILL when a time limit is over (default {settings.GRACE_SECONDS:g})",
-    )
-    parser.add_argument(
-        "--deliver-for",
-        type=_seconds,
-        metavar="SECONDS",
-        help=f"how long to go on trying to deliver a result before leaving it to the next run "
-        f"(default {settings.DELIVERY_SECONDS:g})",
-    )
-    parser.add_argument("--ca-file", metavar="FILE", help="certificates to trust when delivering results")
-    parser.add_argument("--version", action="version", version=f"heat-config-agent {__version__}")
-    return parser
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a number of seconds, 0 or more, not {text!r}")
-    return value
+    made.add_argument("file", nargs="*", metavar="FILE", help="a document to apply; - is standard input")
+    for option in OPTIONS:
+        option.add(made)
+    made.add_argument("--version", action="version", version=f"heat-config-agent {__version__}")
+    return made
 
 
 def _sources(named: Sequence[str], given: Settings) -> tuple[list[Source], bool]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from heat_config_agent import journal, plan, settings
 from heat_config_agent.cli import terminal
+from heat_config_agent.cli.plain import Option
 from heat_config_agent.deployed import kept
 from heat_config_agent.errors import AgentError, UsageError
 from heat_config_agent.model import Deployment, Entry, Removed
@@ -17,10 +17,26 @@ from heat_config_agent.settings import Settings
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
+    import argparse
     from typing import TypeAlias
 
     Commands: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  # it has no public name
 
+
+STATE = (
+    Option("--state-dir", "where the agent keeps its state (default /var/lib/heat-config-agent)", "DIR", read=Path),
+    Option("--config", "take the settings from this file alone", "FILE", read=Path),
+)
+"""The options that name the state directory."""
+
+HOOKS = Option(
+    "--hooks-dir",
+    "look for hooks here first; may be repeated (after it: $HEAT_CONFIG_HOOKS and heat-agents' directories)",
+    "DIR",
+    read=Path,
+    repeated=True,
+)
+"""The option that names directories with hooks."""
 
 EXIT_CODES = """\
 exit codes:
@@ -34,6 +50,8 @@ def command(
     commands: Commands, name: str, brief: str, description: str | None, *, epilog: str = EXIT_CODES
 ) -> argparse.ArgumentParser:
     """Declare a command about a state directory."""
+    import argparse  # noqa: PLC0415  # not for heat-config-apply, which seldom needs it
+
     parser = commands.add_parser(
         name,
         help=brief,
@@ -41,36 +59,9 @@ def command(
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_state(parser)
+    for option in STATE:
+        option.add(parser)
     return parser
-
-
-def add_state(parser: argparse.ArgumentParser) -> None:
-    """Add the option that names the state directory."""
-    parser.add_argument(
-        "--state-dir",
-        type=Path,
-        metavar="DIR",
-        help="where the agent keeps its state (default /var/lib/heat-config-agent)",
-    )
-    parser.add_argument(
-        "--config",
-        type=Path,
-        metavar="FILE",
-        help="take the settings from this file alone",
-    )
-
-
-def add_hooks(parser: argparse.ArgumentParser) -> None:
-    """Add the option that names directories with hooks."""
-    parser.add_argument(
-        "--hooks-dir",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="look for hooks here first; may be repeated (after it: $HEAT_CONFIG_HOOKS and heat-agents' directories)",
-    )
 
 
 def add_id(parser: argparse.ArgumentParser) -> None:

@@ -34,7 +34,7 @@ def add(commands: chosen.Commands) -> None:
     )
     parser.add_argument("tool", metavar="TOOL", nargs="?", help="show all about one hook, its options for one")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    chosen.add_hooks(parser)
+    chosen.HOOKS.add(parser)
     parser.set_defaults(run=run)
 
 
