@@ -70,9 +70,9 @@ class Server:
                 connection.write(verb, url[len(self._origin) :].partition("#")[0], body, headers)
                 response = connection.getresponse()
             with contextlib.closing(response):
-                yield Arriving(response.status, _Headers(response.headers), lambda: _some(response, limits[1]))
-                over = response.isclosed() or response.length == 0
-            if over and not response.will_close:
+                arriving = _Body(response, limits[1])
+                yield Arriving(response.status, _Headers(response.headers), arriving.some)
+            if arriving.ended and not response.will_close:
                 self._kept = connection
         finally:
             if self._kept is not connection:
@@ -143,11 +143,23 @@ class _Connection(http.client.HTTPConnection):
             self.endheaders(body or None)
 
 
-def _some(response: http.client.HTTPResponse, seconds: float) -> bytes:
-    with told(broke_off(seconds)):
-        part = response.read1(PART)
-        if not part and response.length:
-            raise http.client.IncompleteRead(b"", response.length)
+class _Body:
+    """The body of an answer."""
+
+    def __init__(self, response: http.client.HTTPResponse, seconds: float) -> None:
+        """Some of it has to come within so many seconds, each time."""
+        self._response = response
+        self._seconds = seconds
+        self.ended = False
+        """Whether its end was read, so that what comes after it is another answer."""
+
+    def some(self) -> bytes:
+        """Return what has come of it, or nothing at its end."""
+        with told(broke_off(self._seconds)):
+            part = self._response.read1(PART)
+            if not part and self._response.length:
+                raise http.client.IncompleteRead(b"", self._response.length)
+        self.ended = not part
         return part
 
 

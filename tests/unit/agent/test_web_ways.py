@@ -232,6 +232,7 @@ AMBIGUOUS = {
     ),
     "nothing, and a length": _after(b"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n"),
     "nothing, in chunks": _after(b"HTTP/1.1 304 Not Modified\r\nTransfer-Encoding: chunked\r\n\r\n"),
+    "a chunk of no length": _after(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n"),
     "an answer before the answer": _after(b"HTTP/1.1 102 Processing\r\n\r\n"),
     "a length that is none": _after(b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"),
 }
