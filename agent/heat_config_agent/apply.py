@@ -142,6 +142,8 @@ class Applier:
         self._bounding = Bounding(report)
         self.mistakes: list[Mistake] = []
         """Of the documents offered last."""
+        self._idle: tuple[list[Document], object] | None = None
+        """What was offered, and all else, when there was nothing to do that time alone would change; else None."""
 
     def offer(
         self, documents: Iterable[Document], *, only: Collection[str] = (), unconfirmed: Collection[str] = ()
@@ -152,11 +154,12 @@ class Applier:
         until they have been, runs are followed, but nothing of theirs is begun or sent. Their deployments may have been
         replaced, and Heat would take the result of the old one for the new one's.
         """
-        self._only, self._unconfirmed = only, unconfirmed
+        documents = list(documents)
+        self._only, self._unconfirmed, self._idle = only, unconfirmed, None
         self._tidy_rest()
         deployments, self._sources, self.mistakes = metadata.parse_all(documents, self._reader.parse)
         ready = known(self._journal.entries, self._tools, self._deployed, self._where.state)
-        self._mark(lambda: ready.marked)
+        whole = self._mark(lambda: ready.marked)
         for each in deployments:
             entry = self._journal.entries.get(each.key)
             if entry and entry.source != each.source:
@@ -167,7 +170,7 @@ class Applier:
         self._current = {each.key: each for each in deployments}
         for key in plan.superseded(deployments, self._sources, self._journal.entries):
             self._supersede(key)
-        self._note_who_left()
+        whole = self._note_who_left() and whole
         self.postponed = False
         waits = [each for each in self._journal.entries.values() if each.state is State.REBOOT and each.run]
         self._rebooting = {each.key for each in waits if each.run and each.run.boot == ready.boot}
@@ -186,7 +189,33 @@ class Applier:
         for step in [] if self.hold else self._waiting:
             if step.deployment.action == DELETE:
                 self._make_way(step.deployment)
+        if whole and not self._untidy and self._is_all_done(steps):
+            self._idle = documents, self._seen()
         return steps
+
+    def nothing_new(self, documents: list[Document], *, unconfirmed: Collection[str] = ()) -> bool:
+        """Whether to `offer` these documents would come to nothing, as it did the last time."""
+        if self._idle is None or len(documents) != len(self._idle[0]) or unconfirmed != self._unconfirmed:
+            return False
+        same = all(one is other for one, other in zip(documents, self._idle[0], strict=True))
+        return same and self._seen() == self._idle[1]
+
+    def _seen(self) -> object:
+        """Return what else than documents it follows from whether there is something to do, where all is settled."""
+        return self._journal.records, self._deployed.keys()
+
+    def _is_all_done(self, steps: Iterable[Step]) -> bool:
+        """Whether nothing is to be done, and all that is known is settled: a clean-up that failed is tried again."""
+        entries = self._journal.entries
+        return all(
+            each.settled and not each.again and not (each.failed and each.action == clean_up.ACTION)
+            for each in entries.values()
+        ) and all(step.verb is Verb.SKIP and step.deployment.key in entries for step in steps)
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing runs, waits for its turn or for a reboot, or is to be delivered."""
+        return not (self._active or self._waiting or self._rebooting) and self._delivery.due is None
 
     @property
     def busy(self) -> bool:
@@ -248,6 +277,10 @@ class Applier:
         self._tools, self._where = tools, where
         self._delivery.trust(ca_file)
 
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when something has become of a result."""
+        return self._delivery.fileno()
+
     def hurry(self) -> None:
         """Send what waits for its next try now."""
         self._delivery.hurry()
@@ -301,8 +334,11 @@ class Applier:
             if same and other.action != DELETE and not active.running.ending:
                 self._end(active.running, "its deployment was replaced by a DELETE")
 
-    def _mark(self, present: Callable[[], Collection[str] | None]) -> None:
-        """Put on record which files are in heat-agents' folder: only of those does it mean anything to be missing."""
+    def _mark(self, present: Callable[[], Collection[str] | None]) -> bool:
+        """Put on record which files are in heat-agents' folder: only of those does it mean anything to be missing.
+
+        Return whether that could be done.
+        """
         new = [
             each.key
             for each in self._journal.entries.values()
@@ -310,11 +346,18 @@ class Applier:
         ]
         there = present() or () if new else ()
         new = [key for key in new if key in there]
-        if new and self._view(self._deployed.sync):  # what a power cut takes has not been removed by anybody
-            self._journal.marked(new, str(self._deployed.directory))
+        if not new:
+            return True
+        if not self._view(self._deployed.sync):  # what a power cut takes has not been removed by anybody
+            return False
+        self._journal.marked(new, str(self._deployed.directory))
+        return True
 
-    def _note_who_left(self) -> None:
-        """Put on record which deployments have left the metadata, and which are back: so long they are kept."""
+    def _note_who_left(self) -> bool:
+        """Put on record which deployments have left the metadata, and which are back: so long they are kept.
+
+        Return whether that could be done.
+        """
         entries = self._journal.entries.values()
         gone = [
             each.key
@@ -326,6 +369,8 @@ class Applier:
             self._journal.left(gone, back)
         except StateError as error:  # a full disk, for example: it is noted at the next pass
             self._report.warn(str(error))
+            return False
+        return True
 
     # Taking on.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import time
 from collections.abc import Collection, Mapping
@@ -110,5 +111,11 @@ def in_force(held: Mapping[str, Document], used: Collection[str]) -> list[Docume
         if name in held and not (transport and name in BOOT):
             found.append(held[name])
         elif (transport and name in BOOT) or (name not in used and (transport or name not in TRANSPORTS)):
-            found.append(Document(source=name, content=[]))
+            found.append(_none_of(name))
     return found
+
+
+@functools.cache
+def _none_of(name: str) -> Document:
+    """Return a document without deployments, the very same each time: what was made of it is known then."""
+    return Document(source=name, content=[])

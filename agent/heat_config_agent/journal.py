@@ -52,6 +52,8 @@ class Journal:
         self.entries: dict[str, Entry] = {}
         self.changes = 0
         """How often a deployment has come into another state."""
+        self.records = 0
+        """How often anything was written."""
         self.warnings: list[str] = []
         self._file = -1
         self._owed = False
@@ -268,6 +270,7 @@ class Journal:
                 os.ftruncate(self._file, self._size)
             raise StateError(f"cannot write the journal {self.path}: {trouble}", hint="what is in it is intact")
         self._size += len(lines)
+        self.records += len(records)
 
     def _find(self) -> int:
         """Make sure that the file is where whoever comes next will look for it, and return its size.
@@ -344,6 +347,7 @@ class Journal:
             os.close(self._file)
         self._file, self._size, self._unflushed = descriptor, len(content), False
         self.entries = entries
+        self.records += 1
         kill_points.reached("journal.anew.after")
         try:
             files.sync_directory(self.path.parent)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -105,6 +106,8 @@ class Daemon:
         """With `once`, everything that was planned."""
         self.answered = False
         """Whether any source has."""
+        self._news: list[Answer] = []
+        """What came in that is yet to be looked at."""
         self._unsteered = True
         """Whether something has changed about which sources are to be asked."""
         self._stale = True
@@ -197,7 +200,8 @@ class Daemon:
     # One turn.
 
     def _turn(self, wake: int, *, patience: float | None, now: bool = False) -> None:
-        for answer in self._collection.answers():
+        earlier, self._news = self._news, []
+        for answer in (*earlier, *self._collection.answers()):
             kill_points.reached("loop.arrived")
             self._arrived(answer)
             self._unsteered = self._unsteered or answer.turned or answer.changed
@@ -213,7 +217,11 @@ class Daemon:
         self._look()
         if not self._once:
             self._tell()  # before the sleep that may follow, not after it
-        timeout = 0.0 if (self._once and not self._is_busy) or self._pruning.busy else self._sleep(patience)
+        if self._is_at_rest and self._pulse() == before:
+            self._rest(wake)
+            timeout = 0.0
+        else:
+            timeout = 0.0 if (self._once and not self._is_busy) or self._pruning.busy else self._sleep(patience)
         self._applier.turn(timeout, (wake, self._collection.fileno()))
         if self._applier.postponed:
             self._looked = min(self._looked, time.monotonic() - LOOK + MENDING)
@@ -224,6 +232,43 @@ class Daemon:
                 self._prune_due = True
                 kill_points.reached("loop.settled")
         self._trouble = ""
+
+    @property
+    def _is_at_rest(self) -> bool:
+        """Whether nothing is left to do but to ask sources."""
+        left = self._unsteered or self._stale or self._untold or self._trouble or self._reboot.is_under_way
+        return not (self._once or left or self._prune_due or self._pruning.busy) and self._applier.at_rest
+
+    def _rest(self, wake: int) -> None:
+        """Ask sources when they are due, until one of them has something new, or anything else happens or is due.
+
+        That is what a daemon does nearly all the time: so no more is looked at here than has to be.
+        """
+        poll = select.poll()
+        for descriptor in (wake, self._collection.fileno(), self._applier.fileno()):
+            poll.register(descriptor, select.POLLIN)
+        while True:
+            ready = poll.poll(self._sleep(None) * 1000)
+            self._news = [each for each in self._collection.answers() if self._is_news(each)]
+            now = time.monotonic()
+            others = any(descriptor != self._collection.fileno() for descriptor, _ in ready)
+            if others or self._news or now - self._looked > LOOK or self._watched() != self._seen:
+                return
+            if self._untold or self._notifier.watchdog or now - self._told >= TELL:
+                self._tell()
+
+    def _is_news(self, answer: Answer) -> bool:
+        """Whether anything follows from what a source answered; mostly it gives what it gave before."""
+        key = answer.key
+        return (
+            answer.turned
+            or answer.changed
+            or not self.answered
+            or key in self._passed_over
+            or bool(self._untaken)
+            or bool(self._collection.conditions()[key].trouble)
+            or not self._warned.keys().isdisjoint({("no answer", key), ("remark", key)})
+        )
 
     def _arrived(self, answer: Answer) -> None:
         """Take in what a source answered."""
@@ -299,7 +344,7 @@ class Daemon:
         self._applier.hold = self._paused or ("the machine is being rebooted" if self._reboot.is_under_way else "")
         if now < self._mend_at or not (self._stale or now - self._looked > LOOK):
             return
-        self._looked, self._stale = now, False
+        stale, self._looked, self._stale = self._stale, now, False
         self._prune_due = True
         self._prune_asked = self._prune_asked or asked.wants_pruning(self._given.state)
         done, wrong = asked.carry_out(self._given.state, self.journal, self._deployed)
@@ -308,8 +353,10 @@ class Daemon:
             self._report.note(line)
         self._warn_of("asked", wrong)
         documents = in_force(self._documents.held, self._steering.used)
-        steps = self._applier.offer(documents, unconfirmed=self._unconfirmed)
         self._pruning.offered([each.source for each in documents])
+        if not stale and self._applier.nothing_new(documents, unconfirmed=self._unconfirmed):
+            return
+        steps = self._applier.offer(documents, unconfirmed=self._unconfirmed)
         kill_points.reached("loop.offered")
         if self._once:  # what was to be done at first, and not what is left of that when it is looked at again
             begun = {step.deployment.key: step for step in self.steps if step.verb not in (Verb.SKIP, Verb.WAIT)}

@@ -112,8 +112,8 @@ class Pruning:
         self.removed = []
         if everything:
             self._steps = self._all(full=full)
-        elif self._hideable():
-            self._steps = self._carry_out(self._hideable(), _Traces())
+        elif hideable := self._hideable():
+            self._steps = self._carry_out(hideable, _Traces())
         elif steady.grown > _MUCH:
             self._save()
 
