@@ -140,6 +140,11 @@ class Collection:
         """Return how it is with each source."""
         return {key: each.condition for key, each in self._asked.items()}
 
+    def condition(self, key: Hashable) -> Condition | None:
+        """Return how it is with one of them; None where it is not in use."""
+        found = self._asked.get(key)
+        return found.condition if found else None
+
     def stir(self) -> None:
         """Something happens: from here on, ask again as often as may be, if the source does not fail."""
         for each in self._asked.values():

@@ -118,6 +118,9 @@ class Daemon:
         self._said: object = None
         self._untold = True
         self._signals: set[int] = set()
+        state = str(given.state)  # which stays, whatever the settings say later
+        self._places = (f"{state}/{asked.FOLDER}", str(given.deployed), f"{state}/{asked.PAUSED}")
+        """What people make, change or remove to have something done."""
         self._seen: tuple[float, ...] = ()
         self._late, self._counted = 0, (0, 0)
         """How many results wait to be delivered, and of which journal: its changes and entries."""
@@ -244,35 +247,40 @@ class Daemon:
 
         That is what a daemon does nearly all the time: so no more is looked at here than has to be.
         """
-        poll = select.poll()
-        for descriptor in (wake, self._collection.fileno(), self._applier.fileno()):
+        poll, answered = select.poll(), self._collection.fileno()
+        for descriptor in (wake, answered, self._applier.fileno()):
             poll.register(descriptor, select.POLLIN)
         while True:
             ready = poll.poll(self._sleep(None) * 1000)
-            self._news = [each for each in self._collection.answers() if self._is_news(each)]
-            now = time.monotonic()
-            others = any(descriptor != self._collection.fileno() for descriptor, _ in ready)
-            if others or self._news or now - self._looked > LOOK or self._watched() != self._seen:
+            found = self._collection.answers()
+            self._news = [each for each in found if self._is_news(each)]
+            if self._news or any(descriptor != answered for descriptor, _ in ready):
                 return
-            if self._untold or self._notifier.watchdog or now - self._told >= TELL:
+            now = time.monotonic()
+            if now - self._looked > LOOK or (not ready and self._watched() != self._seen):  # at each poll, once
+                return
+            other = bool(ready) and not found  # that a source could not let go of what it gave, for example
+            if other or self._untold or self._notifier.watchdog or now - self._told >= TELL:
                 self._tell()
 
     def _is_news(self, answer: Answer) -> bool:
         """Whether anything follows from what a source answered; mostly it gives what it gave before."""
         key = answer.key
+        condition = self._collection.condition(key)
         return (
             answer.turned
             or answer.changed
             or not self.answered
             or key in self._passed_over
             or bool(self._untaken)
-            or bool(self._collection.conditions()[key].trouble)
+            or condition is None
+            or bool(condition.trouble)
             or not self._warned.keys().isdisjoint({("no answer", key), ("remark", key)})
         )
 
     def _arrived(self, answer: Answer) -> None:
         """Take in what a source answered."""
-        condition = self._collection.conditions().get(answer.key)
+        condition = self._collection.condition(answer.key)
         if condition and condition.seldom and answer.error:
             return
         if answer.error is not None:
@@ -367,8 +375,7 @@ class Daemon:
 
     def _watched(self) -> tuple[float, ...]:
         """Return what changes when somebody asks for something, removes what is kept, or has the agent pause."""
-        state = self._given.state
-        return _changed(f"{state}/asked"), _changed(f"{self._given.deployed}"), _changed(f"{state}/{asked.PAUSED}")
+        return tuple(map(_changed, self._places))
 
     def _pulse(self) -> tuple[object, ...]:
         """Return what changes when something runs or ends."""
@@ -382,9 +389,12 @@ class Daemon:
             times.append(patience)
         elif self._untold:
             times.append(max(self._told + TELL_LEAST - now, 0.0))
-        times += [max(self._mend_at - now, 0.0)] if self._mend_at > now or self._stale else []
-        times += [self._notifier.watchdog / 2] if self._notifier.watchdog else []
-        times += [1.0] if self._reboot.is_under_way or self._applier.reboots else []
+        if self._mend_at > now or self._stale:
+            times.append(max(self._mend_at - now, 0.0))
+        if self._notifier.watchdog:
+            times.append(self._notifier.watchdog / 2)
+        if self._reboot.is_under_way or self._applier.reboots:
+            times.append(1.0)
         return min(times)
 
     def _mend(self, error: StateError) -> None:

@@ -17,6 +17,7 @@ from heat_config_agent.errors import AccessError, SourceError, UnreachableError
 from heat_config_agent.metadata import kind_of
 from heat_config_agent.model import Document
 from heat_config_agent.sources import Reach
+from heat_config_agent.sources.before import Before
 from heat_config_agent.sources.request import host, metadata, moment, origin, parts, redirected, said
 from heat_config_hooks import strict_json
 
@@ -54,8 +55,8 @@ class Cfn:
         self._reach = reach
         self._connection: tuple[str, web.Connection] | None = None
         """With the server that it is to."""
-        self._answers = b""
-        """The digest of the answers that `_document` was read from; some of what is in them may change by itself."""
+        self._before = Before()
+        """The answers that `_document` was read from; some of what is in them may change by itself."""
         self._digest = b""
         """Of the texts in them."""
         self._document: Document | None = None
@@ -69,8 +70,7 @@ class Cfn:
         until = time.monotonic() + self._reach.seconds
         names = dict.fromkeys(name for _, name, _ in wanted)
         bodies = {name: self._fetch(server, name, until) for name in names}
-        answers = b"".join(hashlib.sha256(body).digest() for body in bodies.values())
-        if self._document is not None and answers == self._answers:
+        if self._document is not None and self._before.is_same(*bodies.values()):
             return self._document
         texts = {name: _metadata_text(body, _whence(server, name)) for name, body in bodies.items()}
         digest = hashlib.sha256("\0".join(texts.values()).encode()).digest()
@@ -80,7 +80,7 @@ class Cfn:
                 merged.update(_under(metadata(texts[name], _whence(server, name)), keys, path))
             self._document = Document(source=self.name, content=merged)
             self._digest = digest
-        self._answers = answers
+        self._before.keep(*bodies.values())
         return self._document
 
     def _server(self) -> SplitResult:

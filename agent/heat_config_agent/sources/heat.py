@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from heat_config_agent.errors import AccessError, DeniedError, SourceError, Unre
 from heat_config_agent.metadata import kind_of
 from heat_config_agent.model import Credentials, Document
 from heat_config_agent.sources import Reach
+from heat_config_agent.sources.before import Before
 from heat_config_hooks import strict_json
 
 if TYPE_CHECKING:
@@ -36,17 +36,16 @@ class Heat:
         self._resource = str(values["resource_name"])
         self._reach = reach
         self._cloud: keystone.Cloud | None = None
-        self._digest = b""
-        """Of the answer that `_document` was read from."""
+        self._before = Before()
+        """The answer that `_document` was read from."""
         self._document: Document | None = None
 
     def collect(self) -> Document:
         """Fetch the metadata: the very document of the last time, where Heat gives the same bytes."""
         body = self._fetch()
-        digest = hashlib.sha256(body).digest()
-        if self._document is None or digest != self._digest:
+        if self._document is None or not self._before.is_same(body):
             self._document = Document(source=self.name, content=_metadata(body))
-            self._digest = digest
+            self._before.keep(body)
         return self._document
 
     def _fetch(self) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import json
 import re
@@ -15,6 +14,7 @@ from heat_config_agent.errors import AccessError, SourceError, UnreachableError
 from heat_config_agent.metadata import kind_of
 from heat_config_agent.model import Document
 from heat_config_agent.sources import Reach
+from heat_config_agent.sources.before import Before
 from heat_config_hooks import strict_json
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ class Request:
         self._connection: web.Connection | None = None
         self._conditions: Mapping[str, str] = {}
         """The headers that ask for nothing but what is newer than `_document`."""
-        self._digest = b""
-        """Of the bytes that `_document` was read from."""
+        self._before = Before()
+        """The bytes that `_document` was read from."""
         self._document: Document | None = None
 
     def collect(self) -> Document:
@@ -63,10 +63,9 @@ class Request:
             kind = AccessError if answer.status in (401, 403) else SourceError
             hint = _HINTS.get(answer.status, "") or redirected(answer, "[request]")
             raise kind(f"cannot get the metadata from {whence}: {said(answer)}", hint=hint)
-        digest = hashlib.sha256(answer.body).digest()
-        if self._document is None or digest != self._digest:
+        if self._document is None or not self._before.is_same(answer.body):
             self._document = Document(source=self.name, content=metadata(_text(answer.body, whence), whence))
-            self._digest = digest
+            self._before.keep(answer.body)
         self._conditions = _conditions(answer.headers)
         return self._document
 
