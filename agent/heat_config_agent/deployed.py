@@ -42,9 +42,8 @@ class Deployed:
             except OSError as error:
                 raise StateError(f"cannot read {directory}, which says what was done: {error.strerror}") from error
             if directory:
-                return frozenset(
-                    each[:-5] for each in names if each.endswith(".json") and not each.endswith(".notify.json")
-                )
+                found = [each for each in names if each.endswith(".json")]
+                return frozenset([each[:-5] for each in found if not each.endswith(".notify.json")])
         return None
 
     def prepare(self) -> None:

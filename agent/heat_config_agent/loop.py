@@ -220,7 +220,10 @@ class Daemon:
         self._look()
         if not self._once:
             self._tell()  # before the sleep that may follow, not after it
-        if self._is_at_rest and self._pulse() == before:
+        resting = self._is_at_rest and self._pulse() == before
+        if resting:
+            self._prune(SLICE)
+        if resting and not self._pruning.busy and self._pulse() == before:
             self._rest(wake)
             timeout = 0.0
         else:
@@ -240,7 +243,7 @@ class Daemon:
     def _is_at_rest(self) -> bool:
         """Whether nothing is left to do but to ask sources."""
         left = self._unsteered or self._stale or self._untold or self._trouble or self._reboot.is_under_way
-        return not (self._once or left or self._prune_due or self._pruning.busy) and self._applier.at_rest
+        return not (self._once or left or self._pruning.busy) and self._applier.at_rest
 
     def _rest(self, wake: int) -> None:
         """Ask sources when they are due, until one of them has something new, or anything else happens or is due.

@@ -65,6 +65,8 @@ class Pruning:
         self._report = report
         self._steps: Iterator[None] | None = None
         self._full_at: float | None = None
+        self._shown: tuple[object, float] = None, 0.0
+        """By what journal and limits there were no secrets to be removed, and until when there are none."""
         self._said: set[str] = set()
         self.removed: list[Removal] = []
         """What has been, since it was last considered."""
@@ -80,12 +82,7 @@ class Pruning:
     def idle_for(self) -> float:
         """Seconds for which nothing falls due to be removed; less than 0 where something has."""
         steady = self._book.steady
-        hideable = [
-            each.settled_at + self.limits.secrets
-            for each in self._book.entries.values()
-            if retention.secrets_due(each, self.limits, math.inf)
-        ]
-        return min([*hideable, -math.inf if steady.pruned is None else steady.pruned + HOUR]) - steady.now()
+        return min(self._next_hideable(), -math.inf if steady.pruned is None else steady.pruned + HOUR) - steady.now()
 
     def offered(self, sources: Collection[str]) -> None:
         """Note which sources have been asked: of the others it is not known what they have."""
@@ -147,12 +144,26 @@ class Pruning:
 
     def _hideable(self) -> list[Removal]:
         """Return whose secrets are kept no longer: that needs no look at the disk."""
-        now = self._book.steady.now()
-        return [
+        now, known = self._book.steady.now(), (self._book.records, self.limits)
+        if self._shown[0] == known and now < self._shown[1]:
+            return []
+        found = [
             Removal(what=What.SECRETS, entry=each, reason="")
             for each in self._book.entries.values()
             if retention.secrets_due(each, self.limits, now)
         ]
+        if not found:
+            self._shown = known, self._next_hideable()
+        return found
+
+    def _next_hideable(self) -> float:
+        """Return when the first secrets are kept no longer, as long as nothing else happens."""
+        moments = [
+            each.settled_at + self.limits.secrets
+            for each in self._book.entries.values()
+            if retention.secrets_due(each, self.limits, math.inf)
+        ]
+        return min(moments, default=math.inf)
 
     # One look at everything.
 
