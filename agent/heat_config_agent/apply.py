@@ -499,6 +499,7 @@ class Applier:
         self._tell()  # on disk with the record of this run
         self._view(lambda: self._keep(step.deployment))
         self._report.begun(step, running.run)
+        self._delivery.expect(step.deployment.target)
 
     def _obstacle(self, step: Step, error: OSError) -> None:
         """Say that a deployment could not be started.

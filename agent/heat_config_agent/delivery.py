@@ -69,6 +69,11 @@ class Delivery:
         """Return a descriptor that is readable when there are outcomes."""
         return self._outbox.fileno()
 
+    def expect(self, target: Target) -> None:
+        """Get ready to send to a target."""
+        if target.wanted:
+            self._outbox.expect(target)
+
     def send(self, key: str, target: Target, values: Mapping[str, object]) -> None:
         """Send a result. What becomes of it is one of the `outcomes`."""
         self._results[key] = _Result(target, json.dumps(values).encode(), first=time.monotonic())

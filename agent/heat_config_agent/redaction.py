@@ -80,24 +80,30 @@ def redactor(deployment: Deployment) -> Callable[[str, str], str]:
     """Return what hides a deployment's secrets in a part of its result: (name of the part, text) → text."""
     outputs = {each.name for each in deployment.outputs} - STANDARD_OUTPUTS
 
-    @functools.cache
-    def least() -> int:
-        return min(map(len, _parts(each for each in deployment.inputs if is_secret(each))), default=sys.maxsize)
-
-    @functools.cache
-    def guessed() -> list[str]:
-        return _forms(each for each in deployment.inputs if is_secret(each))
-
-    @functools.cache
-    def certain() -> list[str]:
-        return _forms(each for each in deployment.inputs if each.hidden or each.name in CREDENTIALS)
+    guessed = _hider(each for each in deployment.inputs if is_secret(each))
+    certain = _hider(each for each in deployment.inputs if each.hidden or each.name in CREDENTIALS)
 
     def redact(name: str, text: str) -> str:
-        if name == STATUS or len(text) < _SHORTEST or len(text) < least():  # no form is shorter than what it is of
+        if name == STATUS or not text:
             return text
-        return _hidden(text, certain() if name in outputs else guessed())
+        return certain(text) if name in outputs else guessed(text)
 
     return redact
+
+
+def _hider(secrets: Iterable[Input]) -> Callable[[str], str]:
+    """Return what hides the values in a text. The forms of these are not made for texts too short to hold any."""
+    given = list(secrets)
+
+    @functools.cache
+    def least() -> int:
+        return min(map(len, _parts(given)), default=sys.maxsize)  # no form is shorter than what it is of
+
+    @functools.cache
+    def forms() -> list[str]:
+        return _forms(given)
+
+    return lambda text: text if len(text) < least() else _hidden(text, forms())
 
 
 def beginning(deployment: Deployment) -> Callable[[str], int]:
@@ -120,8 +126,8 @@ def _begun(form: str, text: str) -> int:
 
 def concealer(deployment: Deployment) -> Callable[[object], object]:
     """Return what hides a deployment's secrets in a JSON value that is shown to people: in outputs and inputs, too."""
-    guessed = _forms(each for each in deployment.inputs if is_secret(each))
-    return lambda value: changed(value, lambda text: _hidden(text, guessed))
+    guessed = _hider(each for each in deployment.inputs if is_secret(each))
+    return lambda value: changed(value, guessed)
 
 
 def setting(row: Setting, value: object) -> object:

@@ -86,10 +86,7 @@ class _Letter:
     @functools.cached_property
     def server(self) -> str:
         """Names where it goes: what has the same name is sent one after the other."""
-        user = self.target.credentials
-        if user is None:
-            return _origin(self.target.url)
-        return f"{self.target.kind} {user.region_name} {_origin(user.auth_url)}"
+        return _name_of(self.target)
 
 
 _NOBODY = Credentials(auth_url="", user_id="", password="", project_id="")
@@ -98,6 +95,13 @@ _NOBODY = Credentials(auth_url="", user_id="", password="", project_id="")
 def _origin(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
+
+
+def _name_of(target: Target) -> str:
+    user = target.credentials
+    if user is None:
+        return _origin(target.url)
+    return f"{target.kind} {user.region_name} {_origin(user.auth_url)}"
 
 
 def unsendable(target: Target) -> str:
@@ -242,6 +246,12 @@ class Outbox:
         """Return a descriptor that is readable when there are outcomes."""
         return self._wake
 
+    def expect(self, target: Target) -> None:
+        """Get ready to send to a server: to load what that needs takes as long as a short run, so not after it."""
+        if not unsendable(target) and _name_of(target) not in self._senders:
+            with contextlib.suppress(RuntimeError):  # no room for a thread: it is tried again when there is a result
+                self._senders[_name_of(target)] = _Sender(target, self._ca_file, self._deliver)
+
     def post(self, key: str, target: Target, body: bytes) -> None:
         """Send a result. What becomes of it is one of the `outcomes`."""
         letter = _Letter(key, target, body)
@@ -321,6 +331,8 @@ class _Sender:
     def _run(self) -> None:
         """Send whatever comes, until the process ends or another has taken over."""
         server: _Server | None = None
+        with contextlib.suppress(Exception):  # it is said when there is a result to send
+            server = _server(self._target, self._ca_file)
         while not self.abandoned:
             letter = self.letters.get()
             if letter.withdrawn:

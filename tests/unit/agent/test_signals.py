@@ -289,3 +289,44 @@ def test_a_url_whose_signature_is_too_old_says_so(address: str, why: str) -> Non
     assert why in found
     assert bool(why) == bool(found)
     assert "secret" not in found
+
+
+def test_a_server_can_be_expected(
+    outbox: Outbox, collect: Collect, heat: SignalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it takes to send is made ready before there is a result, once, and the server hears nothing of it."""
+    made: list[str] = []
+    real = signals._server
+
+    def server(target: Target, ca_file: str | None) -> signals._Server:
+        made.append(target.url)
+        return real(target, ca_file)
+
+    monkeypatch.setattr(signals, "_server", server)
+    outbox.expect(url(heat.url("a")))
+    wait_until(lambda: len(made) == 1)
+    outbox.expect(url(heat.url("b")))
+    outbox.expect(url("ftp://h/x"))
+    assert heat.connections == 0
+    outbox.post("b", url(heat.url("b")), b"{}")
+    assert collect(1)["b"].fate is Fate.SENT
+    assert made == [heat.url("a")]
+
+
+def test_what_stands_in_the_way_of_an_expected_server_is_said_of_the_result(
+    collect: Collect, outbox: Outbox, heat: SignalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have gone by then; if not, the result is tried again."""
+    real, tries = signals._server, iter([True, True, False])
+
+    def server(target: Target, ca_file: str | None) -> signals._Server:
+        if next(tries):
+            raise OSError("no memory")
+        return real(target, ca_file)
+
+    monkeypatch.setattr(signals, "_server", server)
+    outbox.expect(url(heat.url("a")))
+    outbox.post("a", url(heat.url("a")), b"{}")
+    assert collect(1)["a"].fate is Fate.RETRY
+    outbox.post("a", url(heat.url("a")), b"{}")
+    assert collect(1)["a"].fate is Fate.SENT
