@@ -5,6 +5,7 @@ import select
 import time
 from collections.abc import Callable
 from email.utils import formatdate
+from typing import Any
 
 import pytest
 
@@ -296,13 +297,13 @@ def test_a_server_can_be_expected(
 ) -> None:
     """What it takes to send is made ready before there is a result, once, and the server hears nothing of it."""
     made: list[str] = []
-    real = signals._server
 
-    def server(target: Target, ca_file: str | None) -> signals._Server:
-        made.append(target.url)
-        return real(target, ca_file)
+    class Connection(web.Connection):
+        def __init__(self, origin: str, *more: Any, **options: Any) -> None:
+            made.append(origin)
+            super().__init__(origin, *more, **options)
 
-    monkeypatch.setattr(signals, "_server", server)
+    monkeypatch.setattr(web, "Connection", Connection)
     outbox.expect(url(heat.url("a")))
     wait_until(lambda: len(made) == 1)
     outbox.expect(url(heat.url("b")))
@@ -310,21 +311,22 @@ def test_a_server_can_be_expected(
     assert heat.connections == 0
     outbox.post("b", url(heat.url("b")), b"{}")
     assert collect(1)["b"].fate is Fate.SENT
-    assert made == [heat.url("a")]
+    assert made == [heat.origin]
 
 
 def test_what_stands_in_the_way_of_an_expected_server_is_said_of_the_result(
-    collect: Collect, outbox: Outbox, heat: SignalServer, monkeypatch: pytest.MonkeyPatch
+    outbox: Outbox, collect: Collect, heat: SignalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may have gone by then; if not, the result is tried again."""
-    real, tries = signals._server, iter([True, True, False])
+    tries = iter([True, True, False])
 
-    def server(target: Target, ca_file: str | None) -> signals._Server:
-        if next(tries):
-            raise OSError("no memory")
-        return real(target, ca_file)
+    class Connection(web.Connection):
+        def __init__(self, *more: Any, **options: Any) -> None:
+            if next(tries):
+                raise OSError("no memory")
+            super().__init__(*more, **options)
 
-    monkeypatch.setattr(signals, "_server", server)
+    monkeypatch.setattr(web, "Connection", Connection)
     outbox.expect(url(heat.url("a")))
     outbox.post("a", url(heat.url("a")), b"{}")
     assert collect(1)["a"].fate is Fate.RETRY
