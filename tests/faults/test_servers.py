@@ -293,7 +293,7 @@ def test_a_run_ends_when_its_patience_does(machine: Machine, heat: SignalServer)
 )
 def test_a_slow_server_holds_up_nothing_else(machine: Machine, heat: SignalServer, other: SignalServer) -> None:
     """While one server thinks, the next deployment runs, and another server gets its result."""
-    heat.always = Answer(delay=1.5)
+    heat.always = Answer(delay=6)
     given = [
         counting(machine, "slow", heat.url()),
         counting(machine, "quick", other.url()),
@@ -303,9 +303,9 @@ def test_a_slow_server_holds_up_nothing_else(machine: Machine, heat: SignalServe
     began = time.monotonic()
     assert machine.apply(given).code == 0
 
-    assert other.signals[0].at - heat.signals[0].at < 1
-    assert machine.status()["unasked"]["ended"] - machine.status()["slow"]["ended"] < 1
-    assert time.monotonic() - began < 4
+    assert other.signals[0].at - heat.signals[0].at < 5
+    assert machine.status()["unasked"]["ended"] - machine.status()["slow"]["ended"] < 5
+    assert time.monotonic() - began < 12, "it was waited for once"
 
 
 @pytest.mark.fault(
@@ -319,7 +319,7 @@ def test_a_dead_server_holds_up_no_deployment(machine: Machine, heat: SignalServ
     given = [counting(machine, "dead", heat.url()), *(counting(machine, f"d{n}", other.url(f"d{n}")) for n in range(3))]
     process = machine.start_apply(given, "--deliver-for", "60")
 
-    other.wait_for(3, seconds=3)
+    other.wait_for(3, seconds=20)
 
     assert process.poll() is None, "it still tries"
 

@@ -167,7 +167,8 @@ def test_when_it_is_to_end_things_are_put_in_order(place: Workplace) -> None:
     body = """
         try:
             steps.say("begun")
-            return steps.run(["sh", "-c", "echo $$ >pid; exec sleep 60"])
+            # It says so only when it is surely waited for: who is ended while it starts something leaves it behind.
+            return steps.run(["sh", "-c", "sleep 1; echo $$ >pid; exec sleep 60"])
         finally:
             steps.say("put in order")
     """
