@@ -367,6 +367,11 @@ def _of_metadata(said: Mapping[str, object]) -> Iterator[tuple[str, str, str, ob
             yield "agent", str(key), f"os-collect-config.{key}", value
 
 
+def general(text: str) -> dict[str, str]:
+    """Return all that os-collect-config's file says in `[DEFAULT]`, also what is meant for that program alone."""
+    return {name: value for section, name, value, _ in _said(text, lambda *_: None) if section == "DEFAULT"}
+
+
 def merged(layers: Iterable[Layer], origin: str) -> Layer:
     """Return what several places say together; the first that says something wins."""
     sections: dict[str, dict[str, object]] = {}

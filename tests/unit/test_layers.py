@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 LAYERS = (
     {"cli"},
-    {"loop", "checks"},
+    {"loop", "checks", "migration"},
     {"steering", "reboot"},
     {"settings"},
     {"apply", "collection"},

@@ -1,0 +1,194 @@
+"""From os-collect-config, os-refresh-config and heat-agents, as they were released, to the agent: on a real systemd."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import peers
+from bench.scenario import LackingError
+from loopback import SignalServer, wait_until
+from machine import Done, deployment
+from system.booted import Booted, booted
+
+UNIT = Path(__file__).parents[2] / "systemd/heat-config-agent.service"
+OURS, THEIRS = "heat-config-agent", "os-collect-config"
+HOME = "/opt/stack/venvs/os-collect-config"
+DEPLOYED = "var/lib/heat-config/deployed"
+
+# As the image elements and guides that put it onto instances have it, and a collector that works in this locale.
+THEIR_UNIT = f"""\
+[Unit]
+Description=Collect metadata and run hook commands.
+
+[Service]
+Environment=LC_ALL=C "PATH={HOME}/bin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+Environment=HEAT_SCRIPT_WORKING=/var/lib/heat-config/working OS_PASSWORD=none-of-ours
+ExecStart={HOME}/bin/os-collect-config --config-file /etc/os-collect-config.conf
+Restart=on-failure
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+THEIR_SETTINGS = """\
+[DEFAULT]
+command = os-refresh-config
+collectors = local
+polling_interval = 1
+min_polling_interval = 1
+"""
+
+OUR_SETTINGS = "[agent]\nmin_polling_interval = 0.2\nsplay = 0\n"
+
+
+@pytest.fixture
+def image() -> Iterator[Booted]:
+    """A machine with the programs that are replaced, at work; our agent is installed and does nothing."""
+    try:
+        peers.ready()
+    except LackingError as lack:
+        pytest.skip(str(lack))
+    with booted() as machine:
+        install(machine.disk)
+        assert machine.run("systemctl", "daemon-reload").code == 0
+        assert machine.run("systemctl", "enable", "--now", THEIRS).code == 0
+        yield machine
+
+
+def install(disk: Path) -> None:
+    """Put them onto a disk as an image has them."""
+    [packages] = peers.FOLDER.glob("lib/python*/site-packages")
+    home, element = disk / HOME.lstrip("/"), peers.AGENTS / "heat-config"
+    left = shutil.ignore_patterns("__pycache__", "tests", "locale", "pip", "openstack", "babel", "*.exe")
+    shutil.copytree(packages, home / packages.relative_to(peers.FOLDER), ignore=left)
+    (home / "bin").mkdir()
+    (home / "bin/python3").symlink_to("/usr/bin/python3")
+    (home / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\n")
+    for name in ("os-collect-config", "os-refresh-config", "os-apply-config", "dib-run-parts"):
+        text = (peers.BIN / name).read_text()
+        put(home / "bin" / name, text.replace(f"#!{peers.BIN}/python", f"#!{HOME}/bin/python3"), 0o755)
+    put(home / "bin/heat-config-notify", (element / "bin/heat-config-notify").read_text(), 0o755)
+    for name in ("20-os-apply-config", "55-heat-config"):
+        script = element / "os-refresh-config/configure.d" / name
+        put(disk / "usr/libexec/os-refresh-config/configure.d" / name, script.read_text(), 0o755)
+    hook = peers.AGENTS / "heat-config-script/install.d/hook-script.py"
+    put(disk / "var/lib/heat-config/hooks/script", hook.read_text(), 0o755)
+    shutil.copytree(element / "os-apply-config", disk / "usr/libexec/os-apply-config/templates")
+    put(disk / f"etc/systemd/system/{THEIRS}.service", THEIR_UNIT)
+    put(disk / "etc/os-collect-config.conf", THEIR_SETTINGS, 0o600)
+    put(disk / f"etc/systemd/system/{OURS}.service", UNIT.read_text())
+    put(disk / "etc/heat-config-agent/agent.conf", OUR_SETTINGS)
+    (disk / "var/lib/os-collect-config/local-data").mkdir(parents=True)
+
+
+def put(path: Path, text: str, mode: int = 0o644) -> None:
+    """Write a file of a disk."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(mode)
+
+
+def deploy(machine: Booted, *deployments: dict[str, Any]) -> None:
+    """Give whoever collects them deployments, and the settings with which os-collect-config began."""
+    settings = {"collectors": ["local"], "polling_interval": 1}
+    folder = machine.disk / "var/lib/os-collect-config/local-data"
+    put(folder / ".new", json.dumps({"os-collect-config": settings, "deployments": deployments}), 0o600)
+    (folder / ".new").rename(folder / "site.json")
+
+
+def script(name: str, heat: SignalServer, more: str = "") -> dict[str, Any]:
+    """Return a deployment that says on the disk that it ran."""
+    return deployment(name, f"#!/bin/sh\necho {name} >>/root/ran\n{more}", signal=heat.url(name))
+
+
+def migrate(machine: Booted, *options: str) -> Done:
+    """Run the command to its end."""
+    return machine.run("heat-config-agent", "migrate", *options, seconds=120)
+
+
+def ran(machine: Booted) -> list[str]:
+    """Return what ran, in its order."""
+    path = machine.disk / "root/ran"
+    return path.read_text().split() if path.exists() else []
+
+
+def units(machine: Booted) -> dict[str, tuple[str, str]]:
+    """Return how it is with both units."""
+    states = {}
+    for name in (OURS, THEIRS):
+        answers = [machine.run("systemctl", question, name).out.strip() for question in ("is-active", "is-enabled")]
+        states[name] = (answers[0], answers[1])
+    return states
+
+
+def eventually(machine: Booted, true: Callable[[], bool], seconds: float = 90) -> None:
+    """Wait until something is so; where it does not become so, show what both have said."""
+    try:
+        wait_until(true, seconds)
+    except AssertionError:
+        pytest.fail(machine.run("journalctl", "--no-pager", "-u", OURS, "-u", THEIRS).out)
+
+
+BEFORE = {OURS: ("inactive", "disabled"), THEIRS: ("active", "enabled")}
+AFTER = {OURS: ("active", "enabled"), THEIRS: ("inactive", "disabled")}
+
+
+def test_the_agent_takes_their_place(image: Booted, heat: SignalServer) -> None:
+    """What they did is not done again, what they do is waited for, what is new is run, and each is signalled once."""
+    daemon = "sleep 1234 </dev/null >/dev/null 2>&1 &\n"
+    first, long = script("d1", heat, daemon), script("d2", heat, "while ! test -e /root/go; do sleep 0.1; done\n")
+    deploy(image, first)
+    eventually(image, lambda: len(heat.values("d1")) == 1)
+    deploy(image, first, long)
+    eventually(image, lambda: "d2" in ran(image))
+
+    # While they are at work: nothing is done, and that is said.
+    planned = migrate(image, "--plan")
+    assert planned.code == 0, planned.out + planned.err
+    assert "is at work" in planned.out
+    refused = migrate(image, "--wait", "0")
+    assert refused.code == 1
+    assert "is at work" in refused.err
+    assert units(image) == BEFORE
+
+    # What they have begun is waited for.
+    ended: list[Done] = []
+    thread = threading.Thread(target=lambda: ended.append(migrate(image, "--wait", "100")))
+    thread.start()
+    (image.disk / "root/go").touch()
+    thread.join()
+    [done] = ended
+    assert done.code == 0, done.out + done.err
+    assert units(image) == AFTER
+    assert len(heat.values("d2")) == 1
+    assert image.run("pgrep", "-f", "sleep 1234").code == 0, "what a deployment has started goes on"
+
+    # What is new is the agent's, and nothing else.
+    deploy(image, first, long, script("d3", heat, "echo $HEAT_SCRIPT_WORKING ${OS_PASSWORD:-}\n"))
+    eventually(image, lambda: len(heat.values("d3")) == 1)
+    assert ran(image) == ["d1", "d2", "d3"]
+    assert [len(heat.values(name)) for name in ("d1", "d2", "d3")] == [1, 1, 1]
+    assert heat.values("d3")[0]["deploy_stdout"] == "/var/lib/heat-config/working\n"
+
+    # Once more, and nothing is left to do.
+    again = migrate(image, "--json").json
+    assert (again["refused"], again["planned"], again["trouble"]) == (False, False, None)
+    assert all(each["already"] for each in again["steps"]), again["steps"]
+    assert units(image) == AFTER
+    assert image.run("heat-config-agent", "status", "--check").code == 0
+
+    # And back.
+    for command in (f"systemctl disable --now {OURS}.service", f"systemctl enable --now {THEIRS}.service"):
+        assert command in done.out
+        assert image.run("sh", "-c", command).code == 0
+    assert units(image) == BEFORE
+    deploy(image, first, long, script("d4", heat))
+    eventually(image, lambda: len(heat.values("d4")) == 1)
+    assert ran(image) == ["d1", "d2", "d3", "d4"]
