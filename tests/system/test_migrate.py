@@ -192,3 +192,84 @@ def test_the_agent_takes_their_place(image: Booted, heat: SignalServer) -> None:
     deploy(image, first, long, script("d4", heat))
     eventually(image, lambda: len(heat.values("d4")) == 1)
     assert ran(image) == ["d1", "d2", "d3", "d4"]
+
+
+def test_what_is_somebodys_own_is_not_given_up_unasked(image: Booted) -> None:
+    """Scripts, templates and programs that nobody would run any more, or that would go on, are named; nothing is done."""
+    put(image.disk / "usr/libexec/os-refresh-config/configure.d/99-mine", "#!/bin/sh\n", 0o755)
+    put(image.disk / "usr/libexec/os-refresh-config/configure.d/README", "no script\n")
+    put(image.disk / "usr/libexec/os-apply-config/templates/etc/mine.conf", "{{mine}}\n")
+    put(image.disk / "etc/cron.d/mine", "# os-collect-config\n")
+
+    refused = migrate(image, "--json")
+    shown = migrate(image, "--plan")
+
+    assert (refused.code, shown.code) == (1, 1)
+    said = [each["says"] for each in refused.json["findings"] if each["verdict"] == "refused"]
+    assert len(said) == 2, said
+    assert "/usr/libexec/os-refresh-config/configure.d/99-mine is a script of your own" in said[0]
+    assert "/etc/mine.conf will not be made of it any more" in said[1]
+    assert "--without-scripts" in shown.out
+    assert shown.out.endswith("something stands in the way: nothing was done\n")
+    assert units(image) == BEFORE
+    assert migrate(image, "--plan", "--without-scripts").code == 0
+
+    # One that nobody stops would do the same work.
+    put(image.disk / "etc/cron.d/mine", "@hourly root os-refresh-config\n")
+    image.run("sh", "-c", f"PATH={HOME}/bin:$PATH LC_ALL=C setsid os-collect-config >/dev/null 2>&1 &")
+    refused = migrate(image, "--without-scripts")
+    assert refused.code == 1
+    assert "/etc/cron.d/mine starts os-collect-config or os-refresh-config" in refused.out
+    assert "is an os-collect-config that no unit of systemd's has started" in refused.out
+    assert units(image) == BEFORE
+
+
+KILLED = """if True:
+    import os, signal, sys
+    from heat_config_agent.migration import doing, looking, planning
+    found = looking.look()
+    steps = doing.carry_out(found, planning.plan(found), patience=60, waits=print)
+    for step in steps:
+        if step.deed.value == sys.argv[1]:
+            os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_it_may_be_cut_short_anywhere(image: Booted, heat: SignalServer) -> None:
+    """After each step one of the two is enabled, and never do both run; the next run ends it. Nothing is run twice."""
+    deploy(image, script("d1", heat))
+    eventually(image, lambda: len(heat.values("d1")) == 1)
+    deeds = [each["deed"] for each in migrate(image, "--plan", "--json").json["steps"]]
+    assert deeds == ["wait", "variables", "enable", "disable", "stop", "start"]
+
+    for each in deeds:
+        killed = image.run("python3", "-c", KILLED, each, seconds=120)
+        assert killed.code == -9, killed
+        states = units(image)
+        assert "enabled" in (states[OURS][1], states[THEIRS][1]), (each, states)
+        assert (states[OURS][0], states[THEIRS][0]) != ("active", "active"), (each, states)
+
+    assert migrate(image).code == 0
+    assert units(image) == AFTER
+    deploy(image, script("d1", heat), script("d2", heat))
+    eventually(image, lambda: len(heat.values("d2")) == 1)
+    assert ran(image) == ["d1", "d2"]
+    assert len(heat.values("d1")) == 1
+
+
+def test_an_image_that_is_being_made() -> None:
+    """Without a systemd that runs, units are enabled and disabled; its first boot starts the agent alone."""
+    with booted(boot=False) as machine:
+        put(machine.disk / f"etc/systemd/system/{THEIRS}.service", THEIR_UNIT)
+        lack = machine.inside("heat-config-agent", "migrate")
+        assert lack.code == 1
+        assert f"there is no {OURS}.service" in lack.out
+        put(machine.disk / f"etc/systemd/system/{OURS}.service", UNIT.read_text())
+        assert machine.inside("systemctl", "enable", THEIRS, SYSTEMD_OFFLINE="1").code == 0
+
+        done = machine.inside("heat-config-agent", "migrate")
+
+        assert done.code == 0, done.out + done.err
+        assert "systemd does not run here" in done.out
+        machine.boot()
+        assert units(machine) == AFTER

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -29,14 +30,16 @@ def carry_out(found: Found, plan: Plan, *, patience: float, waits: Callable[[str
     """Do the steps that are not done, and yield each when it is. Raises AgentError.
 
     What of theirs is at work is waited for, for `patience` seconds; `waits` is told what that is. From then on nothing
-    of theirs can begin until it has been stopped; where that cannot be done, it goes on as if nothing had been.
+    of theirs begins until it has been stopped; where that cannot be done, it goes on as if nothing had been.
     """
-    running = [each for each in found.theirs if each.active]
-    with _held_back(running, patience, waits) if running else contextlib.nullcontext():
+    wait = _Wait(time.monotonic() + patience, waits)
+    with contextlib.ExitStack() as held:
         for step in plan.steps:
             if not step.done:
                 try:
-                    _do(found, step)
+                    if step.deed is Deed.WAIT:
+                        held.enter_context(wait.until(lambda attempt: _locked(found.theirs, attempt)))
+                    _do(found, step, wait)
                 except OSError as error:
                     about = f": {error.filename}" if error.filename else ""
                     raise AgentError(f"cannot {step.says}: {error.strerror or error}{about}", hint=_AGAIN) from error
@@ -48,7 +51,7 @@ def carry_out(found: Found, plan: Plan, *, patience: float, waits: Callable[[str
 _AGAIN = "when that is mended, run it again: what is done is not done twice"
 
 
-def _do(found: Found, step: Step) -> None:
+def _do(found: Found, step: Step, wait: _Wait) -> None:
     unit = next((each for each in found.theirs if each.name == step.about), None)
     if step.deed is Deed.VARIABLES:
         files.make_directory(TAKEN.parent)
@@ -57,7 +60,7 @@ def _do(found: Found, step: Step) -> None:
         if found.systemd:
             _systemctl(step, "daemon-reload")
     elif step.deed is Deed.STOP and unit is not None:
-        _stop(step, unit)
+        _stop(step, unit, wait)
     elif step.deed is Deed.MESSAGE and found.message is not None:
         with lock.held(found.given.state):
             try:
@@ -71,7 +74,7 @@ def _do(found: Found, step: Step) -> None:
         _systemctl(step, step.deed.value, "--", step.about, offline=not found.systemd)
 
 
-def _stop(step: Step, unit: Unit) -> None:
+def _stop(step: Step, unit: Unit, wait: _Wait) -> None:
     """Stop a unit and nothing that its deployments have started, such as daemons."""
     folder = Path("/run/systemd/system") / f"{unit.name}.d"
     alone = unit.kill in ("process", "none") or not unit.name.endswith(".service")
@@ -81,7 +84,8 @@ def _stop(step: Step, unit: Unit) -> None:
         files.replace(folder / "heat-config-agent.conf", _LEAVE.encode(), mode=0o644)
         _systemctl(step, "daemon-reload")
     try:
-        _systemctl(step, "stop", "--", unit.name)
+        with wait.until(lambda attempt: _still(unit, attempt)):
+            _systemctl(step, "stop", "--", unit.name)  # which has it go on once it has been told to end
     finally:
         if not alone:
             (folder / "heat-config-agent.conf").unlink(missing_ok=True)
@@ -98,53 +102,63 @@ def _systemctl(step: Step, *words: str, offline: bool = False) -> None:
         raise AgentError(f"cannot {step.says}: {why}", hint=_AGAIN)
 
 
-@contextlib.contextmanager
-def _held_back(theirs: Sequence[Unit], patience: float, waits: Callable[[str], None]) -> Iterator[None]:
-    """Have nothing of theirs be at work, nor begin: we hold the lock of os-refresh-config, and os-collect-config waits.
+@dataclass
+class _Wait:
+    """The patience with what they are at, and who is told of that."""
 
-    Raises AgentError.
-    """
-    deadline = time.monotonic() + patience
-    told = ""
-    with contextlib.ExitStack() as held:
+    deadline: float
+    waits: Callable[[str], None]
+    told: str = ""
+
+    def until(self, attempt: Callable[[contextlib.ExitStack], str]) -> contextlib.ExitStack:
+        """Try until it works, and return what it holds then: it returns why it does not yet. Raises AgentError."""
         while True:
-            with contextlib.ExitStack() as attempt:
-                at_work = _held(theirs, attempt)
+            with contextlib.ExitStack() as held:
+                at_work = attempt(held)
                 if not at_work:
-                    held.push(attempt.pop_all())
-                    break
-            if time.monotonic() > deadline:
-                hint = "nothing was done; run it again when that has ended, or have it waited for longer (--wait)"
-                raise AgentError(at_work, hint=hint)
-            if at_work != told:
-                told = at_work
-                waits(at_work)
+                    return held.pop_all()
+            if time.monotonic() > self.deadline:
+                hint = "run it again when that has ended, or have it waited for longer with --wait"
+                raise AgentError(f"{at_work}, and must not be cut short", hint=hint)
+            if at_work != self.told:
+                self.told = at_work
+                self.waits(at_work)
             time.sleep(_TICK)
-        yield
 
 
-def _held(theirs: Sequence[Unit], attempt: contextlib.ExitStack) -> str:
-    """Hold them back; return why that cannot be done now, empty where it is."""
+def _locked(theirs: Sequence[Unit], held: contextlib.ExitStack) -> str:
+    """Keep os-refresh-config from beginning; return why that cannot be done now, empty where it is.
+
+    To os-collect-config that is a command that failed: it would have it run again later.
+    """
     at_work = looking.busy(theirs)
     if at_work:
         return at_work
     for path in looking.locks(theirs):
         if not path.parent.is_dir():
             continue
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        held.callback(os.close, descriptor)
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-            attempt.callback(os.close, descriptor)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             return f"somebody holds {path}"
-    for process in (each for unit in theirs for each in looking.collectors(unit)):
+    return ""
+
+
+def _still(unit: Unit, held: contextlib.ExitStack) -> str:
+    """Have os-collect-config stand still while it waits for nothing that it has begun; return what that is else.
+
+    What it runs may be no os-refresh-config, which a lock keeps from beginning.
+    """
+    for process in looking.collectors(unit):
         with contextlib.suppress(psutil.NoSuchProcess):
-            attempt.callback(_let_go, process)
+            held.callback(_let_go, process)
             process.send_signal(signal.SIGSTOP)
             while process.status() not in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE):
                 time.sleep(0.001)
     # Only now is it certain: what was begun in between shows, and nothing else can.
-    begun = [each for unit in theirs for each in looking.commands(unit)]
+    begun = looking.commands(unit)
     return f"{COLLECTOR} has begun something (process {begun[0].pid})" if begun else ""
 
 

@@ -170,6 +170,8 @@ def _asked(unit: Unit, *, systemd: bool) -> Unit:
 
 def _processes(program: str) -> list[psutil.Process]:
     """Return all processes of a program, but not those of containers."""
+    if not Path("/proc/self").exists():  # in an image that is being made
+        return []
     own = ROOT.stat()
     found = []
     for each in psutil.process_iter():

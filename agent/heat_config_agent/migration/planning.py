@@ -247,7 +247,7 @@ def _steps(found: Found, theirs: list[Unit], *, start: bool) -> Iterator[Step]:
     for unit in sorted(theirs, key=lambda each: not each.name.endswith(".timer")):
         why = "what its deployments have started goes on" if found.systemd else "nothing runs here"
         yield Step(Deed.STOP, unit.name, f"stop {unit.name}", why, done=not unit.active)
-    if found.message:
+    if found.message and not ours.active:  # then it asks the queue itself
         says = f"take over the last message from Zaqar, {found.message}"
         yield Step(Deed.MESSAGE, str(found.message), says, "it is in the queue no more")
     if start:
