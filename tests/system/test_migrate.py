@@ -152,7 +152,7 @@ def test_the_agent_takes_their_place(image: Booted, heat: SignalServer) -> None:
     # While they are at work: nothing is done, and that is said.
     planned = migrate(image, "--plan")
     assert planned.code == 0, planned.out + planned.err
-    assert "is at work" in planned.out
+    assert "os-refresh-config (process " in planned.out
     refused = migrate(image, "--wait", "0")
     assert refused.code == 1
     assert "is at work" in refused.err
@@ -195,7 +195,7 @@ def test_the_agent_takes_their_place(image: Booted, heat: SignalServer) -> None:
 
 
 def test_what_is_somebodys_own_is_not_given_up_unasked(image: Booted) -> None:
-    """Scripts, templates and programs that nobody would run any more, or that would go on, are named; nothing is done."""
+    """What nobody would run any more, and what would go on, is named, and nothing is done."""
     put(image.disk / "usr/libexec/os-refresh-config/configure.d/99-mine", "#!/bin/sh\n", 0o755)
     put(image.disk / "usr/libexec/os-refresh-config/configure.d/README", "no script\n")
     put(image.disk / "usr/libexec/os-apply-config/templates/etc/mine.conf", "{{mine}}\n")
@@ -255,6 +255,69 @@ def test_it_may_be_cut_short_anywhere(image: Booted, heat: SignalServer) -> None
     eventually(image, lambda: len(heat.values("d2")) == 1)
     assert ran(image) == ["d1", "d2"]
     assert len(heat.values("d1")) == 1
+
+
+def test_the_commands_of_its_page(image: Booted, heat: SignalServer) -> None:
+    """In their order, on a machine that has all: each does what it says there, and they lead back."""
+    page = Path(__file__).parents[2] / "docs/migrate.md"
+    lines = [line.strip() for line in page.read_text().splitlines() if line.startswith("    ")]
+    deploy(image, script("d1", heat))
+    eventually(image, lambda: len(heat.values("d1")) == 1)
+    assert len(lines) == 8
+    for line in lines:
+        done = image.run(*line.split(), seconds=120)
+        assert done.code == 0, f"{line}: {done.out}{done.err}"
+        assert (units(image) == BEFORE) == (line in (lines[0], lines[-1])), line
+    assert ran(image) == ["d1"]
+
+
+def test_a_command_of_ones_own_is_waited_for(image: Booted) -> None:
+    """Whatever os-collect-config runs, it is not cut short; it stands still only where it has begun nothing."""
+    own = "#!/bin/sh\necho begun >>/root/ran\nwhile ! test -e /root/go; do sleep 0.1; done\necho ended >>/root/ran\n"
+    put(image.disk / "root/own", own, 0o755)
+    settings = THEIR_SETTINGS.replace("os-refresh-config", "/root/own")
+    put(image.disk / "etc/os-collect-config.conf", settings, 0o600)
+    image.run("systemctl", "restart", THEIRS)
+    deploy(image)
+    eventually(image, lambda: ran(image) == ["begun"])
+
+    unasked, refused = migrate(image), migrate(image, "--without-scripts", "--wait", "0")
+
+    assert "runs a command of your own" in unasked.out
+    assert "is at work, and must not be cut short" in refused.err
+    assert units(image) == BEFORE
+    (image.disk / "root/go").touch()
+    done = migrate(image, "--without-scripts", "--no-start")
+    assert done.code == 0, done.out + done.err
+    assert units(image) == {OURS: ("inactive", "enabled"), THEIRS: ("inactive", "disabled")}
+    assert ran(image) == ["begun", "ended"]
+
+
+def test_the_last_message_from_zaqar_is_taken_over() -> None:
+    """os-collect-config takes it out of the queue before it has done what it says: nobody else has it any more."""
+    with booted(boot=False) as machine:
+        keys = ("auth_url", "user_id", "password", "project_id", "queue_id")
+        settings = "[zaqar]\n" + "".join(f"{key} = http://127.0.0.1:9/v3\n" for key in keys)
+        put(machine.disk / "etc/os-collect-config.conf", settings, 0o600)
+        put(machine.disk / f"etc/systemd/system/{OURS}.service", UNIT.read_text())
+        message = {"deployments": [deployment("d1")], "os-collect-config": {}}
+        cache = machine.disk / "var/lib/os-collect-config/zaqar.json"
+        put(cache, json.dumps(message), 0o600)
+        kept = machine.disk / "var/lib/heat-config-agent/documents/zaqar.json"
+
+        done, again = (machine.inside("heat-config-agent", "migrate") for _ in range(2))
+
+        assert done.code == 0, done.out + done.err
+        assert json.loads(kept.read_text())["content"] == message
+        assert kept.stat().st_mode & 0o777 == 0o600
+        assert "Zaqar" in done.out
+        assert "Zaqar" not in again.out, "what our agent has is newer"
+
+        put(cache, "[half", 0o600)
+        damaged = machine.inside("heat-config-agent", "migrate")
+        assert damaged.code == 0, damaged.out + damaged.err
+        assert "cannot be taken over" in damaged.out
+        assert json.loads(kept.read_text())["content"] == message
 
 
 def test_an_image_that_is_being_made() -> None:

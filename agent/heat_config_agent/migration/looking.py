@@ -57,7 +57,8 @@ def look() -> Found:
     ours = units.read(ROOT, OURS)
     wrong: list[str] = []
     variables = _environment(theirs)
-    given = settings.make(variables, wrong=wrong)
+    own = units.variables(ROOT, ours) if ours else {}
+    given = settings.make({**variables, **own}, wrong=wrong)
     known = {each.pid for unit in theirs for each in collectors(unit)}
     deployed = next((each for each in (given.deployed, given.deployed_old) if each and each.is_dir()), None)
     done, unanswered, lasting = _deployed(deployed or given.deployed)
@@ -127,7 +128,7 @@ def commands(unit: Unit) -> list[psutil.Process]:
 
 def busy(theirs: Sequence[Unit]) -> str:
     """Return what of theirs is at work now, in words; empty where nothing is."""
-    found = [each for unit in theirs for each in commands(unit)] or _processes(REFRESHER)
+    found = _processes(REFRESHER) or [each for unit in theirs for each in commands(unit)]
     if found:
         return f"{_name(found[0])} (process {found[0].pid}) is at work"
     return next((f"somebody holds {each}" for each in locks(theirs) if _is_locked(each)), "")

@@ -218,7 +218,8 @@ def _past(found: Found) -> Iterator[Finding]:
         says = (
             f"of {_some(found.unanswered)} heat-agents have no result: they may have been cut short, and Heat may wait"
         )
-        yield _warning("deployed", says, f"to have one run again: {shlex.join(['rm', names[0]])}")
+        again = f"to have one run again: {shlex.join(['rm', names[0]])}"
+        yield _warning("deployed", says, "look again when nothing is at work" if found.busy else again)
     if found.lasting:
         says = f"what {_some(found.lasting)} left running is not cleaned up when its deployment goes"
         yield _warning("deployed", says, "remove its containers by hand then")
