@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from heat_config_agent.model import Tool
 from heat_config_agent.settings import Settings
+from heat_config_hooks.values import dataclass, field
 
 COLLECTOR = "os-collect-config"
 REFRESHER = "os-refresh-config"

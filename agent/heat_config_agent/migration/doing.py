@@ -9,7 +9,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -19,6 +18,7 @@ from heat_config_agent.documents import Documents
 from heat_config_agent.errors import AgentError
 from heat_config_agent.migration import COLLECTOR, TAKEN, Deed, Found, Plan, Step, Unit, looking, units
 from heat_config_hooks import files
+from heat_config_hooks.values import dataclass
 
 _LEAVE = "# So that ending this unit does not end what deployments have started.\n[Service]\nKillMode=process\n"
 

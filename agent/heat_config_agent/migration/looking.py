@@ -7,7 +7,6 @@ import fcntl
 import os
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -20,6 +19,7 @@ from heat_config_agent.model import Document, Tool
 from heat_config_agent.settings import Settings
 from heat_config_agent.tools import Tools
 from heat_config_hooks import files, strict_json
+from heat_config_hooks.values import replace
 
 ROOT = Path("/")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from heat_config_agent import configuration, settings
 from heat_config_agent.migration import OURS, Deed, Found, Plan, Unit, Verdict, planning, units
 from heat_config_agent.model import BUILTIN, Tool
+from heat_config_hooks.values import replace
 
 NAME = "os-collect-config.service"
 
