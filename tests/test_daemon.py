@@ -270,7 +270,7 @@ def test_what_runs_outlives_the_daemon(daemon: Daemon, machine: Machine, heat: S
     wait_until(lambda: ran(machine) == ["d1"], LONG)
     before = time.monotonic()
     code = daemon.stop(number)
-    assert time.monotonic() - before < 5
+    assert time.monotonic() - before < 30
     assert code == (-9 if number == signal.SIGKILL else 0), daemon.log
 
     daemon.start()

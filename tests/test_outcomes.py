@@ -102,26 +102,26 @@ def test_a_script_that_cannot_be_started_has_failed(machine: Machine, heat: Sign
 @pytest.mark.parametrize("by", ["option", "text option", "command line", "component"])
 def test_a_time_limit_ends_the_whole_tree(machine: Machine, heat: SignalServer, by: str) -> None:
     """When the limit is over every process of the run is asked to end, also one in a session of its own: status 124."""
-    by_option: dict[str, dict[str, Any]] = {"option": {"timeout": 0.4}, "text option": {"timeout": "0.4"}}
+    by_option: dict[str, dict[str, Any]] = {"option": {"timeout": 1.5}, "text option": {"timeout": "1.5"}}
     options = by_option.get(by, {})
-    arguments = ["--timeout", "0.4"] if by == "command line" else []
+    arguments = ["--timeout", "1.5"] if by == "command line" else []
     script = f"{SH}echo begun\necho why >&2\nsetsid sleep 60 &\nsleep 60\n"
     group = "script"
     config: object = script
     if by == "component":
-        options = {"script": {"timeout": 0.4}}
+        options = {"script": {"timeout": 1.5}}
         group = "component"
         config = {"configs": [{"tool": "script", "actions": ["CREATE"], "config": script}]}
 
     began = time.monotonic()
     value = result(machine, heat, config, *arguments, options=options, group=group)
 
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 30
     assert value["deploy_status_code"] == 124
     assert value["deploy_stdout"] == "begun\n"
     assert "\nwhy\n" in value["deploy_stderr"]
-    assert "0.4 s" in value["deploy_stderr"]
-    wait_until(lambda: not machine.processes(), 2)
+    assert "1.5 s" in value["deploy_stderr"]
+    wait_until(lambda: not machine.processes())
 
 
 def test_what_ignores_term_is_killed(machine: Machine, heat: SignalServer) -> None:
@@ -130,12 +130,12 @@ def test_what_ignores_term_is_killed(machine: Machine, heat: SignalServer) -> No
     script = f'{SH}sh -c "{stubborn}" &\nsetsid sh -c "{stubborn}" &\necho begun\n{stubborn}\n'
 
     began = time.monotonic()
-    value = result(machine, heat, script, "--grace", "0.5", options={"timeout": 0.3})
+    value = result(machine, heat, script, "--grace", "0.5", options={"timeout": 1.5})
 
-    assert 0.8 < time.monotonic() - began < 6
+    assert 2 < time.monotonic() - began < 30
     assert value["deploy_status_code"] == 124
     assert value["deploy_stdout"] == "begun\n"
-    wait_until(lambda: not machine.processes(), 3)
+    wait_until(lambda: not machine.processes())
 
 
 def test_a_script_may_tidy_up_when_its_time_is_over(machine: Machine, heat: SignalServer) -> None:
@@ -176,7 +176,7 @@ def test_a_script_may_start_a_daemon(machine: Machine, heat: SignalServer, how: 
     began = time.monotonic()
     value = result(machine, heat, script, options={"timeout": 20})
 
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     assert (value["deploy_stdout"], value["deploy_status_code"]) == ("started\n", 0)
     assert [each.name() for each in machine.processes()] == ["sleep"]
 
@@ -830,7 +830,7 @@ def test_a_hook_that_hangs_is_ended(machine: Machine, heat: SignalServer) -> Non
     machine.hook("puppet", hook_replying({"deploy_status_code": 0}, "sleep 60"))
 
     assert result(machine, heat, None, "--timeout", "0.4", group="puppet")["deploy_status_code"] == 124
-    wait_until(lambda: not machine.processes(), 2)
+    wait_until(lambda: not machine.processes())
 
 
 @pytest.mark.parametrize("end", ["exit 0", "exit 1", "sleep 60", "kill -9 0"])
@@ -916,4 +916,4 @@ def test_what_has_stopped_itself_is_ended_in_time(machine: Machine, heat: Signal
 
     assert [each["deploy_status_code"] for each in heat.values()] == [124]
     assert "cannot be ended" not in done.err
-    assert time.monotonic() - begun < 8
+    assert time.monotonic() - begun < 30

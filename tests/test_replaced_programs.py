@@ -221,7 +221,7 @@ def test_a_child_that_keeps_the_output_open(machine: Machine, heat: SignalServer
     began = time.monotonic()
     value = told(machine, heat, "#!/bin/sh\necho started\nsleep 30 &\n")
 
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     assert (value["deploy_stdout"], value["deploy_status_code"]) == ("started\n", 0)
     assert [each.name() for each in machine.processes()] == ["sleep"], "it may live on"
 

@@ -232,9 +232,9 @@ def test_whatever_a_service_says_is_returned(openstack: cloud.Cloud, status: int
 
 
 SLOW = {
-    "silent": Answer(delay=3),
-    "trickling": Answer(body=b"x" * 1000, trickle=0.02),
-    "creeping": Answer(creep=0.02),
+    "silent": Answer(delay=15),
+    "trickling": Answer(body=b"x" * 1000, trickle=0.1),
+    "creeping": Answer(creep=0.1),
 }
 
 
@@ -248,7 +248,7 @@ def test_nothing_is_waited_for_for_long(openstack: cloud.Cloud, where: str, slow
     began = time.monotonic()
     with pytest.raises(UnreachableError, match=f"^{server.origin.partition('://')[2]}: .*(in time|within|too long)"):
         ask(user, seconds=0.3)
-    assert time.monotonic() - began < 2.5
+    assert time.monotonic() - began < 10
     server.always = sensible
     assert ask(user).status == 200
 

@@ -134,7 +134,7 @@ def test_keystone_may_say_no(openstack: cloud.Cloud) -> None:
 def failing(openstack: cloud.Cloud) -> Iterator[tuple[Any, Answer]]:
     """Whoever may be away, and how."""
     for server in (openstack.keystone, openstack.service):
-        yield server, Answer(delay=2)
+        yield server, Answer(delay=15)
         yield server, Answer(hang_up=True)
         yield server, Answer(503)
 
@@ -148,5 +148,5 @@ def test_whoever_is_away_holds_up_nobody_for_long(openstack: cloud.Cloud) -> Non
         began = time.monotonic()
         with pytest.raises(SourceError, match=r"^cannot (ask|get)"):
             heat.collect()
-        assert time.monotonic() - began < 1.8
+        assert time.monotonic() - began < 10
         assert heat.collect() == first

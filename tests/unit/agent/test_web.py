@@ -119,7 +119,7 @@ def test_a_long_answer_is_not_waited_for(heat: SignalServer) -> None:
     heat.always = Answer(status=503, body=b"x" * 50_000_000)
     begun = time.monotonic()
     assert send(heat).status == 503
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 5
 
 
 def test_a_compressed_answer_is_an_answer(heat: SignalServer) -> None:
@@ -149,10 +149,10 @@ def test_an_answer_that_breaks_off_is_an_answer(heat: SignalServer) -> None:
 def test_a_body_that_trickles_is_left_after_its_time(heat: SignalServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its status is known by then."""
     monkeypatch.setattr(web, "DRAIN_SECONDS", 0.2)
-    heat.always = Answer(status=503, body=b"x" * 50, trickle=0.05)
+    heat.always = Answer(status=503, body=b"x" * 400, trickle=0.05)
     begun = time.monotonic()
     assert send(heat).status == 503
-    assert time.monotonic() - begun < 1
+    assert time.monotonic() - begun < 10
 
 
 def test_a_server_that_says_nothing_is_left_after_its_time(heat: SignalServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,12 +166,12 @@ def test_a_server_that_says_nothing_is_left_after_its_time(heat: SignalServer, m
 def test_what_is_fetched_is_there_in_time_or_not_at_all(heat: SignalServer) -> None:
     """Also where every byte of it, or of its headers, comes soon after the one before."""
     connection = Connection(heat.origin)
-    for slow in (Answer(creep=0.02), Answer(body=b"x" * 1000, trickle=0.02), Answer(delay=2)):
+    for slow in (Answer(creep=0.1), Answer(body=b"x" * 1000, trickle=0.1), Answer(delay=15)):
         heat.answers.append(slow)
         began = time.monotonic()
         with pytest.raises(UnreachableError, match=r"in time|took too long"):
             connection.fetch(heat.url(), {}, 0.2)
-        assert time.monotonic() - began < 1.8
+        assert time.monotonic() - began < 10
     heat.always = Answer(body=b"there")
     assert connection.fetch(heat.url(), {}, 5).body == b"there"
 

@@ -149,10 +149,10 @@ def test_an_interpreter_that_is_not_there_is_a_reply_that_says_it(run: Run) -> N
 def test_a_time_limit_ends_it(run: Run) -> None:
     """With what it wrote until then, and why."""
     begun = time.monotonic()
-    found = reply(run(deployment("echo begun; sleep 60", options={"timeout": 0.3}), "script"))
-    assert time.monotonic() - begun < 8
+    found = reply(run(deployment("echo begun; sleep 60", options={"timeout": 1.5}), "script"))
+    assert time.monotonic() - begun < 30
     assert (found["deploy_status_code"], found["deploy_stdout"]) == (124, "begun\n")
-    assert "time limit of 0.3 s" in found["deploy_stderr"]
+    assert "time limit of 1.5 s" in found["deploy_stderr"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
