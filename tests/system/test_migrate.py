@@ -169,6 +169,9 @@ def test_the_agent_takes_their_place(image: Booted, heat: SignalServer) -> None:
     assert units(image) == AFTER
     assert len(heat.values("d2")) == 1
     assert image.run("pgrep", "-f", "sleep 1234").code == 0, "what a deployment has started goes on"
+    taken = image.disk / f"etc/systemd/system/{OURS}.service.d/50-migrated.conf"
+    assert taken.stat().st_mode & 0o777 == 0o600
+    assert "OS_PASSWORD" not in taken.read_text()
 
     # What is new is the agent's, and nothing else.
     deploy(image, first, long, script("d3", heat, "echo $HEAT_SCRIPT_WORKING ${OS_PASSWORD:-}\n"))
@@ -248,6 +251,12 @@ def test_it_may_be_cut_short_anywhere(image: Booted, heat: SignalServer) -> None
         states = units(image)
         assert "enabled" in (states[OURS][1], states[THEIRS][1]), (each, states)
         assert (states[OURS][0], states[THEIRS][0]) != ("active", "active"), (each, states)
+        if each == "enable":  # both are now: a power cut in this moment
+            image.crash()
+            image.boot()
+            assert sorted(state for state, _ in units(image).values()) == ["active", "inactive"]
+            image.run("systemctl", "start", THEIRS)
+            assert units(image) == {OURS: ("inactive", "enabled"), THEIRS: ("active", "enabled")}
 
     assert migrate(image).code == 0
     assert units(image) == AFTER
@@ -277,6 +286,10 @@ def test_a_command_of_ones_own_is_waited_for(image: Booted) -> None:
     put(image.disk / "root/own", own, 0o755)
     settings = THEIR_SETTINGS.replace("os-refresh-config", "/root/own")
     put(image.disk / "etc/os-collect-config.conf", settings, 0o600)
+    # Not its unit's main process, either.
+    shell = f"/bin/sh -c '{HOME}/bin/os-collect-config --config-file /etc/os-collect-config.conf 2>&1 | cat'"
+    put(image.disk / f"etc/systemd/system/{THEIRS}.service.d/a.conf", f"[Service]\nExecStart=\nExecStart={shell}\n")
+    image.run("systemctl", "daemon-reload")
     image.run("systemctl", "restart", THEIRS)
     deploy(image)
     eventually(image, lambda: ran(image) == ["begun"])
@@ -291,6 +304,7 @@ def test_a_command_of_ones_own_is_waited_for(image: Booted) -> None:
     assert done.code == 0, done.out + done.err
     assert units(image) == {OURS: ("inactive", "enabled"), THEIRS: ("inactive", "disabled")}
     assert ran(image) == ["begun", "ended"]
+    assert image.run("pgrep", "-f", "bin/os-collect-config").code == 1, "nothing of it is left"
 
 
 def test_the_last_message_from_zaqar_is_taken_over() -> None:
@@ -327,6 +341,11 @@ def test_an_image_that_is_being_made() -> None:
         lack = machine.inside("heat-config-agent", "migrate")
         assert lack.code == 1
         assert f"there is no {OURS}.service" in lack.out
+        nobody = ("setpriv", "--reuid=65534", "--clear-groups", "heat-config-agent", "migrate", "--plan")
+        assert machine.inside(*nobody).code == 2
+        assert "only root can do this" in machine.inside(*nobody).err
+        put(machine.disk / f"etc/systemd/system/{OURS}.service", UNIT.read_text().replace(OURS, "no-such-agent"))
+        assert "starts no-such-agent, which is not to be found" in machine.inside("heat-config-agent", "migrate").out
         put(machine.disk / f"etc/systemd/system/{OURS}.service", UNIT.read_text())
         assert machine.inside("systemctl", "enable", THEIRS, SYSTEMD_OFFLINE="1").code == 0
 

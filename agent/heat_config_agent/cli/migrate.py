@@ -65,9 +65,9 @@ def add(commands: chosen.Commands) -> None:
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 <= seconds < 1e9:
-        raise ValueError(text)
+    seconds = float(text) if text.replace(".", "", 1).isdecimal() else -1.0
+    if seconds < 0:
+        raise argparse.ArgumentTypeError(f"expected a number of seconds, 0 or more, not {text!r}")
     return seconds
 
 
@@ -105,6 +105,8 @@ def run(options: argparse.Namespace) -> int:
     if trouble is None:
         return ExitCode.OK
     terminal.say(f"error: {terminal.line(str(trouble))}", error=True)
+    if len(plan.back) > 1 and any(not each.done for each in done):
+        terminal.say(f"to go back: {terminal.line(' && '.join(plan.back))}", error=True)
     return ExitCode.FAILED
 
 

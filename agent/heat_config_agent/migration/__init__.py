@@ -1,8 +1,8 @@
 """From os-collect-config, os-refresh-config and heat-agents to this agent, on a machine that has them.
 
 `units` reads the files of systemd's units, `looking` sees what there is, `planning` makes of that what there is to say
-and to do (pure), and `doing` does it. What they have left is mostly used where it is: their settings, their hooks,
-their folder of what was done. Nothing of theirs is deleted, so that one can go back.
+and to do (pure), and `doing` does it; `holding` holds back theirs meanwhile. What they have left is mostly used where
+it is: their settings, their hooks, their folder of what was done. Nothing is deleted, so that one can go back.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ class Found:
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     """What their units add to the environment of what steers the agent, and what runs are given."""
     ours: Unit | None = None
+    program: str = ""
+    """The program of our unit, where it is not to be found."""
     strays: tuple[int, ...] = ()
     """Processes of os-collect-config that belong to no unit."""
     busy: str = ""

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
-import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-
-import psutil
 
 from heat_config_agent import lock
 from heat_config_agent.documents import Documents
 from heat_config_agent.errors import AgentError
-from heat_config_agent.migration import COLLECTOR, TAKEN, Deed, Found, Plan, Step, Unit, looking, units
+from heat_config_agent.migration import TAKEN, Deed, Found, Plan, Step, Unit, holding, looking, units
 from heat_config_hooks import files
-from heat_config_hooks.values import dataclass
 
 _LEAVE = "# So that ending this unit does not end what deployments have started.\n[Service]\nKillMode=process\n"
-
-_TICK = 0.1
-"""Seconds between two looks at whether something has ended."""
 
 
 def carry_out(found: Found, plan: Plan, *, patience: float, waits: Callable[[str], None]) -> Iterator[Step]:
@@ -32,13 +23,13 @@ def carry_out(found: Found, plan: Plan, *, patience: float, waits: Callable[[str
     What of theirs is at work is waited for, for `patience` seconds; `waits` is told what that is. From then on nothing
     of theirs begins until it has been stopped; where that cannot be done, it goes on as if nothing had been.
     """
-    wait = _Wait(time.monotonic() + patience, waits)
+    wait = holding.Wait(time.monotonic() + patience, waits)
     with contextlib.ExitStack() as held:
         for step in plan.steps:
             if not step.done:
                 try:
                     if step.deed is Deed.WAIT:
-                        held.enter_context(wait.until(lambda attempt: _locked(found.theirs, attempt)))
+                        held.enter_context(wait.until(lambda attempt: holding.locked(found.theirs, attempt)))
                     _do(found, step, wait)
                 except OSError as error:
                     about = f": {error.filename}" if error.filename else ""
@@ -51,7 +42,7 @@ def carry_out(found: Found, plan: Plan, *, patience: float, waits: Callable[[str
 _AGAIN = "when that is mended, run it again: what is done is not done twice"
 
 
-def _do(found: Found, step: Step, wait: _Wait) -> None:
+def _do(found: Found, step: Step, wait: holding.Wait) -> None:
     unit = next((each for each in found.theirs if each.name == step.about), None)
     if step.deed is Deed.VARIABLES:
         files.make_directory(TAKEN.parent)
@@ -74,7 +65,7 @@ def _do(found: Found, step: Step, wait: _Wait) -> None:
         _systemctl(step, step.deed.value, "--", step.about, offline=not found.systemd)
 
 
-def _stop(step: Step, unit: Unit, wait: _Wait) -> None:
+def _stop(step: Step, unit: Unit, wait: holding.Wait) -> None:
     """Stop a unit and nothing that its deployments have started, such as daemons."""
     folder = Path("/run/systemd/system") / f"{unit.name}.d"
     alone = unit.kill in ("process", "none") or not unit.name.endswith(".service")
@@ -84,8 +75,10 @@ def _stop(step: Step, unit: Unit, wait: _Wait) -> None:
         files.replace(folder / "heat-config-agent.conf", _LEAVE.encode(), mode=0o644)
         _systemctl(step, "daemon-reload")
     try:
-        with wait.until(lambda attempt: _still(unit, attempt)):
+        with wait.until(lambda attempt: holding.still(unit, attempt)):
+            collectors = looking.collectors(unit)
             _systemctl(step, "stop", "--", unit.name)  # which has it go on once it has been told to end
+            holding.end(collectors)
     finally:
         if not alone:
             (folder / "heat-config-agent.conf").unlink(missing_ok=True)
@@ -100,68 +93,3 @@ def _systemctl(step: Step, *words: str, offline: bool = False) -> None:
         said = (done.stderr.strip() or done.stdout.strip()).splitlines()
         why = said[-1] if said else f"systemctl ended with {done.returncode}"
         raise AgentError(f"cannot {step.says}: {why}", hint=_AGAIN)
-
-
-@dataclass
-class _Wait:
-    """The patience with what they are at, and who is told of that."""
-
-    deadline: float
-    waits: Callable[[str], None]
-    told: str = ""
-
-    def until(self, attempt: Callable[[contextlib.ExitStack], str]) -> contextlib.ExitStack:
-        """Try until it works, and return what it holds then: it returns why it does not yet. Raises AgentError."""
-        while True:
-            with contextlib.ExitStack() as held:
-                at_work = attempt(held)
-                if not at_work:
-                    return held.pop_all()
-            if time.monotonic() > self.deadline:
-                hint = "run it again when that has ended, or have it waited for longer with --wait"
-                raise AgentError(f"{at_work}, and must not be cut short", hint=hint)
-            if at_work != self.told:
-                self.told = at_work
-                self.waits(at_work)
-            time.sleep(_TICK)
-
-
-def _locked(theirs: Sequence[Unit], held: contextlib.ExitStack) -> str:
-    """Keep os-refresh-config from beginning; return why that cannot be done now, empty where it is.
-
-    To os-collect-config that is a command that failed: it would have it run again later.
-    """
-    at_work = looking.busy(theirs)
-    if at_work:
-        return at_work
-    for path in looking.locks(theirs):
-        if not path.parent.is_dir():
-            continue
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-        held.callback(os.close, descriptor)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return f"somebody holds {path}"
-    return ""
-
-
-def _still(unit: Unit, held: contextlib.ExitStack) -> str:
-    """Have os-collect-config stand still while it waits for nothing that it has begun; return what that is else.
-
-    What it runs may be no os-refresh-config, which a lock keeps from beginning.
-    """
-    for process in looking.collectors(unit):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            held.callback(_let_go, process)
-            process.send_signal(signal.SIGSTOP)
-            while process.status() not in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE):
-                time.sleep(0.001)
-    # Only now is it certain: what was begun in between shows, and nothing else can.
-    begun = looking.commands(unit)
-    return f"{COLLECTOR} has begun something (process {begun[0].pid})" if begun else ""
-
-
-def _let_go(process: psutil.Process) -> None:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        process.send_signal(signal.SIGCONT)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
+import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -72,6 +72,7 @@ def look() -> Found:
         theirs=tuple(theirs),
         variables=variables,
         ours=_asked(ours, systemd=systemd) if ours else None,
+        program=_program(ours),
         strays=tuple(sorted(each.pid for each in _processes(COLLECTOR) if each.pid not in known)),
         busy=busy(theirs),
         more_settings=tuple(_files((Path(f"{OTHERS_SETTINGS}.d"),))),
@@ -169,6 +170,12 @@ def _asked(unit: Unit, *, systemd: bool) -> Unit:
     return replace(unit, active=active, process=int(number) if number.isdecimal() else 0)
 
 
+def _program(ours: Unit | None) -> str:
+    """Return the program of our unit where it is not to be found."""
+    words = [word for command in (ours.commands if ours else ()) for word in command[:1]]
+    return next((each for each in words if not shutil.which(each, path=settings.PATH)), "")
+
+
 def _processes(program: str) -> list[psutil.Process]:
     """Return all processes of a program, but not those of containers."""
     if not Path("/proc/self").exists():  # in an image that is being made
@@ -208,17 +215,13 @@ def _name(process: psutil.Process) -> str:
 
 
 def _is_locked(path: Path) -> bool:
+    """Whether a file is locked; to try would be in the way of who wants to lock it in this moment."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        about, held = path.stat(), Path("/proc/locks").read_text()
     except OSError:
         return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+    place = f"{os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}:{about.st_ino}"
+    return any(words[1] == "FLOCK" and words[5] == place for line in held.splitlines() if (words := line.split())[6:])
 
 
 def _folders(theirs: Iterable[Unit], variable: str, usual: Iterable[str]) -> tuple[Path, ...]:

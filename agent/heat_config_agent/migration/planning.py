@@ -93,6 +93,11 @@ def _obstacles(found: Found) -> Iterator[Finding]:
         yield _refused("agent", says, f"install systemd/{OURS} of this agent in /etc/systemd/system")
     elif found.ours.masked:
         yield _refused("agent", f"{OURS} is masked, so it cannot be started", f"systemctl unmask {OURS}")
+    elif found.program:
+        says = f"{OURS} starts {found.program}, which is not to be found: nobody would carry out deployments any more"
+        yield _refused(
+            "agent", says, "install the agent so that it is in systemd's PATH, for example in /usr/local/bin"
+        )
     for each in found.wrong:
         yield _refused("settings", each, "correct that: with it the agent does not start")
     for number in found.strays:
@@ -233,7 +238,7 @@ def _some(names: tuple[str, ...]) -> str:
 def _steps(found: Found, theirs: list[Unit], *, start: bool) -> Iterator[Step]:
     running = [each for each in theirs if each.active]
     ours = found.ours or Unit(name=OURS, path=Path("/"))
-    if running:
+    if running or found.busy:
         says = f"wait until nothing of {COLLECTOR} is at work, and keep it from beginning anything"
         yield Step(Deed.WAIT, COLLECTOR, says, "what it has begun would be cut short")
     taken = sorted(found.variables)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,7 +37,7 @@ def names(root: Path) -> list[str]:
     for folder in FOLDERS:
         with contextlib.suppress(OSError):
             found.update(each for each in os.listdir(root / folder) if each.endswith(".service") and "@" not in each)
-    return sorted(each for each in found if (path := where(root, each)) and _name_of(path) in (each, "null"))
+    return sorted(each for each in found if not _is_second_name(root, each))
 
 
 def where(root: Path, name: str) -> Path | None:
@@ -90,11 +91,12 @@ def runs(unit: Unit, program: str) -> bool:
 
 
 def arguments(unit: Unit, program: str) -> list[str]:
-    """Return what a unit gives to a program that it starts; nothing where a shell does."""
+    """Return what a unit gives to a program that it starts, by itself or in a line of a shell."""
     for command in unit.commands:
-        for position, word in enumerate(command[:2]):
-            if os.path.basename(word) == program:  # noqa: PTH119
-                return list(command[position + 1 :])
+        said = [each for word in command for each in word.split()] if command[1:2] == ("-c",) else list(command)
+        for position, word in enumerate(said):
+            if os.path.basename(word) == program:  # noqa: PTH119  # it may be any text
+                return list(itertools.takewhile(lambda each: not set(each) & set("|&;<>"), said[position + 1 :]))
     return []
 
 
@@ -122,6 +124,13 @@ def _quoted(text: str) -> str:
     for plain, written in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("%", "%%")):
         text = text.replace(plain, written)
     return f'"{text}"'
+
+
+def _is_second_name(root: Path, name: str) -> bool:
+    """Whether a unit's file is a link to another unit's."""
+    path = where(root, name)
+    own = [(root / each).resolve() for each in FOLDERS]
+    return path is None or (path.resolve().name != name and path.resolve().parent in own)
 
 
 def _name_of(path: Path) -> str:

@@ -170,6 +170,7 @@ def test_a_timer_goes_before_what_it_starts() -> None:
     [
         ({"ours": None}, f"there is no {OURS}"),
         ({"ours": Unit(name=OURS, path=Path("/x"), masked=True)}, f"systemctl unmask {OURS}"),
+        ({"program": "agent"}, "starts agent, which is not to be found"),
         ({"wrong": ("a mistake",)}, "a mistake → correct that"),
         ({"strays": (12,)}, "process 12 is an os-collect-config that no unit"),
         ({"schedules": (Path("/etc/cron.d/x"),)}, "/etc/cron.d/x starts os-collect-config"),
@@ -182,6 +183,22 @@ def test_what_stands_in_the_way(values: dict[str, Any], sentence: str, without_s
     plan = planning.plan(found(**values), without_scripts=without_scripts)
     assert plan.refused
     assert sentence in says(plan, Verdict.REFUSED)
+
+
+def test_a_command_line_in_a_shell() -> None:
+    """What is the shell's is not taken for os-collect-config's."""
+    line = "/bin/sh -c 'exec os-collect-config --config-file /etc/mine.conf 2>&1 | logger -t x'"
+    assert units.arguments(unit(f"[Service]\nExecStart={line}\n"), "os-collect-config") == [
+        "--config-file",
+        "/etc/mine.conf",
+    ]
+
+
+def test_work_of_theirs_is_waited_for_even_where_no_unit_runs() -> None:
+    """Somebody may have started os-refresh-config by hand."""
+    idle = replace(THEIRS, active=False, enabled=False)
+    plan = planning.plan(found(theirs=(idle,), busy="os-refresh-config (process 3) is at work"))
+    assert plan.steps[0].deed is Deed.WAIT
 
 
 @pytest.mark.parametrize(
