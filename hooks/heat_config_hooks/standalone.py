@@ -71,6 +71,11 @@ def main() -> int:
     return code
 
 
+def usage() -> str:
+    """Return what `--help` prints."""
+    return _USAGE.format(hooks=", ".join(sorted(heat_config_hooks.HOOKS)))
+
+
 def _main() -> int:
     memory.keep_no_core()
     for number in _ENDING:
@@ -80,7 +85,7 @@ def _main() -> int:
     if called in heat_config_hooks.HOOKS and not arguments:
         arguments = [called]
     if arguments in (["-h"], ["--help"]):
-        print(_USAGE.format(hooks=", ".join(sorted(heat_config_hooks.HOOKS))), end="")
+        print(usage(), end="")
         return 0
     if len(arguments) != 1 or arguments[0] not in heat_config_hooks.HOOKS:
         wrong = f"there is no hook {arguments[0]!r}" if len(arguments) == 1 else "expected the name of one hook"

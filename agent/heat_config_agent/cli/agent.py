@@ -42,6 +42,20 @@ the newest.
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command and return its exit code."""
+    declared = parser(arguments[0] if arguments else "")
+    options = declared.parse_args(arguments)
+    if not hasattr(options, "run"):
+        declared.print_help()
+        return ExitCode.USAGE
+    code: int = options.run(options)
+    return code
+
+
+def parser(first: str = "") -> argparse.ArgumentParser:
+    """Declare the commands and their options: of the one that the line begins with alone, or else of all.
+
+    The manual page and the completion of shells are made of it, too.
+    """
     parser = argparse.ArgumentParser(
         prog="heat-config-agent",
         description=_DESCRIPTION,
@@ -50,12 +64,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--version", action="version", version=f"heat-config-agent {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
-    named = COMMANDS.get(arguments[0]) if arguments else None
+    named = COMMANDS.get(first)
     for module in [named] if named else dict.fromkeys(COMMANDS.values()):  # one loads much faster than all
         importlib.import_module(f"heat_config_agent.cli.{module}").add(commands)
-    options = parser.parse_args(arguments)
-    if not hasattr(options, "run"):
-        parser.print_help()
-        return ExitCode.USAGE
-    code: int = options.run(options)
-    return code
+    return parser

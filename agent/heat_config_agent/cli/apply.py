@@ -152,7 +152,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return what reads any command line."""
+    """Return what reads any command line, and what the manual page and the completion of shells are made of."""
     import argparse  # noqa: PLC0415  # 6 ms with all that it loads, and seldom needed
 
     made = argparse.ArgumentParser(

@@ -1,0 +1,58 @@
+"""What completes the commands in a shell, made of how they are declared: no program of ours is started for it.
+
+`python completion.py FOLDER` writes it there, for bash and for zsh.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import shtab
+
+import heat_config_hooks
+from heat_config_agent.cli import agent, apply
+
+FILES = {"FILE": shtab.FILE, "DIR": shtab.DIRECTORY}
+"""What a value is, by what the help calls it."""
+
+NAMES = {"bash": "{}", "zsh": "_{}"}
+"""Shell → what the file for a command is called."""
+
+
+def hook() -> argparse.ArgumentParser:
+    """Declare what `heat-config-hook` takes."""
+    parser = argparse.ArgumentParser(prog="heat-config-hook", description="Carry out one deployment with one hook.")
+    parser.add_argument("name", choices=sorted(heat_config_hooks.HOOKS), help="the hook")
+    return parser
+
+
+def told(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Say of each argument which files are meant, or which tools."""
+    for action in parser._actions:  # noqa: SLF001  # there is no other way to them
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            for each in action.choices.values():
+                told(each)
+        elif action.metavar in FILES:
+            action.complete = FILES[str(action.metavar)]  # type: ignore[attr-defined]  # it is what shtab looks for
+        elif action.metavar == "TOOL":
+            action.choices = sorted(heat_config_hooks.HOOKS)
+    return parser
+
+
+def main() -> int:
+    """Write what completes each command into the folder that the command line names."""
+    for parser in (agent.parser(), apply.parser(), hook()):
+        for shell, name in NAMES.items():
+            path = Path(sys.argv[1]) / shell / name.format(parser.prog)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            text = shtab.complete(told(parser), shell)
+            if shell == "bash":  # in a folder, it goes on with what is in that
+                text = text.replace("complete -o bashdefault", "complete -o filenames")
+            path.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""Completion: lines that are typed into real shells, as their users do."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+import completion
+from tools import need
+
+SCRIPT = Path(completion.__file__)
+
+LINES = {
+    "heat-config-agent sta\t": "status",
+    "heat-config-agent status --ch\t": "status --check",
+    "heat-config-agent show --state-dir sto\t": "show --state-dir store/",
+    "heat-config-agent doctor --config sett\t": "doctor --config settings.conf",
+    "heat-config-agent hooks pup\t": "hooks puppet",
+    "heat-config-apply --pl\tsi\t": "--plan site.yaml",
+    "heat-config-apply a.yaml si\t": "a.yaml site.yaml",
+    "heat-config-apply store/on\t": "store/one.yaml",
+    "heat-config-hook docker-co\t": "docker-compose",
+    "heat-config-hook ru\t": "ru",  # there is no such hook
+}
+"""What is typed → with which words the command is called."""
+
+OTHERWISE = {
+    "zsh": {
+        "heat-config-agent show --state-dir sto\t": "show --state-dir store",  # zsh removes what it has added
+        "heat-config-apply a.yaml si\t": "a.yaml si",  # of several files, shtab has zsh complete the first
+    }
+}
+
+SHELLS: Mapping[str, tuple[list[str], str]] = {
+    "bash": (
+        ["bash", "--norc", "--noprofile", "-i"],
+        'bind "set bell-style none"\nfor each in {}/*; do . "$each"; done\n',
+    ),
+    "zsh": (["zsh", "-f", "-i"], "fpath=({} $fpath)\nautoload -U compinit\ncompinit -u -D\nunsetopt beep\n"),
+}
+"""Shell → how to start it with no settings of anybody's, and what has it know of completion."""
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_line_is_completed(tmp_path: Path, shell: str) -> None:
+    """Commands, options, tools, files and folders are completed, each where it belongs."""
+    command, begin = SHELLS[shell]
+    need(shell, shell)
+    subprocess.run([sys.executable, SCRIPT, tmp_path / "made"], check=True)
+    here = tmp_path / "here"
+    (here / "store").mkdir(parents=True)
+    for name in ("site.yaml", "store/one.yaml", "settings.conf"):
+        (here / name).touch()
+    recorded = "".join(
+        f"{each}() {{ echo \"$*\" >>'{tmp_path}/called'; }}\n"
+        for each in ("heat-config-agent", "heat-config-apply", "heat-config-hook")
+    )
+    ours, its = pty.openpty()
+    with subprocess.Popen(
+        command,
+        cwd=here,
+        stdin=its,
+        stdout=its,
+        stderr=its,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "dumb", "LANG": "C.UTF-8"},
+        start_new_session=True,
+    ) as process:
+        os.close(its)
+        typed = [begin.format(tmp_path / "made" / shell), recorded, *(f"{line}\n" for line in LINES), "exit 0\n"]
+        os.write(ours, "".join(typed).encode())
+        seen = read_all(ours)
+        assert process.wait(30) == 0, seen
+    os.close(ours)
+    called = (tmp_path / "called").read_text().splitlines()
+    assert called == list({**LINES, **OTHERWISE.get(shell, {})}.values()), seen
+
+
+def read_all(descriptor: int) -> str:
+    """Return all that a terminal shows, until it closes."""
+    seen = b""
+    while True:
+        try:
+            found = os.read(descriptor, 65536)
+        except OSError:  # what a terminal says at its end
+            found = b""
+        if not found:
+            return seen.decode(errors="replace")
+        seen += found
