@@ -6,7 +6,7 @@ BIN := .venv/bin
 # Tests wait more than they work: more processes than processors.
 WORKERS ?= 3
 
-.PHONY: bench clean faults format help lint run table test torture
+.PHONY: bench clean deb faults format help lint rpm run table test torture
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 10
@@ -35,6 +35,12 @@ lint: .venv/tested ## ruff and mypy
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
+deb: ## a Debian package, in dist/ (DIST=FOLDER)
+	@packaging/build deb $(or $(DIST),dist)
+
+rpm: ## an RPM package, in dist/ (DIST=FOLDER)
+	@packaging/build rpm $(or $(DIST),dist)
+
 format: .venv/tested ## put the code into its form
 	$(BIN)/ruff check --fix-only --quiet
 	$(BIN)/ruff format
@@ -43,7 +49,7 @@ table: .venv/installed ## the table of hooks in the README, made anew from the c
 	$(BIN)/python -m heat_config_hooks.table README.md
 
 clean: ## remove what the others made
-	rm -rf .venv .run .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .run dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv

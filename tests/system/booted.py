@@ -33,8 +33,8 @@ _NUMBERS = count(1)
 class Booted:
     """One machine."""
 
-    def __init__(self, root: Path) -> None:
-        """Make a disk over a root folder, and install the commands on it. `boot` comes after that."""
+    def __init__(self, root: Path, *, commands: bool = True) -> None:
+        """Make a disk over a root folder, and install the commands on it, if asked. `boot` comes after that."""
         self._holder = subprocess.Popen(
             ["unshare", "--mount", _HERE / "hold-machine", root, f"heat-config-{os.getpid()}-{next(_NUMBERS)}"],
             stdin=subprocess.PIPE,
@@ -47,6 +47,10 @@ class Booted:
         self.disk = Path(f"/proc/{self._holder.pid}/root/mnt/root")
         """Its disk as seen from here, booted or not. An absolute link on it leads astray."""
         self._init: psutil.Process | None = None
+        if commands:
+            self._install()
+
+    def _install(self) -> None:
         for source in _SOURCES:
             shutil.copytree(
                 source,
@@ -150,8 +154,8 @@ class Booted:
 
 
 @contextmanager
-def booted(*, boot: bool = True) -> Iterator[Booted]:
-    """Boot a machine, or only make it; skip the test where that cannot be done, saying what is missing."""
+def booted(*, boot: bool = True, commands: bool = True) -> Iterator[Booted]:
+    """Boot a machine, or only make it, with our commands or without; skip the test where that cannot be done."""
     need_root()
     need("systemd-nspawn", "systemd-container")
     need("mmdebstrap", "mmdebstrap")
@@ -160,7 +164,7 @@ def booted(*, boot: bool = True) -> Iterator[Booted]:
     built = subprocess.run([_HERE / "build-root"], capture_output=True, text=True, check=False)
     if built.returncode:
         pytest.skip(f"there is no machine to boot: {built.stderr.strip()}")
-    machine = Booted(Path(built.stdout.strip()))
+    machine = Booted(Path(built.stdout.strip()), commands=commands)
     try:
         if boot:
             machine.boot()

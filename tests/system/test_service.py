@@ -57,9 +57,9 @@ def process(machine: Booted) -> int:
     return int(shown(machine, "MainPID"))
 
 
-def shown(machine: Booted, what: str) -> str:
-    """Return what systemd says of the service."""
-    return machine.run("systemctl", "show", NAME, "--value", "-p", what).out.strip()
+def shown(machine: Booted, what: str, unit: str = NAME) -> str:
+    """Return what systemd says of the service, or of another unit."""
+    return machine.run("systemctl", "show", unit, "--value", "-p", what).out.strip()
 
 
 def deploy(machine: Booted, *deployments: dict[str, Any]) -> None:

@@ -1,0 +1,272 @@
+"""The Debian package: what is in it, and what becomes of a real machine on which it comes, changes and goes."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from heat_config_agent import __version__
+from loopback import SignalServer, wait_until
+from machine import deployment
+from package.built import ROOT, package
+from system.booted import Booted, booted
+from system.test_service import NAME, SETTINGS, deploy, eventually, process, shown, state_of, status
+from tools import need
+
+pytestmark = pytest.mark.timeout(600)
+
+PLACES = (
+    "usr/bin/heat-config-",
+    "usr/lib/heat-config-agent/",
+    "usr/share/doc/heat-config-agent/",
+    "usr/share/man/man1/heat-config-",
+    "usr/share/man/man5/heat-config-agent.conf.5.gz",
+    "usr/share/bash-completion/completions/heat-config-",
+    "usr/share/zsh/vendor-completions/_heat-config-",
+    "usr/share/lintian/overrides/heat-config-agent",
+)
+"""Where the package has files, beside units."""
+
+PACKAGES = "usr/lib/heat-config-agent/lib/"
+
+MODULES = """
+import importlib, pkgutil, sys
+import heat_config_agent, heat_config_hooks, keystoneauth1.session, keystoneauth1.identity, websocket
+for top in (heat_config_agent, heat_config_hooks):
+    for each in pkgutil.walk_packages(top.__path__, f"{top.__name__}."):
+        importlib.import_module(each.name)
+files = [str(getattr(each, "__file__", "")) for each in list(sys.modules.values())]
+outside = [each for each in files if "dist-packages" in each]
+assert not outside, outside
+"""
+"""Loads all there is of ours, and what it needs; nothing of that is the machine's own."""
+
+
+@pytest.fixture(scope="module")
+def deb() -> Path:
+    """The package."""
+    return package("deb")
+
+
+@pytest.fixture(scope="module")
+def content(deb: Path) -> tarfile.TarFile:
+    """What is in it."""
+    text = subprocess.run(["dpkg-deb", "--fsys-tarfile", deb], capture_output=True, check=True).stdout
+    return tarfile.open(fileobj=BytesIO(text))
+
+
+@pytest.fixture
+def bare(deb: Path) -> Iterator[Booted]:
+    """A machine with nothing of ours on it but settings, and with the package in /root."""
+    with booted(commands=False) as machine:
+        shutil.copy(deb, machine.disk / "root/agent.deb")
+        (machine.disk / "etc/heat-config-agent").mkdir()
+        (machine.disk / "etc/heat-config-agent/agent.conf").write_text(SETTINGS)
+        yield machine
+
+
+def install(machine: Booted, name: str = "agent.deb") -> None:
+    """Install a package, without any network."""
+    done = machine.run("dpkg", "--install", f"/root/{name}")
+    assert done.code == 0, done.out + done.err
+
+
+def read(content: tarfile.TarFile, name: str) -> str:
+    """Return the text of a file in the package."""
+    found = content.extractfile(f"./{name}")
+    assert found is not None
+    return found.read().decode()
+
+
+def test_it_keeps_to_its_places(content: tarfile.TarFile) -> None:
+    """No file is elsewhere, or can be written by others than root, and only commands can be run."""
+    units = re.compile(r"(usr/)?lib/systemd/system/heat-config-[\w-]+\.\w+")
+    for each in content.getmembers():
+        name = each.name.removeprefix("./")
+        assert (each.uname, each.gname) == ("root", "root")
+        assert each.isdir() or name.startswith(PLACES) or units.fullmatch(name), name
+        assert each.isdir() or each.isfile() or each.issym(), name
+        if each.isfile():
+            program = re.fullmatch(r"usr/lib/heat-config-agent/bin/heat-config-\w+|.*/examples/55-heat-config", name)
+            assert each.mode == (0o755 if program else 0o644), name
+        elif each.isdir():
+            assert each.mode == 0o755, name
+
+
+def test_what_built_it_is_not_in_it(content: tarfile.TarFile) -> None:
+    """It has no installer, no tests of others, and says nothing of where it was built."""
+    for each in content.getmembers():
+        name = each.name.removeprefix("./")
+        assert not re.search(r"/(pip|setuptools|pkg_resources|shtab|tests?)/", name), name
+        found = content.extractfile(each) if each.isfile() else None
+        text = found.read() if found else b""
+        assert b"/debian/heat-config-agent/" not in text, name
+        assert str(ROOT).encode() not in text, name
+    modules = {each.name for each in content.getmembers() if each.name.endswith(".py")}
+    compiled = {each.name for each in content.getmembers() if each.name.endswith(".pyc")}
+    assert {re.sub(r"([^/]+)\.py$", r"__pycache__/\1", each) for each in modules} == {
+        re.sub(r"\.cpython-\d+\.pyc$", "", each) for each in compiled
+    }
+
+
+def test_each_module_inside_has_a_licence(content: tarfile.TarFile) -> None:
+    """The versions of what is inside are listed, and debian/copyright says under which licence each is."""
+    bundled = read(content, "usr/share/doc/heat-config-agent/bundled").splitlines()
+    copyrights = read(content, "usr/share/doc/heat-config-agent/copyright")
+    packages = [each.name.partition("/site-packages/")[2] for each in content.getmembers()]
+    folders = {each.partition("/")[0] for each in packages} - {"", "__pycache__"}
+    named = re.findall(r"(?m)^Files: usr/lib/heat-config-agent/lib/\*/site-packages/(\w+)\*$", copyrights)
+    unnamed = {each for each in folders if not each.startswith((*named, "heat_config_", "_yaml", "pyyaml-"))}
+    assert unnamed <= {"websocket_client-" + each.partition("==")[2] + ".dist-info" for each in bundled}
+    assert {"requests", "PyYAML", "psutil", "keystoneauth1", "websocket-client"} <= {
+        each.partition("==")[0] for each in bundled
+    }
+
+
+def test_lintian_has_nothing_to_say(deb: Path) -> None:
+    """What it does not like is overridden, where each has its reason, and no override is for nothing."""
+    need("lintian", "lintian")
+    done = subprocess.run(
+        ["lintian", "--allow-root", "--display-info", "--pedantic", "--fail-on", "error,warning,info,pedantic", deb],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_an_instance_is_configured_from_its_first_boot(bare: Booted) -> None:
+    """Installed offline, the daemon is enabled and runs, also after the next boot; the commands work for everybody."""
+    deploy(bare, deployment("d1", "#!/bin/sh\necho first >>/root/ran\n"))
+    install(bare)
+    assert shown(bare, "UnitFileState") == "enabled"
+    assert bare.run("systemctl", "is-enabled", "heat-config-apply").out.strip() == "disabled"
+    eventually(bare, lambda: state_of(bare, "d1") == "unasked")
+
+    bare.crash()
+    deploy(bare, deployment("d1", "#!/bin/sh\n"), deployment("d2", "#!/bin/sh\necho second >>/root/ran\n"))
+    bare.boot()
+    eventually(bare, lambda: state_of(bare, "d2") == "unasked")
+    assert (bare.disk / "root/ran").read_text() == "first\nsecond\n"
+    eventually(bare, lambda: bare.run("heat-config-agent", "status", "--check").code == 0)
+
+    example = "/usr/share/doc/heat-config-agent/examples/hello.yaml"
+    (bare.disk / "root/json.py").write_text("raise SystemExit('not this one')")
+    done = bare.run("heat-config-apply", "--state-dir", "/root/state", example, PYTHONPATH="/root")
+    assert (done.code, done.err) == (0, "")
+    assert "greeting = Hello, world!" in done.out
+    (bare.disk / "usr/libexec/heat-config/hooks").mkdir(parents=True)
+    (bare.disk / "usr/libexec/heat-config/hooks/script").symlink_to("/usr/bin/heat-config-hook")
+    given = json.dumps(deployment("d3", "#!/bin/sh\necho by hand\n"))
+    done = bare.run("/usr/libexec/heat-config/hooks/script", stdin=given)
+    assert json.loads(done.out)["deploy_stdout"] == "by hand\n", done.err
+    nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    assert bare.run(*nobody, "heat-config-agent", "--version").out == f"heat-config-agent {__version__}\n"
+
+    done = bare.run("/usr/lib/heat-config-agent/bin/python3", "-I", "-c", MODULES)
+    assert (done.code, done.err) == (0, "")
+    trusted = "import certifi, os; print(os.path.realpath(certifi.where()))"
+    done = bare.run("/usr/lib/heat-config-agent/bin/python3", "-I", "-c", trusted)
+    assert done.out.strip() == "/etc/ssl/certs/ca-certificates.crt"
+
+    changed = bare.run("dpkg", "--verify", "heat-config-agent").out.splitlines()
+    assert [each for each in changed if "/usr/share/man/" not in each] == []  # this machine is one without manuals
+    its = set(bare.run("dpkg", "--listfiles", "heat-config-agent").out.splitlines())
+    assert set(bare.run("find", "/usr/lib/heat-config-agent").out.splitlines()) <= its
+
+
+def test_where_os_collect_config_is_in_force_nothing_is_started(bare: Booted) -> None:
+    """Installing it changes nothing of what works there, until the one takes the place of the other."""
+    theirs = bare.disk / "etc/systemd/system/os-collect-config.service"
+    theirs.write_text("[Service]\nExecStart=/usr/bin/sleep 1000\n[Install]\nWantedBy=multi-user.target\n")
+    assert bare.run("systemctl", "enable", "--now", theirs.name).code == 0
+    before = shown(bare, "MainPID", theirs.name)
+    done = bare.run("dpkg", "--install", "/root/agent.deb")
+    assert (done.code, "heat-config-agent migrate" in done.out) == (0, True)
+    assert (shown(bare, "UnitFileState"), process(bare)) == ("disabled", 0)
+    assert shown(bare, "MainPID", theirs.name) == before
+    install(bare)  # once more, as an upgrade would
+    assert (shown(bare, "UnitFileState"), process(bare)) == ("disabled", 0)
+
+    done = bare.run("heat-config-agent", "migrate")
+    assert done.code == 0, done.out + done.err
+    assert (shown(bare, "UnitFileState"), shown(bare, "ActiveState")) == ("enabled", "active")
+    assert shown(bare, "UnitFileState", theirs.name) == "disabled"
+    first = process(bare)
+    install(bare)
+    assert process(bare) not in (first, 0)
+
+
+LONG = "#!/bin/sh\necho begun >>/root/ran\nwhile ! test -e /root/go; do sleep 0.1; done\necho ended >>/root/ran\n"
+
+
+def test_an_upgrade_meets_a_run(bare: Booted, deb: Path, heat: SignalServer, tmp_path: Path) -> None:
+    """The next version's daemon takes over; what was running ends once, and is signalled once."""
+    shutil.copy(next_version(deb, tmp_path), bare.disk / "root/next.deb")
+    install(bare)
+    first = process(bare)
+    deploy(bare, deployment("d1", LONG, signal=heat.url()))
+    eventually(bare, lambda: state_of(bare, "d1") == "running")
+
+    install(bare, "next.deb")
+    assert bare.run("heat-config-agent", "--version").out == "heat-config-agent 1000\n"
+    assert process(bare) not in (first, 0)
+    assert state_of(bare, "d1") == "running"
+    (bare.disk / "root/go").touch()
+    eventually(bare, lambda: state_of(bare, "d1") == "signalled")
+    deploy(bare, deployment("d1", LONG, signal=heat.url()), deployment("d2", "#!/bin/sh\n"))
+    eventually(bare, lambda: state_of(bare, "d2") == "unasked")
+    assert (bare.disk / "root/ran").read_text() == "begun\nended\n"
+    assert [each.value["deploy_status_code"] for each in heat.signals] == [0]
+
+    assert bare.run("systemctl", "disable", "--now", NAME).code == 0
+    install(bare, "next.deb")
+    assert (shown(bare, "UnitFileState"), process(bare)) == ("disabled", 0)
+
+
+def test_it_goes_and_comes_back(bare: Booted, heat: SignalServer) -> None:
+    """Removing it ends no run and forgets nothing: installed again, it follows that. Purged, it has left nothing."""
+    install(bare)
+    deploy(bare, deployment("d1", LONG, signal=heat.url()))
+    eventually(bare, lambda: state_of(bare, "d1") == "running")
+    assert bare.run("dpkg", "--remove", "heat-config-agent").code == 0
+    assert process(bare) == 0
+    assert not (bare.disk / "usr/lib/heat-config-agent").exists()
+    (bare.disk / "root/go").touch()
+    wait_until(lambda: (bare.disk / "root/ran").read_text() == "begun\nended\n", 20)
+    assert heat.signals == []
+
+    install(bare)
+    eventually(bare, lambda: state_of(bare, "d1") == "signalled")
+    assert [each.value["deploy_status_code"] for each in heat.signals] == [0]
+    assert [each["failed"] for each in status(bare)["deployments"]] == [False]
+    assert (bare.disk / "root/ran").read_text() == "begun\nended\n"
+
+    assert bare.run("dpkg", "--purge", "heat-config-agent").code == 0
+    left = bare.run("find", "/usr", "/lib/", "/var/lib/heat-config-agent", "/etc", "-name", "*heat-config*").out.split()
+    assert left == ["/etc/heat-config-agent"]  # there are settings in it, which somebody wrote
+    assert bare.run("systemctl", "is-failed", NAME).out.strip() == "inactive"
+
+
+def next_version(deb: Path, folder: Path) -> Path:
+    """Return a package that differs in its version alone."""
+    tree = folder / "tree"
+    subprocess.run(["dpkg-deb", "--raw-extract", deb, tree], check=True)
+    control = tree / "DEBIAN/control"
+    control.write_text(re.sub(r"(?m)^Version: .*$", "Version: 1000", control.read_text()))
+    [module] = tree.glob(f"{PACKAGES}*/site-packages/heat_config_agent/__init__.py")
+    module.write_text(module.read_text().replace(f'"{__version__}"', '"1000"'))
+    for compiled in module.parent.glob("__pycache__/__init__.*"):
+        compiled.unlink()
+    subprocess.run(
+        ["dpkg-deb", "-Zgzip", "-z1", "--root-owner-group", "--build", tree, folder / "next.deb"], check=True
+    )
+    return folder / "next.deb"
