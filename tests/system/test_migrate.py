@@ -270,13 +270,26 @@ def test_the_commands_of_its_page(image: Booted, heat: SignalServer) -> None:
     """In their order, on a machine that has all: each does what it says there, and they lead back."""
     page = Path(__file__).parents[2] / "docs/migrate.md"
     lines = [line.strip() for line in page.read_text().splitlines() if line.startswith("    ")]
-    deploy(image, script("d1", heat))
+    # What was done is where a variable of their unit says.
+    elsewhere = "[Service]\nEnvironment=HEAT_CONFIG_DEPLOYED=/var/lib/mine\n"
+    put(image.disk / f"etc/systemd/system/{THEIRS}.service.d/a.conf", elsewhere)
+    image.run("systemctl", "daemon-reload")
+    image.run("systemctl", "restart", THEIRS)
+    # They have no hook for one, and say nothing; the agent has.
+    passed_over = deployment("d0", "open('/root/ran', 'a').write('d0')", group="python", signal=heat.url("d0"))
+    deploy(image, passed_over, script("d1", heat))
     eventually(image, lambda: len(heat.values("d1")) == 1)
+    assert "were given d0, and have not begun it" in migrate(image, "--plan").out
+    (image.disk / "var/lib/mine/d0.json").touch()
+
     assert len(lines) == 8
     for line in lines:
         done = image.run(*line.split(), seconds=120)
         assert done.code == 0, f"{line}: {done.out}{done.err}"
+        assert "d0, and have not begun" not in done.out
         assert (units(image) == BEFORE) == (line in (lines[0], lines[-1])), line
+        if line == "heat-config-agent migrate":
+            eventually(image, lambda: "local has 2 deployments" in image.run("journalctl", "-u", OURS).out)
     assert ran(image) == ["d1"]
 
 

@@ -91,6 +91,8 @@ class Found:
     """Those of them that have no result: they were begun, and how they ended is not known."""
     lasting: tuple[str, ...] = ()
     """Those of them whose tools leave something running that heat-agents clean up after."""
+    undone: tuple[str, ...] = ()
+    """Keys of the deployments that heat-agents were given and have not begun, and our agent would take on."""
     variables_taken: bool = False
     """Whether the variables of their unit have been handed on before."""
     message: Path | None = None

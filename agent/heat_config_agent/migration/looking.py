@@ -11,11 +11,12 @@ from pathlib import Path
 
 import psutil
 
-from heat_config_agent import configuration, documents, settings, transports
-from heat_config_agent.deployed import kept
+from heat_config_agent import apply, configuration, documents, journal, metadata, plan, settings, transports
+from heat_config_agent.deployed import Deployed, kept
 from heat_config_agent.documents import Documents
 from heat_config_agent.migration import COLLECTOR, OTHERS_SETTINGS, OURS, REFRESHER, TAKEN, Found, Unit, units
-from heat_config_agent.model import Document, Tool
+from heat_config_agent.model import TOOLLESS, Document, Tool
+from heat_config_agent.plan import Verb
 from heat_config_agent.settings import Settings
 from heat_config_agent.tools import Tools
 from heat_config_hooks import files, strict_json
@@ -41,6 +42,9 @@ _CRON = (
     "/var/spool/cron",
     "/var/spool/cron/crontabs",
 )
+
+_MORE_SETTINGS = ("/root/os-collect-config.conf", "/root/os-collect-config.conf.d")
+"""Where oslo.config looks for settings, too: before /etc."""
 
 _LASTING = frozenset({"docker-cmd", "docker-compose", "kubelet"})
 
@@ -75,7 +79,7 @@ def look() -> Found:
         program=_program(ours),
         strays=tuple(sorted(each.pid for each in _processes(COLLECTOR) if each.pid not in known)),
         busy=busy(theirs),
-        more_settings=tuple(_files((Path(f"{OTHERS_SETTINGS}.d"),))),
+        more_settings=tuple(_files((*map(Path, _MORE_SETTINGS), Path(f"{OTHERS_SETTINGS}.d")))),
         command=said(theirs, "command"),
         scripts=tuple(each for base in bases for each in _scripts(base)),
         templates=tuple(each for folder in template_folders for each in sorted(folder.rglob("*")) if each.is_file()),
@@ -86,6 +90,7 @@ def look() -> Found:
         done=done,
         unanswered=unanswered,
         lasting=lasting,
+        undone=_undone(given),
         variables_taken=TAKEN.exists(),
         message=message,
         message_trouble=trouble,
@@ -288,6 +293,20 @@ def _deployed(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str
     unanswered = [each for each in done if f"{each}.notify.json" not in names]
     lasting = [each for each in done if kept(folder / f"{each}.json").get("group") in _LASTING]
     return tuple(done), tuple(unanswered), tuple(lasting)
+
+
+def _undone(given: Settings) -> tuple[str, ...]:
+    """Return which deployments heat-agents were given and have passed over, and our agent would not."""
+    path = given.shell_config or settings.SHELL_CONFIG
+    try:
+        document = Document(source="file", content=strict_json.loads(files.read(path).decode()))
+    except (OSError, ValueError):
+        return ()
+    deployed = Deployed(given.deployed, old=given.deployed_old)
+    ready = apply.known(journal.read(given.state), Tools(given.hooks), deployed, given.state)
+    steps = plan.make(metadata.parse(document).deployments, ready)
+    new = [each.deployment for each in steps if each.verb in (Verb.RUN, Verb.ANSWER)]
+    return tuple(each.key for each in new if each.group not in TOOLLESS)
 
 
 def _message(given: Settings, theirs: Sequence[Unit]) -> tuple[Path | None, str]:

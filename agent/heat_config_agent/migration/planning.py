@@ -213,6 +213,10 @@ def _past(found: Found) -> Iterator[Finding]:
     """Say what becomes of what was done."""
     number = len(found.done)
     folder = found.deployed
+    if found.undone:
+        says = f"heat-agents were given {_some(found.undone)}, and have not begun it: the agent takes it on"
+        marker = os.path.join(folder, f"{found.undone[0]}.json")  # noqa: PTH118  # it may be any text
+        yield _warning("deployed", says, f"where that is too late: {shlex.join(['touch', marker])}")
     if not number:
         yield _ok("deployed", f"{folder} has no deployments: what is in the metadata will be run")
         return

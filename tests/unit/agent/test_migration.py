@@ -288,6 +288,15 @@ def test_what_becomes_of_what_was_done() -> None:
     assert "what d1 left running is not cleaned up" in warnings
 
 
+def test_what_heat_agents_have_passed_over() -> None:
+    """They say nothing of a tool that they have no hook for; the agent would, perhaps years later."""
+    plan = planning.plan(found(deployed=Path("/d"), undone=("d1", "d2")))
+    warnings = says(plan, Verdict.WARNING)
+    assert "heat-agents were given d1, d2, and have not begun it: the agent takes it on" in warnings
+    assert "touch /d/d1.json" in warnings
+    assert not plan.refused
+
+
 def test_what_else_is_said(tmp_path: Path) -> None:
     """What is at work, what their unit says that ours does not, and which of their settings hold."""
     path = tmp_path / "os-collect-config.conf"
