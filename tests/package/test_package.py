@@ -270,3 +270,19 @@ def next_version(deb: Path, folder: Path) -> Path:
         ["dpkg-deb", "-Zgzip", "-z1", "--root-owner-group", "--build", tree, folder / "next.deb"], check=True
     )
     return folder / "next.deb"
+
+
+def test_what_is_missing_to_build_it_is_said(tmp_path: Path) -> None:
+    """One clear sentence, and nothing begun."""
+    for name in ("dirname", "mkdir", "sh"):
+        (tmp_path / name).symlink_to(Path("/bin") / name)
+    done = subprocess.run(
+        [ROOT / "packaging/build", "deb", tmp_path / "dist"],
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr == "dpkg-buildpackage is needed to build this: install dpkg-dev\n"
+    assert list((tmp_path / "dist").iterdir()) == []
