@@ -208,6 +208,11 @@ def test_where_os_collect_config_is_in_force_nothing_is_started(bare: Booted) ->
 LONG = "#!/bin/sh\necho begun >>/root/ran\nwhile ! test -e /root/go; do sleep 0.1; done\necho ended >>/root/ran\n"
 
 
+@pytest.mark.fault(
+    1,
+    "the package is upgraded in the middle of a run",
+    "the next version follows the run, which ends once and is signalled once",
+)
 def test_an_upgrade_meets_a_run(bare: Booted, deb: Path, heat: SignalServer, tmp_path: Path) -> None:
     """The next version's daemon takes over; what was running ends once, and is signalled once."""
     shutil.copy(next_version(deb, tmp_path), bare.disk / "root/next.deb")
@@ -232,6 +237,11 @@ def test_an_upgrade_meets_a_run(bare: Booted, deb: Path, heat: SignalServer, tmp
     assert (shown(bare, "UnitFileState"), process(bare)) == ("disabled", 0)
 
 
+@pytest.mark.fault(
+    1,
+    "the package is removed in the middle of a run, and installed again after it",
+    "the run goes on to its end, and its result is sent once",
+)
 def test_it_goes_and_comes_back(bare: Booted, heat: SignalServer) -> None:
     """Removing it ends no run and forgets nothing: installed again, it follows that. Purged, it has left nothing."""
     install(bare)
