@@ -143,8 +143,9 @@ def test_health_from_the_future(daemon: Daemon, machine: Machine, clock: Clock, 
     daemon.put([deployment("d1", counting(machine))])
     daemon.start(**clock.environment)  # type: ignore[arg-type]  # all are variables
     daemon.wait_state("d1", "unasked")
+    wait_until(lambda: daemon.command("status", "--check").code == 0, LONG)
     done = [daemon.command("status", "--check"), daemon.command("status"), daemon.command("status", "--json")]
-    assert [each.code for each in done] == [0, 0, 0]
+    assert [each.code for each in done] == [0, 0, 0], [(each.out, each.err) for each in done]
     tried(len(done))
     clock.set("-10y")
     daemon.put([deployment("d2", counting(machine, "d2"))], "more")
