@@ -91,6 +91,16 @@ class _Active:
     running: runner.Running
 
 
+def _may_be_untidy(entry: Entry) -> bool:
+    """Whether what a deployment's run was given may still be there, and with it secrets.
+
+    It is removed before the deployment settles. A power cut may undo that, and leave on record that it has settled.
+    """
+    if entry.removed is Removed.ALL or not entry.ended:
+        return False
+    return entry.untidy or not entry.settled or (entry.run is not None and entry.run.boot != processes.boot_id())
+
+
 class Applier:
     """Carries out deployments."""
 
@@ -125,11 +135,7 @@ class Applier:
         self._unconfirmed: Collection[str] = ()
         """Sources of which it is not known yet whether they still have what is offered of them."""
         self._only: Collection[str] = ()
-        self._untidy = {
-            key
-            for key, each in journal.entries.items()
-            if (each.untidy or (each.ended and not each.settled)) and each.removed is not Removed.ALL
-        }
+        self._untidy = {key for key, each in journal.entries.items() if _may_be_untidy(each)}
         """Deployments of whose runs it is not known that what they were given has been removed."""
         self._rebooting: set[str] = set()
         """Deployments that wait for a reboot."""

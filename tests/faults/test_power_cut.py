@@ -183,6 +183,27 @@ def test_the_power_goes_after_a_run_has_ended(tmp_path: Path, kept: float, tried
     tried(1)
 
 
+@pytest.mark.fault(
+    4, "the power goes, and brings back what a run was given that had ended", "it is removed at the next start"
+)
+def test_what_the_power_brings_back(tmp_path: Path) -> None:
+    """The journal says that all is settled; the removal of what the run was given was not on disk."""
+    stage = Stage(tmp_path / "world", 1)
+    try:
+        stage.boot()
+        batch = stage.world.batch([promises.KINDS[0]])
+        stage.apply(batch)
+        back = stage.machine.state / "runs" / batch[0]["id"] / "inputs.json"
+        back.write_text("{}")
+        back.chmod(0o600)
+        stage.boot()
+        stage.apply(batch, "--only", batch[0]["id"])  # which has another line than before: all is looked at
+        assert not back.exists()
+        stage.world.check()
+    finally:
+        stage.end()
+
+
 @pytest.mark.torture
 @pytest.mark.skipif("TORTURE_SECONDS" not in os.environ, reason="the long form: `make torture`")
 def test_the_power_goes_for_long(tmp_path: Path) -> None:
