@@ -75,8 +75,8 @@ def _marginal(folder: Path) -> Iterator[list[Subject]]:
 
 _FIGURES = (Figure("wall", "wall time", "s"), Figure("cpu", "processor time", "s"))
 _MORE = (
-    "Each run has a supervisor beside its script, a process by which it goes on without the agent, and the disk is "
-    "waited for before it is started."
+    "The limit hardly reaches that itself. Each run has a supervisor beside its script, a process by which it goes on "
+    "without the agent, and the disk is waited for before it is started."
 )
 _THEIRS = "Theirs is 55-heat-config with its hook-script and heat-config-notify."
 

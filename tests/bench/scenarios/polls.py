@@ -57,7 +57,7 @@ def _scenario(transport: str, size: str) -> Scenario:
     if size == "10kB":
         goals.append(Goal("resident", THEIRS, 1 / 1.5, _MEMORY))
     if size == "1MB" and transport in ("heat", "cfn"):
-        goals.append(Goal("cpu", THEIRS, 1 / 15, f"The document is only hashed, but {_ASKING}"))
+        goals.append(Goal("cpu", THEIRS, 1 / 15, f"The answer is only compared with the last one, but {_ASKING}"))
     if size == "1MB" and transport == "request":
         goals.append(Goal("cpu", THEIRS, 1 / 50, f"No document is read, but {_ASKING}"))
 
