@@ -167,7 +167,10 @@ SCENARIOS: tuple[Scenario, ...] = (
         "A script prints 100 MB, beside heat-agents",
         _FIGURES,
         _subjects(100_000_000, theirs=1),
-        (Goal("wall", THEIRS, 1 / 300), Goal("peak", THEIRS, 1 / 50)),
+        (
+            Goal("wall", THEIRS, 1 / 300, "The script itself takes most of it, and the start of Python a third."),
+            Goal("peak", THEIRS, 1 / 50, "The program takes nearly as much without any output."),
+        ),
         rounds=3,
         seconds=300,
         needs=peers.ready,
