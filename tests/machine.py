@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 import planted
 from heat_config_agent import journal
@@ -187,3 +190,18 @@ def deployment(identity: str = "d1", config: object = "#!/bin/sh\n", **fields: A
         "outputs": outputs,
         **fields,
     }
+
+
+@contextlib.contextmanager
+def small_disk(machine: Machine, size: str) -> Iterator[Path]:
+    """Have the state directory be a file system of that size; whatever runs on the machine is ended with it."""
+    machine.state.mkdir(mode=0o700)
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount a small file system: run the tests as root")
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=0700", "tmpfs", str(machine.state)]
+    done = subprocess.run(mount, check=False, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"tmpfs cannot be mounted here: {done.stderr.strip()}")
+    yield machine.state
+    machine.end()
+    subprocess.run(["umount", "--lazy", machine.state], check=True)

@@ -195,11 +195,9 @@ def start(
         raise
     os.close(word)
     kill_points.reached("runner.spawned")
-    there = True
     spoken = False
     try:
         started = processes.ticks(pid)
-        there = started is not None
         run = announce(pid, started if started is not None else _ended_at_once(directory, pid))
         spoken = True
         kill_points.reached("runner.announced")
@@ -208,8 +206,9 @@ def start(
         kill_points.reached("runner.word")
     finally:
         os.close(hold)
-        if there and not spoken:  # without the word it leaves
-            os.waitpid(pid, 0)
+        if not spoken:  # without the word it leaves
+            with contextlib.suppress(ChildProcessError):  # which is known already where it has ended at once
+                os.waitpid(pid, 0)
     return Running(directory, run, pidfd=_pidfd(pid), ours=True)
 
 

@@ -18,9 +18,6 @@ from heat_config_hooks.reply import EDGE
 LEAST = 4 * 1024 * 1024
 """Bytes of a stream that stay in any case: more than any result holds of it."""
 
-NO_HOLES = frozenset({errno.EOPNOTSUPP, errno.ENOSYS})
-"""What a file system says that can make no holes."""
-
 _PAGE = 4096
 _BLOCK = 1024 * 1024
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ import pytest
 
 from daemon import LONG, Daemon, counting, ran, until
 from loopback import Answer, SignalServer, wait_until
-from machine import Machine, deployment
+from machine import Machine, deployment, small_disk
 
 
 class Disk:
@@ -44,14 +43,9 @@ class Disk:
 @pytest.fixture
 def disk(machine: Machine, daemon: Daemon) -> Iterator[Disk]:
     """A disk of 512 KiB."""
-    machine.state.mkdir(mode=0o700)
-    mount = ["mount", "-t", "tmpfs", "-o", "size=512k,mode=0700", "tmpfs", str(machine.state)]
-    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("only root may mount a small file system: run the tests as root")
-    yield Disk(machine.state)
-    daemon.end()
-    machine.end()
-    subprocess.run(["umount", "--lazy", machine.state], check=True)
+    with small_disk(machine, "512k") as path:
+        yield Disk(path)
+        daemon.end()
 
 
 # Servers.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import pytest
 
 from heat_config_agent.journal import Journal
 from loopback import SignalServer, wait_until
-from machine import BIN, Done, Machine, deployment
+from machine import BIN, Done, Machine, deployment, small_disk
 
 USAGE = 2
 PAGE = 4096
@@ -55,16 +54,8 @@ class Disk:
 @pytest.fixture
 def disk(machine: Machine) -> Iterator[Disk]:
     """The state directory of the machine, on a file system of 256 KiB."""
-    machine.state.mkdir(mode=0o700)
-    if os.geteuid() != 0:
-        pytest.skip("only root may mount a small file system: run the tests as root")
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k,mode=0700", "tmpfs", str(machine.state)]
-    done = subprocess.run(mount, check=False, capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"tmpfs cannot be mounted here: {done.stderr.strip()}")
-    yield Disk(machine.state)
-    machine.end()
-    subprocess.run(["umount", "--lazy", machine.state], check=True)
+    with small_disk(machine, "256k") as path:
+        yield Disk(path)
 
 
 def counting(machine: Machine, identity: str = "d1", then: str = "", **fields: Any) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -18,7 +17,7 @@ from daemon import Daemon, counting, ran
 from heat_config_agent import journal, kill_points, unchanged
 from heat_config_agent.model import Removed, State
 from loopback import SignalServer, wait_until
-from machine import BIN, Machine, deployment
+from machine import BIN, Machine, deployment, small_disk
 from promises import KINDS, World
 
 DAY = 86400
@@ -188,16 +187,8 @@ def test_the_clock_was_wrong(machine: Machine, jump: float) -> None:
 @pytest.fixture
 def disk(machine: Machine) -> Iterator[Path]:
     """The state directory, on a file system of 16 MiB."""
-    machine.state.mkdir(mode=0o700)
-    if os.geteuid() != 0:
-        pytest.skip("only root may mount a small file system: run the tests as root")
-    mount = ["mount", "-t", "tmpfs", "-o", "size=16m,mode=0700", "tmpfs", str(machine.state)]
-    done = subprocess.run(mount, check=False, capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"tmpfs cannot be mounted here: {done.stderr.strip()}")
-    yield machine.state
-    machine.end()
-    subprocess.run(["umount", "--lazy", machine.state], check=True)
+    with small_disk(machine, "16m") as path:
+        yield path
 
 
 def fill(disk: Path) -> None:
