@@ -13,6 +13,8 @@ LAYERS = (
     {"cli"},
     {"loop", "checks", "migration"},
     {"steering", "reboot"},
+    {"hot"},
+    {"stack"},
     {"settings"},
     {"apply", "collection"},
     {"pruning"},
@@ -70,6 +72,18 @@ def test_imports_point_down(path: Path) -> None:
             assert layer(parts[1]) >= layer(own), f"{own} imports {parts[1]}"
         if parts[0] == "heat_config_hooks" and len(parts) > 1:
             assert parts[1] in HOOKS, f"{own} imports {name}"
+
+
+LANGUAGES = {"hot"}
+"""What makes definitions of stacks out of text."""
+
+
+@pytest.mark.parametrize("path", AGENT, ids=lambda path: str(path.relative_to(ROOT / "agent")))
+def test_languages_and_the_stack_meet_in_plain_data(path: Path) -> None:
+    """A language knows of the stack only its definition; the layers see to it that the stack knows of no language."""
+    if path.relative_to(ROOT / "agent/heat_config_agent").parts[0] in LANGUAGES:
+        of_stack = {name for name in imports(path) if f"{name}.".startswith("heat_config_agent.stack.")}
+        assert {name.split(".")[2] for name in of_stack} <= {"definition"}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "hooks").rglob("*.py")), ids=lambda path: path.name)
