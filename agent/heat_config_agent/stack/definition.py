@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, Protocol, TypeAlias
 
 from heat_config_agent.errors import UsageError
@@ -247,6 +248,17 @@ class ResourceDefinition:
         return frozenset((*self.depends_on, *(need.resource for need in needs)))
 
 
+def circle(resources: Mapping[str, ResourceDefinition]) -> tuple[str, ...]:
+    """Return resources of which each needs the next, and the last one the first; nothing where there are none such."""
+    graph = {name: [each for each in of.requirements() if each in resources] for name, of in resources.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        found: list[str] = error.args[1]
+        return tuple(reversed(found[1:]))
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Output:
     """A value that the stack has for whoever asks."""
@@ -313,8 +325,8 @@ class Environment(Protocol):
 
         `parameters` are the resource's properties, as they were resolved; those that nobody has set are left out. What
         becomes of a list or a map on its way into a parameter is the language's business.
-        While the parent is validated, `known` is False: then values that nobody can know yet are None or left out, and
-        are neither asked for nor checked. Raises `Invalid`, with paths and places in the child's own template.
+        While the parent is validated, `known` is False: then values that nobody can know yet are left out, and are
+        neither asked for nor checked. Raises `Invalid`, with paths and places in the child's own template.
         """
 
     def inside(self, resource: str) -> Environment:
@@ -345,14 +357,8 @@ class Definition:
     """All that was read, as JSON. The language makes the same definition of it again (`Loader`)."""
     warnings: tuple[Mistake, ...] = ()
     """What does no harm to the machine, and was surely not meant."""
-    places: Mapping[Path, Place] = field(default_factory=dict)
-
-    def place(self, path: Path) -> Place | None:
-        """Return where that part of the template stands in its text, or what it is a part of."""
-        for length in range(len(path), -1, -1):
-            if path[:length] in self.places:
-                return self.places[path[:length]]
-        return None
+    place: Callable[[Path], Place | None] = lambda _path: None
+    """Where a part of the template stands in its text; or else what it is a part of."""
 
     def mistake(self, problem: str, path: Path, hint: str = "") -> Mistake:
         """Return a mistake in that part of the template, with its place."""
