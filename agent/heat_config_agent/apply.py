@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
-from heat_config_agent import clean_up, hook, kill_points, metadata, plan, result, runner, selection
+from heat_config_agent import clean_up, hook, kill_points, metadata, plan, result, runner, scopes, selection
 from heat_config_agent.bounding import Bounding
 from heat_config_agent.delivery import Delivery
 from heat_config_agent.deployed import Deployed
@@ -37,6 +37,7 @@ from heat_config_agent.model import (
 )
 from heat_config_agent.plan import Step, Verb
 from heat_config_agent.report import Report
+from heat_config_agent.scopes import Scope, ScopeError
 from heat_config_agent.signals import Fate, Outcome
 from heat_config_agent.tools import Tools
 from heat_config_hooks import files, processes, protocol
@@ -79,6 +80,8 @@ class Where:
     """Whether a run whose deployment is replaced is ended; else it may finish, unless a DELETE waits for it."""
     output_limit: int = 0
     """Bytes that standard output and error of a run may each take on disk; 0 for any."""
+    scopes: bool = False
+    """Whether runs are scopes of systemd's, where that is possible."""
 
     def run(self, key: str) -> Path:
         """Return the folder of a deployment's run."""
@@ -477,7 +480,7 @@ class Applier:
             self._finish(step, command, _note(command))
             return
 
-        def announce(pid: int, ticks: int) -> Run:
+        def announce(pid: int, ticks: int, scope: str) -> Run:
             run = Run(
                 mark=mark,
                 boot=processes.boot_id(),
@@ -488,6 +491,7 @@ class Applier:
                 hook=tool.hook,
                 working=str(place.working),
                 outputs=str(place.outputs),
+                scope=scope,
             )
             self._journal.running(key, run)
             return run
@@ -495,7 +499,7 @@ class Applier:
         reboots = self._journal.entries[key].reboots
         environment = {**self._where.environment, **({"HEAT_REBOOTS": str(reboots)} if reboots else {})}
         try:
-            running = runner.start(folder, command, environment, mark, announce)
+            running = self._start(step, functools.partial(runner.start, folder, command, environment, mark, announce))
         except OSError as error:
             self._obstacle(step, error)
             return
@@ -506,6 +510,21 @@ class Applier:
         self._view(lambda: self._keep(step.deployment))
         self._report.begun(step, running.run)
         self._delivery.expect(step.deployment.target)
+
+    def _start(self, step: Step, start: Callable[..., runner.Running]) -> runner.Running:
+        """Start a run, as a scope where that is possible. Raises OSError."""
+        why = scopes.missing() if self._where.scopes else "the setting `scopes` is off"
+        if not why:
+            deployment = step.deployment
+            try:
+                return start(scope=Scope(f"Heat deployment {deployment.name} ({deployment.action})", step.bounds))
+            except ScopeError as error:
+                why = error.strerror or ""
+                if not step.bounds:
+                    self._report.warn(f"{deployment.name} has no scope of its own: {why}")
+        if step.bounds:
+            raise ScopeError(f"{' and '.join(step.bounds)} cannot be held: {why}")
+        return start()
 
     def _obstacle(self, step: Step, error: OSError) -> None:
         """Say that a deployment could not be started.

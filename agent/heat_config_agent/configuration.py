@@ -162,6 +162,7 @@ SETTINGS: tuple[Setting, ...] = (
             "on disk, of what a run prints, 4M or more: else its middle is left out; 0 for any",
             64 * MEBI,
         ),
+        ("scopes", Kind.FLAG, "runs are scopes of systemd's, in heat.slice, where it runs and we are root", True),
         ("metrics_file", Kind.PATH, "where to keep metrics for Prometheus' textfile collector; empty for nowhere", ""),
     ),
     Setting(

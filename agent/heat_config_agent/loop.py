@@ -587,4 +587,5 @@ def _where(given: Settings) -> Where:
         by_name=True,
         cancel=given.text("replaced") == "cancel",
         output_limit=int(given.number("output_limit")),
+        scopes=given.flag("scopes"),
     )

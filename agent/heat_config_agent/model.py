@@ -269,6 +269,8 @@ class Run:
     """The hook that `finish`es the run: `builtin:NAME`, or the path of an executable."""
     working: str
     outputs: str
+    scope: str = ""
+    """The folder of its control group, where it is a scope of systemd's."""
 
 
 class Removed(str, enum.Enum):

@@ -24,7 +24,7 @@ from heat_config_agent.model import (
 )
 from heat_config_hooks import options
 from heat_config_hooks.reply import NO_TOOL, UNKNOWN, Reply, failure
-from heat_config_hooks.values import dataclass, replace
+from heat_config_hooks.values import dataclass, field, replace
 
 NOT_CHOSEN = "not chosen"
 """Why a deployment that `only` does not name is passed over."""
@@ -64,6 +64,8 @@ class Step:
     """With what to run it."""
     limit: float | None = None
     """The time limit that the deployment sets itself, in seconds."""
+    bounds: Mapping[str, int] = field(default_factory=dict)
+    """What else it bounds its run by: those of `options.BOUNDS` that it has."""
     reply: Reply | None = None
     """What to answer."""
 
@@ -212,36 +214,46 @@ def _new(deployment: Deployment, known: Known, why: str) -> Step:
     if tool is None:
         sentence = f"no hook for the tool {chosen.tool!r}; installed: {', '.join(known.installed())}"
         return Step(verb=Verb.ANSWER, deployment=deployment, reason=sentence, reply=failure(NO_TOOL, sentence))
-    mistakes, limit = _options(deployment, chosen, tool, known)
+    mistakes = _options(deployment, chosen, tool, known)
     if mistakes:
         return _refuse(deployment, mistakes)
-    return Step(verb=Verb.RUN, deployment=deployment, reason=why, config=chosen, tool=tool, limit=limit)
+    return Step(
+        verb=Verb.RUN,
+        deployment=deployment,
+        reason=why,
+        config=chosen,
+        tool=tool,
+        limit=_limit(chosen),
+        bounds=_bounds(chosen),
+    )
 
 
-def _options(
-    deployment: Deployment, chosen: Config, tool: Tool, known: Known
-) -> tuple[tuple[Mistake, ...], float | None]:
-    """Return what is wrong with the options, and the time limit that they set.
+def _options(deployment: Deployment, chosen: Config, tool: Tool, known: Known) -> tuple[Mistake, ...]:
+    """Return what is wrong with the options.
 
     Options of hooks that are not ours may mean anything, also where they stand among ours.
     """
     if not tool.builtin:
-        return (), _limit(chosen)
+        return ()
     also: set[str] = set()
     for other in map(known.find, chosen.others):
         ours = other is not None and other.builtin
         also.update(heat_config_hooks.load(other.name).ABOUT.options if other and ours else chosen.options)
     about = heat_config_hooks.load(tool.name).ABOUT
-    mistakes = tuple(
+    return tuple(
         Mistake(path=f"{deployment.where}.{each.path.replace('options', chosen.section, 1)}", problem=each.problem)
         for each in options.mistakes(chosen.options, about.options, tool=tool.name, also=also)
     )
-    return mistakes, None if mistakes else _limit(chosen)
 
 
 def _limit(chosen: Config) -> float | None:
     limit = options.common(chosen.options, "timeout")
     return limit if isinstance(limit, float) else None
+
+
+def _bounds(chosen: Config) -> dict[str, int]:
+    given = {name: options.common(chosen.options, name) for name in options.BOUNDS if name in chosen.options}
+    return {name: value for name, value in given.items() if isinstance(value, int)}
 
 
 def _refuse(deployment: Deployment, mistakes: tuple[Mistake, ...]) -> Step:

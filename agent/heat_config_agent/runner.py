@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import select
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from heat_config_agent import kill_points
+from heat_config_agent import kill_points, scopes
 from heat_config_agent.errors import PASSING
 from heat_config_agent.model import Run
+from heat_config_agent.scopes import Scope, ScopeError
 from heat_config_hooks import files, processes
 from heat_config_hooks.protocol import Command, Ended
 
@@ -40,6 +42,8 @@ if cd "$1" 2>&5 && shift && unset OLDPWD; then
     (exec "$@") <&3 >&4 2>&5 3<&- 4>&- 5>&-
     set -- $?
     if ! [ -d "/proc/$PPID" ]; then
+      trap "" HUP INT QUIT TERM
+      [ "$1" -gt 128 ] && [ "$(systemctl is-system-running 2>/dev/null)" = stopping ] && exit
       sync -f . /dev/fd/1 ${heat_outputs_path:+"${heat_outputs_path%/*}"} 2>/dev/null || sync && set -- "$1 flushed"
     fi
     echo "$1"
@@ -57,7 +61,12 @@ written in place, where its block is already reserved: a disk that the run has f
 
 The agent that started it takes what the command wrote as soon as that has ended. Where that agent is gone, all is
 flushed first, and that is said: a power cut must not leave the exit code alone, and take the outputs. Only the file
-systems of the run are, where that can be asked for: another one that hangs is none of its business."""
+systems of the run are, where that can be asked for: another one that hangs is none of its business. What a signal ends
+while the machine goes down is interrupted, as by a power cut: of its end nothing is recorded. What it starts to find
+that out ignores these signals, which may come to it as well."""
+
+_IN_SCOPE = "exec 6>&-\nunset INVOCATION_ID\n"
+"""What it does first where systemd-run has become it: it lets the agent know, and drops what that has left it."""
 
 KILLS = 10
 """How often, a second apart, a run is killed before it is given up."""
@@ -164,41 +173,32 @@ def start(
     command: Command,
     environment: Mapping[str, str],
     mark: str,
-    announce: Callable[[int, int], Run],
+    announce: Callable[[int, int, str], Run],
+    *,
+    scope: Scope | None = None,
 ) -> Running:
-    """Start a command once `announce` (its process id and start time → the run) has put it on record.
+    """Start a command once `announce` (its process id, start time and scope → the run) has put it on record.
 
     `directory` is the run's folder, see `folder`; `mark` names this run and no other. Raises OSError where the process
-    cannot be started, and whatever `announce` raises; in both cases the command was not started.
+    cannot be started (ScopeError: the scope that is asked for cannot be had), and whatever `announce` raises; in both
+    cases the command was not started.
     """
     word, hold = os.pipe()
     try:
-        pid = os.posix_spawn(
-            "/bin/sh",
-            ["sh", "-c", SUPERVISOR, "heat-config-agent", str(command.cwd), *command.argv],
-            {**environment, **command.environment, MARK: mark},
-            file_actions=[
-                (os.POSIX_SPAWN_DUP2, word, 0),
-                (os.POSIX_SPAWN_OPEN, 1, _status_of(directory, mark), os.O_WRONLY, 0),
-                (os.POSIX_SPAWN_OPEN, 2, f"{directory}/supervisor", os.O_WRONLY | os.O_APPEND, 0),
-                (os.POSIX_SPAWN_OPEN, 3, str(command.stdin or os.devnull), os.O_RDONLY, 0),
-                (os.POSIX_SPAWN_OPEN, 4, f"{directory}/stdout", os.O_WRONLY | os.O_APPEND, 0),
-                (os.POSIX_SPAWN_OPEN, 5, f"{directory}/stderr", os.O_WRONLY | os.O_APPEND, 0),
-            ],
-            setsid=True,
-            setsigmask=(),
-            setsigdef=RESET,
-        )
+        given = {**environment, **command.environment, MARK: mark}
+        spawn = functools.partial(_spawn, directory, command, given, mark, word)
+        pid = _in_scope(spawn, scopes.words(mark, scope)) if scope else spawn()
     except BaseException:
-        os.close(word)
         os.close(hold)
         raise
-    os.close(word)
+    finally:
+        os.close(word)
     kill_points.reached("runner.spawned")
     spoken = False
     try:
+        found = _found_scope(directory, pid, mark, scope) if scope else ""
         started = processes.ticks(pid)
-        run = announce(pid, started if started is not None else _ended_at_once(directory, pid))
+        run = announce(pid, started if started is not None else _ended_at_once(directory, pid), found)
         spoken = True
         kill_points.reached("runner.announced")
         with contextlib.suppress(BrokenPipeError):  # killed already: its status says how far it came
@@ -210,6 +210,67 @@ def start(
             with contextlib.suppress(ChildProcessError):  # which is known already where it has ended at once
                 os.waitpid(pid, 0)
     return Running(directory, run, pidfd=_pidfd(pid), ours=True)
+
+
+def _spawn(
+    directory: Path,
+    command: Command,
+    environment: Mapping[str, str],
+    mark: str,
+    word: int,
+    *,
+    before: Sequence[str] = (),
+    first: str = "",
+    more: Sequence[tuple[int, int, int]] = (),
+) -> int:
+    """Start the supervisor and return its process; `before` is what starts it, `first` and `more` what it does then."""
+    argv = ["sh", "-c", f"{first}{SUPERVISOR}", "heat-config-agent", str(command.cwd), *command.argv]
+    return os.posix_spawn(
+        before[0] if before else "/bin/sh",
+        [*before, "/bin/sh", *argv[1:]] if before else argv,
+        environment,
+        file_actions=[
+            (os.POSIX_SPAWN_DUP2, word, 0),
+            (os.POSIX_SPAWN_OPEN, 1, _status_of(directory, mark), os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 2, f"{directory}/supervisor", os.O_WRONLY | os.O_APPEND, 0),
+            (os.POSIX_SPAWN_OPEN, 3, str(command.stdin or os.devnull), os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 4, f"{directory}/stdout", os.O_WRONLY | os.O_APPEND, 0),
+            (os.POSIX_SPAWN_OPEN, 5, f"{directory}/stderr", os.O_WRONLY | os.O_APPEND, 0),
+            *more,
+        ],
+        setsid=True,
+        setsigmask=(),
+        setsigdef=RESET,
+    )
+
+
+def _in_scope(spawn: Callable[..., int], words: Sequence[str]) -> int:
+    """Have the supervisor started in a scope, and return its process once it is there, or has failed to be."""
+    there, closed = os.pipe()
+    try:
+        try:
+            pid = spawn(before=words, first=_IN_SCOPE, more=[(os.POSIX_SPAWN_DUP2, closed, 6)])
+        finally:
+            os.close(closed)
+        poll = select.poll()
+        poll.register(there)
+        if not poll.poll(scopes.SECONDS * 1000):
+            os.kill(pid, signal.SIGKILL)
+        return pid
+    finally:
+        os.close(there)
+
+
+def _found_scope(directory: Path, pid: int, mark: str, scope: Scope) -> str:
+    """Return the folder of the scope in which a supervisor waits. Raises ScopeError."""
+    found = scopes.folder(pid, mark)
+    if not found:
+        complaint = files.read(f"{directory}/supervisor").decode("utf-8", "replace").strip()[:500]
+        raise ScopeError(complaint or f"systemd took more than {scopes.SECONDS:g} s")
+    unheld = scopes.unheld(pid, mark, scope.limits)
+    if unheld:
+        raise ScopeError(f"the kernel gives systemd no control of {' and '.join(unheld)} here")
+    return found
 
 
 def _ended_at_once(directory: Path, pid: int) -> NoReturn:
@@ -360,7 +421,8 @@ def ended(directory: Path, code: int) -> Ended:
 
 
 def _tree(run: Run) -> list[psutil.Process]:
-    return processes.tree(run.pid, run.ticks, f"{MARK}={run.mark}")
+    others = scopes.members(run.scope, run.mark) if run.scope else ()
+    return processes.tree(run.pid, run.ticks, f"{MARK}={run.mark}", others)
 
 
 def _pidfd(pid: int) -> int | None:

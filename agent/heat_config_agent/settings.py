@@ -121,6 +121,10 @@ class Settings:
         """Return a setting of `[agent]` that is text."""
         return str(self.found("agent", name)[0])
 
+    def flag(self, name: str) -> bool:
+        """Return a setting of `[agent]` that is true or false."""
+        return self.found("agent", name)[0] is True
+
     def words(self, name: str) -> tuple[str, ...]:
         """Return a setting of `[agent]` that is several texts."""
         value = self.found("agent", name)[0]

@@ -26,6 +26,9 @@ class Kind(str, enum.Enum):
     TEXT = "text"
     TEXTS = "text, or a list of texts"
     SECONDS = "a number of seconds, greater than 0"
+    SIZE = "a number of bytes greater than 0, such as 512M"
+    PERCENT = "a percentage, such as 50%"
+    COUNT = "a whole number, greater than 0"
     MAP = "an object"
     CHOICE = "one of"
 
@@ -52,8 +55,14 @@ COMMON: Mapping[str, Option] = {
     "timeout": Option(Kind.SECONDS, "time limit of the run, in seconds"),
     "idempotent": Option(Kind.FLAG, "may simply be run again (three times at most) if something interrupted it", False),
     "deploy_credentials": Option(Kind.FLAG, "give the config the credentials with which Heat is spoken to", False),
+    "memory_max": Option(Kind.SIZE, "bytes of memory that the run may take; K, M, G and T multiply by 1024"),
+    "cpu_quota": Option(Kind.PERCENT, "of one processor's time; of two whole ones, 200%"),
+    "tasks_max": Option(Kind.COUNT, "how many processes and threads of the run there may be at once"),
 }
 """Options that every hook of ours knows."""
+
+BOUNDS = ("memory_max", "cpu_quota", "tasks_max")
+"""Those of them that are systemd's to hold: where it does not, a run that has one of them is not begun."""
 
 
 def own(given: Mapping[str, object], tool: str, tools: Collection[str]) -> Mapping[str, object]:
@@ -67,7 +76,8 @@ def own(given: Mapping[str, object], tool: str, tools: Collection[str]) -> Mappi
 def read(given: Mapping[str, object], known: Mapping[str, Option]) -> dict[str, object]:
     """Return a value for each known option, the common ones included: as given, else its default.
 
-    `FLAG` → bool, `TEXT` and `CHOICE` → str, `TEXTS` → list of str, `SECONDS` → float, `MAP` → mapping; None where
+    `FLAG` → bool, `TEXT` and `CHOICE` → str, `TEXTS` → list of str, `SECONDS` → float, `SIZE`, `PERCENT` and `COUNT` →
+    int, `MAP` → mapping; None where
     there is neither a value nor a default. Names that are not known are passed over: `mistakes` is for those. Raises
     HookError.
     """
@@ -151,6 +161,25 @@ def _seconds(value: object) -> object:
     return number if 0 < number <= LONGEST else None
 
 
+def _size(value: object) -> object:
+    return _whole(value, "([0-9]{1,15})([KMGT]?)B?", "KMGT")
+
+
+def _percent(value: object) -> object:
+    return _whole(value, "([0-9]{1,7})(%)", "")
+
+
+def _count(value: object) -> object:
+    return _whole(value, "([0-9]{1,9})()", "")
+
+
+def _whole(value: object, form: str, units: str) -> int | None:
+    """Return a whole number greater than 0, each of the units of which is 1024 of the one before it."""
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else _text(value)
+    found = re.fullmatch(form, text.strip(), re.IGNORECASE | re.ASCII) if isinstance(text, str) else None
+    return int(found[1]) * 1024 ** (units.find(found[2].upper()) + 1 if found[2] else 0) or None if found else None
+
+
 def _map(value: object) -> object:
     return value if isinstance(value, Mapping) else None
 
@@ -160,6 +189,9 @@ _READ = {
     Kind.TEXT: _text,
     Kind.TEXTS: _texts,
     Kind.SECONDS: _seconds,
+    Kind.SIZE: _size,
+    Kind.PERCENT: _percent,
+    Kind.COUNT: _count,
     Kind.MAP: _map,
     Kind.CHOICE: _choice,
 }

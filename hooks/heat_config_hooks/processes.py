@@ -11,6 +11,7 @@ import functools
 import os
 import signal
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
@@ -65,12 +66,12 @@ def alive(pid: int, started: int) -> bool:
     return ticks(pid) == started
 
 
-def tree(leader: int, started: int, mark: str) -> list[psutil.Process]:
-    """Return what lives of a run: the session that `leader` leads or led, all descendants, and whatever has `mark`.
+def tree(leader: int, started: int, mark: str, others: Collection[int] = ()) -> list[psutil.Process]:
+    """Return what lives of a run: the session that `leader` leads or led, `others`, all descendants of those.
 
-    `mark` is a `NAME=value` that was put into the environment of the run and of nothing else: by it those are found
-    that have left the session and whose parents have ended, as daemons do. The session is looked at only while its
-    leader lives: once it has ended, its id may be that of anybody's session.
+    And whatever has `mark`, a `NAME=value` that was put into the environment of the run and of nothing else: by it
+    those are found that have left the session and whose parents have ended, as daemons do. The session is looked at
+    only while its leader lives: once it has ended, its id may be that of anybody's session.
     """
     import psutil  # noqa: PLC0415  # 15 ms, and most runs are never ended
 
@@ -78,7 +79,7 @@ def tree(leader: int, started: int, mark: str) -> list[psutil.Process]:
     spared = {0, 1, 2, os.getpid(), *(each.pid for each in psutil.Process().parents())}
     living = {each.pid: each for each in psutil.process_iter(["ppid"]) if each.pid not in spared}
     session = leader if leader > 1 and ticks(leader) == started else None
-    found = [pid for pid in living if pid == session or _session(pid) == session or _has(pid, mark)]
+    found = [pid for pid in living if pid == session or pid in others or _session(pid) == session or _has(pid, mark)]
     children: dict[int, list[int]] = {}
     for pid, each in living.items():
         children.setdefault(each.info["ppid"], []).append(pid)

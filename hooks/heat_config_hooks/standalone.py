@@ -168,6 +168,9 @@ def _options(name: str, document: dict[str, object], hook: protocol.Hook) -> Map
         raise HookError("expected an object of the tool's options", "options")
     found = options.own(given or {}, name, heat_config_hooks.HOOKS)
     wrong = options.mistakes(found, hook.ABOUT.options, tool=name)
+    if any(found.get(each) is not None for each in options.BOUNDS):
+        bound = next(each for each in options.BOUNDS if found.get(each) is not None)
+        raise HookError("the agent can hold it, a hook alone cannot", f"options.{bound}")
     if wrong:  # they may be a component's, and nobody says here which other tools it has: what may be theirs passes
         also = {option for each in heat_config_hooks.HOOKS for option in heat_config_hooks.load(each).ABOUT.options}
         also |= {option for option, value in found.items() if isinstance(value, Mapping)}

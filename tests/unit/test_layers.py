@@ -20,7 +20,7 @@ LAYERS = (
     {"pruning"},
     {"hook", "delivery", "report", "bounding"},
     {"sources", "documents", "journal", "runner", "signals", "lock", "asked", "deployed", "tools", "external"},
-    {"streams", "learned", "instance", "keystone", "web", "notify", "health"},
+    {"streams", "learned", "instance", "scopes", "keystone", "web", "notify", "health"},
     {"direct", "proxied"},
     {"causes"},
     {"answers"},

@@ -248,6 +248,7 @@ def _apply(
                 limit=given.limit,
                 grace=given.grace,
                 output_limit=int(given.number("output_limit")),
+                scopes=given.flag("scopes"),
             ),
             report=report,
         )

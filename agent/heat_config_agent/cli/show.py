@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from heat_config_agent import deployed, plan
+from heat_config_agent import deployed, plan, scopes
 from heat_config_agent.cli import chosen, status, terminal
 from heat_config_agent.errors import ExitCode
 from heat_config_agent.model import STANDARD_OUTPUTS, Deployment, Entry, Removed, State
@@ -63,6 +63,8 @@ def _facts(entry: Entry, deployment: Deployment | None, state: Path) -> list[tup
     ]
     if entry.started:
         facts.append(("started", plan.clock(entry.started)))
+    if entry.run and entry.run.scope and (left := scopes.members(entry.run.scope, entry.run.mark)):
+        facts.append(("scope", f"{Path(entry.run.scope).name}; {len(left)} alive"))
     if entry.ended:
         took = f" ({terminal.duration(entry.ended - entry.started)})" if entry.started else ""
         facts.append(("ended", plan.clock(entry.ended) + took))

@@ -246,6 +246,7 @@ def values(entry: Entry, state: Path) -> dict[str, object]:
         "reason": entry.reason,
         "what": what(entry, state),
         "process": entry.run.pid if entry.run and entry.state is State.RUNNING else None,
+        "scope": Path(entry.run.scope).name if entry.run and entry.run.scope else None,
         "tries": entry.tries,
         "trouble": entry.trouble,
         "not_before": entry.not_before or None,

@@ -48,7 +48,7 @@ class Runs:
         self.mark = f"{self.folder}.1"
         runner.folder(self.folder, self.mark)
 
-    def announce(self, pid: int, ticks: int, limit: float | None = None) -> Run:
+    def announce(self, pid: int, ticks: int, scope: str = "", limit: float | None = None) -> Run:
         return Run(
             mark=self.mark,
             boot=processes.boot_id(),
@@ -59,12 +59,13 @@ class Runs:
             hook="",
             working="",
             outputs="",
+            scope=scope,
         )
 
     def start(
         self,
         *argv: str,
-        announce: Callable[[int, int], Run] | None = None,
+        announce: Callable[[int, int, str], Run] | None = None,
         cwd: Path | None = None,
         stdin: Path | None = None,
     ) -> Running:
@@ -78,7 +79,7 @@ class Runs:
     def shell(self, script: str) -> Running:
         return self.start("sh", "-c", script)
 
-    def sleeper(self, announce: Callable[[int, int], Run] | None = None) -> Running:
+    def sleeper(self, announce: Callable[[int, int, str], Run] | None = None) -> Running:
         """Start a command that obeys TERM, and wait until it does."""
         running = self.start("sh", "-c", "echo x >begun; exec sleep 60", announce=announce)
         wait_until(self.made("begun"))
@@ -110,7 +111,7 @@ from heat_config_hooks import processes
 from heat_config_agent.model import Run
 from heat_config_hooks.protocol import Command
 
-def announce(pid, ticks):
+def announce(pid, ticks, scope):
     run = Run(mark={self.mark!r}, boot=processes.boot_id(), pid=pid, ticks=ticks, began=0.0, limit=None,
               hook="", working="", outputs="")
     print(json.dumps(run.__dict__), flush=True)
@@ -255,10 +256,10 @@ def test_the_command_waits_until_its_run_is_on_record(runs: Runs) -> None:
     """Its process is there to be recorded, and has done nothing."""
     seen: list[bool] = []
 
-    def announce(pid: int, ticks: int) -> Run:
+    def announce(pid: int, ticks: int, scope: str) -> Run:
         time.sleep(0.2)
         seen.append(processes.alive(pid, ticks) and not (runs.work / "ran").exists())
-        return runs.announce(pid, ticks)
+        return runs.announce(pid, ticks, scope)
 
     running = runs.start("touch", "ran", announce=announce)
     assert runs.end(running) == "0"
@@ -270,9 +271,9 @@ def test_a_command_that_could_not_be_recorded_is_never_run(runs: Runs) -> None:
     """Its supervisor leaves, and says so; nothing of it stays behind."""
     pids: list[int] = []
 
-    def announce(pid: int, ticks: int) -> Run:
+    def announce(pid: int, ticks: int, scope: str) -> Run:
         pids.append(pid)
-        raise StateError(f"no room for {ticks}")
+        raise StateError(f"no room for {ticks}{scope}")
 
     with pytest.raises(StateError, match="no room"):
         runs.start("touch", "ran", announce=announce)
@@ -368,7 +369,7 @@ def test_the_status_is_written_in_its_place(runs: Runs) -> None:
 
 def test_a_run_has_its_time(runs: Runs) -> None:
     """When something is to be done about it is known from when it began."""
-    running = runs.sleeper(announce=lambda pid, ticks: runs.announce(pid, ticks, limit=30.0))
+    running = runs.sleeper(announce=lambda pid, ticks, scope: runs.announce(pid, ticks, scope, limit=30.0))
     assert running.due == running.run.began + 30
     running.terminate(5)
     assert running.due is not None
@@ -520,8 +521,8 @@ def test_a_disk_that_does_not_give_a_status_is_asked_again(runs: Runs, monkeypat
 def test_a_command_too_long_for_the_kernel_is_not_started(runs: Runs) -> None:
     """That is an error of the system's, and nothing was announced."""
 
-    def announce(pid: int, ticks: int) -> Run:
-        pytest.fail(f"announced {pid} {ticks}")
+    def announce(pid: int, ticks: int, scope: str) -> Run:
+        pytest.fail(f"announced {pid} {ticks} {scope}")
 
     with pytest.raises(OSError, match="Argument list too long"):
         runs.start("echo", "x" * 200_000, announce=announce)

@@ -14,6 +14,9 @@ KNOWN = {
     "text": Option(Kind.TEXT, "a text"),
     "texts": Option(Kind.TEXTS, "texts"),
     "seconds": Option(Kind.SECONDS, "seconds", 30.0),
+    "size": Option(Kind.SIZE, "a size"),
+    "percent": Option(Kind.PERCENT, "a share"),
+    "count": Option(Kind.COUNT, "a number"),
     "map": Option(Kind.MAP, "a map"),
     "choice": Option(Kind.CHOICE, "a choice", "one", ("one", "two")),
 }
@@ -26,6 +29,9 @@ WRONG: dict[str, list[object]] = {
         *(0, -1, True, False, [], {}, 10**400, LONGEST + 1, 1e300, float("nan"), float("inf")),
         *("", "soon", "nan", "inf", "Infinity", "-1", "1e999", "0", "1_000", "٣", "1 2", "0x10"),
     ],
+    "size": [0, -1, True, 1.5, [], {}, 10**15, "", "0", "0M", "M", "1.5G", "1 G", "1P", "1Ki", "-1M", "٣M", "1\u212a"],
+    "percent": [0, 50, True, 0.5, [], "", "%", "0%", "50", "50 %", "-1%", "1.5%", "12345678%"],
+    "count": [0, -1, True, 1.5, [], {}, 10**9, "", "0", "many", "1K", "+1", "1_000", "٣"],
     "map": [[], "{}", 7, True],
     "choice": ["three", "", "ONE", 1, ["one"]],
 }
@@ -67,6 +73,17 @@ def mistakes(given: dict[str, Any], **more: Any) -> list[str]:
         ("seconds", "+.5", 0.5),
         ("seconds", "5.", 5.0),
         ("seconds", LONGEST, float(LONGEST)),
+        ("size", 1, 1),
+        ("size", 10**15 - 1, 10**15 - 1),
+        ("size", "4096", 4096),
+        ("size", "512M", 512 * 1024**2),
+        ("size", " 2g ", 2 * 1024**3),
+        ("size", "1KB", 1024),
+        ("size", "3T", 3 * 1024**4),
+        ("percent", "50%", 50),
+        ("percent", "0200%", 200),
+        ("count", 7, 7),
+        ("count", "512", 512),
         ("map", {}, {}),
         ("map", {"a": [1]}, {"a": [1]}),
         ("choice", "two", "two"),
@@ -112,6 +129,12 @@ def test_a_value_that_is_not_given_is_its_default() -> None:
         "timeout": None,
         "idempotent": False,
         "deploy_credentials": False,
+        "memory_max": None,
+        "cpu_quota": None,
+        "tasks_max": None,
+        "size": None,
+        "percent": None,
+        "count": None,
         "flag": None,
         "text": None,
         "texts": [],
@@ -175,7 +198,10 @@ def test_what_may_have_been_meant_is_said(name: str, meant: str) -> None:
 
 def test_where_nothing_is_alike_it_is_said_what_there_is() -> None:
     """In their order."""
-    known = "choice, deploy_credentials, flag, idempotent, map, seconds, text, texts, timeout"
+    known = (
+        "choice, count, cpu_quota, deploy_credentials, flag, idempotent, map, memory_max, percent, seconds, size, "
+        "tasks_max, text, texts, timeout"
+    )
     assert mistakes({"zzz": None}) == [f"options.zzz: mine has no such option (it has {known})"]
 
 
@@ -232,6 +258,9 @@ def test_what_is_expected_is_said_in_words() -> None:
         "text": "text",
         "texts": "text, or a list of texts",
         "seconds": "a number of seconds, greater than 0",
+        "size": "a number of bytes greater than 0, such as 512M",
+        "percent": "a percentage, such as 50%",
+        "count": "a whole number, greater than 0",
         "map": "an object",
         "choice": "one of one, two",
     }

@@ -1,0 +1,194 @@
+"""Runs as scopes of a real systemd: what they start is listed, bounded and ended with them, whatever it does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from loopback import wait_until
+from machine import Done, deployment
+from system.booted import Booted, booted
+from system.test_service import deploy, eventually, process, service, shown, start, state_of, status
+
+__all__ = ["service"]
+
+DAEMON = "#!/bin/sh\nenv -i setsid sleep {0} </dev/null >/dev/null 2>&1 &\n"
+"""Leaves a process that has got away: it is in no session, has no parent and no variable of the run."""
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Booted]:
+    """A machine on which nothing of ours runs by itself."""
+    with booted() as found:
+        yield found
+
+
+def apply(machine: Booted, *deployments: dict[str, Any], words: tuple[str, ...] = ()) -> Done:
+    """Apply deployments once."""
+    text = json.dumps(deployments)
+    return machine.run("heat-config-apply", "--grace", "1", *words, "-", stdin=text)
+
+
+def shows(machine: Booted, identity: str) -> dict[str, Any]:
+    """Return what the agent has on record of a deployment."""
+    found = json.loads(machine.run("heat-config-agent", "show", identity, "--json").out)
+    assert isinstance(found, dict)
+    return found
+
+
+def running(machine: Booted, *argv: str) -> list[str]:
+    """Return the ids of the processes with this command line."""
+    return machine.run("pgrep", "--full", "--exact", " ".join(argv)).out.split()
+
+
+def test_a_run_has_a_scope_of_its_own(machine: Booted) -> None:
+    """It has its name, is listed with all that it has left behind, and nothing of systemd-run is seen in the run."""
+    listing = "env\nls -l /proc/self/fd\ncat /proc/self/cgroup\n"
+    done = apply(machine, deployment("d/1 é", DAEMON.format(1001) + listing, name="web\nserver"))
+    assert (done.code, done.err) == (0, "")
+    found = shows(machine, "d/1 é")
+    scope = found["scope"]
+    [left] = running(machine, "sleep", "1001")
+    assert shown(machine, "ControlGroup", scope) == f"/heat.slice/{scope}"
+    assert shown(machine, "Description", scope) == "Heat deployment web?server (CREATE)"
+    assert shown(machine, "ActiveState", scope) == "active"
+    assert left in machine.run("systemctl", "status", "--no-pager", "heat.slice").out
+    assert f"{scope}; 1 alive" in machine.run("heat-config-agent", "show", "d/1 é").out
+    printed = found["result"]["deploy_stdout"]
+    assert f"::/heat.slice/{scope}\n" in printed
+    assert "INVOCATION_ID" not in printed
+    assert "SYSTEMD" not in printed
+    assert printed.count("/proc/") == 1
+    assert printed.count(" -> ") == 4  # 0, 1 and 2, and that with which the list is read
+
+    assert machine.run("systemctl", "stop", scope).code == 0
+    assert running(machine, "sleep", "1001") == []
+    assert shown(machine, "LoadState", scope) == "not-found"
+
+
+def test_what_has_got_away_ends_with_its_run(machine: Booted) -> None:
+    """A time limit is one for all that a run has started."""
+    text = DAEMON.format(1002) + "sleep 1003\n"
+    done = apply(machine, deployment("d2", text, options={"timeout": 1}))
+    assert done.code == 1
+    assert "its time limit of 1 s was over" in done.out
+    assert running(machine, "sleep", "1002") == []
+
+
+@pytest.mark.fault(
+    1,
+    "somebody stops the scope of a run",
+    "the result says which signal ended it",
+)
+def test_who_stops_a_scope_ends_its_run(machine: Booted) -> None:
+    """And what it is answered with is true: a signal has ended it."""
+    ender = "#!/bin/sh\nsystemctl stop $(cut -d/ -f3 /proc/self/cgroup | grep scope)\nsleep 1004\n"
+    done = apply(machine, deployment("d3", ender))
+    assert done.code == 1
+    assert shows(machine, "d3")["result"]["deploy_status_code"] == 128 + 15
+    assert running(machine, "sleep", "1004") == []
+
+
+def test_a_limit_holds_or_nothing_is_run(machine: Booted) -> None:
+    """Systemd is told of the limits; where the kernel gives it no means to hold them, that is said."""
+    controllers = machine.run("cat", "/sys/fs/cgroup/cgroup.controllers").out.split()
+    bounds = {"memory_max": "64M", "cpu_quota": "50%", "tasks_max": 7}
+    behind = {"memory_max": "memory", "cpu_quota": "cpu", "tasks_max": "pids"}
+    for bound, value in bounds.items():
+        done = apply(machine, deployment(bound, "#!/bin/sh\necho ran\n", options={bound: value}))
+        if behind[bound] in controllers:
+            assert done.code == 0
+        else:
+            assert done.code == 1
+            why = f"{bound} cannot be held: the kernel gives systemd no control of {behind[bound]} here"
+            assert f"cannot start {bound}: {why}" in done.out
+            assert done.err == ""
+            assert shows(machine, bound)["result"]["deploy_status_code"] == 126
+            assert shows(machine, bound)["result"]["deploy_stdout"] == ""
+
+
+def test_without_scopes_runs_are_plain_sessions(machine: Booted) -> None:
+    """Where the setting is off. A limit that needs one is then refused."""
+    config = machine.disk / "root/plain.conf"
+    config.write_text("[agent]\nscopes = false\n")
+    words = ("--config", "/root/plain.conf", "--state-dir", "/root/plain")
+    done = apply(machine, deployment("d5", "#!/bin/sh\ncat /proc/self/cgroup\n"), words=words)
+    assert (done.code, done.err) == (0, "")
+    printed = (machine.disk / "root/plain/runs/d5/stdout").read_text()
+    assert "heat.slice" not in printed
+    done = apply(machine, deployment("d6", "#!/bin/sh\n", options={"tasks_max": 5}), words=words)
+    assert "cannot start d6: tasks_max cannot be held: the setting `scopes` is off" in done.out
+
+
+@pytest.mark.fault(
+    3,
+    "systemd makes no scope, or does not answer at all",
+    "the run is a plain session, once, and that is said; one with a limit is refused",
+)
+def test_where_systemd_makes_none_the_run_is_begun_all_the_same(machine: Booted) -> None:
+    """After ten seconds at the latest, and once: who waited for a scope has run nothing."""
+    program = machine.disk / "usr/bin/systemd-run"
+    kept = program.read_bytes()
+    try:
+        for identity, text, why in (
+            ("d7", "#!/bin/sh\necho no bus >&2\nexit 1\n", "no bus"),
+            ("d8", "#!/bin/sh\nexec sleep 1005\n", "systemd took more than 10 s"),
+        ):
+            program.write_text(text)
+            done = apply(machine, deployment(identity, "#!/bin/sh\necho ran >>/root/ran\n"))
+            assert (done.code, done.err) == (0, f"warning: {identity} has no scope of its own: {why}\n")
+            assert shows(machine, identity)["scope"] is None
+        assert (machine.disk / "root/ran").read_text() == "ran\nran\n"
+        program.write_text("#!/bin/sh\nexit 1\n")
+        done = apply(machine, deployment("d9", "#!/bin/sh\necho ran\n", options={"memory_max": "1G"}))
+        assert done.code == 1
+        assert "cannot start d9: memory_max cannot be held" in done.out
+        assert running(machine, "sleep", "1005") == []
+    finally:
+        program.write_bytes(kept)
+
+
+@pytest.mark.fault(
+    1,
+    "somebody reboots the machine in the middle of a run",
+    "reported as interrupted after the boot; what may be run again is",
+)
+def test_the_machine_is_rebooted_in_the_middle_of_runs(service: Booted) -> None:
+    """The agent goes down first, so it does not take the signals of the machine's end for the runs' own."""
+    wait = "#!/bin/sh\necho begun >>/root/{0}\ntest -e /root/go || sleep 1006\n"
+    deploy(
+        service,
+        deployment("d1", wait.format("d1")),
+        deployment("d2", wait.format("d2"), options={"idempotent": True}),
+    )
+    (service.disk / "etc/heat-config-agent/more.conf").write_text("[agent]\nparallel = 2\n")
+    start(service)
+    eventually(service, lambda: len(running(service, "sleep", "1006")) == 2)
+    (service.disk / "root/go").touch()
+    service.run("systemctl", "reboot")
+    service.await_reboot()
+    eventually(service, lambda: {state_of(service, each) for each in ("d1", "d2")} == {"unasked"})
+    first, second = sorted(status(service)["deployments"], key=lambda each: str(each["id"]))
+    assert (first["failed"], second["failed"]) == (True, False)
+    assert "the machine went down while it ran" in first["reason"]
+    assert (service.disk / "root/d1").read_text() == "begun\n"
+    assert (service.disk / "root/d2").read_text() == "begun\nbegun\n"
+
+
+def test_stopping_the_agent_ends_nothing(service: Booted) -> None:
+    """Runs are no part of its service; the next one finds them where they are."""
+    deploy(service, deployment("d1", "#!/bin/sh\nwhile ! test -e /root/go; do sleep 0.1; done\n"))
+    start(service)
+    eventually(service, lambda: state_of(service, "d1") == "running")
+    scope = status(service)["deployments"][0]["scope"]
+    assert service.run("systemctl", "stop", "heat-config-agent").code == 0
+    assert shown(service, "ActiveState", scope) == "active"
+    assert shown(service, "ControlGroup") in {"", "/system.slice/heat-config-agent.service"}
+    assert process(service) == 0
+    start(service)
+    (service.disk / "root/go").touch()
+    eventually(service, lambda: state_of(service, "d1") == "unasked")
+    wait_until(lambda: shown(service, "LoadState", scope) == "not-found", 10)
