@@ -114,6 +114,15 @@ def unheld(pid: int, mark: str, limits: Mapping[str, int]) -> list[str]:
     return [LIMITS[each][2] for each in limits if LIMITS[each][2] not in held]
 
 
+def held() -> list[str]:
+    """Return those of the limits of which the kernel gives systemd control."""
+    controllers: set[str] = set()
+    with contextlib.suppress(OSError):  # version 1: a folder for each
+        controllers.update(os.listdir("/sys/fs/cgroup"))
+        controllers.update(files.read("/sys/fs/cgroup/cgroup.controllers").decode().split())
+    return [each for each in LIMITS if LIMITS[each][2] in controllers]
+
+
 def members(scope: str, mark: str) -> list[int]:
     """Return the ids of all processes in the folder of a scope, or in groups below it; none where it is gone."""
     found: list[int] = []

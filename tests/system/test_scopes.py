@@ -26,10 +26,10 @@ def machine() -> Iterator[Booted]:
         yield found
 
 
-def apply(machine: Booted, *deployments: dict[str, Any], words: tuple[str, ...] = ()) -> Done:
+def apply(machine: Booted, *deployments: dict[str, Any], words: tuple[str, ...] = (), **environment: str) -> Done:
     """Apply deployments once."""
     text = json.dumps(deployments)
-    return machine.run("heat-config-apply", "--grace", "1", *words, "-", stdin=text)
+    return machine.run("heat-config-apply", "--grace", "1", *words, "-", stdin=text, seconds=60, **environment)
 
 
 def shows(machine: Booted, identity: str) -> dict[str, Any]:
@@ -95,19 +95,41 @@ def test_who_stops_a_scope_ends_its_run(machine: Booted) -> None:
 def test_a_limit_holds_or_nothing_is_run(machine: Booted) -> None:
     """Systemd is told of the limits; where the kernel gives it no means to hold them, that is said."""
     controllers = machine.run("cat", "/sys/fs/cgroup/cgroup.controllers").out.split()
+    doctor = machine.run("heat-config-agent", "doctor").out
     bounds = {"memory_max": "64M", "cpu_quota": "50%", "tasks_max": 7}
     behind = {"memory_max": "memory", "cpu_quota": "cpu", "tasks_max": "pids"}
     for bound, value in bounds.items():
         done = apply(machine, deployment(bound, "#!/bin/sh\necho ran\n", options={bound: value}))
         if behind[bound] in controllers:
             assert done.code == 0
+            assert f"{bound}, of which the kernel" not in doctor
         else:
+            assert "of which the kernel gives systemd no control here" in doctor
             assert done.code == 1
             why = f"{bound} cannot be held: the kernel gives systemd no control of {behind[bound]} here"
             assert f"cannot start {bound}: {why}" in done.out
             assert done.err == ""
             assert shows(machine, bound)["result"]["deploy_status_code"] == 126
             assert shows(machine, bound)["result"]["deploy_stdout"] == ""
+
+
+@pytest.mark.fault(
+    1,
+    "the agent is killed while it makes a scope for a run, and right after that",
+    "the run is begun once, by it or by the next",
+)
+@pytest.mark.parametrize("point", ["runner.spawned", "runner.announced", "runner.word"])
+def test_the_agent_is_killed_while_a_scope_is_made(machine: Booted, point: str) -> None:
+    """Who waited in it has run nothing, and the scope goes."""
+    given = deployment(point, f"#!/bin/sh\necho {point} >>/root/begun\n")
+    once = machine.disk / "root/once"
+    once.touch()
+    done = apply(machine, given, HEAT_CONFIG_AGENT_KILL=f"{point} 1 /root/once")
+    assert done.code in {-9, 137}
+    assert not once.exists()
+    assert apply(machine, given).code == 0
+    assert (machine.disk / "root/begun").read_text().splitlines().count(point) == 1
+    wait_until(lambda: point not in machine.run("systemctl", "list-units", "--plain", "heat-*.scope").out, 10)
 
 
 def test_without_scopes_runs_are_plain_sessions(machine: Booted) -> None:

@@ -14,6 +14,7 @@ from machine import deployment
 from system.booted import Booted, booted
 
 UNIT = Path(__file__).parents[2] / "systemd/heat-config-agent.service"
+ONCE = UNIT.with_name("heat-config-apply.service")
 NAME = "heat-config-agent"
 
 SETTINGS = """\
@@ -119,6 +120,25 @@ def test_systemd_runs_it(service: Booted) -> None:
     eventually(service, lambda: service.run("heat-config-agent", "status", "--check").code == 0)
     assert service.run("systemctl", "stop", NAME).code == 0
     assert (shown(service, "ActiveState"), shown(service, "Result")) == ("inactive", "success")
+
+
+def test_what_is_there_is_applied_once_at_boot(service: Booted) -> None:
+    """By the other unit, in the daemon's place; which documents, is the administrator's to say."""
+    site = service.disk / "etc/site.yaml"
+    site.write_text(json.dumps([deployment("d1", "#!/bin/sh\necho $$ >>/root/ran\n")]))
+    (service.disk / "etc/systemd/system/heat-config-apply.service").write_text(ONCE.read_text())
+    (service.disk / "etc/systemd/system/heat-config-apply.service.d").mkdir()
+    ours = "[Unit]\nConditionPathExists=\n[Service]\nExecStart=\nExecStart=heat-config-apply /etc/site.yaml\n"
+    (service.disk / "etc/systemd/system/heat-config-apply.service.d/site.conf").write_text(ours)
+    assert service.run("systemctl", "disable", NAME).code == 0
+    assert service.run("systemctl", "enable", ONCE.name).code == 0
+    for _ in range(2):
+        service.crash()
+        service.boot()
+        eventually(service, lambda: shown(service, "Result", ONCE.name) == "success")
+        eventually(service, lambda: shown(service, "ActiveState", ONCE.name) == "inactive")
+        assert shown(service, "ExecMainStatus", ONCE.name) == "0"
+        assert len((service.disk / "root/ran").read_text().splitlines()) == 1
 
 
 @pytest.mark.fault(

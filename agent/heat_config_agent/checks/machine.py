@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from heat_config_agent import asked, health, journal, lock, plan, redaction, retention
+from heat_config_agent import asked, health, journal, lock, plan, redaction, retention, scopes
 from heat_config_agent.checks import Finding, closed, failed, ok, warning
 from heat_config_agent.configuration import SETTINGS
 from heat_config_agent.errors import StateError
@@ -39,6 +39,7 @@ def findings(given: Settings, wrong: Sequence[str]) -> Iterator[Finding]:
     yield from settings(given, wrong)
     yield from state(given.state)
     yield from scripts(given)
+    yield runs(given)
     yield from kept(given)
     if not closed(given.state):
         yield from agent(given.state, resume=given.command("resume"))
@@ -124,6 +125,18 @@ def state(directory: Path) -> Iterator[Finding]:
         )
     else:
         yield ok(check, f"{directory} can be written to, {_size(free)} are free{missing}")
+
+
+def runs(given: Settings) -> Finding:
+    """Say whether runs are scopes of systemd's, and which limits of theirs could be held."""
+    why = scopes.missing() if given.flag("scopes") else "the setting `scopes` is off"
+    if why:
+        return ok("runs", f"each is a plain session, and cannot be given {', '.join(scopes.LIMITS)}: {why}")
+    held = scopes.held()
+    able = f", and can be given {', '.join(held)}" if held else ""
+    unable = [each for each in scopes.LIMITS if each not in held]
+    less = f"; not {', '.join(unable)}, of which the kernel gives systemd no control here" if unable else ""
+    return ok("runs", f"each is a scope of systemd's in {scopes.SLICE}{able}{less}")
 
 
 def kept(given: Settings) -> Iterator[Finding]:
