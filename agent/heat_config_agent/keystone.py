@@ -6,7 +6,7 @@ imported where there is a cloud to speak to.
 
 from __future__ import annotations
 
-import heat_config_agent.guessing  # noqa: F401  # before requests
+import heat_config_agent.web.guessing  # noqa: F401  # before requests
 
 # isort: split
 import contextlib
@@ -24,9 +24,10 @@ from keystoneauth1 import exceptions
 from keystoneauth1.identity import v3
 from keystoneauth1.session import Session
 
-from heat_config_agent import __version__, answers, causes, proxied, web
+from heat_config_agent import __version__, web
 from heat_config_agent.errors import DeniedError, UnreachableError
 from heat_config_agent.model import Credentials
+from heat_config_agent.web import answers, causes, proxied
 
 SECONDS = 60.0
 """How long a request may take, with all that has to come before it: logging in, or in again."""

@@ -21,9 +21,6 @@ LAYERS = (
     {"hook", "delivery", "report", "bounding"},
     {"sources", "documents", "journal", "runner", "signals", "lock", "asked", "deployed", "tools", "external"},
     {"streams", "learned", "instance", "scopes", "keystone", "web", "notify", "health"},
-    {"direct", "proxied"},
-    {"causes"},
-    {"answers"},
     {"plan", "polling", "steady"},
     {"retention"},
     {"clean_up"},
@@ -31,7 +28,7 @@ LAYERS = (
     {"metadata", "redaction"},
     {"transports"},
     {"configuration"},
-    {"kill_points", "guessing", "unchanged"},
+    {"kill_points", "unchanged"},
     {"model", "errors"},
 )
 """The modules of the agent, top to bottom. Those of one layer may know each other."""

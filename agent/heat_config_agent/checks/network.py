@@ -14,12 +14,12 @@ from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
 from heat_config_agent import web
-from heat_config_agent.causes import UNKNOWN_AUTHORITY
 from heat_config_agent.checks import Finding, Verdict, failed, ok, warning
-from heat_config_agent.direct import usual_certificates
 from heat_config_agent.errors import DeniedError, UnreachableError
 from heat_config_agent.model import Credentials
 from heat_config_agent.settings import no_certificates
+from heat_config_agent.web.causes import UNKNOWN_AUTHORITY
+from heat_config_agent.web.direct import usual_certificates
 from heat_config_hooks.values import dataclass, field
 
 NAME_SECONDS = 15.0

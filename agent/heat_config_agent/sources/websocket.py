@@ -19,11 +19,12 @@ from urllib.parse import urlsplit
 
 import websocket
 
-from heat_config_agent import __version__, direct, web
+from heat_config_agent import __version__, web
 from heat_config_agent.errors import UnreachableError
 from heat_config_agent.keystone import Cloud
 from heat_config_agent.model import Credentials
 from heat_config_agent.signals import back_off
+from heat_config_agent.web import direct
 
 STEP_SECONDS = 30.0
 """How long each step may take: to log in, to connect, to be answered."""

@@ -18,9 +18,9 @@ import pytest
 
 import proxy
 from certificates import CERTIFICATE, ELSEWHERE, EXPIRED, KEY, STRANGER
-from heat_config_agent import direct, web
+from heat_config_agent import web
 from heat_config_agent.errors import UnreachableError
-from heat_config_agent.web import Connection
+from heat_config_agent.web import Connection, direct
 from loopback import Answer, SignalServer, wait_until
 from proxy import Fault, Proxy, Reply
 from tunnel import Tunnel
@@ -621,7 +621,7 @@ def test_requests_is_loaded_for_proxies_and_what_is_odd(heat: SignalServer) -> N
 def test_the_usual_certificates_are_those_of_requests(secured: Callable[[str], str], tmp_path: Path) -> None:
     """Which is not loaded for that; also where a distribution has changed which they are."""
     run(
-        "from heat_config_agent import direct\n"
+        "from heat_config_agent.web import direct\n"
         "found = direct.usual_certificates()\n"
         "assert not loaded()\n"
         "import requests\n"

@@ -10,8 +10,8 @@ import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
-from heat_config_agent.answers import Arriving, drain, read, within
-from heat_config_agent.direct import Server
+from heat_config_agent.web.answers import Arriving, drain, read, within
+from heat_config_agent.web.direct import Server
 from heat_config_hooks.values import dataclass
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
@@ -97,7 +97,7 @@ class Connection:
         if not self._proxy and self._direct.takes(url):
             return self._direct
         if self._proxied is None:
-            from heat_config_agent import proxied  # noqa: PLC0415  # few need it
+            from heat_config_agent.web import proxied  # noqa: PLC0415  # few need it
 
             self._proxied = proxied.Server(self._origin, self._certificates, self._proxy)
         return self._proxied
@@ -122,7 +122,7 @@ def proxy(origin: str) -> str | None:
     names = {name.lower() for name, value in os.environ.items() if value}
     if not any(name.endswith("_proxy") for name in names - {"no_proxy"}):
         return None
-    from heat_config_agent import proxied  # noqa: PLC0415  # few need it
+    from heat_config_agent.web import proxied  # noqa: PLC0415  # few need it
 
     return proxied.proxy(origin)
 

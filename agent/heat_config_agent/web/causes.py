@@ -8,8 +8,8 @@ import ssl
 import time
 from collections.abc import Iterator
 
-from heat_config_agent.answers import deadline
 from heat_config_agent.errors import UnreachableError
+from heat_config_agent.web.answers import deadline
 
 UNKNOWN_AUTHORITY = (2, 18, 19, 20, 21)
 """OpenSSL's numbers (X509_V_ERR_*) for a certificate that nobody whom we trust has signed."""

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 from heat_config_agent import __version__
-from heat_config_agent.answers import Arriving, Response, left
-from heat_config_agent.causes import broke_off, no_answer, no_connection, told
+from heat_config_agent.web.answers import Arriving, Response, left
+from heat_config_agent.web.causes import broke_off, no_answer, no_connection, told
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 

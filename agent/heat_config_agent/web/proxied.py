@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import heat_config_agent.guessing  # noqa: F401  # before requests
+import heat_config_agent.web.guessing  # noqa: F401  # before requests
 
 # isort: split
 import contextlib
@@ -19,10 +19,10 @@ import urllib3.connection
 import urllib3.exceptions
 from requests.structures import CaseInsensitiveDict
 
-from heat_config_agent import causes
-from heat_config_agent.answers import Arriving, Response, left
-from heat_config_agent.direct import PART, USUAL, WRITABLE
 from heat_config_agent.errors import UnreachableError
+from heat_config_agent.web import causes
+from heat_config_agent.web.answers import Arriving, Response, left
+from heat_config_agent.web.direct import PART, USUAL, WRITABLE
 
 _UNREADABLE = (
     requests.exceptions.InvalidURL,
