@@ -401,9 +401,8 @@ def test_a_mark_that_is_not_on_disk_for_sure_is_not_relied_on(machine: Machine, 
 )
 def test_deployed_that_a_script_removes(machine: Machine, heat: SignalServer) -> None:
     """A script may remove `deployed/`: that is said, its result is delivered, and it is not run again."""
-    given = [
-        counting(machine, then=f"until rm -r {machine.state}/deployed; do :; done", signal=heat.url())
-    ]  # while it is written to
+    remove = f"until rm -rf {machine.state}/deployed; do :; done"  # while it is written to
+    given = [counting(machine, then=remove, signal=heat.url())]
 
     done = machine.apply(given)
 
