@@ -184,6 +184,10 @@ class Lab:
         """Return a name that no stack has yet."""
         return f"{word}-{next(self._numbers)}"
 
+    def stack_validate(self, template: str, files: Mapping[str, str]) -> None:
+        """Have Heat check a template, without values for its parameters."""
+        self._heat("stacks.validate", template=template, files=dict(files))
+
     def stack_create(
         self,
         name: str,

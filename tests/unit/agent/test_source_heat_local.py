@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,23 @@ def test_what_is_not_plainly_ours_is_not_changed_but_said(tmp_path: Path) -> Non
         assert asked.collect() is not None
         assert mode(target) == 0o644
         assert "others can read it" in asked.trouble
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount anything")
+def test_what_cannot_be_changed_is_used_and_said_once(tmp_path: Path) -> None:
+    """As on a file system that is read-only: others can read the file, and that stays true."""
+    path = written(tmp_path / "data")
+    if subprocess.run(["mount", "-o", "bind", tmp_path, tmp_path], capture_output=True, check=False).returncode:
+        pytest.skip("nothing can be mounted here: run make test where «mount -o bind» works")
+    try:
+        subprocess.run(["mount", "-o", "bind,remount,ro", tmp_path, tmp_path], check=True)
+        asked = source(path)
+        first = asked.collect()
+        assert first is not None
+        assert asked.trouble == f"{path} holds a password, and others can read it"
+        assert (asked.collect(), mode(path)) == (first, 0o644)
+    finally:
+        subprocess.run(["umount", "--lazy", tmp_path], check=True)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
