@@ -28,6 +28,8 @@ LAYERS = (
     {"metadata", "redaction"},
     {"transports"},
     {"configuration"},
+    {"constraints"},
+    {"custom_constraints"},
     {"kill_points", "unchanged"},
     {"model", "errors"},
 )

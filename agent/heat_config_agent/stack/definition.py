@@ -156,6 +156,19 @@ def resolve(tree: Tree, look: Look) -> Json:
     return tree
 
 
+def select(value: Json, path: Sequence[Json]) -> Json:
+    """Return what get_attr finds in an attribute's value by a path of keys and indexes; None where that leads nowhere.
+
+    An index is a number: text is none, as it would be in get_param. An index into text gives a character.
+    """
+    for each in path:
+        try:
+            value = value[each]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return value
+
+
 def requires(tree: Tree) -> Iterator[Need]:
     """Yield all that is needed of resources before the tree can be resolved."""
     if isinstance(tree, Later):
@@ -229,19 +242,22 @@ class ResourceDefinition:
     type: str
     """As it is written. `Environment.candidates` says what it stands for."""
     properties: Mapping[str, Tree] = field(default_factory=dict)
-    metadata: Mapping[str, Tree] = field(default_factory=dict)
+    metadata: Tree = field(default_factory=dict)
+    """A map, as are those below."""
     depends_on: tuple[str, ...] = ()
-    """As it is written, without those that a condition has taken away. What properties and metadata need comes from
-    `requirements`."""
+    """As it is written."""
     deletion_policy: str = "Delete"
     """`Delete`, `Retain` or `Snapshot`."""
-    update_policy: Mapping[str, Tree] = field(default_factory=dict)
+    update_policy: Tree = field(default_factory=dict)
     external_id: str | None = None
     """Of a resource that is there already, and is never made, changed or removed."""
     description: str = ""
 
     def requirements(self) -> frozenset[str]:
-        """Return the names of the resources that have to be there before this one."""
+        """Return the names of the resources that have to be there before this one, if they are to be there at all.
+
+        A name in depends_on may be that of a resource that a condition has taken away: nobody waits for it.
+        """
         if self.external_id is not None:  # it is there already, whatever its properties say
             return frozenset()
         needs = [*requires(self.properties), *requires(self.metadata)]

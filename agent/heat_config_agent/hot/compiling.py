@@ -1,0 +1,345 @@
+"""Template and values → what a stack is to be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from heat_config_agent.hot.deciding import Conditions
+from heat_config_agent.hot.expressions import Scope, decide, fold, parse, parse_condition
+from heat_config_agent.hot.parameters import PSEUDO, values, visible
+from heat_config_agent.hot.report import Report, meant
+from heat_config_agent.hot.template import Template
+from heat_config_agent.hot.values import NOTHING, Failing, Unknown, is_settled, open_values
+from heat_config_agent.stack.definition import (
+    Definition,
+    Environment,
+    Identity,
+    Invalid,
+    Json,
+    Later,
+    Mistake,
+    Output,
+    Path,
+    Place,
+    ResourceDefinition,
+    Tree,
+    circle,
+)
+
+_FIELDS = {
+    "type": ("string", str),
+    "properties": ("object", dict),
+    "metadata": ("object", dict),
+    "deletion_policy": ("string", str),
+    "update_policy": ("object", dict),
+    "external_id": ("string", str),
+    "description": ("string", str),
+}
+"""Key of a resource → what its value must be."""
+
+_NO_FUNCTIONS = {"type", "description"}
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """All that a stack's definition depends on besides its template."""
+
+    given: Mapping[str, Json]
+    """The values of parameters."""
+    places: Mapping[str, Place]
+    """Where those values stand that an environment says."""
+    defaults: Mapping[str, Json]
+    identity: Identity
+    environment: Environment
+    content: Callable[[str], str | None]
+    """Returns the content of a file, by its name in the template."""
+    source: Json
+    known: bool = True
+    """Whether every value that is needed has to be there."""
+    is_child: bool = False
+
+
+def definition(template: Template, of: Circumstances) -> tuple[Definition, list[Mistake]]:
+    """Return what the stack is to be, and all mistakes that were found; with some, it is to be nothing."""
+    report = template.report()
+    report.mistakes += template.mistakes
+    report.warnings += [each for each in template.warnings if each not in report.warnings]
+    parameters = values(template.schemas, of.given, of.defaults, report, of.places if of.known else None)
+    scope = Scope(template.version, visible(parameters, of.identity), of.content, report, is_child=of.is_child)
+    _forgive(template, scope)
+    scope.conditions = _conditions(template, scope)
+    resources = _Resources(template, scope, of.environment).made()
+    outputs = _outputs(template, scope)
+    made = Definition(
+        of.identity,
+        template.description,
+        parameters,
+        template.groups,
+        resources,
+        outputs,
+        of.environment,
+        of.source,
+        tuple(report.warnings),
+        template.text.place,
+    )
+    return made, report.mistakes
+
+
+def _forgive(template: Template, scope: Scope) -> None:
+    """Let parameters whose declaration is a mistake be unknown, so that it is said once."""
+    missing = template.section("parameters").keys() - scope.parameters.keys()
+    scope.parameters = {**scope.parameters, **dict.fromkeys(missing, Unknown())}
+
+
+def _conditions(template: Template, scope: Scope) -> Conditions:
+    parsed: dict[str, Tree] = {}
+    for name, raw in template.section("conditions").items():
+        path: Path = ("conditions", name)
+        parsed[name] = tree = parse_condition(raw, path, scope)
+        if not isinstance(tree, bool | Later):
+            hint = "it takes true, false or a function"
+            scope.report.wrong(f'The definition of condition "{name}" is invalid: {raw}', path, hint)
+            parsed[name] = Failing("", path, reported=True)
+    return Conditions({name: partial(parsed.__getitem__, name) for name in parsed})
+
+
+# Resources.
+
+
+class _Resources:
+    """The resources of a template being made."""
+
+    def __init__(self, template: Template, scope: Scope, environment: Environment) -> None:
+        self._template, self._scope, self._report = template, scope, scope.report
+        self._environment = environment
+
+    def made(self) -> dict[str, ResourceDefinition]:
+        """Return those that no condition has taken away."""
+        section = self._template.section("resources")
+        sound = {name: each for name, each in section.items() if self._is_sound(name, each)}
+        present = {name for name, each in sound.items() if self._is_wanted(name, each)}
+        # Those with mistakes are taken to be there, so that each is said once.
+        self._scope.resources = frozenset(present | (section.keys() - sound.keys()))
+        both = self._template.schemas.keys() & present
+        for name in both:
+            self._report.wrong(f"Duplicate names: {name} is a parameter and a resource", ("resources", name))
+        # The fields of all are looked at, also of those that are not there.
+        parsed = {name: self._parsed(name, each) for name, each in sound.items()}
+        found = {name: self._resource(name, sound[name], parsed[name]) for name in sound if name in present}
+        for each in found.values():
+            self._check_type(each)
+        way = circle(found)
+        if way:
+            text = " → ".join([*way, way[0]])
+            self._report.wrong(f"Circular Dependency Found: {text}", (), "", at=("resources", way[0]))
+        return found
+
+    def _is_sound(self, name: str, resource: Json) -> bool:
+        path: Path = ("resources", name)
+        if not resource:
+            self._report.wrong("Each resource must contain a type key.", path, "", "template")
+            return False
+        if not isinstance(resource, dict):
+            problem = f'"resources" must contain a map of resource maps. Found a {type(resource).__name__} instead'
+            self._report.wrong(problem, path, "write {type: …} at least", "template")
+            return False
+        if "/" in name:
+            self._report.wrong(f'the name of a resource has no "/": {name}', path)
+        if not resource.get("type"):
+            hint = next((f"is {each} meant to be type?" for each in resource if meant(each.lower(), ["type"])), "")
+            self._report.wrong("Each resource must contain a type key.", path, hint, "template")
+        keys = self._template.version.resource_keys
+        for key in resource:
+            if key not in keys:
+                hint = meant(key.lower(), keys)
+                later = key in {"condition", "external_id"}
+                hint = "it is there from 2016-10-14 on" if later else hint
+                problem = f'"{key}" is not a valid keyword inside a resource definition'
+                self._report.wrong(problem, path, hint, "validate" if later else "template", at=(*path, key))
+        return bool(resource.get("type"))
+
+    def _is_wanted(self, name: str, resource: Mapping[str, Json]) -> bool:
+        if "condition" not in resource or "condition" not in self._template.version.resource_keys:
+            return True
+        raw = resource["condition"]
+        path: Path = ("resources", name, "condition")
+        if not isinstance(raw, bool | str | dict) or (isinstance(raw, dict) and not self._is_function(raw)):
+            self._report.wrong(f"Resource {name} condition type must be string_or_boolean", path)
+            return True
+        return decide(raw, path, self._scope)
+
+    def _is_function(self, raw: Mapping[str, Json]) -> bool:
+        version = self._template.version
+        return len(raw) == 1 and bool(raw.keys() & (version.condition_functions.keys() | version.functions.keys()))
+
+    def _parsed(self, name: str, resource: Mapping[str, Json]) -> dict[str, Tree]:
+        """Return the fields that are as they should be."""
+        found: dict[str, Tree] = {}
+        for key, (what, type_) in _FIELDS.items():
+            if key not in resource or key not in self._template.version.resource_keys:
+                continue
+            path: Path = ("resources", name, key)
+            tree = resource[key] if key in _NO_FUNCTIONS else parse(resource[key], path, self._scope)
+            if not isinstance(tree, type_ | Later):
+                self._report.wrong(f"Resource {name} {key} type must be {what}", path)
+                continue
+            if key == "properties" and isinstance(tree, Later):
+                problem = "a function cannot stand for all properties at once"
+                self._report.wrong(problem, path[:2], "write it for each property", at=path)
+                continue
+            found[key] = tree
+        return found
+
+    def _resource(self, name: str, raw: Mapping[str, Json], parsed: Mapping[str, Tree]) -> ResourceDefinition:
+        path: Path = ("resources", name)
+        folded = {key: fold(tree, self._scope) for key, tree in parsed.items()}
+        properties = folded.get("properties", {})
+        for key, tree in properties.items():
+            self._check(tree, (*path, "properties", key), "Property error: ")
+        metadata = folded.get("metadata", {})
+        self._check_references(metadata)
+        external = folded.get("external_id")
+        if external is not None and not isinstance(external, str):
+            self._report.wrong(f"Resource {name} external_id type must be string", (*path, "external_id"))
+            external = None
+        depends_on = self._depends_on(name, raw)
+        if external is not None and depends_on:
+            problem = f"a resource with an external_id can depend on nothing: {name} is there already"
+            self._report.wrong(problem, (*path, "depends_on"))
+        return ResourceDefinition(
+            name,
+            str(folded.get("type", "")),
+            properties,
+            {} if metadata is NOTHING else metadata,
+            depends_on,
+            "Retain" if external is not None else self._deletion_policy(name, folded),
+            folded.get("update_policy", {}),
+            external,
+            str(folded.get("description", "")),
+        )
+
+    def _check(self, tree: Tree, path: Path, before: str) -> None:
+        """Report the values of a property that cannot be had."""
+        for each in open_values(tree):
+            if isinstance(each, Failing) and not each.reported:
+                self._report.wrong(f"{before}{each.problem}", path, self._hint(each), at=each.path)
+
+    def _check_references(self, metadata: Tree) -> None:
+        for each in open_values(metadata):
+            if isinstance(each, Failing) and not each.reported:
+                if each.path[-1] in {"get_resource", "get_attr", "Ref"}:
+                    self._report.wrong(each.problem, each.path, self._hint(each))
+                else:
+                    self._report.odd(f"the resource will fail: {each.problem}", each.path)
+
+    def _hint(self, failing: Failing) -> str:
+        return _hint(failing, self._scope, self._template)
+
+    def _check_type(self, resource: ResourceDefinition) -> None:
+        """Refuse a type that is mapped to itself. Whether there is one of that name is for the stack to say."""
+        try:
+            next(self._environment.candidates(resource.type, resource.name))
+        except Invalid as invalid:
+            for each in invalid.mistakes:
+                self._report.wrong(each.problem, each.path, each.hint, at=(*each.path, "type"))
+
+    def _depends_on(self, name: str, raw: Mapping[str, Json]) -> tuple[str, ...]:
+        if "depends_on" not in raw:
+            return ()
+        path: Path = ("resources", name, "depends_on")
+        said = raw["depends_on"]
+        names = [said] if isinstance(said, str) else said
+        if not isinstance(names, list):
+            self._report.wrong(f"Resource {name} depends_on type must be list or string", path)
+            return ()
+        found = []
+        section = self._template.section("resources")
+        for index, each in enumerate(names):
+            if not isinstance(each, str):
+                self._report.wrong(f"Resource {name} depends_on must be a list of strings", (*path, index))
+            elif each not in section:
+                hint = meant(each, section)
+                self._report.wrong(f'The specified reference "{each}" (in {name}) is incorrect.', (*path, index), hint)
+            else:
+                found.append(each)
+        return tuple(found)
+
+    def _deletion_policy(self, name: str, folded: Mapping[str, Tree]) -> str:
+        policy = folded.get("deletion_policy")
+        if policy is None or policy is NOTHING:
+            return "Delete"
+        path: Path = ("resources", name, "deletion_policy")
+        policies = self._template.version.deletion_policies
+        unknown = any(isinstance(each, Unknown) for each in open_values(policy))
+        if unknown:
+            return "Delete"
+        if isinstance(policy, Failing):
+            if not policy.reported:
+                self._report.wrong(policy.problem, path, self._hint(policy))
+            return "Delete"
+        if not isinstance(policy, str) or policy not in policies:
+            shown = policy if is_settled(policy) else "that of a resource that is not there yet"
+            hint = meant(str(policy), policies) or f"one of {', '.join(policies)}"
+            self._report.wrong(f'Invalid deletion policy "{shown}"', path, hint)
+            return "Delete"
+        return policies[policy]
+
+
+def _hint(failing: Failing, scope: Scope, template: Template) -> str:
+    """Return what else may have been meant by a name that is not there."""
+    name = failing.problem.partition('"')[2].partition('"')[0]
+    if failing.path[-1:] == ("get_param",):
+        name = failing.problem.partition("(")[2].partition(")")[0]
+        return meant(name, [*scope.parameters, *PSEUDO])
+    if failing.path[-1:] and failing.path[-1] in {"get_resource", "get_attr", "Ref"}:
+        if name in template.section("resources"):
+            return f"its condition has taken {name} away: use if"
+        if name in scope.parameters:
+            return f"{name} is a parameter: use get_param"
+        return meant(name, scope.resources)
+    return ""
+
+
+# Outputs.
+
+
+def _outputs(template: Template, scope: Scope) -> dict[str, Output]:
+    found = {}
+    for name, raw in template.section("outputs").items():
+        path: Path = ("outputs", name)
+        if not isinstance(raw, dict):
+            kind = "null" if raw is None else f"a {type(raw).__name__}"
+            scope.report.wrong(f"Output definitions must be a map. Found {kind} instead", path, "write {value: …}")
+            continue
+        if "value" not in raw:
+            scope.report.wrong("Each output definition must contain a value key.", path, meant("value", raw, 0.5))
+            continue
+        _check_keys(raw, path, template.version.output_keys, scope.report)
+        description = str(raw.get("description") or "")
+        condition = raw.get("condition") if "condition" in template.version.output_keys else None
+        if condition is not None and not decide(condition, (*path, "condition"), scope):
+            found[name] = Output(name, None, description)
+            continue
+        found[name] = Output(name, _output_value(raw["value"], (*path, "value"), template, scope), description)
+    return found
+
+
+def _check_keys(raw: Iterable[str], path: Path, keys: frozenset[str], report: Report) -> None:
+    for key in raw:
+        if key not in keys:
+            hint = "it is there from 2016-10-14 on" if key == "condition" else meant(key, keys)
+            report.odd(f"{key} is no key of an output: it is ignored", (*path, key), hint)
+
+
+def _output_value(raw: Json, path: Path, template: Template, scope: Scope) -> Tree:
+    tree = fold(parse(raw, path, scope), scope)
+    for each in open_values(tree):
+        if isinstance(each, Failing) and not each.reported:
+            hint = _hint(each, scope, template)
+            if each.fatal:
+                scope.report.wrong(each.problem, each.path, hint)
+            else:
+                scope.report.odd(f"this output will have no value: {each.problem}", each.path, hint)
+    return None if tree is NOTHING else tree

@@ -1,0 +1,235 @@
+"""Environments: several texts, merged as Heat merges them.
+
+A later file wins over one before it, and all of them win over parameters that are given beside them, as with a Heat to
+which files are sent. An environment that is sent as one text yields to those. What `parameter_merge_strategies` ask for
+is added to what is there, and not put in its place.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from heat_config_agent.hot import registry
+from heat_config_agent.hot.report import Report, meant
+from heat_config_agent.hot.source import Source, base_of
+from heat_config_agent.hot.text import Text
+from heat_config_agent.stack.definition import Json, Mistake, Path, Place, Schema
+
+SECTIONS = (
+    "parameters",
+    "resource_registry",
+    "parameter_defaults",
+    "encrypted_param_names",
+    "event_sinks",
+    "parameter_merge_strategies",
+)
+_LISTS = {"encrypted_param_names", "event_sinks"}
+_STRATEGIES = ("overwrite", "merge", "deep_merge")
+SINKS = ("zaqar-queue",)
+
+
+@dataclass
+class Merged:
+    """What all environments of a stack say."""
+
+    parameters: dict[str, Json] = field(default_factory=dict)
+    parameter_defaults: dict[str, Json] = field(default_factory=dict)
+    resource_registry: dict[str, Json] = field(default_factory=dict)
+    places: dict[str, Place] = field(default_factory=dict)
+    """Parameter → where its value stands, the last one of several."""
+    mistakes: list[Mistake] = field(default_factory=list)
+    warnings: list[Mistake] = field(default_factory=list)
+
+
+def read(text: Text, report: Report) -> dict[str, Json]:
+    """Return the sections of one environment, those with mistakes left out."""
+    if text.value is None:
+        return {}
+    if not isinstance(text.value, dict):
+        problem = "The environment is not a valid YAML mapping data type."
+        report.wrong(problem, (), "begin it with parameters: or resource_registry:", "environment_format")
+        return {}
+    found = {}
+    for name, section in text.value.items():
+        if name not in SECTIONS:
+            hint = meant(name, SECTIONS) or f"there are {', '.join(SECTIONS)}"
+            report.wrong(f'environment has wrong section "{name}"', (name,), hint, "environment_format")
+        elif section is None:
+            report.wrong(f'environment has empty section "{name}"', (name,), "remove it", "environment_format")
+        elif not isinstance(section, list if name in _LISTS else dict):
+            kind = "list" if name in _LISTS else "map"
+            report.wrong(f'the section "{name}" of an environment is a {kind}', (name,), "", "environment_format")
+        else:
+            found[name] = section
+    _check_sinks(list(found.get("event_sinks", [])), report)
+    return found
+
+
+def _check_sinks(sinks: Sequence[Json], report: Report) -> None:
+    for index, sink in enumerate(sinks):
+        kind = sink.get("type") if isinstance(sink, dict) else None
+        if kind not in SINKS:
+            report.wrong(f"there is no event sink of the type {kind!r}", ("event_sinks", index), "", "environment")
+        else:
+            report.odd("an event sink does nothing here: there is no cloud to tell", ("event_sinks", index))
+
+
+def merge(texts: Sequence[Text], source: Source, schemas: Mapping[str, Schema]) -> Merged:
+    """Return what the environments of a source and the parameters that are given beside them come to.
+
+    `texts` are those of its environments that could be read. `schemas` are those of the root template and of all nested
+    ones: their types say how values are merged.
+    """
+    given, files_win = source.parameters, source.files_win
+    found = Merged(parameters=dict(given) if files_win else {})
+    chosen: dict[str, str] = {}
+    mappings: dict[str, Json] = {}
+    for text in texts:
+        report = Report(text)
+        sections = read(text, report)
+        strategies = sections.get("parameter_merge_strategies", {})
+        for name, into in (("parameters", found.parameters), ("parameter_defaults", found.parameter_defaults)):
+            if sections.get(name):
+                _Merging(report, strategies, chosen, schemas, name).merge(into, sections[name])
+        if files_win and sections.get("parameters"):
+            _say_who_wins(given, sections["parameters"], report)
+        for name in sections.get("parameters", {}):
+            place = text.place(("parameters", name))
+            found.places.update({name: place} if place else {})
+        said = sections.get("resource_registry", {})
+        registry.read(said, report)
+        _say_what_does_nothing(said, report, ("resource_registry",))
+        said = _located(said, text.file, source)
+        # The map as a whole is merged, not the maps in it; a null takes nothing back in another file.
+        mappings = {**mappings, **{key: each for key, each in said.items() if each is not None}} if mappings else said
+        found.mistakes += report.mistakes
+        found.warnings += report.warnings
+    if not files_win:
+        found.parameters.update(given)
+    found.resource_registry = registry.read(mappings, Report(Text("", "", "environment")))
+    return found
+
+
+def _say_who_wins(given: Mapping[str, Json], section: Mapping[str, Json], report: Report) -> None:
+    for name in given.keys() & section.keys():
+        if given[name] != section[name]:
+            problem = f"this value of {name} wins over the one that is given beside the environment, as with Heat"
+            report.odd(problem, ("parameters", name), "remove it here")
+
+
+def _say_what_does_nothing(section: Mapping[str, Json], report: Report, path: Path) -> None:
+    for name, value in section.items():
+        if name == "hooks":
+            report.odd("hooks do nothing here: a stack on this machine does not wait for anybody", (*path, name))
+        elif isinstance(value, dict):
+            _say_what_does_nothing(value, report, (*path, name))
+
+
+def _located(section: Mapping[str, Json], base: str, source: Source) -> dict[str, Json]:
+    """Return the registry with its nested templates by the names of their files."""
+    base = base_of(section, base)
+    found: dict[str, Json] = {}
+    for name, value in section.items():
+        if isinstance(value, dict):
+            found[name] = _located(value, base, source)
+        elif isinstance(value, str) and registry.is_template(value) and name != "base_url":
+            found[name] = source.find(value, base) or value
+        else:
+            found[name] = value
+    return found
+
+
+class _Merging:
+    """One section of parameters being merged into what is there."""
+
+    def __init__(
+        self,
+        report: Report,
+        strategies: Mapping[str, Json],
+        chosen: dict[str, str],
+        schemas: Mapping[str, Schema],
+        section: str,
+    ) -> None:
+        self._report, self._strategies, self._chosen = report, strategies, chosen
+        self._schemas, self._section = schemas, section
+
+    def merge(self, into: dict[str, Json], section: Mapping[str, Json]) -> None:
+        for name, value in section.items():
+            if name in self._schemas and value is not None:
+                self._choose(name)
+        if not into:
+            into.update(section)
+            return
+        for name, value in section.items():
+            if name not in self._schemas:
+                self._report.odd(f"{name} is not used: no template has a parameter of that name", (self._section, name))
+            elif value is not None:
+                into[name] = self._value(name, into.get(name), value)
+
+    def _choose(self, name: str) -> None:
+        """Settle how values of a parameter are merged: the first file that has one decides."""
+        usual = self._strategies.get("default", "overwrite")
+        asked = self._strategies.get(name, self._chosen.get(name, usual))
+        strategy = asked if asked in _STRATEGIES else usual
+        if self._chosen.setdefault(name, strategy) != strategy:
+            problem = f'Conflicting merge strategy "{strategy}" for parameter "{name}": it is {self._chosen[name]}'
+            self._report.wrong(problem, ("parameter_merge_strategies", name), "name one in one file", "environment")
+
+    def _value(self, name: str, old: Json, new: Json) -> Json:
+        strategy = self._chosen[name]
+        if strategy not in {"merge", "deep_merge"}:
+            return new
+        type_ = self._schemas[name].type
+        try:
+            if type_ == "json":
+                return merge_maps(_json(old), _json(new), deep=strategy == "deep_merge")
+            if type_ == "comma_delimited_list":
+                return merge_lists(old, new)
+            if type_ == "string" and isinstance(new, str):
+                return f"{old or ''}{new}"
+        except (ValueError, TypeError, AttributeError):
+            pass
+        problem = f"Invalid parameter in environment: {name} is of the type {type_}, and its values cannot be merged"
+        self._report.wrong(problem, (self._section, name), "", "environment")
+        return new
+
+
+def _json(value: Json) -> Json:
+    return json.loads(value) if isinstance(value, str) and value else value
+
+
+def merge_lists(old: Json, new: Json) -> Json:
+    """Return two lists, or texts with commas, as one. Raises TypeError where one is a list and the other is none."""
+    if not old:
+        return new
+    if isinstance(new, list):
+        return [*old, *new] if isinstance(old, list) else _refuse()
+    return f"{old},{new}" if isinstance(old, str) and isinstance(new, str) else _refuse()
+
+
+def _refuse() -> Json:
+    raise TypeError
+
+
+def merge_maps(old: Json, new: Json, *, deep: bool) -> Json:
+    """Return two maps as one; `deep`: the maps and lists in them likewise, and texts one after the other."""
+    if not old:
+        return new
+    found = dict(old)
+    for key, value in new.items():
+        if value is None:
+            continue
+        before = found.get(key)
+        if not deep:
+            found[key] = value
+        elif isinstance(value, dict):
+            found[key] = merge_maps(before, value, deep=True) if before else value
+        elif isinstance(value, list):
+            found[key] = merge_lists(before, value) if before else value
+        elif isinstance(value, str):
+            found[key] = (before if isinstance(before, str) else "") + value
+        else:
+            found[key] = value
+    return found

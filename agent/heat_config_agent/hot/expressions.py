@@ -1,0 +1,287 @@
+"""Trees as they are written → trees in which functions are known as such, and resolved as far as can be.
+
+Both steps are Heat's. First the whole is looked through: a map with one key that is a function's name is that function,
+and its arguments must have a shape that it takes. Then values are computed, here all of those for which no resource is
+needed. What goes wrong in the second step is the business of who wanted the value: a property, or an output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from heat_config_agent.hot import versions
+from heat_config_agent.hot.deciding import Conditions, Undecided, Wanting
+from heat_config_agent.hot.functions.base import Wrong, is_function
+from heat_config_agent.hot.report import Report, meant
+from heat_config_agent.hot.values import (
+    NOTHING,
+    UNKNOWN,
+    Attribute,
+    Call,
+    Chosen,
+    Facade,
+    Failing,
+    Reference,
+    is_settled,
+)
+from heat_config_agent.hot.versions import Version
+from heat_config_agent.stack.definition import Json, Later, Path, Tree, Unresolved
+
+FACADE = {"metadata": "metadata", "deletion_policy": "deletion_policy", "update_policy": "update_policy"}
+FORMER_FACADE = {"Metadata": "metadata", "DeletionPolicy": "deletion_policy", "UpdatePolicy": "update_policy"}
+
+DATA = frozenset({"get_input"})
+"""Maps with one such key are no misspelt functions: what they mean is known to whom they are handed on."""
+
+
+@dataclass(slots=True)
+class Scope:
+    """What the functions of one template may look at."""
+
+    version: Version
+    parameters: Mapping[str, Tree]
+    """Values by name, pseudo parameters among them; `UNKNOWN` where nobody has given one yet."""
+    content: Callable[[str], str | None]
+    """Returns the content of the file of that name."""
+    report: Report
+    resources: frozenset[str] = frozenset()
+    """The names of all resources that no condition has taken away."""
+    is_child: bool = False
+    conditions: Conditions | None = None
+
+
+# Looking through.
+
+
+def parse(raw: Json, path: Path, scope: Scope) -> Tree:
+    """Return the tree with its functions. Mistakes go to the report."""
+    if isinstance(raw, list):
+        return [parse(each, (*path, index), scope) for index, each in enumerate(raw)]
+    if not isinstance(raw, dict):
+        return raw
+    if len(raw) == 1:
+        [(name, args)] = raw.items()
+        if name in scope.version.removed:
+            return _removed(name, (*path, name), scope)
+        if name in scope.version.functions:
+            return _call(name, args, (*path, name), scope)
+        _is_it_misspelt(name, (*path, name), scope)
+    return {key: parse(each, (*path, key), scope) for key, each in raw.items()}
+
+
+def _removed(name: str, path: Path, scope: Scope) -> Tree:
+    hint = f"it was last in {versions.until(name)}"
+    return _refused(f"The function {name} is not supported in this version of HOT.", path, scope, hint)
+
+
+def _refused(problem: str, path: Path, scope: Scope, hint: str = "") -> Failing:
+    scope.report.wrong(problem, path, hint)
+    return Failing(problem, path, reported=True)
+
+
+def _is_it_misspelt(name: str, path: Path, scope: Scope) -> None:
+    """Warn of a map with one key that is nearly a function's name, or that of one in another version."""
+    if name in DATA:
+        return
+    what = f"{name} is no function of {scope.version.name}: this map is taken as it is"
+    if name in versions.EVERY:
+        since = versions.since(name)
+        if since and since > scope.version.name:
+            scope.report.odd(what, path, f"it is one from {since} on")
+    elif hint := meant(name, scope.version.functions, 0.84):
+        scope.report.odd(what, path, hint)
+
+
+def _call(name: str, args: Json, path: Path, scope: Scope) -> Tree:
+    if name == "if":
+        return _if(args, path, scope)
+    parsed = parse(args, path, scope)
+    function = scope.version.functions[name]
+    try:
+        if function:
+            function.check(parsed, name)
+            return Call(name, parsed, path, lambda given: function.compute(given, name))
+        _check_innate(name, parsed, scope)
+    except Wrong as error:
+        return _refused(str(error), path, scope)
+    return Call(name, parsed, path, lambda given: _computed(name, given, path, scope))
+
+
+def _check_innate(name: str, args: Tree, scope: Scope) -> None:
+    """Look at the arguments of a function that looks at the stack."""
+    if name == "get_attr":
+        if scope.version.all_attributes and not args:
+            raise Wrong(f'Arguments to "{name}" can be [resource_name] or [resource_name, attribute, (path), ...]')
+        if not isinstance(args, list) and not (scope.version.all_attributes and _is_letter(args)):
+            raise Wrong(f'Argument to "{name}" must be a list')
+        if not scope.version.all_attributes and len(args) < 2:
+            raise Wrong(f'Arguments to "{name}" must be of the form [resource_name, attribute, (path), ...]')
+    elif name in {"resource_facade", "Fn::ResourceFacade"} and not is_function(args):
+        known = FACADE if name == "resource_facade" else FORMER_FACADE
+        if not isinstance(args, str) or args not in known:
+            raise Wrong(f'Incorrect arguments to "{name}" should be one of: {", ".join(known)}')
+
+
+def _is_letter(args: Tree) -> bool:
+    return isinstance(args, str) and len(args) == 1
+
+
+def _if(args: Json, path: Path, scope: Scope) -> Tree:
+    fewest = 2 if scope.version.nothing else 3
+    if not isinstance(args, list) or not fewest <= len(args) <= 3:
+        form = "[condition_name, value_if_true, value_if_false]"
+        return _refused(f'Arguments to "if" must be of the form: {form}', path, scope)
+    if decide(args[0], path, scope):
+        return Chosen(parse(args[1], path, scope))
+    return Chosen(parse(args[2], path, scope) if len(args) == 3 else NOTHING)
+
+
+# Conditions.
+
+
+def parse_condition(raw: Json, path: Path, scope: Scope) -> Tree:
+    """Return a condition with its functions: of all there are, few may stand here."""
+    if isinstance(raw, list):
+        return [parse_condition(each, (*path, index), scope) for index, each in enumerate(raw)]
+    if not isinstance(raw, dict):
+        return raw
+    if len(raw) == 1:
+        [(name, args)] = raw.items()
+        at = (*path, name)
+        if name in scope.version.condition_functions:
+            return _condition_call(name, parse_condition(args, at, scope), at, scope)
+        if name in scope.version.functions or name in scope.version.removed:
+            return _refused(
+                f'The function "{name}" is invalid in this context', at, scope, "conditions see parameters only"
+            )
+    return {key: parse_condition(each, (*path, key), scope) for key, each in raw.items()}
+
+
+def _condition_call(name: str, args: Tree, path: Path, scope: Scope) -> Tree:
+    function = scope.version.condition_functions[name]
+    if function is None:
+        return Call(name, args, path, lambda given: _parameter(name, given, scope))
+    try:
+        function.check(args, name)
+    except Wrong as error:
+        return _refused(str(error), path, scope)
+    return Call(name, args, path, lambda given: function.compute(given, name))
+
+
+def decide(raw: Json, path: Path, scope: Scope) -> bool:
+    """Return whether a condition holds. One that cannot be decided yet does; so does one that is a mistake."""
+    before = len(scope.report.mistakes)
+    condition = parse_condition(raw, path, scope)
+    if len(scope.report.mistakes) > before or scope.conditions is None:
+        return True
+    try:
+        return scope.conditions.holds(condition)
+    except Undecided:
+        return True
+    except Wanting as error:
+        if not error.reported:
+            scope.report.wrong(str(error), path, error.hint)
+        return True
+
+
+# Computing.
+
+
+def fold(tree: Tree, scope: Scope) -> Tree:
+    """Return the tree with every value in it that needs no resource; `NOTHING`, where it is not there at all."""
+    if isinstance(tree, dict):
+        folded = {key: fold(each, scope) for key, each in tree.items()}
+        return {key: each for key, each in folded.items() if each is not NOTHING}
+    if isinstance(tree, list):
+        return [each for each in (fold(item, scope) for item in tree) if each is not NOTHING]
+    if isinstance(tree, Chosen):
+        return fold(tree.value, scope)
+    if not isinstance(tree, Call):
+        return tree
+    args = _arguments(tree.args, scope)
+    if tree.name == "get_attr":
+        return _attribute(args, tree.path, scope)
+    if not is_settled(args):
+        if tree.name in {"get_resource", "Ref"}:
+            return Failing(f'"{tree.name}" needs a name that is known before anything is made', tree.path)
+        return Call(tree.name, args, tree.path, tree.compute)
+    try:
+        return tree.compute(args)
+    except Unresolved as error:
+        return Failing(str(error), tree.path)
+
+
+def _arguments(args: Tree, scope: Scope) -> Tree:
+    """Return the arguments of a function; one that is not there is null, so that the others stay in their places."""
+    if isinstance(args, list):
+        return [_or_null(fold(each, scope)) for each in args]
+    if isinstance(args, dict):
+        return {key: _or_null(fold(each, scope)) for key, each in args.items()}
+    return _or_null(fold(args, scope))
+
+
+def _or_null(value: Tree) -> Tree:
+    return None if value is NOTHING else value
+
+
+def _computed(name: str, args: Json, path: Path, scope: Scope) -> Tree:
+    if name == "get_param":
+        return _parameter(name, args, scope)
+    if name == "get_file":
+        return _file(name, args, scope)
+    if name == "Ref" and isinstance(args, str) and args in scope.parameters and args not in scope.resources:
+        return scope.parameters[args]
+    if name in {"get_resource", "Ref"}:
+        if not isinstance(args, str) or args not in scope.resources:
+            fatal = isinstance(args, list | dict)
+            return Failing(f'The specified reference "{args}" is incorrect.', path, fatal=fatal)
+        return Reference(args, path)
+    known = FACADE if name == "resource_facade" else FORMER_FACADE
+    if not isinstance(args, str) or args not in known:
+        raise Unresolved(f'Incorrect arguments to "{name}" should be one of: {", ".join(known)}')
+    if not scope.is_child:
+        raise Unresolved(f'"{name}" is for nested templates: this one is no resource of another stack')
+    return Facade(known[args])
+
+
+def _parameter(name: str, args: Json, scope: Scope) -> Tree:
+    """get_param: in its path a miss of whatever kind gives an empty text."""
+    if not args:
+        raise Unresolved(f'Function "{name}" must have arguments')
+    parameter, *path = args if isinstance(args, list) else [args]
+    if isinstance(args, dict) or not isinstance(parameter, str):
+        raise Unresolved(f'"{name}" takes the name of a parameter, or a list that begins with one')
+    if parameter not in scope.parameters:
+        raise Unresolved(f"The Parameter ({parameter}) was not provided.")
+    value = scope.parameters[parameter]
+    if value is UNKNOWN:
+        return value
+    for key in path:
+        try:
+            value = value[int(key) if isinstance(value, list | str) and isinstance(key, str) else key]
+        except (KeyError, IndexError, TypeError, ValueError):
+            return ""
+    return value
+
+
+def _file(name: str, args: Json, scope: Scope) -> str:
+    if not isinstance(args, str):
+        raise Unresolved(f'Argument to "{name}" must be a string')
+    content = scope.content(args)
+    if content is None:
+        raise Unresolved(f'No content found in the "files" section for {name} path: {args}')
+    return content
+
+
+def _attribute(args: Tree, path: Path, scope: Scope) -> Tree:
+    resource, attribute, *keys = [*args, None] if len(args) == 1 else args
+    if isinstance(resource, Later) or isinstance(attribute, Later):
+        return Failing("get_attr needs names that are known before anything is made", path, fatal=True)
+    if not isinstance(resource, str) or resource not in scope.resources:
+        return Failing(f'The specified reference "{resource}" is incorrect.', path, fatal=True)
+    if attribute is None and scope.version.all_attributes:
+        return Attribute(resource, "", [], path, inner=True)
+    if not isinstance(attribute, str):
+        return Failing(f"The Referenced Attribute ({resource} {attribute}) is incorrect.", path, fatal=True)
+    return Attribute(resource, attribute, keys, path, inner=scope.version.paths)

@@ -1,0 +1,1 @@
+"""The functions of HOT, each in the forms that its versions have."""

@@ -1,0 +1,204 @@
+"""Source → the definition of a stack, and of its child stacks while it runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from heat_config_agent.hot import environment, parameters
+from heat_config_agent.hot.compiling import Circumstances, definition
+from heat_config_agent.hot.registry import Circular, Registry, is_template
+from heat_config_agent.hot.report import Report, ordered
+from heat_config_agent.hot.source import Source
+from heat_config_agent.hot.template import Template
+from heat_config_agent.hot.text import Text
+from heat_config_agent.hot.versions import OTHERS
+from heat_config_agent.stack.definition import Definition, Found, Identity, Interface, Invalid, Json, Mistake, Schema
+
+
+def load(source: Json, identity: Identity) -> Definition:
+    """Return what a stack is to be whose source was kept: a `definition.Loader`. Raises `Invalid`."""
+    return define(Source.from_json(source), identity)
+
+
+def define(source: Source, identity: Identity, *, known: bool = True) -> Definition:
+    """Return what a stack is to be. Raises `Invalid` with all mistakes, those of its environments among them.
+
+    With `known` false, values that nobody has given are no mistakes: then it can be looked at, and not be made.
+    """
+    mistakes: list[Mistake] = []
+    if not re.fullmatch(r"[a-zA-Z][a-zA-Z0-9_.-]{0,254}", identity.name):
+        hint = 'it begins with a letter, and has at most 255 letters, digits, "_", "-" and "."'
+        mistakes.append(Mistake(f"Invalid stack name {identity.name}", (), None, hint, "stack"))
+    texts = []
+    for each in source.environments:
+        try:
+            texts.append(Text(each.name, each.text, "environment_format"))
+        except Invalid as invalid:
+            mistakes += invalid.mistakes
+    templates = _Templates(source)
+    try:
+        root = Template(source.template.name, source.template.text)
+    except Invalid as invalid:
+        for text in texts:  # their mistakes are shown beside those of the template
+            report = Report(text)
+            environment.read(text, report)
+            mistakes += report.mistakes
+        raise Invalid(ordered([*mistakes, *invalid.mistakes])) from None
+    schemas = {**templates.schemas(), **root.schemas}
+    merged = environment.merge(texts, source, schemas)
+    surroundings = _Surroundings(templates, merged, Registry(merged.resource_registry), source.template.name)
+    made, found = definition(
+        root,
+        Circumstances(
+            merged.parameters,
+            merged.places,
+            merged.parameter_defaults,
+            identity,
+            surroundings,
+            lambda name: templates.content(name, root.file),
+            source.to_json(),
+            known=known,
+        ),
+    )
+    mistakes += [*merged.mistakes, *found]
+    if mistakes:
+        raise Invalid(ordered(mistakes))
+    return replace(made, warnings=(*merged.warnings, *made.warnings))
+
+
+class _Templates:
+    """The files of a source, and the nested templates among them, each read once."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._read: dict[str, Template] = {}
+
+    def template(self, name: str, base: str) -> Template:
+        """Return the nested template that is named in `base`. Raises `Invalid`."""
+        found = self.source.find(name, base)
+        if found is None:
+            raise Invalid(
+                [Mistake(f"there is no file {name}", (), None, "is its path right, from the file that names it?")]
+            )
+        if found not in self._read:
+            self._read[found] = Template(found, self.source.files[found])
+        return self._read[found]
+
+    def content(self, name: str, base: str) -> str | None:
+        """Return the text of a file that is named in `base`."""
+        found = self.source.find(name, base)
+        return None if found is None else self.source.files[found]
+
+    def schemas(self) -> dict[str, Schema]:
+        """Return the parameters of all files that are templates."""
+        found: dict[str, Schema] = {}
+        for name, text in self.source.files.items():
+            if any(key in text for key in ("heat_template_version", *OTHERS)):
+                try:
+                    found.update(self.template(name, name).schemas)
+                except Invalid:
+                    continue  # said where it is used as a template, if it is
+        return found
+
+
+class _Surroundings:
+    """What a running stack asks of its language (`definition.Environment`)."""
+
+    def __init__(
+        self, templates: _Templates, merged: environment.Merged, registry: Registry, base: str, depth: int = 0
+    ) -> None:
+        self._templates, self._merged, self._registry, self._base = templates, merged, registry, base
+        self._depth = depth
+
+    def candidates(self, type_: str, resource: str) -> Iterator[Found]:
+        try:
+            for each in self._registry.candidates(type_, resource):
+                found = self._templates.source.find(each.template, self._base) if each.template else None
+                yield replace(each, template=found) if found else each
+        except Circular as error:
+            raise Invalid(
+                [Mistake(f"the type {type_} is mapped to itself: {error}", ("resources", resource))]
+            ) from None
+
+    def interface(self, template: str) -> Interface:
+        found = self._templates.template(template, self._base)
+        if found.mistakes:
+            raise Invalid(ordered(found.mistakes))
+        outputs = found.section("outputs")
+        return Interface(
+            parameters.with_defaults(found.schemas, self._merged.parameter_defaults),
+            {name: str(each.get("description") or "") for name, each in outputs.items() if isinstance(each, dict)},
+            found.description,
+        )
+
+    def nested(
+        self, resource: str, found: Found, identity: Identity, parameters: Mapping[str, Json], *, known: bool = True
+    ) -> Definition:
+        template = self._templates.template(found.template, self._base)
+        inner = self._registry.without(found.mapping).inside(resource)
+        surroundings = _Surroundings(self._templates, self._merged, inner, template.file, self._depth + 1)
+        made, mistakes = definition(
+            template,
+            Circumstances(
+                {name: _handed_down(template, name, value) for name, value in parameters.items()},
+                {},
+                self._merged.parameter_defaults,
+                identity,
+                surroundings,
+                lambda name: self._templates.content(name, template.file),
+                None,
+                known=known,
+                is_child=True,
+            ),
+        )
+        if mistakes:
+            raise Invalid(ordered(mistakes))
+        return made
+
+    def inside(self, resource: str) -> _Surroundings:
+        inner = self._registry.inside(resource)
+        return _Surroundings(self._templates, self._merged, inner, self._base, self._depth + 1)
+
+    def restricted(self, resource: str) -> frozenset[str]:
+        return self._registry.said(resource, "restricted_actions")
+
+    def hooks(self, resource: str) -> frozenset[str]:
+        return self._registry.said(resource, "hooks")
+
+
+def _handed_down(template: Template, name: str, value: Json) -> Json:
+    """Return a property as its child stack gets it: a list becomes text with commas, so what has one comes apart."""
+    schema = template.schemas.get(name)
+    if schema is None or schema.type != "comma_delimited_list" or not isinstance(value, list):
+        return value
+    if value and isinstance(value[0], dict):
+        pairs = ((index, item) for index, item in enumerate(value) if isinstance(item, dict))
+        return ",".join(f".member.{index}.{key}={each}" for index, item in pairs for key, each in item.items())
+    return ",".join("" if each is None else str(each) for each in value)
+
+
+def check_children(made: Definition, depth: int = 5) -> tuple[list[Mistake], list[Mistake]]:
+    """Return the mistakes and warnings of the nested templates of a stack that is not there yet, to that depth."""
+    mistakes: list[Mistake] = []
+    warnings: list[Mistake] = []
+    for name, resource in made.resources.items():
+        try:
+            found = next(made.environment.candidates(resource.type, name))
+            if not found.template:
+                continue
+            under = ("resources", f"{name}<{resource.type}>" if is_template(resource.type) else name)
+            child = made.environment.nested(name, found, Identity(name, ""), {}, known=False)
+        except Invalid as invalid:
+            mistakes += [
+                each if each.path[:2] == ("resources", name) else each.under("resources", name)
+                for each in invalid.mistakes
+            ]
+            continue
+        warnings += [each.under(*under) for each in child.warnings]
+        if depth:
+            inner, odd = check_children(child, depth - 1)
+            mistakes += [each.under(*under) for each in inner]
+            warnings += [each.under(*under) for each in odd]
+    return mistakes, warnings

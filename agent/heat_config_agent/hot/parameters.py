@@ -1,0 +1,249 @@
+"""What a template's parameters are declared to be, and the values that they get."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from heat_config_agent import constraints
+from heat_config_agent.hot.report import Report, meant
+from heat_config_agent.hot.values import UNKNOWN
+from heat_config_agent.hot.versions import Version
+from heat_config_agent.stack.definition import Constraint, Identity, Json, Parameter, Path, Place, Schema, Tree
+
+TYPES = {
+    "string": "string",
+    "number": "number",
+    "comma_delimited_list": "list",
+    "json": "map",
+    "boolean": "boolean",
+}
+"""Type of a parameter → what constraints call it."""
+
+PSEUDO = ("OS::stack_id", "OS::stack_name", "OS::project_id", "OS::region")
+
+_STAGE = "parameters"
+
+
+# Declarations.
+
+
+def schemas(section: Mapping[str, Json], version: Version, report: Report) -> dict[str, Schema]:
+    """Return what the parameters are declared to be. Those with mistakes are left out."""
+    found: dict[str, Schema] = {}
+    for name, declared in section.items():
+        before = len(report.mistakes)
+        made = _schema(name, declared, version, report)
+        if made and len(report.mistakes) == before:
+            found[name] = made
+    return found
+
+
+def _schema(name: str, declared: Json, version: Version, report: Report) -> Schema | None:
+    path: Path = ("parameters", name)
+    if not isinstance(declared, dict):
+        report.wrong(f"Invalid parameter ({name}), expected a mapping", path, "it needs a type at least", _STAGE)
+        return None
+    for key in declared:
+        if key not in version.parameter_keys:
+            hint = meant(key, version.parameter_keys)
+            report.wrong(f"Invalid key '{key}' for parameter ({name})", (*path, key), hint, _STAGE)
+    if "type" not in declared:
+        report.wrong(f"Missing parameter type for parameter: {name}", path, f"one of {', '.join(TYPES)}", _STAGE)
+    elif declared["type"] not in TYPES:
+        hint = meant(str(declared["type"]).lower(), TYPES, 0.6) or f"one of {', '.join(TYPES)}"
+        report.wrong(f"Invalid type ({declared['type']})", (*path, "type"), hint, _STAGE)
+    tags = declared.get("tags")
+    if "tags" in declared and not isinstance(tags, list):
+        report.wrong(f"Tags property should be a list for parameter: {name}", (*path, "tags"), "", _STAGE)
+    for key in ("hidden", "immutable"):
+        if not isinstance(declared.get(key, False), bool) and declared.get(key) is not None:
+            report.odd(f"{key} should be true or false: Heat takes it for {bool(declared[key])}", (*path, key))
+    return Schema(
+        name,
+        str(declared.get("type")),
+        label=_text(declared.get("label")),
+        description=_text(declared.get("description")),
+        default=declared.get("default"),
+        hidden=bool(declared.get("hidden")),
+        immutable=bool(declared.get("immutable")),
+        constraints=tuple(_constraints(declared.get("constraints"), name, version, report)),
+        tags=tuple(map(str, tags)) if isinstance(tags, list) else (),
+    )
+
+
+def _text(value: Json) -> str:
+    return "" if value is None else str(value)
+
+
+def _constraints(section: Json, name: str, version: Version, report: Report) -> list[Constraint]:
+    path: Path = ("parameters", name, "constraints")
+    if section is None:
+        return []
+    if not isinstance(section, list):
+        problem = f"Invalid parameter constraints for parameter {name}, expected a list"
+        report.wrong(problem, path, "begin each constraint with a dash", _STAGE)
+        return []
+    found = (_constraint(each, (*path, index), version, report) for index, each in enumerate(section))
+    return [each for each in found if each]
+
+
+def _constraint(entry: Json, path: Path, version: Version, report: Report) -> Constraint | None:
+    if not isinstance(entry, dict):
+        report.wrong("Invalid parameter constraints, expected a mapping", path, "", _STAGE)
+        return None
+    for key in entry:
+        if key not in constraints.APPLIES and key != "description":
+            hint = meant(key, constraints.APPLIES)
+            report.wrong(f"Invalid key '{key}' for parameter constraints", (*path, key), hint, _STAGE)
+            return None
+    kinds = [kind for kind in version.constraints if kind in entry]
+    if not kinds:
+        hint = "modulo is one from 2017-02-24 on" if "modulo" in entry else f"one of {', '.join(version.constraints)}"
+        report.wrong("No constraint expressed", path, hint, _STAGE)
+        return None
+    kind, *others = kinds
+    for other in others:
+        report.odd(
+            f"{other} is not checked: of the constraints in one entry only {kind} counts",
+            (*path, other),
+            "give it a dash of its own",
+        )
+    problem = constraints.declared(kind, entry[kind])
+    if problem:
+        report.wrong(problem, (*path, kind), "", _STAGE)
+        return None
+    return Constraint(kind, entry[kind], _text(entry.get("description")))
+
+
+# Values.
+
+
+def with_defaults(declared: Mapping[str, Schema], defaults: Mapping[str, Json]) -> dict[str, Schema]:
+    """Return the declarations with the parameter_defaults of an environment."""
+    return {
+        name: schema if defaults.get(name) is None else replace(schema, default=defaults[name])
+        for name, schema in declared.items()
+    }
+
+
+def values(
+    declared: Mapping[str, Schema],
+    given: Mapping[str, Json],
+    defaults: Mapping[str, Json],
+    report: Report,
+    places: Mapping[str, Place] | None,
+) -> dict[str, Parameter]:
+    """Return the parameters with their values.
+
+    `places` has where those values stand that an environment says; None: a value that is missing is no mistake, and
+    `UNKNOWN`.
+    """
+    for name, schema in declared.items():
+        _check_declared(name, schema, report)
+    for name in given:
+        if name not in declared:
+            hint = "Heat sets it itself" if name in PSEUDO else meant(name, declared)
+            problem = f"The Parameter ({name}) was not defined in template."
+            report.wrong(problem, (), hint, at=(places or {}).get(name))
+    found = {}
+    for name, schema in with_defaults(declared, defaults).items():
+        is_given = given.get(name) is not None
+        found[name] = Parameter(schema, _value(schema, given.get(name), report, places), is_given)
+    return found
+
+
+def _check_declared(name: str, schema: Schema, report: Report) -> None:
+    """Look at what can be said of a declaration without any value: the default that it has itself is one, too."""
+    path: Path = ("parameters", name)
+    type_ = TYPES[schema.type]
+    for index, each in enumerate(schema.constraints):
+        if type_ not in constraints.APPLIES[each.kind]:
+            problem = f"Parameter '{name}' is invalid: {each.kind} constraint invalid for {schema.type}"
+            kinds = ", ".join(sorted(constraints.APPLIES[each.kind] & set(TYPES.values())))
+            report.wrong(problem, (*path, "constraints", index, each.kind), f"it is for {kinds}")
+        elif schema.default is not None and each.kind != "custom_constraint":
+            try:
+                value = converted(schema.default, schema.type)
+            except ValueError:
+                continue  # said where it is used
+            problem = constraints.violated(each.kind, each.value, value, type_)
+            if problem:
+                shown = "******" if schema.hidden else schema.default
+                problem = each.description or _masked(schema, problem)
+                report.wrong(f"Parameter '{name}' is invalid: Invalid default {shown} ({problem})", (*path, "default"))
+
+
+def _value(schema: Schema, given: Json, report: Report, places: Mapping[str, Place] | None) -> Tree:
+    path: Path = ("parameters", schema.name)
+    place = (places or {}).get(schema.name)
+    value = schema.default if given is None else given
+    if value is None:
+        if places is not None:
+            hint = f"give it with --parameter {schema.name}=VALUE, or in an environment"
+            report.wrong(f"The Parameter ({schema.name}) was not provided.", path, hint)
+        return UNKNOWN
+    try:
+        found = converted(value, schema.type)
+    except ValueError as error:
+        report.wrong(f"Parameter '{schema.name}' is invalid: {_masked(schema, str(error))}", path, at=place)
+        return UNKNOWN
+    if schema.type == "string" and isinstance(value, list | dict):
+        report.odd(f"a {type(value).__name__} is given for {schema.name}, which is text: it becomes {found!r}", path)
+    for each in schema.constraints:
+        if TYPES[schema.type] not in constraints.APPLIES[each.kind]:
+            continue
+        problem = constraints.violated(each.kind, each.value, found, TYPES[schema.type])
+        if problem:
+            said = each.description or _masked(schema, problem)
+            report.wrong(f"Parameter '{schema.name}' is invalid: {said}", path, at=place)
+            return UNKNOWN
+    return found
+
+
+def _masked(schema: Schema, problem: str) -> str:
+    """Return a problem without the value, where that is to be hidden."""
+    return "its value does not do (it is hidden)" if schema.hidden else problem
+
+
+def converted(value: Json, type_: str) -> Json:
+    """Return a value that was given as one of the parameter's type. Raises ValueError."""
+    return _CONVERTERS[type_](value)
+
+
+def _list(value: Json) -> Json:
+    if isinstance(value, list):
+        return [str(each) for each in value]
+    if not isinstance(value, str):
+        raise ValueError(f"Value must be a comma-delimited list string, not {value!r}")  # noqa: TRY004
+    return value.split(",") if value else []
+
+
+def _json(value: Json) -> Json:
+    if not isinstance(value, str) or not value:
+        return value
+    try:
+        return json.loads(value)
+    except ValueError as error:
+        raise ValueError(f"Value must be valid JSON: {error}") from None
+
+
+_CONVERTERS: dict[str, Callable[[Any], Json]] = {
+    "string": str,
+    "number": constraints.number,
+    "comma_delimited_list": _list,
+    "json": _json,
+    "boolean": constraints.boolean,
+}
+
+
+def visible(parameters: Mapping[str, Parameter], identity: Identity) -> dict[str, Tree]:
+    """Return what get_param finds: the values, and those of the pseudo parameters that have one."""
+    pseudo = {
+        "OS::stack_id": identity.id,
+        "OS::project_id": identity.project,
+        "OS::stack_name": identity.name,
+    }
+    return pseudo | {name: each.value for name, each in parameters.items()}

@@ -1,0 +1,125 @@
+"""A template, its environments and all files that they name, from disk.
+
+What is named in a file is looked for beside that file: by a literal get_file, by a `type` that is a nested template,
+and by the resource_registry of an environment, whose `base_url` may say where else.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+
+from heat_config_agent.hot.registry import is_template
+from heat_config_agent.hot.report import ordered
+from heat_config_agent.hot.source import File, Source, base_of, beside, path_of
+from heat_config_agent.hot.text import Text
+from heat_config_agent.stack.definition import Invalid, Json, Mistake, Path, Place
+
+LARGEST = 64 * 1024 * 1024
+"""Bytes of a file at most."""
+
+
+def read(template: str, environments: Sequence[str], parameters: Mapping[str, Json]) -> Source:
+    """Return all that a stack is made of. Raises `Invalid` for what cannot be read or is not there."""
+    files = _Files()
+    root = files.text(template, None)
+    texts = [files.text(each, None) for each in environments]
+    if root is None or None in texts:
+        raise Invalid(ordered(files.mistakes))
+    files.follow_template(root)
+    for each in texts:
+        if each is not None:
+            files.follow_environment(each)
+    if files.mistakes:
+        raise Invalid(ordered(files.mistakes))
+    return Source(root, tuple(each for each in texts if each is not None), files.found, parameters)
+
+
+class _Files:
+    """The files that were found so far."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, str] = {}
+        self.mistakes: list[Mistake] = []
+
+    def text(self, name: str, place: Place | None) -> File | None:
+        """Return a file; None where it cannot be read, which is a mistake in that place."""
+        path = path_of(name)
+        try:
+            with open(path, "rb") as file:
+                content = file.read(LARGEST + 1)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            hint = "is its path right, from the file that names it?" if place else ""
+            self._wrong(f"cannot read {path}: {reason}", place, hint)
+            return None
+        if len(content) > LARGEST:
+            self._wrong(f"{path} is over {LARGEST // 1024**2} MiB long", place)
+            return None
+        try:
+            return File(path, content.decode())
+        except UnicodeDecodeError:  # what Heat's client sends of it
+            return File(path, base64.encodebytes(content).decode())
+
+    def _wrong(self, problem: str, place: Place | None, hint: str = "") -> None:
+        self.mistakes.append(Mistake(problem, (), place, hint, "template"))
+
+    def follow_template(self, file: File) -> None:
+        """Read all that a template names. What is no template is left as it is: that is said by whoever uses it."""
+        text = _parsed(file, "template_format")
+        if text is None or not isinstance(text.value, dict):
+            return
+        for path, name in _named(text.value, ()):
+            self._add(name, file.name, text.place(path), follow=path[-1] == "type")
+
+    def follow_environment(self, file: File) -> None:
+        """Read the nested templates that an environment names."""
+        text = _parsed(file, "environment_format")
+        if text is None or not isinstance(text.value, dict):
+            return
+        registry = text.value.get("resource_registry")
+        if isinstance(registry, dict):
+            self._follow_registry(registry, text, ("resource_registry",), file.name)
+
+    def _follow_registry(self, section: Mapping[str, Json], text: Text, path: Path, base: str) -> None:
+        base = base_of(section, base)
+        for name, value in section.items():
+            at = (*path, name)
+            if isinstance(value, dict):
+                self._follow_registry(value, text, at, base)
+            elif isinstance(value, str) and name != "base_url" and is_template(value):
+                self._add(value, base, text.place(at), follow=True)
+
+    def _add(self, name: str, base: str, place: Place | None, *, follow: bool) -> None:
+        path = beside(name, base)
+        if path in self.found:
+            return
+        if "://" in name and not name.startswith("file://"):
+            self._wrong(f"{name} is not fetched: only files of this machine are read", place, "keep a copy of it here")
+            return
+        file = self.text(path, place)
+        if file is None:
+            return
+        self.found[path] = file.text
+        if follow or "heat_template_version" in file.text:
+            self.follow_template(File(path, file.text))
+
+
+def _parsed(file: File, kind: str) -> Text | None:
+    try:
+        return Text(file.name, file.text, kind)
+    except Invalid:
+        return None  # said when it is used
+
+
+def _named(value: Json, path: Path) -> Iterator[tuple[Path, str]]:
+    """Yield each file that a template names, and where."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            if isinstance(each, str) and (key == "get_file" or (key == "type" and is_template(each))):
+                yield (*path, key), each
+            else:
+                yield from _named(each, (*path, key))
+    elif isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from _named(each, (*path, index))

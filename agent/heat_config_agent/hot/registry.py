@@ -1,0 +1,149 @@
+"""What types stand for, as the resource_registry of an environment says it.
+
+    resource_registry:
+      My::Server: OS::Heat::None          # one type for another
+      My::*: OS::Heat::*                  # all that begin so
+      My::App: app.yaml                   # a nested template
+      resources:
+        web: {My::Server: server.yaml}    # for the resource of that name alone
+        child:                            # and in the child stack of that resource
+          db: {My::Server: OS::Heat::None}
+        '*_b': {hooks: pre-create}
+
+A null takes back what stands before it in the same map. Of several that fit, one for the resource's name wins, then the
+first by the alphabet: so a wildcard wins over the very name of the type, as with Heat.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator, Mapping
+
+from heat_config_agent.hot.report import Report
+from heat_config_agent.stack.definition import Found, Json, Path
+
+HOOKS = ("pre-create", "pre-update", "pre-delete", "post-create", "post-update", "post-delete")
+RESTRICTED = ("update", "replace")
+TEMPLATES = (".yaml", ".template")
+"""How the names of nested templates end."""
+
+_SETTINGS = {
+    "hooks": (HOOKS, "hook type", "for resource breakpoint, acceptable hook types are"),
+    "restricted_actions": (
+        RESTRICTED,
+        "restricted_action type",
+        "for resource, acceptable restricted_action types are",
+    ),
+}
+
+
+class Circular(Exception):  # noqa: N818  # it is the mapping that is
+    """A mapping leads back to itself; the text is the way."""
+
+
+def is_template(name: str) -> bool:
+    """Whether a type is the name of a nested template."""
+    return name.endswith(TEMPLATES)
+
+
+class Registry:
+    """The mappings that one stack sees."""
+
+    def __init__(self, mappings: Mapping[str, Json]) -> None:
+        """Take the section, which has been checked (`read`)."""
+        self._mappings = mappings
+
+    @property
+    def _resources(self) -> Mapping[str, Json]:
+        found = self._mappings.get("resources")
+        return found if isinstance(found, dict) else {}
+
+    def candidates(self, type_: str, resource: str, way: tuple[str, ...] = ()) -> Iterator[Found]:
+        """Yield what a type may stand for, the preferred one first, at last itself. Raises `Circular`."""
+        if type_ in way:
+            raise Circular(" → ".join([*way, type_]))
+        for path, target in sorted(self._matches(type_, resource), key=lambda each: (-len(each[0]), each[0])):
+            if is_template(path[-1]) or is_template(target):
+                yield Found(path[-1], path[-1] if is_template(path[-1]) else target, path)
+                continue
+            rest = type_[len(path[-1]) - 1 :] if path[-1].endswith("*") and target.endswith("*") else ""
+            yield from self.candidates(target.removesuffix("*") + rest, resource, (*way, type_))
+        yield Found(type_)
+
+    def _matches(self, type_: str, resource: str) -> Iterator[tuple[tuple[str, ...], str]]:
+        if is_template(type_) and type_ not in self._mappings:
+            yield (type_,), type_
+        own = self._resources.get(resource)
+        if isinstance(own, dict) and isinstance(own.get(type_), str):
+            yield ("resources", resource, type_), own[type_]
+        for name, target in self._mappings.items():
+            if not isinstance(target, str):
+                continue
+            if name == type_ or (
+                name.endswith("*") and type_.startswith(name[:-1]) and target != type_ and not is_template(target)
+            ):
+                yield (name,), target
+
+    def without(self, mapping: Path) -> Registry:
+        """Return the registry without one line."""
+        return Registry(_removed(self._mappings, mapping))
+
+    def inside(self, resource: str) -> Registry:
+        """Return what the child stack of a resource sees."""
+        inner: dict[str, Json] = {}
+        for name, entries in self._resources.items():
+            if fnmatch.fnmatchcase(resource, name) and isinstance(entries, dict):
+                inner.update(entries)
+        exact = self._resources.get(resource)
+        inner.update(exact if isinstance(exact, dict) else {})
+        return Registry({**self._mappings, "resources": inner})
+
+    def said(self, resource: str, what: str) -> frozenset[str]:
+        """Return the `hooks` or `restricted_actions` of a resource."""
+        found: set[str] = set()
+        for name, entries in self._resources.items():
+            if isinstance(entries, dict) and fnmatch.fnmatchcase(resource, name):
+                found.update(_words(entries.get(what)))
+        return frozenset(found)
+
+
+def _words(value: Json) -> list[str]:
+    return [value] if isinstance(value, str) else value if isinstance(value, list) else []
+
+
+def _removed(entries: Mapping[str, Json], path: Path) -> dict[str, Json]:
+    first, *rest = path
+    kept = dict(entries)
+    if rest and isinstance(kept.get(str(first)), dict):
+        kept[str(first)] = _removed(kept[str(first)], tuple(rest))
+    elif not rest:
+        kept.pop(str(first), None)
+    return kept
+
+
+def read(section: Mapping[str, Json], report: Report, path: Path = ("resource_registry",)) -> dict[str, Json]:
+    """Return the section as it holds: without what a null has taken back. Mistakes go to the report."""
+    found: dict[str, Json] = {}
+    for name, value in section.items():
+        at = (*path, name)
+        if name in _SETTINGS:
+            _check_words(name, value, report, at)
+            found[name] = value
+        elif value is None:
+            for other in list(found):
+                if other == name or (name.endswith("*") and other.startswith(name[:-1])):
+                    del found[other]
+        elif isinstance(value, dict):
+            found[name] = read(value, report, at)
+        elif isinstance(value, str):
+            found[name] = value
+        else:
+            problem = f"a type is mapped to another type or to a template, not to {value!r}"
+            report.wrong(problem, at, "", "environment")
+    return found
+
+
+def _check_words(name: str, value: Json, report: Report, path: Path) -> None:
+    words, what, rest = _SETTINGS[name]
+    if not isinstance(value, str | list) or not set(map(str, _words(value))) <= set(words):
+        report.wrong(f'Invalid {what} "{value}" {rest}: {", ".join(words)}', path, "", "environment")

@@ -1,0 +1,123 @@
+"""A template: its text, its version and its sections, checked as far as one can without any value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from heat_config_agent.hot import versions
+from heat_config_agent.hot.parameters import PSEUDO, schemas
+from heat_config_agent.hot.report import Report, meant
+from heat_config_agent.hot.text import Text
+from heat_config_agent.hot.versions import Version
+from heat_config_agent.stack.definition import Invalid, Json, Mistake, ParameterGroup, Path, Place, Schema
+
+_KEY = "heat_template_version"
+
+
+class Template:
+    """One template. What is made of it each time with other values goes to a report of its own."""
+
+    def __init__(self, file: str, text: str) -> None:
+        """Read it. Raises `Invalid` where it cannot be looked into at all."""
+        self.file = file
+        self.text = Text(file, text, "template_format")
+        if self.text.value is not None and not isinstance(self.text.value, dict):
+            problem = "The template is not a JSON object or YAML mapping."
+            raise Invalid([Mistake(problem, (), Place(file, 1, 1), "", "template_format")])
+        self.sections: dict[str, Json] = self.text.value or {}
+        self.version = self._version()
+        report = self.report()
+        self._check_sections(report)
+        self.schemas: dict[str, Schema] = schemas(self.section("parameters"), self.version, report)
+        self.groups = tuple(self._groups(report))
+        self.mistakes, self.warnings = report.mistakes, report.warnings
+
+    def report(self) -> Report:
+        """Return a report for what is found in this text."""
+        return Report(self.text)
+
+    def section(self, name: str) -> Mapping[str, Json]:
+        """Return a section that is a map; one that is missing or empty, or is none, has nothing in it."""
+        found = self.sections.get(name)
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def description(self) -> str:
+        """What the template says that it is for."""
+        return str(self.sections.get("description") or "No description")
+
+    def _refuse(self, problem: str, path: Path, hint: str, kind: str) -> Invalid:
+        return Invalid([Mistake(problem, path, self.text.place(path) or Place(self.file, 1, 1), hint, kind)])
+
+    def _version(self) -> Version:
+        said = [key for key in (_KEY, *versions.OTHERS) if key in self.sections]
+        latest = next(reversed(versions.VERSIONS))
+        if not said:
+            hint = f"begin it with {_KEY}: {latest}"
+            if misspelt := [key for key in self.sections if meant(key, [_KEY])]:
+                hint = f"is {misspelt[0]} meant to be {_KEY}?"
+            raise self._refuse("Template format version not found.", (), hint, "template_format")
+        if len(said) > 1:
+            raise self._refuse(f"Ambiguous versions ({', '.join(said)})", (said[1],), "keep one", "template")
+        if said[0] != _KEY:
+            raise self._refuse("templates of CloudFormation are not read here", (said[0],), f"use {_KEY}", "template")
+        found = versions.find(self.sections[_KEY])
+        if found is None:
+            every = ", ".join([*versions.VERSIONS, *versions.ALIASES])
+            problem = f'"{self.sections[_KEY]}" is not a version of HOT; there are {every}'
+            raise self._refuse(problem, (_KEY,), meant(self.sections[_KEY], versions.VERSIONS), "template")
+        return found
+
+    def _check_sections(self, report: Report) -> None:
+        for name in self.sections:
+            if name not in self.version.sections:
+                hint = meant(name.lower(), self.version.sections)
+                if name == "conditions":
+                    hint = "conditions are there from 2016-10-14 on"
+                report.wrong(f"The template section is invalid: {name}", (name,), hint, "template")
+        for name, kind in (("parameters", "parameters"), ("resources", "template"), ("outputs", "validate")):
+            found = self.sections.get(name)
+            if found and not isinstance(found, dict):
+                what = f'The section "{name}" must be a map of names, not a {type(found).__name__}'
+                report.wrong(what, (name,), "each name begins a line, and ends with a colon", kind)
+        conditions = self.sections.get("conditions", {})
+        if "conditions" in self.version.sections and not isinstance(conditions, dict):
+            found = "null" if conditions is None else f"a {type(conditions).__name__}"
+            report.wrong(f"Condition definitions must be a map. Found {found} instead", ("conditions",), "remove it")
+
+    def _groups(self, report: Report) -> list[ParameterGroup]:
+        section = self.sections.get("parameter_groups")
+        if not section:
+            return []
+        if not isinstance(section, list):
+            problem = "Parameter Groups error: The parameter_groups should be a list."
+            report.wrong(problem, ("parameter_groups",), "begin each group with a dash")
+            return []
+        seen: set[str] = set()
+        made = [self._group(each, ("parameter_groups", index), seen, report) for index, each in enumerate(section)]
+        return [each for each in made if each]
+
+    def _group(self, group: Json, at: Path, seen: set[str], report: Report) -> ParameterGroup | None:
+        if not isinstance(group, dict):
+            report.wrong("Parameter Groups error: a group is a map with label and parameters", at)
+            return None
+        label = str(group.get("label", ""))
+        names = group.get("parameters")
+        if not isinstance(names, list):
+            problem = "The parameters of parameter group should be a list."
+            if names is None:
+                problem = "The parameters must be provided for each parameter group."
+            report.wrong(f"Parameter Groups error: {problem}", ("parameter_groups", label), "", at=at)
+            return None
+        for index, name in enumerate(names):
+            problem, hint = "", ""
+            if str(name) in seen:
+                problem = f"The {name} parameter must be assigned to one parameter group only."
+            elif name not in self.section("parameters") and name not in PSEUDO:
+                problem = f"The grouped parameter {name} does not reference a valid parameter."
+                hint = meant(name, self.section("parameters"))
+            if problem:
+                path = ("parameter_groups", label)
+                report.wrong(f"Parameter Groups error: {problem}", path, hint, at=(*at, "parameters", index))
+            seen.add(str(name))
+        return ParameterGroup(label, str(group.get("description", "")), tuple(map(str, names)))

@@ -1,0 +1,181 @@
+"""Which parts of a case's result count, and how they are compared.
+
+A case is what Heat's own engine makes of a template: `expect_json` is its result. Who carries cases out here (a
+*subject*) gives a result of the same shape. It may leave out what it cannot tell; what it tells has to be right.
+
+| part | how it is compared |
+|---|---|
+| `outcome` | the same |
+| `error` | the group of its stage (`GROUPS`), and the path if Heat says one; of several mistakes one has to be Heat's |
+| `state`, `parameters`, `requires` | the same |
+| `resources` | the same names; of each the type, state, properties, metadata, policies and nested stack |
+| `outputs` | the same names and values, and whether there is an error instead |
+| `steps` | of each the outcome, `kept`, `replaced`, `added`, `removed`, `deliveries`, `sequence` and the stack |
+| `deliveries` | server, resource, action, and of the config the group, config, options, inputs and outputs |
+
+What a cloud would put into a value does not count: it is masked in the cases (`<uuid>`, `<time>`, `<sid>`) and with us.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+Result = dict[str, Any]
+
+GROUPS = {
+    "template_format": "parse",
+    "environment_format": "parse",
+    "template": "template",
+    "parameters": "parameters",
+    "environment": "environment",
+    "stack": "validate",
+    "validate": "validate",
+    "create": "run",
+    "lifecycle": "run",
+}
+"""Stage in which Heat refuses → what counts as the same."""
+
+PLAIN = ("state", "parameters", "requires", "kept", "replaced", "added", "removed", "sequence")
+OF_A_RESOURCE = ("type", "state", "requires", "properties", "metadata", "deletion_policy", "update_policy")
+OF_A_CONFIG = ("name", "group", "config", "options", "outputs")
+
+CLOUDS = {
+    *("deploy_signal_id", "deploy_auth_url", "deploy_username", "deploy_user_id", "deploy_password"),
+    *("deploy_project_id", "deploy_region_name", "deploy_queue_id"),
+}
+"""Inputs of a delivery whose values only a cloud has; that they are there counts."""
+
+MASKS = (
+    (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "<uuid>"),
+    (re.compile(r"(?<=[A-Za-z0-9_.%])-[a-z2-7]{12}(?![A-Za-z0-9])"), "-<sid>"),
+    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z?"), "<time>"),
+    (re.compile(r"={15}\d+=="), "===============<boundary>=="),
+)
+
+STACKS = re.compile(
+    r"Unknown Property|Property \S+ not assigned|is not a (map|list|valid boolean)|is not an allowed value"
+    r"|Property error: .* is out of range|Value must be a string|could not be found|Referenced Attribute"
+    r"|<nested_stack>|RequestLimitExceeded|Defining more than one configuration"
+)
+"""Mistakes that only those find who know what types of resources there are: the schemas of their properties and
+attributes, and which type stands behind which name."""
+
+
+def masked(value: Any) -> Any:
+    """Return a value with what differs from run to run masked."""
+    if isinstance(value, str):
+        for pattern, mask in MASKS:
+            value = pattern.sub(mask, value)
+    if isinstance(value, dict):
+        return {masked(key): masked(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [masked(each) for each in value]
+    return value
+
+
+def differences(expected: Result, got: Result) -> list[str]:
+    """Return every part of what a subject tells that is not as Heat has it."""
+    if expected.get("outcome") == "error" and expected.get("stage") != "lifecycle":
+        return _refused(expected, got)
+    if "errors" in got:
+        return [f"Heat takes it, and here it is refused: {got['errors']}"]
+    found = _compared(expected, got, "")
+    for index, (step, ours) in enumerate(zip(expected.get("steps", []), got.get("steps", []), strict=False)):
+        at = f"steps[{index}]"
+        found += _compared(step, ours, at)
+        if step.get("outcome") == "error" and "errors" in ours:
+            found += [f"{at}: {each}" for each in _refused(step, ours)]
+        if "stack" in ours:
+            found += _compared(step.get("stack") or {}, ours["stack"] or {}, f"{at}.stack")
+    return found
+
+
+def _refused(expected: Result, got: Result) -> list[str]:
+    error = expected["error"]
+    if "errors" not in got:
+        known = got.get("outcome")
+        return [f"Heat refuses it: {error['message']}"] if known or not STACKS.search(error["message"]) else []
+    found = []
+    group = GROUPS.get(expected.get("stage", ""), "run")
+    if group not in {GROUPS[each["stage"]] for each in got["errors"]}:
+        found.append(f"Heat refuses it as {group}: {got['errors']}")
+    path = _flat(error.get("path"))
+    if path and path not in {each["path"] for each in got["errors"]}:
+        found.append(f"Heat says {path}: {got['errors']}")
+    return found
+
+
+def _flat(path: Any) -> str:
+    """Return a path as one text, however it is written."""
+    text = path if isinstance(path, str) else ".".join(map(str, path or []))
+    return re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", text)
+
+
+def _compared(expected: Result, got: Result, at: str) -> list[str]:
+    pairs: dict[str, tuple[Any, Any]] = {}
+    for name in ("outcome", *PLAIN):
+        if name in got:
+            pairs[name] = (expected.get(name), got[name])
+    if "outputs" in got:
+        pairs["outputs"] = (_outputs(expected.get("outputs", {})), _outputs(got["outputs"]))
+    if "deliveries" in got:
+        pairs["deliveries"] = tuple([_delivery(each) for each in of.get("deliveries", [])] for of in (expected, got))  # type: ignore[assignment]
+    found = [
+        f"{at}.{name}: {_text(ours)} instead of {_text(theirs)}"
+        for name, (theirs, ours) in pairs.items()
+        if name != "outputs" and _text(theirs) != _text(ours)
+    ]
+    found += _maps_compared(*pairs.get("outputs", ({}, {})), f"{at}.outputs")
+    if "resources" in got and "resources" in expected:
+        found += _maps_compared(
+            dict.fromkeys(expected["resources"]), dict.fromkeys(got["resources"]), f"{at}.resources"
+        )
+        for name in got["resources"].keys() & expected["resources"].keys():
+            found += _resource(expected["resources"][name], got["resources"][name], f"{at}.resources.{name}")
+    return found
+
+
+def _maps_compared(expected: dict[str, Any], got: dict[str, Any], at: str) -> list[str]:
+    found = [f"{at}.{name} should not be there" for name in got.keys() - expected.keys()]
+    for name, theirs in expected.items():
+        if name not in got:
+            found.append(f"{at}.{name} is missing")
+        elif got[name] != "untold" and _text(theirs) != _text(got[name]):
+            found.append(f"{at}.{name}: {_text(got[name])} instead of {_text(theirs)}")
+    return found
+
+
+def _resource(expected: Result, got: Result, at: str) -> list[str]:
+    names = [name for name in OF_A_RESOURCE if name in got]
+    found = [
+        f"{at}.{name}: {_text(got[name])} instead of {_text(expected.get(name))}"
+        for name in names
+        if _text(expected.get(name)) != _text(got[name])
+    ]
+    if "nested" in got:
+        found += _compared(expected.get("nested") or {}, got["nested"] or {}, f"{at}.nested")
+    return found
+
+
+def _outputs(outputs: dict[str, Any]) -> dict[str, Any]:
+    """Return the value of each output, or that there is an error in its place."""
+    return {
+        name: "untold" if each == "untold" else "an error" if "error" in each else {"value": each.get("value")}
+        for name, each in outputs.items()
+    }
+
+
+def _delivery(delivery: Result) -> Result:
+    config = delivery["config"]
+    found = {name: delivery.get(name) for name in ("step", "server", "resource", "action")}
+    found["config"] = {name: config.get(name) for name in OF_A_CONFIG}
+    found["inputs"] = [
+        (each["name"], "…" if each["name"] in CLOUDS else each.get("value")) for each in config.get("inputs", [])
+    ]
+    return found
+
+
+def _text(value: Any) -> str:
+    return json.dumps(masked(value), sort_keys=True, ensure_ascii=False)

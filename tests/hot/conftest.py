@@ -1,0 +1,23 @@
+"""The option that names another folder of cases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+CASES = Path(__file__).parent / "cases"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Take a folder of cases from elsewhere."""
+    parser.addoption("--hot-cases", metavar="DIR", type=Path, help="a folder of HOT cases, instead of those here")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Make one test of each case."""
+    if "hot_case" in metafunc.fixturenames:
+        folder = metafunc.config.getoption("--hot-cases", None) or CASES
+        paths = sorted(folder.glob("*.yaml"))
+        assert paths, f"there are no cases in {folder}"
+        metafunc.parametrize("hot_case", paths, ids=lambda path: path.stem)

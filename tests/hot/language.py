@@ -1,0 +1,91 @@
+"""The language alone as a subject: what it can tell of a case before anything is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from heat_config_agent.hot.loading import define
+from heat_config_agent.hot.source import File, Source
+from heat_config_agent.stack.definition import (
+    Definition,
+    Identity,
+    Invalid,
+    Json,
+    Mistake,
+    Unresolved,
+    dotted,
+    requires,
+    resolve,
+)
+
+
+class Nothing:
+    """What is known while nothing is there: for values of which no resource is needed."""
+
+    def reference(self, resource: str) -> Json:
+        raise AssertionError(resource)
+
+    def attribute(self, resource: str, attribute: str, _path: Sequence[Json]) -> Json:
+        raise AssertionError((resource, attribute))
+
+    def attributes(self, resource: str) -> Json:
+        raise AssertionError(resource)
+
+    def facade(self, what: str) -> Json:
+        raise Unresolved(what)
+
+
+def source(case: dict[str, Any]) -> Source:
+    """Return what the case is made of. A list of environments is sent as files, which win over parameters."""
+    said = case.get("environment")
+    texts = said if isinstance(said, list) else [] if said is None else [said]
+    environments = tuple(File(f"environment-{index}.yaml", text) for index, text in enumerate(texts))
+    return Source(
+        File("template.yaml", case["template"]),
+        environments,
+        case.get("files") or {},
+        case.get("parameters") or {},
+        files_win=isinstance(said, list),
+    )
+
+
+def run(case: dict[str, Any]) -> dict[str, Any]:
+    """Return what the language tells of a case; of a lifecycle only how it begins."""
+    id_ = "None" if case.get("mode") == "validate" else "<uuid>"  # what is only validated has none
+    identity = Identity(case.get("stack_name", "s1"), id_, "test_tenant_id")
+    try:
+        made = define(source(case), identity)
+    except Invalid as invalid:
+        return {"errors": [_error(each) for each in invalid.mistakes]}
+    found = _told(made)
+    return {"steps": [{"stack": found}]} if case.get("mode") == "lifecycle" else found
+
+
+def _error(mistake: Mistake) -> dict[str, str]:
+    return {"stage": mistake.kind, "path": dotted(mistake.path), "message": str(mistake)}
+
+
+def _told(made: Definition) -> dict[str, Any]:
+    pseudo = {
+        "OS::stack_id": made.identity.id,
+        "OS::stack_name": made.identity.name,
+        "OS::project_id": made.identity.project,
+    }
+    return {
+        "parameters": pseudo | {name: each.value for name, each in made.parameters.items()},
+        "resources": {
+            name: {"requires": sorted(each.requirements()), "deletion_policy": each.deletion_policy}
+            for name, each in made.resources.items()
+        },
+        "outputs": {name: _output(each.value) for name, each in made.outputs.items()},
+    }
+
+
+def _output(value: Any) -> Any:
+    if next(requires(value), None) is not None:
+        return "untold"
+    try:
+        return {"value": resolve(value, Nothing())}
+    except Unresolved as error:
+        return {"value": None, "error": str(error)}
