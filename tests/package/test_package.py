@@ -26,6 +26,7 @@ pytestmark = pytest.mark.timeout(600)
 PLACES = (
     "usr/bin/heat-config-",
     "usr/lib/heat-config-agent/",
+    "usr/lib/systemd/system-preset/50-heat-config-agent.preset",
     "usr/share/doc/heat-config-agent/",
     "usr/share/man/man1/heat-config-",
     "usr/share/man/man5/heat-config-agent.conf.5.gz",

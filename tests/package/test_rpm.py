@@ -19,7 +19,7 @@ SPEC = ROOT / "packaging/rpm/heat-config-agent.spec"
 
 OTHERWISE = {
     "/usr/share/zsh/site-functions/": "/usr/share/zsh/vendor-completions/",
-    "/usr/lib/systemd/": "/lib/systemd/",  # Debian 12
+    "/usr/lib/systemd/system/": "/lib/systemd/system/",  # Debian 12
 }
 """Where the one has what the other has elsewhere."""
 
@@ -64,7 +64,7 @@ def test_it_has_the_layout_of_the_other(rpm: Path) -> None:
         for ours, theirs in OTHERWISE.items():
             name = name.replace(ours, theirs)
         found.add(name)
-    moved = {each.replace("/usr/lib/systemd/", "/lib/systemd/") for each in expected}
+    moved = {each.replace("/usr/lib/systemd/system/", "/lib/systemd/system/") for each in expected}
     assert found == moved
 
 
