@@ -15,6 +15,9 @@ SALT = Path(__file__).parents[1] / ".venv/salt/bin"
 OPENSTACK = Path(__file__).parents[1] / ".venv/openstack/bin"
 """Where OpenStack's own programs have an environment of their own."""
 
+BUILDER = Path(__file__).parents[1] / ".venv/diskimage-builder/bin"
+"""Where diskimage-builder has an environment of its own."""
+
 
 def need(name: str, package: str) -> str:
     """Return the path of a program, or skip the test, saying how to get it."""
@@ -49,6 +52,15 @@ def need_openstack(name: str, package: str, folder: Path) -> Path:
     wrapper.write_text(f'#!/bin/sh\nexec {unshare} --mount {inside} {folder} {path} "$@"\n')
     wrapper.chmod(0o755)
     return wrapper
+
+
+def need_builder() -> None:
+    """Skip the test where there is no diskimage-builder, saying how to get it."""
+    if not (BUILDER / "disk-image-create").exists():
+        pytest.skip(
+            f"diskimage-builder is not installed: «pip install diskimage-builder» in an environment {BUILDER.parent} "
+            "(make test does it)"
+        )
 
 
 def need_root() -> None:
