@@ -16,7 +16,7 @@ from pathlib import Path
 
 from heat_config_agent import __version__
 from heat_config_agent.cli import agent, apply
-from heat_config_agent.configuration import SETTINGS, Kind, Setting
+from heat_config_agent.configuration import SETTINGS, Setting, written
 from heat_config_hooks import standalone
 
 AGENT, APPLY, HOOK, SETTINGS_PAGE = (
@@ -63,8 +63,8 @@ _ROW = re.compile(r" +(\S+)  +(\S.*)")
 
 def escaped(text: str) -> str:
     """Return text as roff reads it, so that it is copied from the page as it was."""
-    for sign, written in (("\\", "\\e"), ("-", "\\-"), ("'", "\\(aq"), ("`", "\\(ga"), ("^", "\\(ha"), ("~", "\\(ti")):
-        text = text.replace(sign, written)
+    for sign, code in (("\\", "\\e"), ("-", "\\-"), ("'", "\\(aq"), ("`", "\\(ga"), ("^", "\\(ha"), ("~", "\\(ti")):
+        text = text.replace(sign, code)
     return text
 
 
@@ -231,19 +231,12 @@ def settings(date: str) -> Iterator[str]:
 
 def _setting(each: Setting) -> str:
     says = each.says[:1].upper() + each.says[1:]
-    default = "needed, where the section is to say anything" if each.required else f"default: {_default(each)}"
+    default = (
+        "needed, where the section is to say anything"
+        if each.required
+        else f"default: {written(each.kind, each.default) or 'none'}"
+    )
     return f"{says}. It is {each.expected}; {default}."
-
-
-def _default(each: Setting) -> str:
-    value = each.default
-    if isinstance(value, bool):
-        return str(value).lower()
-    if each.kind is Kind.SIZE and isinstance(value, int):
-        return f"{value // 1024**2}M"
-    if isinstance(value, tuple):
-        return ", ".join(map(str, value)) or "none"
-    return f"{value:g}" if isinstance(value, int | float) else str(value) or "none"
 
 
 def pages(date: str) -> dict[str, str]:

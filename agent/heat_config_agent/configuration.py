@@ -547,6 +547,18 @@ def _count(value: object) -> object:
     return int(number) if isinstance(number, float) and number.is_integer() and number >= 1 else None
 
 
+def written(kind: Kind, value: object) -> str:
+    """Return a value as a file of settings has it; empty where it says nothing."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int) and kind is Kind.SIZE and value:
+        unit = next((each for each in (3, 2, 1) if value % 1024**each == 0), 0)
+        return f"{value // 1024**unit}{' KMG'[unit].strip()}"
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    return f"{value:.15g}" if isinstance(value, int | float) else str(value)
+
+
 _SIZE = r"(?i)(\d{1,15})\s*([kmgt]?)(i?b)?"
 
 

@@ -200,8 +200,16 @@ class _Seen:
                 for row in SETTINGS
                 if row.section == name
             }
-            found.append(_Offer(_who(place.origin), shown, missing, way, same, way in used and same is None))
+            origin = self._files(place, name)
+            found.append(_Offer(origin, shown, missing, way, same, way in used and same is None))
         return found
+
+    def _files(self, place: Layer, name: str) -> str:
+        """Return the place; of the agent's own files, those that say something of a transport."""
+        own = self._given.own
+        if not own or place.origin != own[0].origin:
+            return _who(place.origin)
+        return ", ".join(each.origin for each in own if each.sections.get(name))
 
     def _ways_used(self, name: str, places: list[Layer]) -> set[Way]:
         """Return the ways that the agent uses now: it names the place that has said each first."""
@@ -243,31 +251,24 @@ def _show(seen: _Seen, section: str) -> None:
     offers = seen.offers.get(section, [])
     terminal.say(f"[{section}]{'' if offers else seen.unasked(section)}")
     if not offers:
-        _table([(row.name, *seen.found(row)) for row in rows])
+        _table([(row, *seen.found(row)) for row in rows])
     for number, offer in enumerate(offers, 1):
         word = f": {offer.word}" if offer.word else ""
         head = terminal.line(f"{number}. {offer.origin}{word}")
         terminal.say(terminal.styled(head, "good" if offer.in_use else "warn" if offer.missing else ""))
         if offer.same is None:
-            _table([(row.name, *offer.values[row.name]) for row in rows])
+            _table([(row, *offer.values[row.name]) for row in rows])
     terminal.say("")
 
 
-def _table(rows: list[tuple[str, object, str]]) -> None:
+def _table(rows: list[tuple[Setting, object, str]]) -> None:
     for line in terminal.table(
-        [(f"  {name}", terminal.line(_text(value)), terminal.line(origin)) for name, value, origin in rows]
+        [
+            (f"  {row.name}", terminal.line(configuration.written(row.kind, value) or "-"), terminal.line(origin))
+            for row, value, origin in rows
+        ]
     ):
         terminal.say(terminal.styled(line, "quiet" if line.endswith(("  default", "  not set")) else ""))
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return f"{value:g}"
-    if isinstance(value, tuple):
-        return ", ".join(map(str, value)) or "-"
-    return str(value) or "-"
 
 
 def _unused(other: Layer, name: str) -> tuple[str, str, str]:

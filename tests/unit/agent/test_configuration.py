@@ -258,3 +258,26 @@ def test_of_several_layers_the_first_wins() -> None:
     """Name by name."""
     one, two = Layer("1", {"heat": {"auth_url": "a"}}), Layer("2", {"heat": {"auth_url": "b", "user_id": "u"}})
     assert configuration.merged([one, two], "both").sections == {"heat": {"auth_url": "a", "user_id": "u"}}
+
+
+def test_what_is_shown_can_be_written(tmp_path: Path) -> None:
+    """A value is shown in a form that means the same in a file, and that people can read."""
+    shown = {each: configuration.written(each.kind, each.default) for each in SETTINGS}
+    lines: dict[str, list[str]] = {}
+    for each, text in shown.items():
+        lines.setdefault(each.section, []).extend([f"{each.name} = {text}"] if text else [])
+    path = tmp_path / "agent.conf"
+    path.write_text("".join(f"[{section}]\n" + "\n".join(found) + "\n" for section, found in lines.items()))
+    layer = configuration.file(path, own=True)
+    assert layer.mistakes == ()
+    for each, text in shown.items():
+        assert layer.get(each.section, each.name) == (each.default if text else None), each.name
+    assert {text for each, text in shown.items() if each.name.startswith("keep_")} == {
+        "86400",
+        "2592000",
+        "1000",
+        "256M",
+        "20000",
+    }
+    assert configuration.written(Kind.SIZE, 1536 * 1024) == "1536K"
+    assert configuration.written(Kind.SECONDS, 0.5) == "0.5"
