@@ -314,7 +314,9 @@ class Journal:
             with open(descriptor, "wb") as copy:
                 copy.write(content)
             kill_points.reached("journal.aside")
-            self.warnings.append(f"{damaged} damaged lines in {self.path} were passed over; a copy is {aside}")
+            self.warnings.append(
+                f"{damaged} damaged line{'s' if damaged > 1 else ''} of {self.path} passed over; a copy is {aside}"
+            )
         if reader.damaged or self._wasteful(reader.good):
             self._rewrite()
 

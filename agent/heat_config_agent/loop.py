@@ -547,7 +547,7 @@ class Daemon:
         if version != self._counted:
             self._counted = version
             self._late = sum(entry.state is State.FINISHED for entry in self.journal.entries.values())
-        parts += [f"{self._late} results to deliver"] if self._late else []
+        parts += [f"{self._late} result{'s' if self._late > 1 else ''} to deliver"] if self._late else []
         if self._applier.reboots:
             parts.append("rebooting" if self._reboot.is_under_way else "about to reboot")
         conditions = self._collection.conditions().values()

@@ -62,7 +62,7 @@ def test_a_signal_server_that_is_down_for_a_while(daemon: Daemon, machine: Machi
     daemon.put([deployment("d1", counting(machine), signal=heat.url())])
     daemon.start()
     daemon.wait_said("d1", "could not be delivered yet")
-    wait_until(lambda: "1 results to deliver" in daemon.health()["doing"], LONG)
+    wait_until(lambda: "1 result to deliver" in daemon.health()["doing"], LONG)
     checked = daemon.command("status", "--check")
     assert (checked.code, "1 result could not be delivered yet" in checked.out) == (1, True)
     wait_until(lambda: machine.status()["d1"]["tries"] >= 2, LONG)
