@@ -45,8 +45,8 @@ format: .venv/tested ## put the code into its form
 	$(BIN)/ruff check --fix-only --quiet
 	$(BIN)/ruff format
 
-table: .venv/installed ## the table of hooks in the README, made anew from the code
-	$(BIN)/python -m heat_config_hooks.table README.md
+table: .venv/installed ## the table of tools in docs/deployments.md, made anew from the code
+	$(BIN)/python -m heat_config_hooks.table docs/deployments.md
 
 clean: ## remove what the others made
 	rm -rf .venv .run dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

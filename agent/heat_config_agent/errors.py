@@ -16,7 +16,7 @@ PASSING = frozenset(
 
 
 class ExitCode(enum.IntEnum):
-    """How a command ended. The README documents these numbers: they are a contract."""
+    """How a command ended. `docs/operate.md` documents these numbers: they are a contract."""
 
     OK = 0
     """All is well: everything asked for is done and its result delivered (or nobody wanted it)."""

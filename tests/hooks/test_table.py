@@ -9,7 +9,7 @@ import pytest
 import heat_config_hooks
 from heat_config_hooks import table
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs/deployments.md"
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -18,10 +18,12 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_the_readme_has_the_table_of_today() -> None:
+def test_the_page_has_the_table_of_today() -> None:
     """What a hook takes and needs is written once, in its module."""
-    text = README.read_text()
-    assert table.updated(text) == text, "the table of hooks in README.md is not of today: «make table» makes it anew"
+    text = PAGE.read_text()
+    assert table.updated(text) == text, (
+        "the table of tools in docs/deployments.md is not of today: «make table» makes it anew"
+    )
 
 
 @pytest.mark.parametrize("tool", sorted(heat_config_hooks.HOOKS))

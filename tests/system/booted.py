@@ -48,9 +48,10 @@ class Booted:
         """Its disk as seen from here, booted or not. An absolute link on it leads astray."""
         self._init: psutil.Process | None = None
         if commands:
-            self._install()
+            self.install()
 
-    def _install(self) -> None:
+    def install(self) -> None:
+        """Put the commands of this checkout on it, as an installation from source does."""
         for source in _SOURCES:
             shutil.copytree(
                 source,

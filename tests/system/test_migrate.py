@@ -13,6 +13,7 @@ import pytest
 
 from bench import peers
 from bench.scenario import LackingError
+from docs.console import Command, sections
 from loopback import SignalServer, wait_until
 from machine import Done, deployment
 from system.booted import Booted, booted
@@ -268,8 +269,8 @@ def test_it_may_be_cut_short_anywhere(image: Booted, heat: SignalServer) -> None
 
 def test_the_commands_of_its_page(image: Booted, heat: SignalServer) -> None:
     """In their order, on a machine that has all: each does what it says there, and they lead back."""
-    page = Path(__file__).parents[2] / "docs/migrate.md"
-    lines = [line.strip() for line in page.read_text().splitlines() if line.startswith("    ")]
+    items = [item for section in sections("docs/migrate.md") for item in section.items]
+    lines = [item.line for item in items if isinstance(item, Command)]
     # What was done is where a variable of their unit says.
     elsewhere = "[Service]\nEnvironment=HEAT_CONFIG_DEPLOYED=/var/lib/mine\n"
     put(image.disk / f"etc/systemd/system/{THEIRS}.service.d/a.conf", elsewhere)

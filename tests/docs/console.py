@@ -1,0 +1,158 @@
+"""What a page of the documentation shows: commands, what they print, and files, in their order.
+
+In a block ```` ```console ```` a line that begins with `$ ` is a command of any user, in the checkout; one with `# ` is
+root's, on a machine with the agent. `> ` goes on with the line before. What follows is what it prints: `…` is anything,
+on a line of its own any lines; times, durations, sizes and process numbers are others each time. Where nothing
+follows, it may print what it likes; it has to end well in any case. In any other block the first word after the
+backticks is the language, and a second one the file in which that is.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+PAGES = tuple(
+    path.relative_to(ROOT).as_posix()
+    for path in (
+        ROOT / "README.md",
+        *sorted((ROOT / "docs").glob("*.md")),
+        ROOT / "hooks/README.md",
+        ROOT / "packaging/README.md",
+    )
+    if path.name not in ("benchmarks.md", "faults.md")  # programs write them
+)
+"""The pages of which each command is run."""
+
+_MEASURE = r"[\d.]+ (?:ms|s|min|h|bytes|KiB|MiB|GiB)\b(?: \d+ (?:min|s))?"
+
+_VOLATILE = {
+    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d": r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d",
+    _MEASURE: _MEASURE,
+    r"\bprocess \d+": r"process \d+",
+    r" *… *": r".*?",
+    r" +": r"\s+",
+}
+"""What is written on a page, and what may stand in its place."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command, and what it is said to print."""
+
+    prompt: str
+    line: str
+    printed: tuple[str, ...]
+    where: str
+
+    @property
+    def shown(self) -> re.Pattern[str]:
+        """What its output has to match as a whole."""
+        return re.compile(rf"\s*{''.join(map(_line, self.printed))}" if self.printed else r"(?s:.*)")
+
+
+@dataclass(frozen=True)
+class File:
+    """What is in a file."""
+
+    path: str
+    text: str
+    language: str
+    where: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """What stands below one heading, up to the next."""
+
+    page: str
+    title: str
+    items: tuple[Command | File, ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """What stands between two lines of backticks."""
+
+    language: str
+    path: str
+    lines: tuple[str, ...]
+    number: int
+    """The line of the page at which it begins."""
+
+
+def sections(page: str) -> list[Section]:
+    """Return a page in its order. Raises ValueError where it does not keep to what is said above."""
+    found: list[Section] = []
+    title, items = "", list[Command | File]()
+    for each in _read(page):
+        if isinstance(each, str):
+            found.append(Section(page, title, tuple(items)))
+            title, items = each, []
+        elif each.language == "console":
+            items += _commands(page, each)
+        else:
+            items.append(
+                File(each.path, "".join(f"{line}\n" for line in each.lines), each.language, _at(page, each.number))
+            )
+    return [*found, Section(page, title, tuple(items))]
+
+
+def _at(page: str, number: int) -> str:
+    return f"{page}:{number}"
+
+
+def _read(page: str) -> list[str | Block]:
+    """Return a page's headings and blocks."""
+    found: list[str | Block] = []
+    lines: list[str] | None = None
+    language = path = ""
+    begin, blank = 0, True
+    for number, line in enumerate((ROOT / page).read_text(encoding="utf-8").splitlines(), 1):
+        fence = re.fullmatch(r" *```(?P<language>\S*) ?(?P<path>\S*)", line)
+        if lines is not None and line.strip() == "```":
+            found.append(Block(language, path, tuple(lines), begin))
+            lines = None
+        elif lines is not None:
+            lines.append(line)
+        elif fence:
+            lines, begin = [], number + 1
+            language, path = fence["language"], fence["path"]
+            if not language:
+                raise ValueError(f"{_at(page, number)}: a block has to say what it is, such as «console» or «yaml»")
+        elif line.startswith("    ") and blank:
+            raise ValueError(f"{_at(page, number)}: a block is put between lines of backticks")
+        elif heading := re.fullmatch(r"#+ (.*)", line):
+            found.append(heading[1])
+        blank = not line.strip()
+    return found
+
+
+def _commands(page: str, block: Block) -> list[Command]:
+    found: list[Command] = []
+    for number, line in enumerate(block.lines, block.number):
+        if line.startswith(("$ ", "# ")):
+            found.append(Command(line[0], line[2:], (), _at(page, number)))
+        elif not found:
+            raise ValueError(f"{_at(page, number)}: a block of commands begins with «$ » or «# »")
+        elif line.startswith("> ") and not found[-1].printed:
+            found[-1] = Command(found[-1].prompt, f"{found[-1].line}\n{line[2:]}", (), found[-1].where)
+        else:
+            last = found[-1]
+            found[-1] = Command(last.prompt, last.line, (*last.printed, line), last.where)
+    return found
+
+
+def _line(text: str) -> str:
+    """Return the expression for a line that a page shows."""
+    if text.strip() == "…":
+        return r"(?:.*\n)*?"
+    found, rest = "", text.strip()
+    volatile = re.compile("|".join(f"({each})" for each in _VOLATILE))
+    while match := volatile.search(rest):
+        found += re.escape(rest[: match.start()]) + list(_VOLATILE.values())[(match.lastindex or 1) - 1]
+        rest = rest[match.end() :]
+    return rf"\s*{found}{re.escape(rest)}[ \t]*\n"

@@ -1,0 +1,131 @@
+"""Where the commands of a page are run: in a copy of the checkout, as any user; on a machine that booted, as root."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from docs.console import ROOT, Command, File
+from machine import BIN, Done
+from package.built import package
+from system.booted import Booted, booted
+from unprivileged import NOBODY, Unprivileged
+
+_LOOKING = re.compile(
+    r"(heat-config-agent (status|show|log|config|hooks)|systemctl (status|is-active|list-units)|"
+    r"journalctl|systemd-cgls|cat|ls)\b"
+)
+"""Commands that change nothing: they are repeated until they show what is expected, as a reader would."""
+
+_SECONDS = 30.0
+"""For how long."""
+
+
+class Places:
+    """The places of one page, each made when it is first needed."""
+
+    def __init__(self, *, installed: bool) -> None:
+        """`installed` says whether the machine has the package when the page begins."""
+        self._installed = installed
+        self._ending = ExitStack()
+        self._checkout: Path | None = None
+        self._machine: Booted | None = None
+        self._files: list[File] = []
+
+    def end(self) -> None:
+        """Have both gone."""
+        self._ending.close()
+
+    @property
+    def checkout(self) -> Path:
+        """A copy of the checkout, with a home beside it; its environment is that of the tests."""
+        if self._checkout is None:
+            folder = Path(tempfile.mkdtemp(prefix="page-", dir="/tmp"))
+            self._ending.callback(shutil.rmtree, folder)
+            self._checkout = folder / "heat-config-agent"
+            copy_checkout(self._checkout)
+            (folder / "home").mkdir()
+            environment = self._checkout / ".venv"
+            environment.mkdir()
+            (environment / "bin").symlink_to(BIN)
+            for name in ("installed", "tested", "tools"):
+                (environment / name).touch()
+            if os.geteuid() == 0:
+                for path in (folder, *folder.rglob("*")):
+                    os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+        return self._checkout
+
+    @property
+    def machine(self) -> Booted:
+        """A machine with the checkout and its package in /root; booted, or the test is skipped."""
+        if self._machine is None:
+            deb = package("deb")
+            self._machine = self._ending.enter_context(booted(commands=False))
+            folder = self._machine.disk / "root/heat-config-agent"
+            copy_checkout(folder)
+            (folder / "dist").mkdir()
+            shutil.copy(deb, folder / "dist")
+            if self._installed:
+                done = self._machine.run("sh", "-c", "dpkg --install /root/heat-config-agent/dist/*.deb")
+                assert done.code == 0, done.out + done.err
+        return self._machine
+
+    def write(self, file: File, prompts: set[str]) -> None:
+        """Write a file that the page shows: one with a whole path on the machine, others where commands are run."""
+        if file.path.startswith("/"):
+            path = self.machine.disk / file.path.lstrip("/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(file.text)
+            path.chmod(0o600)
+            return
+        if "$" in prompts:
+            (self.checkout / file.path).write_text(file.text)
+        if "#" in prompts:
+            (self.machine.disk / "root/heat-config-agent" / file.path).write_text(file.text)
+
+    def run(self, command: Command) -> None:
+        """Run a command; fail unless it ends well and prints what the page shows."""
+        deadline = time.monotonic() + _SECONDS
+        while True:
+            done = self._once(command)
+            well = done.code == 0 and command.shown.fullmatch(f"{done.out.rstrip()}\n") is not None
+            if well or not _LOOKING.match(command.line) or time.monotonic() > deadline:
+                break
+            time.sleep(0.2)
+        said = f"{command.where}: {command.line}\n\n{done.out}"
+        assert done.code == 0, f"{said}\nit has ended with exit code {done.code}"
+        assert well, f"{said}\nThe page shows:\n" + "\n".join(command.printed)
+
+    def _once(self, command: Command) -> Done:
+        if command.prompt == "#":
+            line = f"cd /root/heat-config-agent && exec 2>&1 && {command.line}"
+            return self.machine.run("sh", "-c", line, seconds=120)
+        before = Unprivileged.before if os.geteuid() == 0 else ()
+        home = self.checkout.parent / "home"
+        done = subprocess.run(
+            [*before, "sh", "-c", f"exec 2>&1; {command.line}"],
+            cwd=self.checkout,
+            env={"PATH": f"{BIN}:/usr/bin:/bin", "HOME": str(home), "TMPDIR": str(home), "LANG": "C.UTF-8"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+
+def copy_checkout(folder: Path) -> None:
+    """Copy what git knows of the checkout."""
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")[:-1]
+    for name in names:
+        if (ROOT / name).is_file() and not name.startswith("tests/"):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / name)

@@ -1,0 +1,49 @@
+"""Each command on a page of the documentation is run, in its order, and prints what the page shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+
+import pytest
+
+from docs.console import PAGES, Command, File, sections
+from docs.places import Places
+from docs.stages import STAGES
+
+NOT_RUN = {
+    "git clone … heat-config-agent && cd heat-config-agent": "its address is where the reader has found it",
+    "make test": "it is what runs this",
+    "make deb": "tests/package/built.py runs it, and what it makes is installed here",
+    "python3 -m venv /opt/heat-config-agent && /opt/heat-config-agent/bin/pip install .": (
+        "the machine that is booted has no pip; a user does the same on this page"
+    ),
+}
+"""Commands that no test here runs, and why."""
+
+UNINSTALLED = {"README.md", "docs/install.md", "packaging/README.md"}
+"""Pages that begin on a machine without the agent."""
+
+
+@pytest.fixture
+def places(request: pytest.FixtureRequest) -> Iterator[Places]:
+    """Where the commands of a page are run."""
+    places = Places(installed=request.node.callspec.params["page"] not in UNINSTALLED)
+    yield places
+    places.end()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "docs/migrate.md"])
+def test_a_page_is_true(page: str, places: Places) -> None:
+    """Its files are put where it says, its commands end well, and print what it shows."""
+    found = sections(page)
+    prompts = {each.prompt for section in found for each in section.items if isinstance(each, Command)}
+    for section in found:
+        stage = STAGES.get((page, section.title))
+        with stage(places) if stage else nullcontext():
+            for item in section.items:
+                if isinstance(item, Command) and item.line not in NOT_RUN:
+                    places.run(item)
+                elif isinstance(item, File) and item.path:
+                    places.write(item, prompts)

@@ -1,0 +1,112 @@
+"""What can be known of the documentation without running it: its links, the commands that it names, its blocks."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+import yaml
+
+from docs.console import PAGES, ROOT, Command, File, Section, sections
+from docs.stages import STAGES
+from docs.test_pages import NOT_RUN
+from machine import BIN
+
+EVERY = tuple(
+    name
+    for name in subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    if (ROOT / name).exists()
+)
+"""Every page of the repository."""
+
+CHECKS: dict[str, Callable[[str], object]] = {
+    "yaml": yaml.safe_load,
+    "json": json.loads,
+    "python": ast.parse,
+    "ini": lambda text: re.match(r"\[\w+\]\n", text) or pytest.fail(text),
+}
+"""By the language of a block: what says whether it is right."""
+
+FENCED = re.compile(r"(?ms)^ *```.*?^ *```$")
+
+
+def items() -> list[tuple[Section, Command | File]]:
+    """Return all commands and files of all pages."""
+    return [(section, item) for page in PAGES for section in sections(page) for item in section.items]
+
+
+@cache
+def anchors(page: str) -> frozenset[str]:
+    """Return what a link into a page may name: its headings, as they are made into anchors."""
+    text = FENCED.sub("", (ROOT / page).read_text(encoding="utf-8"))
+    headings = re.findall(r"(?m)^#+ (.*)$", text)
+    return frozenset(re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings)
+
+
+@cache
+def usage(words: tuple[str, ...]) -> str:
+    """Return what a command says of itself; empty where there is no such command."""
+    done = subprocess.run([BIN / words[0], *words[1:], "--help"], capture_output=True, text=True, check=False)
+    return done.stdout if done.returncode == 0 else ""
+
+
+@pytest.mark.parametrize("page", EVERY)
+def test_its_links_lead_somewhere(page: str) -> None:
+    """Each link to a file of the repository, and to a heading in it."""
+    text = FENCED.sub("", (ROOT / page).read_text(encoding="utf-8"))
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        path = ((ROOT / page).parent / name).resolve() if name else ROOT / page
+        assert path.exists(), f"{page}: {target}"
+        if anchor and path.suffix == ".md":
+            assert anchor in anchors(path.relative_to(ROOT).as_posix()), f"{page}: {target}"
+
+
+@pytest.mark.parametrize("page", EVERY)
+def test_the_commands_that_it_names_are_there(page: str) -> None:
+    """Each of ours, with its options, and each target of make."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for words in map(str.split, re.findall(r"`(heat-config-(?:agent|apply|hook)(?: [^`]*)?)`", text)):
+        command = tuple(
+            words[:2] if words[0] == "heat-config-agent" and words[1:2] and words[1][0] != "-" else words[:1]
+        )
+        said = usage(command)
+        assert said, f"{page}: {' '.join(words)}"
+        for option in (word for word in words if re.fullmatch(r"-\w|--[\w-]+", word)):
+            assert re.search(rf"(?<![\w-]){option}(?![\w-])", said), f"{page}: {' '.join(words)}"
+    targets = re.findall(r"(?m)^([a-z]+):", (ROOT / "Makefile").read_text())
+    assert set(re.findall(r"`make ([a-z]+)`", text)) <= set(targets)
+
+
+def test_blocks_are_what_they_say() -> None:
+    """The files and examples of a page are right in their language; the place of a file stands before it."""
+    for section, item in items():
+        if isinstance(item, File):
+            assert item.language in CHECKS, item.where
+            if "…" not in item.text:
+                CHECKS[item.language](item.text)
+            page = (ROOT / section.page).read_text(encoding="utf-8")
+            before = page.splitlines()[: int(item.where.rpartition(":")[2]) - 2]
+            assert not item.path or f"`{item.path}`" in "\n".join(before[-4:]), (
+                f"{item.where}: say where {item.path} is"
+            )
+
+
+def test_nothing_is_prepared_in_vain() -> None:
+    """Each stage has its section, and each command that is not run its page."""
+    headings = {(section.page, section.title) for page in PAGES for section in sections(page)}
+    assert set(STAGES) <= headings
+    assert set(NOT_RUN) <= {item.line for _, item in items() if isinstance(item, Command)}
