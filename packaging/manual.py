@@ -110,7 +110,7 @@ def _end(name: str) -> Iterator[str]:
 
 def _blocks(text: str, heading: str) -> Iterator[str]:
     """Yield what a help text says beside its options: paragraphs, and tables, each under a `heading` of its own."""
-    for block in re.split(r"\n\s*\n", text.strip("\n")):
+    for block in filter(None, re.split(r"\n\s*\n", text.strip("\n"))):
         first, _, rest = block.partition("\n")
         rows = _table(rest.splitlines()) if first.endswith(":") else []
         if not rows:
@@ -171,6 +171,15 @@ def commands(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentP
     return {}
 
 
+def every(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
+    """Return the commands that a program has, and those that each of them has in turn."""
+    found = {}
+    for name, command in commands(parser).items():
+        found[name] = command
+        found.update({f"{name} {each}": inner for each, inner in every(command).items()})
+    return found
+
+
 def program(parser: argparse.ArgumentParser, date: str) -> Iterator[str]:
     """Yield the page of a program, with all that its commands have."""
     name = parser.prog
@@ -181,11 +190,11 @@ def program(parser: argparse.ArgumentParser, date: str) -> Iterator[str]:
     yield from words(parser.description or "")
     yield ".SH OPTIONS"
     yield from _arguments(parser)
-    for each in commands(parser):
-        if each == next(iter(commands(parser))):
+    for index, (each, command) in enumerate(every(parser).items()):
+        if not index:
             yield ".SH COMMANDS"
         yield f".SS {_quoted(each)}"
-        yield from _command(commands(parser)[each])
+        yield from _command(command)
     yield ".SH NOTES"
     yield from _blocks(parser.epilog or "", ".SH")
     yield from _end(name)

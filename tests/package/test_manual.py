@@ -58,9 +58,9 @@ def test_all_of_each_command_is_in_its_page(folder: Path) -> None:
     whole = agent.parser()
     text = shown(page(folder, "heat-config-agent.1"))
     missing = [each for each in said(whole) if each not in text]
-    commands = manual.commands(whole)
-    assert list(commands) == list(agent.COMMANDS)
-    for name, parser in commands.items():
+    assert list(manual.commands(whole)) == list(agent.COMMANDS)
+    assert "template validate" in manual.every(whole)
+    for name, parser in manual.every(whole).items():
         _, _, rest = text.partition(f" {name} heat-config-agent {name} [-h]")
         missing += [f"{name}: {each}" for each in said(parser) if each not in rest]
         assert " ".join((parser.description or "").split())[1:] in rest

@@ -24,6 +24,7 @@ COMMANDS = {
     "config": "config",
     "doctor": "doctor",
     "hooks": "hooks",
+    "template": "template",
     "migrate": "migrate",
 }
 """Command → module beside this one, in the order of `--help`."""

@@ -197,7 +197,7 @@ class _Resources:
         folded = {key: fold(tree, self._scope) for key, tree in parsed.items()}
         properties = folded.get("properties", {})
         for key, tree in properties.items():
-            self._check(tree, (*path, "properties", key), "Property error: ")
+            self._check(tree, (*path, "properties", key))
         metadata = folded.get("metadata", {})
         self._check_references(metadata)
         external = folded.get("external_id")
@@ -220,11 +220,11 @@ class _Resources:
             str(folded.get("description", "")),
         )
 
-    def _check(self, tree: Tree, path: Path, before: str) -> None:
+    def _check(self, tree: Tree, path: Path) -> None:
         """Report the values of a property that cannot be had."""
         for each in open_values(tree):
             if isinstance(each, Failing) and not each.reported:
-                self._report.wrong(f"{before}{each.problem}", path, self._hint(each), at=each.path)
+                self._report.wrong(each.problem, path, self._hint(each), at=each.path)
 
     def _check_references(self, metadata: Tree) -> None:
         for each in open_values(metadata):

@@ -22,8 +22,18 @@ def load(source: Json, identity: Identity) -> Definition:
     return define(Source.from_json(source), identity)
 
 
-def define(source: Source, identity: Identity, *, known: bool = True) -> Definition:
-    """Return what a stack is to be. Raises `Invalid` with all mistakes, those of its environments among them.
+def define(source: Source, identity: Identity) -> Definition:
+    """Return what a stack is to be. Raises `Invalid` with all mistakes, those of its environments among them."""
+    made, mistakes, warnings = examine(source, identity)
+    if made is None or mistakes:
+        raise Invalid(mistakes)
+    return replace(made, warnings=tuple(warnings))
+
+
+def examine(
+    source: Source, identity: Identity, *, known: bool = True
+) -> tuple[Definition | None, list[Mistake], list[Mistake]]:
+    """Return what a stack is to be, and all mistakes and warnings.
 
     With `known` false, values that nobody has given are no mistakes: then it can be looked at, and not be made.
     """
@@ -41,31 +51,25 @@ def define(source: Source, identity: Identity, *, known: bool = True) -> Definit
     try:
         root = Template(source.template.name, source.template.text)
     except Invalid as invalid:
-        for text in texts:  # their mistakes are shown beside those of the template
-            report = Report(text)
+        reports = [Report(text) for text in texts]  # what is wrong there is shown as well
+        for text, report in zip(texts, reports, strict=True):
             environment.read(text, report)
             mistakes += report.mistakes
-        raise Invalid(ordered([*mistakes, *invalid.mistakes])) from None
-    schemas = {**templates.schemas(), **root.schemas}
-    merged = environment.merge(texts, source, schemas)
-    surroundings = _Surroundings(templates, merged, Registry(merged.resource_registry), source.template.name)
-    made, found = definition(
-        root,
-        Circumstances(
-            merged.parameters,
-            merged.places,
-            merged.parameter_defaults,
-            identity,
-            surroundings,
-            lambda name: templates.content(name, root.file),
-            source.to_json(),
-            known=known,
-        ),
+        return None, ordered([*mistakes, *invalid.mistakes]), []
+    merged = environment.merge(texts, source, {**templates.schemas(), **root.schemas})
+    surroundings = _Surroundings(templates, merged, Registry(merged.resource_registry), root.file)
+    circumstances = Circumstances(
+        merged.parameters,
+        merged.places,
+        merged.parameter_defaults,
+        identity,
+        surroundings,
+        lambda name: templates.content(name, root.file),
+        source.to_json(),
+        known=known,
     )
-    mistakes += [*merged.mistakes, *found]
-    if mistakes:
-        raise Invalid(ordered(mistakes))
-    return replace(made, warnings=(*merged.warnings, *made.warnings))
+    made, found = definition(root, circumstances)
+    return made, ordered([*mistakes, *merged.mistakes, *found]), ordered([*merged.warnings, *made.warnings])
 
 
 class _Templates:
@@ -106,11 +110,8 @@ class _Templates:
 class _Surroundings:
     """What a running stack asks of its language (`definition.Environment`)."""
 
-    def __init__(
-        self, templates: _Templates, merged: environment.Merged, registry: Registry, base: str, depth: int = 0
-    ) -> None:
+    def __init__(self, templates: _Templates, merged: environment.Merged, registry: Registry, base: str) -> None:
         self._templates, self._merged, self._registry, self._base = templates, merged, registry, base
-        self._depth = depth
 
     def candidates(self, type_: str, resource: str) -> Iterator[Found]:
         try:
@@ -138,7 +139,7 @@ class _Surroundings:
     ) -> Definition:
         template = self._templates.template(found.template, self._base)
         inner = self._registry.without(found.mapping).inside(resource)
-        surroundings = _Surroundings(self._templates, self._merged, inner, template.file, self._depth + 1)
+        surroundings = _Surroundings(self._templates, self._merged, inner, template.file)
         made, mistakes = definition(
             template,
             Circumstances(
@@ -159,7 +160,7 @@ class _Surroundings:
 
     def inside(self, resource: str) -> _Surroundings:
         inner = self._registry.inside(resource)
-        return _Surroundings(self._templates, self._merged, inner, self._base, self._depth + 1)
+        return _Surroundings(self._templates, self._merged, inner, self._base)
 
     def restricted(self, resource: str) -> frozenset[str]:
         return self._registry.said(resource, "restricted_actions")

@@ -9,8 +9,8 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator, Mapping, Sequence
 
+from heat_config_agent.errors import UsageError
 from heat_config_agent.hot.registry import is_template
-from heat_config_agent.hot.report import ordered
 from heat_config_agent.hot.source import File, Source, base_of, beside, path_of
 from heat_config_agent.hot.text import Text
 from heat_config_agent.stack.definition import Invalid, Json, Mistake, Path, Place
@@ -19,20 +19,17 @@ LARGEST = 64 * 1024 * 1024
 """Bytes of a file at most."""
 
 
-def read(template: str, environments: Sequence[str], parameters: Mapping[str, Json]) -> Source:
-    """Return all that a stack is made of. Raises `Invalid` for what cannot be read or is not there."""
+def read(template: str, environments: Sequence[str], parameters: Mapping[str, Json]) -> tuple[Source, list[Mistake]]:
+    """Return all that a stack is made of, and what of it is not there.
+
+    Raises `UsageError` where the template or an environment itself cannot be read.
+    """
     files = _Files()
-    root = files.text(template, None)
-    texts = [files.text(each, None) for each in environments]
-    if root is None or None in texts:
-        raise Invalid(ordered(files.mistakes))
+    root, *texts = (files.needed(each) for each in (template, *environments))
     files.follow_template(root)
     for each in texts:
-        if each is not None:
-            files.follow_environment(each)
-    if files.mistakes:
-        raise Invalid(ordered(files.mistakes))
-    return Source(root, tuple(each for each in texts if each is not None), files.found, parameters)
+        files.follow_environment(each)
+    return Source(root, tuple(texts), files.found, parameters), files.mistakes
 
 
 class _Files:
@@ -42,24 +39,12 @@ class _Files:
         self.found: dict[str, str] = {}
         self.mistakes: list[Mistake] = []
 
-    def text(self, name: str, place: Place | None) -> File | None:
-        """Return a file; None where it cannot be read, which is a mistake in that place."""
-        path = path_of(name)
+    def needed(self, name: str) -> File:
+        """Return a file without which there is nothing to do. Raises `UsageError`."""
         try:
-            with open(path, "rb") as file:
-                content = file.read(LARGEST + 1)
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            hint = "is its path right, from the file that names it?" if place else ""
-            self._wrong(f"cannot read {path}: {reason}", place, hint)
-            return None
-        if len(content) > LARGEST:
-            self._wrong(f"{path} is over {LARGEST // 1024**2} MiB long", place)
-            return None
-        try:
-            return File(path, content.decode())
-        except UnicodeDecodeError:  # what Heat's client sends of it
-            return File(path, base64.encodebytes(content).decode())
+            return _file(path_of(name))
+        except _Unreadable as error:
+            raise UsageError(str(error)) from None
 
     def _wrong(self, problem: str, place: Place | None, hint: str = "") -> None:
         self.mistakes.append(Mistake(problem, (), place, hint, "template"))
@@ -97,12 +82,32 @@ class _Files:
         if "://" in name and not name.startswith("file://"):
             self._wrong(f"{name} is not fetched: only files of this machine are read", place, "keep a copy of it here")
             return
-        file = self.text(path, place)
-        if file is None:
+        try:
+            file = _file(path)
+        except _Unreadable as error:
+            self._wrong(str(error), place, "is its path right, from the file that names it?")
             return
         self.found[path] = file.text
         if follow or "heat_template_version" in file.text:
             self.follow_template(File(path, file.text))
+
+
+class _Unreadable(Exception):  # noqa: N818  # it is the file that is
+    """A file cannot be read; the text says why."""
+
+
+def _file(path: str) -> File:
+    try:
+        with open(path, "rb") as file:
+            content = file.read(LARGEST + 1)
+    except (OSError, ValueError) as error:
+        raise _Unreadable(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+    if len(content) > LARGEST:
+        raise _Unreadable(f"{path} is over {LARGEST // 1024**2} MiB long")
+    try:
+        return File(path, content.decode())
+    except UnicodeDecodeError:  # what Heat's client sends of it
+        return File(path, base64.encodebytes(content).decode())
 
 
 def _parsed(file: File, kind: str) -> Text | None:
