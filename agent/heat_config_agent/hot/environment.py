@@ -170,8 +170,8 @@ class _Merging:
 
     def _choose(self, name: str) -> None:
         """Settle how values of a parameter are merged: the first file that has one decides."""
-        usual = self._strategies.get("default", "overwrite")
-        asked = self._strategies.get(name, self._chosen.get(name, usual))
+        usual = str(self._strategies.get("default", "overwrite"))
+        asked = str(self._strategies.get(name, self._chosen.get(name, usual)))
         strategy = asked if asked in _STRATEGIES else usual
         if self._chosen.setdefault(name, strategy) != strategy:
             problem = f'Conflicting merge strategy "{strategy}" for parameter "{name}": it is {self._chosen[name]}'

@@ -52,7 +52,7 @@ def _schema(name: str, declared: Json, version: Version, report: Report) -> Sche
             report.wrong(f"Invalid key '{key}' for parameter ({name})", (*path, key), hint, _STAGE)
     if "type" not in declared:
         report.wrong(f"Missing parameter type for parameter: {name}", path, f"one of {', '.join(TYPES)}", _STAGE)
-    elif declared["type"] not in TYPES:
+    elif str(declared["type"]) not in TYPES:
         hint = meant(str(declared["type"]).lower(), TYPES, 0.6) or f"one of {', '.join(TYPES)}"
         report.wrong(f"Invalid type ({declared['type']})", (*path, "type"), hint, _STAGE)
     tags = declared.get("tags")

@@ -113,7 +113,7 @@ class Template:
             problem, hint = "", ""
             if str(name) in seen:
                 problem = f"The {name} parameter must be assigned to one parameter group only."
-            elif name not in self.section("parameters") and name not in PSEUDO:
+            elif str(name) not in self.section("parameters") and name not in PSEUDO:
                 problem = f"The grouped parameter {name} does not reference a valid parameter."
                 hint = meant(name, self.section("parameters"))
             if problem:
