@@ -1,5 +1,23 @@
 """A stack on this machine: what `definition` says is made, changed and removed, with no cloud.
 
-It knows no language: whatever reads templates, such as HOT, makes a `definition.Definition` of
-them, and the stack carries that out.
+    definition ─► validation ─► session ─► traversal ─► acting ─► a resource's handlers
+                                   │           │          │
+                                 store ◄─── records ◄─────┴── deployments ─► servers ─► results
+
+| module | what lives there |
+|---|---|
+| `definition` | the plain data that a language of templates hands over. The stack knows no language |
+| `validation` | what is wrong with a definition: types, properties, attributes, circles, child stacks |
+| `session` | one stack that is worked on: create, update, delete, suspend, resume, check, signal, go on |
+| `traversal`, `graph` | one way through all of a stack: which step comes after which |
+| `acting` | one step of one resource: its handlers, and what is kept of them |
+| `scheduler` | what goes on side by side, and what each waits for |
+| `live` | a stack at work, and what functions can look up in it |
+| `records`, `store` | what is kept, and the file that it is kept in |
+| `deployments` | configs derived for an action; entries of a server's metadata; results |
+| `resource`, `properties`, `attributes`, `constraints`, `support`, `exception`, `snippet` | what a plug-in is made of |
+| `resources/`, `types` | our own resources, written as plug-ins are; which class works on which type |
+
+A step is kept before the next relies on it. Killed at any moment, the same command again ends as if nothing had
+happened: what was complete is left as it is, what was in progress is taken up by its `attempt`.
 """

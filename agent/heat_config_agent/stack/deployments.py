@@ -1,0 +1,177 @@
+"""What a server is told to do: configs derived for an action, and what comes of them. Heat's rules, word for word.
+
+A deployment's config is derived anew for each action: with the values of its inputs, and with what says to whom the
+result is to go. The entries of a server's metadata are made of these, and the result of one comes back to `take`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from heat_config_agent.stack import records
+from heat_config_agent.stack.definition import Json
+from heat_config_agent.stack.live import World
+from heat_config_agent.stack.records import COMPLETE, FAILED, IN_PROGRESS, ConfigRecord, DeploymentRecord
+
+NO_SIGNAL = "NO_SIGNAL"
+STANDARD = ("deploy_stdout", "deploy_stderr", "deploy_status_code")
+EMPTY: dict[str, Json] = {"String": "", "Number": "", "CommaDelimitedList": [], "Json": {}, "Boolean": False}
+"""What an input is by default, by its type."""
+
+_WHERE: dict[str, tuple[tuple[str, str], ...]] = {
+    "CFN_SIGNAL": (
+        ("deploy_signal_id", "ID of signal to use for signaling output values"),
+        ("deploy_signal_verb", "HTTP verb to use for signaling output values"),
+    ),
+    "HEAT_SIGNAL": (
+        ("deploy_auth_url", "URL for API authentication"),
+        ("deploy_username", "Username for API authentication"),
+        ("deploy_user_id", "User ID for API authentication"),
+        ("deploy_password", "Password for API authentication"),
+        ("deploy_project_id", "ID of project for API authentication"),
+        ("deploy_region_name", "Region name for API authentication"),
+    ),
+    NO_SIGNAL: (),
+}
+_WHERE["TEMP_URL_SIGNAL"] = _WHERE["CFN_SIGNAL"]
+_WHERE["ZAQAR_SIGNAL"] = (
+    *_WHERE["HEAT_SIGNAL"],
+    ("deploy_queue_id", "ID of queue to use for signaling output values"),
+)
+
+LOCAL = "stack:"
+"""Begins what stands here where Heat has a URL: a result goes to the stack, without any server."""
+
+
+def key(deployment: str) -> tuple[str, str]:
+    """Return what is woken when there is a result."""
+    return ("deployment", deployment)
+
+
+def new_config(values: Mapping[str, Any], stack: str) -> ConfigRecord:
+    """Return a config. Raises ValueError where a default does not fit its type."""
+    return ConfigRecord(
+        id=records.new_id(),
+        name=values["name"],
+        group=values.get("group") or "Heat::Ungrouped",
+        config=values.get("config", ""),
+        options=dict(values.get("options") or {}),
+        inputs=[_input(each) for each in values.get("inputs") or ()],
+        outputs=[_output(each) for each in values.get("outputs") or ()],
+        creation_time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        stack=stack,
+    )
+
+
+def _input(declared: Mapping[str, Any]) -> dict[str, Json]:
+    type_ = declared.get("type") or "String"
+    default = declared.get("default")
+    made = {
+        "name": declared["name"],
+        "type": type_,
+        "description": declared.get("description") or "",
+        "default": EMPTY[type_] if default is None else _default(type_, default),
+    }
+    return {**made, "replace_on_change": True} if declared.get("replace_on_change") else made
+
+
+def _default(type_: str, value: Json) -> Json:
+    """Return a default, if it fits its type; an empty text fits all."""
+    if value == "" or type_ == "String":
+        return value if isinstance(value, str) else str(value) if not isinstance(value, dict | list) else _no(value)
+    if type_ == "Number" and not isinstance(value, int | float):
+        try:
+            float(value)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"Property error: default: {error}") from None
+    if type_ == "Boolean" and not isinstance(value, bool) and str(value).lower() not in ("true", "false"):
+        raise ValueError(f'Property error: default: "{value}" is not a valid boolean')
+    return value
+
+
+def _no(value: Json) -> Json:
+    raise ValueError(f"Property error: default: Value must be a string; got {value!r}")
+
+
+def _output(declared: Mapping[str, Any]) -> dict[str, Json]:
+    return {
+        "name": declared["name"],
+        "type": declared.get("type") or "String",
+        "description": declared.get("description") or "",
+        "error_output": bool(declared.get("error_output")),
+    }
+
+
+def inputs_of(config: ConfigRecord, values: Mapping[str, Json], told: Mapping[str, Json]) -> list[dict[str, Json]]:
+    """Return the inputs of a derived config: those declared, those only given, and who is told what (`told`)."""
+    made = [{**each, "value": values.get(each["name"], each["default"])} for each in config.inputs]
+    declared = {each["name"] for each in config.inputs}
+    made += [{"name": name, "type": "String", "value": value} for name, value in values.items() if name not in declared]
+    said = [
+        ("deploy_server_id", "ID of the server being deployed to"),
+        ("deploy_action", "Name of the current action being deployed"),
+        ("deploy_stack_id", "ID of the stack this deployment belongs to"),
+        ("deploy_resource_name", "Name of this deployment resource in the stack"),
+        ("deploy_signal_transport", "How the server should signal to heat with the deployment output values."),
+        *_WHERE[str(told["deploy_signal_transport"])],
+    ]
+    return made + [
+        {"name": name, "type": "String", "description": about, "value": told.get(name, LOCAL)} for name, about in said
+    ]
+
+
+def deliver(world: World, deployment: DeploymentRecord, derived: ConfigRecord, *, signal: bool) -> None:
+    """Have a server do what a derived config says."""
+    former = world.store.configs.get(deployment.config)
+    world.store.put(derived)
+    deployment.config = derived.id
+    deployment.status = IN_PROGRESS if signal else COMPLETE
+    deployment.reason = "Deploy data available" if signal else "Not waiting for outputs signal"
+    world.store.put(deployment)
+    if former is not None:
+        world.store.drop(former)
+    world.servers.deliver(deployment)
+
+
+def remove(world: World, deployment: DeploymentRecord) -> None:
+    """Take a deployment out of its server's metadata."""
+    former = world.store.configs.get(deployment.config)
+    world.store.drop(deployment)
+    if former is not None:
+        world.store.drop(former)
+    world.servers.withdraw(deployment)
+
+
+def entries(world: World, server: str) -> list[dict[str, Json]]:
+    """Return the `deployments` of a server's metadata: in the order of their names."""
+    configs = (
+        world.store.configs.get(each.config) for each in world.store.deployments.values() if each.server == server
+    )
+    return sorted((each.entry() for each in configs if each is not None), key=lambda entry: str(entry["name"]))
+
+
+def take(world: World, deployment: DeploymentRecord, details: Mapping[str, Json] | None) -> bool:
+    """Take the result of a deployment, and return whether it was waited for."""
+    config = world.store.configs.get(deployment.config)
+    if deployment.status != IN_PROGRESS or config is None:
+        return False
+    details = details or {}
+    reasons = []
+    code = details.get("deploy_status_code")
+    if code and str(code) != "0":
+        reasons.append(f"deploy_status_code : Deployment exited with non-zero status code: {code}")
+    for output in config.outputs:
+        name = output["name"]
+        if name in details:
+            deployment.outputs[name] = details[name]
+            if output["error_output"]:
+                reasons.append(f"{name} : {details[name]}")
+    for name in STANDARD:
+        deployment.outputs[name] = details.get(name)
+    deployment.status = FAILED if reasons else COMPLETE
+    deployment.reason = ", ".join(reasons) or "Outputs received"
+    world.store.put(deployment)
+    world.scheduler.wake(key(deployment.id))
+    return True

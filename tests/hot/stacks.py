@@ -1,0 +1,296 @@
+"""The language and the stack as a subject: all of a case, with an agent that answers as the case says."""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from heat_config_agent.errors import AgentError, UsageError
+from heat_config_agent.hot.loading import define, load
+from heat_config_agent.hot.source import Source
+from heat_config_agent.stack import deployments, records, validation
+from heat_config_agent.stack.definition import Definition, Identity, Invalid, Unresolved, resolve
+from heat_config_agent.stack.live import Stack, World
+from heat_config_agent.stack.records import DeploymentRecord
+from heat_config_agent.stack.session import Session
+from heat_config_agent.stack.types import Types
+from hot import language
+
+PROJECT = "test_tenant_id"
+GROUPS = {
+    *("OS::Heat::ResourceGroup", "OS::Heat::ResourceChain", "OS::Heat::SoftwareDeploymentGroup"),
+    *("OS::Heat::StructuredDeploymentGroup", "OS::Heat::SoftwareDeployments", "OS::Heat::StructuredDeployments"),
+}
+
+
+class Agent:
+    """The servers: each does at once what it is told, and answers as the case says."""
+
+    def __init__(self, case: dict[str, Any]) -> None:
+        self.step = "create"
+        self.signals: dict[str, Any] = case.get("signals") or {}
+        self.wait_signals: dict[str, Any] = copy.deepcopy(case.get("wait_signals") or {})
+        self.deliveries: list[dict[str, Any]] = []
+        self._new: list[DeploymentRecord] = []
+
+    def deliver(self, deployment: DeploymentRecord) -> None:
+        self._new.append(deployment)
+
+    def withdraw(self, deployment: DeploymentRecord) -> None:
+        """Nothing of it is kept here."""
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._new)
+
+    def work(self, world: World, timeout: float | None, also: Sequence[int]) -> None:  # noqa: ARG002
+        for each in [each for each in world.store.resources.values() if each.name in self.wait_signals]:
+            for details in self.wait_signals.pop(each.name):
+                world.stacks[each.stack].resources[each.name].signal(details)
+        new, self._new = self._new, []
+        for deployment in new:
+            self._answer(world, deployment)
+        if not new and timeout:
+            time.sleep(min(timeout, 1.0))
+
+    def _answer(self, world: World, deployment: DeploymentRecord) -> None:
+        name = world.store.resources[deployment.resource].name
+        entries = deployments.entries(world, deployment.server)
+        self.deliveries.append(
+            {
+                "step": self.step,
+                "server": deployment.server,
+                "resource": name,
+                "action": deployment.action,
+                "order": [each["name"] for each in entries],
+                "config": copy.deepcopy(next(each for each in entries if each["id"] == deployment.config)),
+            }
+        )
+        answers = self.signals.get(name, {})
+        success = {"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 0}
+        details = answers.get(deployment.action, answers.get("*", success))
+        if details != "never":
+            deployments.take(world, deployment, copy.deepcopy(details))
+
+    def told(self) -> list[dict[str, Any]]:
+        """Return the deliveries of a step, and forget them."""
+        found, self.deliveries = self.deliveries, []
+        return sorted(found, key=lambda each: (each["resource"], each["action"], each["server"]))
+
+
+def run(case: dict[str, Any]) -> dict[str, Any]:
+    """Return what becomes of a case."""
+    if case.get("mode") == "validate":
+        return _validated(case)
+    with tempfile.TemporaryDirectory() as folder:
+        life = _Life(case, Path(folder) / "s")
+        try:
+            return life.lifecycle() if case.get("mode") == "lifecycle" else life.create()
+        finally:
+            life.session.close()
+
+
+def _identity(case: dict[str, Any], id_: str) -> Identity:
+    return Identity(case.get("stack_name", "s1"), id_, PROJECT)
+
+
+def _validated(case: dict[str, Any]) -> dict[str, Any]:
+    try:
+        made = define(language.source(case), _identity(case, "None"))
+        validation.check(made, Types())
+    except Invalid as invalid:
+        return _errors(invalid)
+    found = {"requires": {name: sorted(each.requirements()) for name, each in made.resources.items()}}
+    return {"outcome": "ok", "parameters": _parameters(made), **found}
+
+
+def _errors(invalid: AgentError) -> dict[str, Any]:
+    if isinstance(invalid, Invalid):
+        return {"outcome": "error", "errors": [language._error(each) for each in invalid.mistakes]}  # noqa: SLF001
+    return {"outcome": "error", "errors": [{"stage": "lifecycle", "path": "", "message": str(invalid)}]}
+
+
+def _parameters(made: Definition) -> dict[str, Any]:
+    pseudo = {"OS::stack_id": made.identity.id, "OS::stack_name": made.identity.name, "OS::project_id": PROJECT}
+    return pseudo | {name: each.value for name, each in made.parameters.items()}
+
+
+class _Life:
+    """A stack of a case."""
+
+    def __init__(self, case: dict[str, Any], folder: Path) -> None:
+        self.case, self.agent = case, Agent(case)
+        self.events: list[dict[str, Any]] = []
+        self.session = Session(folder, Types(), self.agent, load, happened=self.events.append)
+        self.rollback = case.get("disable_rollback") is False
+        self.source: Source | None = None
+
+    def create(self) -> dict[str, Any]:
+        try:
+            self._create()
+        except UsageError as error:
+            return _errors(error)
+        found = self._told()
+        found["outcome"] = "ok" if found["state"][1] == "COMPLETE" else "failed"
+        if deliveries := self.agent.told():
+            found["deliveries"] = deliveries
+        return found
+
+    def _create(self) -> None:
+        self.source = language.source(self.case)
+        made = define(self.source, _identity(self.case, records.new_id()))
+        self.session.create(made, rollback=self.rollback)
+
+    def lifecycle(self) -> dict[str, Any]:
+        """Return what becomes of each step."""
+        steps = []
+        before: dict[str, str] = {}
+        edges: set[tuple[str, str]] = set()
+        for step in self.case.get("steps") or [{"op": "create"}]:
+            self.agent.step = step["op"]
+            self.agent.signals = step.get("signals") or self.agent.signals
+            self.agent.wait_signals = copy.deepcopy(step.get("wait_signals") or self.agent.wait_signals)
+            self.events.clear()
+            found: dict[str, Any] = {"op": step["op"], "outcome": "ok"}
+            try:
+                self._do(step)
+            except UsageError as error:
+                refused = _errors(error)
+                errors = [{**each, "stage": "lifecycle"} for each in refused["errors"]]
+                found = {"op": step["op"], "outcome": "error", "errors": errors}
+            root = self.session.root
+            gone = root is None or root.record.action == "DELETE"
+            found["stack"] = self._told() if not gone else self._end()
+            after = {} if gone or root is None else dict(_ids(root))
+            found["deliveries"] = self.agent.told()
+            found["kept"] = sorted(each for each in after if before.get(each) == after[each])
+            found["replaced"] = sorted(each for each in after if each in before and before[each] != after[each])
+            found["added"] = sorted(after.keys() - before.keys())
+            found["removed"] = sorted(before.keys() - after.keys())
+            now = _edges(found["stack"])
+            found["sequence"] = _sequence([each for each in self.events if each["path"]], now | edges)
+            before, edges = after, now
+            steps.append(found)
+        return {"outcome": "ok" if all(each["outcome"] == "ok" for each in steps) else "error", "steps": steps}
+
+    def _end(self) -> dict[str, Any]:
+        root = self.session.root
+        return {"state": ["DELETE", "COMPLETE"] if root is None else [root.record.action, root.record.status]}
+
+    def _do(self, step: dict[str, Any]) -> None:
+        if step["op"] == "create":
+            self._create()
+        elif step["op"] == "update":
+            self._update(step)
+        elif step["op"] == "signal":
+            self.session.signal(step["resource"], step.get("details"))
+        else:
+            getattr(self.session, step["op"])()
+
+    def _update(self, step: dict[str, Any]) -> None:
+        root = self.session.root
+        assert root is not None
+        merged = {**step, "files": step.get("files") or self.case.get("files")}
+        if step.get("template") is None:
+            merged["template"] = self.case["template"]
+        source = language.source(merged)
+        if step.get("existing"):
+            assert self.source is not None
+            source = self.source.changed(None, (), {}, step.get("parameters") or {}, step.get("clear_parameters", []))
+        made = define(source, root.identity)
+        self.session.update(made, rollback=self.rollback)
+        self.source = source
+
+    def _told(self) -> dict[str, Any]:
+        root = self.session.root
+        assert root is not None
+        return _stack(root)
+
+
+def _stack(stack: Stack, *, grouped: bool = False) -> dict[str, Any]:
+    """Return all that can be read of a stack. What Heat makes of a group's child is its own business."""
+    found: dict[str, Any] = {"resources": {name: _resource(each) for name, each in stack.resources.items()}}
+    if not grouped:
+        found["state"] = [stack.record.action, stack.record.status]
+        if stack.defined:
+            found["outputs"] = {name: _output(stack, name) for name in stack.definition.outputs}
+            found["parameters"] = _parameters(stack.definition)
+    return found
+
+
+def _output(stack: Stack, name: str) -> dict[str, Any]:
+    try:
+        return {"value": stack.output(name)}
+    except Unresolved as error:
+        return {"value": None, "error": str(error)}
+
+
+def _resource(resource: Any) -> dict[str, Any]:
+    properties = {}
+    wanted = resource.stack.as_defined(resource.name)
+    wanted.attach(resource.record)
+    resource = wanted
+    for name in sorted(resource.properties):
+        try:
+            value = resource.properties[name]
+        except (Unresolved, ValueError) as error:
+            value = {"!error": str(error)}
+        if value is not None or name in resource.properties.data:
+            properties[name] = value
+    found: dict[str, Any] = {
+        "type": resource.type(),
+        "state": list(resource.state),
+        "requires": sorted(resource.definition.requirements()),
+        "properties": properties,
+        "deletion_policy": resource.definition.deletion_policy,
+    }
+    if metadata := resolve(dict(resource.definition.metadata), resource.stack.look):
+        found["metadata"] = metadata
+    if policy := resolve(dict(resource.definition.update_policy), resource.stack.look):
+        found["update_policy"] = policy
+    if resource.child is not None:
+        found["nested"] = _stack(resource.child, grouped=resource.type() in GROUPS)
+    return found
+
+
+def _ids(stack: Stack, prefix: str = "") -> Any:
+    for name, each in stack.resources.items():
+        yield prefix + name, each.record.id
+        if each.child is not None:
+            yield from _ids(each.child, f"{prefix}{name}/")
+
+
+def _edges(told: dict[str, Any], prefix: str = "") -> set[tuple[str, str]]:
+    """Return which resource needs which, by path."""
+    found = set()
+    for name, each in told.get("resources", {}).items():
+        found |= {(prefix + name, prefix + other) for other in each["requires"]}
+        if "nested" in each:
+            found |= _edges(each["nested"], f"{prefix}{name}/")
+    return found
+
+
+def _sequence(events: list[dict[str, Any]], edges: set[tuple[str, str]]) -> list[list[str]]:
+    """Return what came after what, of those that a dependency ties, and of the two sides of a replacement."""
+    spans: dict[str, list[list[Any]]] = {}
+    for index, event in enumerate(events):
+        path, action = event["path"], event["action"]
+        mine = spans.setdefault(path, [])
+        if event["status"] == "IN_PROGRESS":
+            count = 1 + sum(each[3] == action for each in mine)
+            mine.append([f"{path} {action}" + (f"#{count}" if count > 1 else ""), index, None, action])
+        elif opened := [each for each in mine if each[3] == action and each[2] is None]:
+            opened[-1][2] = index
+    found = set()
+    for one, other in sorted(edges) + [(path, path) for path in sorted(spans)]:
+        for a in spans.get(one, []):
+            for b in spans.get(other, []):
+                if a is not b and a[2] is not None and a[2] < b[1]:
+                    found.add((a[0], b[0]))
+                elif a is not b and b[2] is not None and b[2] < a[1]:
+                    found.add((b[0], a[0]))
+    return [list(each) for each in sorted(found)]
