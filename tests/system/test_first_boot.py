@@ -33,6 +33,7 @@ COPIES = ("var/lib/heat-cfntools/cfn-init-data", "var/lib/cloud/data/cfn-init-da
 WAITS = """\
 #cloud-config
 runcmd:
+  - [systemctl, start, heat-config-agent]
   - [sh, -c, "timeout 60 sh -c 'until test -e /root/applied; do sleep 0.1; done' && touch /root/waited"]
 """
 """Something that a first boot waits for, and that only the agent does."""
@@ -241,6 +242,8 @@ def test_the_stack_has_a_stock_image_install_it(cloud: Lab, parameters: dict[str
     handed.deploy(deployment("a-package", "#!/bin/sh\ndpkg --configure -a\n", signal=heat.url("a-package")))
     handed.deploy(component("d1", heat))
     with image() as machine:
+        slow = machine.disk / "etc/apt/apt.conf.d/90slow"  # there is less to be done here than on a stock image
+        slow.write_text('DPkg::Post-Invoke {"sleep 4";};\n')
         seeds.config_drive(machine, seeds.user_data(handed.first, own))
         machine.boot()
         assert (machine.disk / "root/waited").exists()
