@@ -110,7 +110,8 @@ def _entries(content: object) -> tuple[list[object], str, Mistake | None]:
     if entries is None and ("deployments" in content or "os-collect-config" in content):
         return [], "deployments", None  # Heat's metadata before the first deployment
     if entries is None:
-        return [], "", Mistake(path="$", problem="there is no `deployments` in this object")
+        alone = "; one deployment is given as a list of one" if "config" in content else ""
+        return [], "", Mistake(path="$", problem=f"there is no `deployments` in this object{alone}")
     return [], "", Mistake(path="deployments", problem=f"expected a list, not {kind_of(entries)}")
 
 

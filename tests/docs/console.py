@@ -48,10 +48,10 @@ class Command:
     printed: tuple[str, ...]
     where: str
 
-    @property
-    def shown(self) -> re.Pattern[str]:
-        """What its output has to match as a whole."""
-        return re.compile(rf"\s*{''.join(map(_line, self.printed))}" if self.printed else r"(?s:.*)")
+    def shows(self, output: str) -> bool:
+        """Return whether what it prints is what the page shows, as a whole."""
+        expected = re.compile(rf"\s*{''.join(map(_line, self.printed))}" if self.printed else r"(?s:.*)")
+        return expected.fullmatch(f"{output.rstrip()}\n") is not None
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ class Places:
         deadline = time.monotonic() + _SECONDS
         while True:
             done = self._once(command)
-            well = done.code == 0 and command.shown.fullmatch(f"{done.out.rstrip()}\n") is not None
+            well = done.code == 0 and command.shows(done.out)
             if well or not _LOOKING.match(command.line) or time.monotonic() > deadline:
                 break
             time.sleep(0.2)

@@ -268,3 +268,28 @@ def _damaged(places: Places) -> Iterator[None]:
 def _secrets(places: Places) -> Iterator[None]:
     begin(places, script("index", "index-1", "echo indexed"))
     yield
+
+
+@stage(PAGE, "It waits for cloud-init")
+def _cloud_init(places: Places) -> Iterator[None]:
+    begin(places)
+    disk, run = places.machine.disk, places.machine.run
+    unit = disk / "etc/systemd/system/cloud-init.service"
+    unit.write_text("[Service]\nType=oneshot\nExecStart=/usr/bin/sleep 1000\n")
+    for words in (("daemon-reload",), ("stop", "heat-config-agent")):
+        assert run("systemctl", *words).code == 0
+    assert run("systemctl", "start", "--no-block", "cloud-init", "heat-config-agent").code == 0
+    yield
+    unit.unlink()
+    for words in (("stop", "cloud-init"), ("daemon-reload",)):
+        assert run("systemctl", *words).code == 0
+
+
+@stage(PAGE, "An instance made of another's disk")
+def _copy(places: Places) -> Iterator[None]:
+    begin(places)
+    for name in ("i-00000001", "i-00000002"):
+        write = f"mkdir -p /run/cloud-init && echo {name} >/run/cloud-init/.instance-id"
+        assert places.machine.run("sh", "-c", write).code == 0
+        assert places.machine.run("systemctl", "restart", "heat-config-agent").code == 0
+    yield

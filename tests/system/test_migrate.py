@@ -270,7 +270,7 @@ def test_it_may_be_cut_short_anywhere(image: Booted, heat: SignalServer) -> None
 def test_the_commands_of_its_page(image: Booted, heat: SignalServer) -> None:
     """In their order, on a machine that has all: each does what it says there, and they lead back."""
     items = [item for section in sections("docs/migrate.md") for item in section.items]
-    lines = [item.line for item in items if isinstance(item, Command)]
+    commands = [item for item in items if isinstance(item, Command)]
     # What was done is where a variable of their unit says.
     elsewhere = "[Service]\nEnvironment=HEAT_CONFIG_DEPLOYED=/var/lib/mine\n"
     put(image.disk / f"etc/systemd/system/{THEIRS}.service.d/a.conf", elsewhere)
@@ -283,13 +283,14 @@ def test_the_commands_of_its_page(image: Booted, heat: SignalServer) -> None:
     assert "were given d0, and have not begun it" in migrate(image, "--plan").out
     (image.disk / "var/lib/mine/d0.json").touch()
 
-    assert len(lines) == 8
-    for line in lines:
-        done = image.run(*line.split(), seconds=120)
-        assert done.code == 0, f"{line}: {done.out}{done.err}"
+    assert len(commands) == 8
+    for each in commands:
+        done = image.run(*each.line.split(), seconds=120)
+        assert done.code == 0, f"{each.line}: {done.out}{done.err}"
+        assert each.shows(done.out), f"{each.where}: {done.out}"
         assert "d0, and have not begun" not in done.out
-        assert (units(image) == BEFORE) == (line in (lines[0], lines[-1])), line
-        if line == "heat-config-agent migrate":
+        assert (units(image) == BEFORE) == (each in (commands[0], commands[-1])), each.line
+        if each.line == "heat-config-agent migrate":
             eventually(image, lambda: "local has 2 deployments" in image.run("journalctl", "-u", OURS).out)
     assert ran(image) == ["d1"]
 

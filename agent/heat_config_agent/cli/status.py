@@ -106,8 +106,13 @@ def _waits(state: Path) -> str:
     """Say what a deployment waits for that is not started yet."""
     if pause := asked.paused(state):
         return f"waits: paused ({pause[0]})"
+    return "waits for its turn" if _daemon(state) else "not started yet: the next run does"
+
+
+def _daemon(state: Path) -> bool:
+    """Return whether a daemon is running."""
     holder = lock.holder(state)
-    return "waits for its turn" if holder and holder[1] == lock.DAEMON else "not started yet: the next run does"
+    return holder is not None and holder[1] == lock.DAEMON
 
 
 def _agent(state: Path) -> dict[str, object]:
@@ -205,7 +210,8 @@ def what(entry: Entry, state: Path) -> str:
         return f"waits for a reboot of the machine, for which it has asked {plan.times(entry.reboots)}"
     if entry.state is State.FINISHED:
         due = f", not before {plan.clock(entry.not_before)}" if entry.not_before > time.time() else ""
-        return f"{_reason(entry)}its result is not delivered{plan.tried(entry)}; sent by the next run{due}{again}"
+        sent = "it is sent again" if _daemon(state) else "sent by the next run"
+        return f"{_reason(entry)}its result is not delivered{plan.tried(entry)}; {sent}{due}{again}"
     if entry.state is State.REFUSED:
         return f"{_reason(entry)}its result was refused for good: {entry.trouble}{again}"
     if entry.state is State.SUPERSEDED:

@@ -101,6 +101,12 @@ def test_a_document_without_a_list_of_deployments_is_not_understood(content: obj
     assert (found.deployments, paths(found), found.understood) == ((), [path], False)
 
 
+def test_one_deployment_is_no_document() -> None:
+    """Somebody has forgotten the list, and is told so."""
+    [mistake] = parse({"id": "d1", "config": "#!/bin/sh\n"}).mistakes
+    assert mistake.problem.endswith("one deployment is given as a list of one")
+
+
 def test_only_the_id_is_needed() -> None:
     """Every key but `id` may be missing, and has a default."""
     found = parse_one()
