@@ -18,7 +18,7 @@ from system.booted import Booted, booted
 from unprivileged import NOBODY, Unprivileged
 
 _LOOKING = re.compile(
-    r"(heat-config-agent (status|show|log|config|hooks)|systemctl (status|is-active|list-units)|"
+    r"(heat-config-agent (status|show|log|config|hooks)|systemctl (status|is-active|list-units|list-jobs)|"
     r"journalctl|systemd-cgls|cat|ls)\b"
 )
 """Commands that change nothing: they are repeated until they show what is expected, as a reader would."""

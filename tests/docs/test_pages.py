@@ -33,7 +33,7 @@ def places(request: pytest.FixtureRequest) -> Iterator[Places]:
     places.end()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", [page for page in PAGES if page != "docs/migrate.md"])
 def test_a_page_is_true(page: str, places: Places) -> None:
     """Its files are put where it says, its commands end well, and print what it shows."""
