@@ -136,7 +136,7 @@ def _range(limit: Any, value: Any, _type: str) -> str:
 
 def _length(limit: Any, value: Any, _type: str) -> str:
     if not isinstance(value, str | list | dict):
-        raise ValueError(f"{_shown(value)} has no length")  # noqa: TRY004
+        raise ValueError(f"{_shown(value)} has no length: quote it, if it is meant as text")  # noqa: TRY004
     if _range(limit, len(value), "integer"):
         return f"length ({len(value)}) is out of range (min: {_limit(limit, 'min')}, max: {_limit(limit, 'max')})"
     return ""
@@ -164,6 +164,8 @@ def _typed(value: Any, type_: str) -> Any:
 
 
 def _allowed_pattern(limit: Any, value: Any, _type: str) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{_shown(value)} is no text to match with a pattern: quote it")  # noqa: TRY004
     found = re.match(limit, value)
     # The match that is found first has to end with the value: «a|ab» does not allow «ab».
     return "" if found and found.end() == len(value) else f'"{value}" does not match pattern "{limit}"'

@@ -28,7 +28,7 @@ from heat_config_agent.stack.definition import (
     circle,
 )
 
-_FIELDS = {
+_FIELDS: dict[str, tuple[str, type]] = {
     "type": ("string", str),
     "properties": ("object", dict),
     "metadata": ("object", dict),
@@ -39,7 +39,7 @@ _FIELDS = {
 }
 """Key of a resource → what its value must be."""
 
-_NO_FUNCTIONS = {"type", "description"}
+_NO_FUNCTIONS = {"description"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def definition(template: Template, of: Circumstances) -> tuple[Definition, list[
     scope = Scope(template.version, visible(parameters, of.identity), of.content, report, is_child=of.is_child)
     _forgive(template, scope)
     scope.conditions = _conditions(template, scope)
-    resources = _Resources(template, scope, of.environment).made()
+    resources = _Resources(template, scope, of).made()
     outputs = _outputs(template, scope)
     made = Definition(
         of.identity,
@@ -111,9 +111,9 @@ def _conditions(template: Template, scope: Scope) -> Conditions:
 class _Resources:
     """The resources of a template being made."""
 
-    def __init__(self, template: Template, scope: Scope, environment: Environment) -> None:
+    def __init__(self, template: Template, scope: Scope, of: Circumstances) -> None:
         self._template, self._scope, self._report = template, scope, scope.report
-        self._environment = environment
+        self._of = of
 
     def made(self) -> dict[str, ResourceDefinition]:
         """Return those that no condition has taken away."""
@@ -182,7 +182,7 @@ class _Resources:
                 continue
             path: Path = ("resources", name, key)
             tree = resource[key] if key in _NO_FUNCTIONS else parse(resource[key], path, self._scope)
-            if not isinstance(tree, type_ | Later):
+            if not isinstance(tree, type_) and (key == "type" or not isinstance(tree, Later)):
                 self._report.wrong(f"Resource {name} {key} type must be {what}", path)
                 continue
             if key == "properties" and isinstance(tree, Later):
@@ -238,9 +238,15 @@ class _Resources:
         return _hint(failing, self._scope, self._template)
 
     def _check_type(self, resource: ResourceDefinition) -> None:
-        """Refuse a type that is mapped to itself. Whether there is one of that name is for the stack to say."""
+        """Refuse a type that is mapped to itself, or to a template that is not there.
+
+        Whether there is a type of that name is for the stack to say.
+        """
         try:
-            next(self._environment.candidates(resource.type, resource.name))
+            found = next(self._of.environment.candidates(resource.type, resource.name))
+            if found.template and self._of.content(found.template) is None:
+                path: Path = ("resources", resource.name)
+                self._report.wrong(f"there is no file {found.template}", path, at=(*path, "type"))
         except Invalid as invalid:
             for each in invalid.mistakes:
                 self._report.wrong(each.problem, each.path, each.hint, at=(*each.path, "type"))

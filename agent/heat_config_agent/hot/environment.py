@@ -60,7 +60,7 @@ def read(text: Text, report: Report) -> dict[str, Json]:
             report.wrong(f'environment has empty section "{name}"', (name,), "remove it", "environment_format")
         elif not isinstance(section, list if name in _LISTS else dict):
             kind = "list" if name in _LISTS else "map"
-            report.wrong(f'the section "{name}" of an environment is a {kind}', (name,), "", "environment_format")
+            report.wrong(f'the section "{name}" of an environment is a {kind}', (name,), "", "environment")
         else:
             found[name] = section
     _check_sinks(list(found.get("event_sinks", [])), report)

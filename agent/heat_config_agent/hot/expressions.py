@@ -31,6 +31,11 @@ from heat_config_agent.stack.definition import Json, Later, Path, Tree, Unresolv
 FACADE = {"metadata": "metadata", "deletion_policy": "deletion_policy", "update_policy": "update_policy"}
 FORMER_FACADE = {"Metadata": "metadata", "DeletionPolicy": "deletion_policy", "UpdatePolicy": "update_policy"}
 
+POSITIONS = frozenset(
+    {"list_join", "filter", "contains", "equals", "Fn::Join", "Fn::Select", "Fn::Split", "Fn::Replace"}
+)
+"""Functions that take their arguments apart before those are resolved."""
+
 DATA = frozenset({"get_input"})
 """Maps with one such key are no misspelt functions: what they mean is known to whom they are handed on."""
 
@@ -199,7 +204,7 @@ def fold(tree: Tree, scope: Scope) -> Tree:
         return fold(tree.value, scope)
     if not isinstance(tree, Call):
         return tree
-    args = _arguments(tree.args, scope)
+    args = _arguments(tree, scope)
     if tree.name == "get_attr":
         return _attribute(args, tree.path, scope)
     if not is_settled(args):
@@ -212,9 +217,10 @@ def fold(tree: Tree, scope: Scope) -> Tree:
         return Failing(str(error), tree.path)
 
 
-def _arguments(args: Tree, scope: Scope) -> Tree:
-    """Return the arguments of a function; one that is not there is null, so that the others stay in their places."""
-    if isinstance(args, list):
+def _arguments(call: Call, scope: Scope) -> Tree:
+    """Return the arguments of a function. One that is not there is null where they are told by their positions."""
+    args = call.args
+    if isinstance(args, list) and call.name in POSITIONS:
         return [_or_null(fold(each, scope)) for each in args]
     if isinstance(args, dict):
         return {key: _or_null(fold(each, scope)) for key, each in args.items()}
@@ -284,4 +290,6 @@ def _attribute(args: Tree, path: Path, scope: Scope) -> Tree:
         return Attribute(resource, "", [], path, inner=True)
     if not isinstance(attribute, str):
         return Failing(f"The Referenced Attribute ({resource} {attribute}) is incorrect.", path, fatal=True)
+    if any(isinstance(each, list | dict) for each in keys):
+        return Failing("the path of get_attr is one of keys and indexes, not of lists and maps", path, fatal=True)
     return Attribute(resource, attribute, keys, path, inner=scope.version.paths)

@@ -165,15 +165,19 @@ def _check_declared(name: str, schema: Schema, report: Report) -> None:
             kinds = ", ".join(sorted(constraints.APPLIES[each.kind] & set(TYPES.values())))
             report.wrong(problem, (*path, "constraints", index, each.kind), f"it is for {kinds}")
         elif schema.default is not None and each.kind != "custom_constraint":
-            try:
-                value = converted(schema.default, schema.type)
-            except ValueError:
-                continue  # said where it is used
-            problem = constraints.violated(each.kind, each.value, value, type_)
+            problem = constraints.violated(each.kind, each.value, _as_written(schema), type_)
             if problem:
                 shown = "******" if schema.hidden else schema.default
                 problem = each.description or _masked(schema, problem)
                 report.wrong(f"Parameter '{name}' is invalid: Invalid default {shown} ({problem})", (*path, "default"))
+
+
+def _as_written(schema: Schema) -> Json:
+    """Return a default as Heat holds it against constraints: of JSON in text it counts the characters."""
+    default = schema.default
+    if schema.type != "comma_delimited_list":
+        return default
+    return [str(each) for each in default] if isinstance(default, list) else str(default).split(",")
 
 
 def _value(schema: Schema, given: Json, report: Report, places: Mapping[str, Place] | None) -> Tree:
@@ -195,7 +199,8 @@ def _value(schema: Schema, given: Json, report: Report, places: Mapping[str, Pla
     for each in schema.constraints:
         if TYPES[schema.type] not in constraints.APPLIES[each.kind]:
             continue
-        problem = constraints.violated(each.kind, each.value, found, TYPES[schema.type])
+        held = value if schema.type == "string" else found  # a number that is to be text has no length
+        problem = constraints.violated(each.kind, each.value, held, TYPES[schema.type])
         if problem:
             said = each.description or _masked(schema, problem)
             report.wrong(f"Parameter '{schema.name}' is invalid: {said}", path, at=place)

@@ -120,7 +120,7 @@ class Text:
             value = _CONSTRUCTOR.construct_object(node)
             json.dumps(value)  # also: a number too long to write
         except (ValueError, TypeError, KeyError, LookupError, yaml.YAMLError):
-            raise self._refuse(f"{node.value!r} is not what its type says", node.start_mark, path) from None
+            raise self._refuse(f"{node.value!r} is not what its type says", node.start_mark, path, "quote it") from None
         if isinstance(value, float) and not math.isfinite(value):
             raise self._refuse(f"{node.value} is no number in JSON", node.start_mark, path, "quote it") from None
         return value
