@@ -83,9 +83,7 @@ class _Templates:
         """Return the nested template that is named in `base`. Raises `Invalid`."""
         found = self.source.find(name, base)
         if found is None:
-            raise Invalid(
-                [Mistake(f"there is no file {name}", (), None, "is its path right, from the file that names it?")]
-            )
+            raise Invalid([Mistake(f"there is no file {name}", (), None, "its path begins at the file that names it")])
         if found not in self._read:
             self._read[found] = Template(found, self.source.files[found])
         return self._read[found]

@@ -85,7 +85,7 @@ class _Files:
         try:
             file = _file(path)
         except _Unreadable as error:
-            self._wrong(str(error), place, "is its path right, from the file that names it?")
+            self._wrong(str(error), place, "its path begins at the file that names it")
             return
         self.found[path] = file.text
         if follow or "heat_template_version" in file.text:
