@@ -11,9 +11,13 @@ from docs.console import PAGES, Command, File, sections
 from docs.places import Places
 from docs.stages import STAGES
 
+_CLOUD = "tests/system/test_documented.py has a real Heat make the stack"
+
 NOT_RUN = {
     "git clone … heat-config-agent && cd heat-config-agent": "its address is where the reader has found it",
     "make test": "it is what runs this",
+    "openstack stack create --template stack.yaml --wait greeting": _CLOUD,
+    "openstack stack output show greeting greeting": _CLOUD,
     "make deb": "tests/package/built.py runs it, and what it makes is installed here",
     "python3 -m venv /opt/heat-config-agent && /opt/heat-config-agent/bin/pip install .": (
         "the machine that is booted has no pip; a user does the same on this page"

@@ -1,0 +1,19 @@
+"""The template that the documentation shows, by a real Heat."""
+
+from __future__ import annotations
+
+from docs.console import File, sections
+from system.agents import Agents
+from system.openstack import Lab
+
+
+def test_the_template_of_the_page(cloud: Lab, agents: Agents) -> None:
+    """Heat takes it as it stands there, and the stack has the output that its deployment made."""
+    items = [item for section in sections("docs/deployments.md") for item in section.items]
+    [template] = [item.text for item in items if isinstance(item, File) and item.path == "stack.yaml"]
+    name = cloud.name()
+    cloud.stack_create(name, template)
+    agents.start("greeting", cloud.settings(name))
+    made = cloud.wait(name, "CREATE_COMPLETE")
+    assert made.outputs["greeting"] == "Hello, world!\n"
+    assert made.outputs["status"] == 0
