@@ -214,6 +214,18 @@ def _no_way(places: Places) -> Iterator[None]:
     yield
 
 
+@stage(PAGE, "It hears nothing new")
+def _moved(places: Places) -> Iterator[None]:
+    server = SignalServer()
+    server.start()
+    server.always = Answer(body=b'{"deployments": []}')
+    try:
+        begin(places, settings=f"[request]\nmetadata_url = {server.origin}/metadata?temp_url_sig=signed\n")
+        yield
+    finally:
+        server.stop()
+
+
 @stage(PAGE, "Heat does not answer")
 def _silent(places: Places) -> Iterator[None]:
     names = ("user_id", "password", "project_id", "stack_id", "resource_name")
