@@ -60,7 +60,7 @@ def _ip(value: str) -> str:
         ipaddress.ip_address(value)
     except ValueError:
         return "Invalid IP address"
-    return ""
+    return "Invalid IP address: it has a zone" if "%" in value else ""
 
 
 def _cidr(value: str) -> str:
@@ -68,7 +68,7 @@ def _cidr(value: str) -> str:
         ipaddress.ip_interface(value)
     except ValueError:
         return f"Invalid net cidr {value}"
-    return "" if re.search(r"/\d+$", value) else f"{value} is not a valid IP subnet: it has no /PREFIX"
+    return "" if re.search(r"/(0|[1-9]\d*)$", value) else f"{value} is not a valid IP subnet: it has no /PREFIX"
 
 
 def _ip_or_cidr(value: str) -> str:
@@ -80,7 +80,7 @@ _MACS = (
     r"[0-9a-f]{1,2}(-[0-9a-f]{1,2}){5}",
     r"[0-9a-f]{1,4}(\.[0-9a-f]{1,4}){2}",
     r"[0-9a-f]{1,4}(:[0-9a-f]{1,4}){2}",
-    r"[0-9a-f]{5,6}-[0-9a-f]{5,6}",
+    r"[0-9a-f]{5,6}[:-][0-9a-f]{5,6}",
     r"[0-9a-f]{11,12}",
 )
 
@@ -180,8 +180,9 @@ _FIELDS: tuple[tuple[str, int, int, list[str]], ...] = (
     ("second", 0, 59, []),
     ("year", 1970, 2099, []),
 )
-_PART = re.compile(r"(?:[*?]|(\w+)(?:-(\w+))?)(?:/(\d+))?(?:#[1-5])?", re.IGNORECASE)
+_PART = re.compile(r"(?:\*|r(?:\(\d+-\d+\))?|(\w+)(?:-(\w+))?)(?:/([1-9]\d*))?(?:#[1-5])?", re.IGNORECASE)
 _NAMED = {"@midnight", "@hourly", "@daily", "@weekly", "@monthly", "@yearly", "@annually"}
+_LAST = {"day": re.compile(r"l|last|\?"), "day of the week": re.compile(r"l[0-7]|\?")}
 
 
 def _cron(value: str) -> str:
@@ -191,11 +192,12 @@ def _cron(value: str) -> str:
     if not 5 <= len(fields) <= 7:
         return "Invalid CRON expression: it must have 5, 6 or 7 columns"
     for text, (what, least, most, names) in zip(fields, _FIELDS, strict=False):
-        for part in text.split(","):
+        for part in text.lower().split(","):
+            if what in _LAST and _LAST[what].fullmatch(part):
+                continue
             found = _PART.fullmatch(part)
             bounds = [_cron_number(each, names) for each in found.groups()[:2] if each] if found else [-1]
-            last = what in {"day", "day of the week"} and part.lower() in {"l", "last"}
-            if not last and not all(least <= each <= most for each in bounds):
+            if not all(least <= each <= most for each in bounds):
                 return f"Invalid CRON expression: [{text}] is not acceptable for the {what}"
     return ""
 

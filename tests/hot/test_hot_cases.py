@@ -9,17 +9,28 @@ from typing import Any
 import pytest
 import yaml
 
-from hot import comparing, stacks
+from hot import comparing, language, stacks
 
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def test_case(hot_case: Path) -> None:
-    """Whatever is told of a case is as Heat has it."""
-    case = yaml.load(hot_case.read_text(), Loader=LOADER)  # noqa: S506  # one of the safe ones
+def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a case, and what Heat makes of it."""
+    case = yaml.load(path.read_text(), Loader=LOADER)  # noqa: S506  # one of the safe ones
     if "yaql" in case["template"]:
         pytest.importorskip("yaql", reason="pip install yaql, with which templates compute")
-    expected = json.loads(case["expect_json"])
-    got = stacks.run(case)
-    wrong = comparing.differences(expected, got)
+    return case, json.loads(case["expect_json"])
+
+
+def test_case(hot_case: Path) -> None:
+    """Whatever is told of a case is as Heat has it."""
+    case, expected = read(hot_case)
+    wrong = comparing.differences(expected, stacks.run(case))
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_language_alone(hot_case: Path) -> None:
+    """It finds all mistakes but those for which one has to know types, before anything is begun."""
+    case, expected = read(hot_case)
+    wrong = comparing.differences(expected, language.run(case))
     assert not wrong, "\n".join(wrong)

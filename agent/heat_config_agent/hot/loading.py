@@ -183,17 +183,14 @@ def check_children(made: Definition, depth: int = 5) -> tuple[list[Mistake], lis
     mistakes: list[Mistake] = []
     warnings: list[Mistake] = []
     for name, resource in made.resources.items():
+        under = ("resources", f"{name}<{resource.type}>" if is_template(resource.type) else name)
         try:
             found = next(made.environment.candidates(resource.type, name))
             if not found.template:
                 continue
-            under = ("resources", f"{name}<{resource.type}>" if is_template(resource.type) else name)
             child = made.environment.nested(name, found, Identity(name, ""), {}, known=False)
-        except Invalid as invalid:
-            mistakes += [
-                each if each.path[:2] == ("resources", name) else each.under("resources", name)
-                for each in invalid.mistakes
-            ]
+        except Invalid as invalid:  # what has no place has been said of the resource
+            mistakes += [each.under(*under) for each in invalid.mistakes if each.place]
             continue
         warnings += [each.under(*under) for each in child.warnings]
         if depth:

@@ -134,30 +134,33 @@ def values(
     given: Mapping[str, Json],
     defaults: Mapping[str, Json],
     report: Report,
-    places: Mapping[str, Place] | None,
+    places: Mapping[str, Place],
+    *,
+    known: bool,
 ) -> dict[str, Parameter]:
-    """Return the parameters with their values.
+    """Return the parameters with their values; `UNKNOWN` where one is missing, which is a mistake if `known`.
 
-    `places` has where those values stand that an environment says; None: a value that is missing is no mistake, and
-    `UNKNOWN`.
+    `places` has where those values stand that an environment says.
     """
-    for name, schema in declared.items():
-        _check_declared(name, schema, report)
+    doubtful = {name for name, schema in declared.items() if not _is_well_declared(name, schema, report)}
     for name in given:
         if name not in declared:
             hint = "Heat sets it itself" if name in PSEUDO else meant(name, declared)
             problem = f"The Parameter ({name}) was not defined in template."
-            report.wrong(problem, (), hint, at=(places or {}).get(name))
+            report.wrong(problem, (), hint, at=places.get(name))
     found = {}
     for name, schema in with_defaults(declared, defaults).items():
         is_given = given.get(name) is not None
-        found[name] = Parameter(schema, _value(schema, given.get(name), report, places), is_given)
+        has_value = is_given or name not in doubtful
+        value = _value(schema, given.get(name), report, places.get(name), known=known) if has_value else UNKNOWN
+        found[name] = Parameter(schema, value, is_given)
     return found
 
 
-def _check_declared(name: str, schema: Schema, report: Report) -> None:
+def _is_well_declared(name: str, schema: Schema, report: Report) -> bool:
     """Look at what can be said of a declaration without any value: the default that it has itself is one, too."""
     path: Path = ("parameters", name)
+    before = len(report.mistakes)
     type_ = TYPES[schema.type]
     for index, each in enumerate(schema.constraints):
         if type_ not in constraints.APPLIES[each.kind]:
@@ -170,6 +173,7 @@ def _check_declared(name: str, schema: Schema, report: Report) -> None:
                 shown = "******" if schema.hidden else schema.default
                 problem = each.description or _masked(schema, problem)
                 report.wrong(f"Parameter '{name}' is invalid: Invalid default {shown} ({problem})", (*path, "default"))
+    return len(report.mistakes) == before
 
 
 def _as_written(schema: Schema) -> Json:
@@ -180,12 +184,11 @@ def _as_written(schema: Schema) -> Json:
     return [str(each) for each in default] if isinstance(default, list) else str(default).split(",")
 
 
-def _value(schema: Schema, given: Json, report: Report, places: Mapping[str, Place] | None) -> Tree:
+def _value(schema: Schema, given: Json, report: Report, place: Place | None, *, known: bool) -> Tree:
     path: Path = ("parameters", schema.name)
-    place = (places or {}).get(schema.name)
     value = schema.default if given is None else given
     if value is None:
-        if places is not None:
+        if known:
             hint = f"give it with --parameter {schema.name}=VALUE, or in an environment"
             report.wrong(f"The Parameter ({schema.name}) was not provided.", path, hint)
         return UNKNOWN

@@ -1,0 +1,224 @@
+"""`heat-config-agent template validate`, as people and editors meet it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hot.made import VERSION
+from machine import Done, Machine
+
+GOOD = (
+    VERSION
+    + """\
+description: An example
+parameter_groups: [{label: All, parameters: [size, secret]}]
+parameters:
+  size:
+    type: number
+    label: Size
+    description: how many
+    default: 3
+    constraints: [{range: {min: 1, max: 9}, description: a few}, {modulo: {step: 1, offset: 0}}]
+  secret: {type: string, hidden: true, default: geheim}
+  name: {type: string, constraints: [{allowed_pattern: '[a-z]+'}, {length: {max: 5}}, {allowed_values: [abc, x]}]}
+resources:
+  value: {type: OS::Heat::Value, properties: {value: {get_param: name}}}
+outputs:
+  value: {value: {get_attr: [value, value]}}
+"""
+)
+
+
+def validate(machine: Machine, *arguments: str, told: str = "") -> Done:
+    """Run the command to its end; `told` for it to say what it loads."""
+    process = machine.start("heat-config-agent", "template", "validate", *arguments, PYTHONPROFILEIMPORTTIME=told)
+    out, err = process.communicate(timeout=60)
+    return Done(process.returncode, out, err)
+
+
+@pytest.fixture
+def good(machine: Machine) -> Path:
+    """A template without mistakes."""
+    path = machine.folder / "good.yaml"
+    path.write_text(GOOD)
+    return path
+
+
+def test_a_valid_template_shows_its_parameters(machine: Machine, good: Path) -> None:
+    """Values that are needed and not given are no mistake, and hidden ones are shown to nobody."""
+    done = validate(machine, str(good))
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines() == [
+        f"{good} is valid: 1 resource, 1 output",
+        "",
+        "PARAMETER  TYPE    DEFAULT  WHAT",
+        "size       number  3        how many",
+        "secret     string  ******",
+        "name       string  -",
+    ]
+
+
+def test_for_machines_it_is_what_heat_gives(machine: Machine, good: Path) -> None:
+    """The keys of `openstack orchestration template validate`, and our own beside them."""
+    done = validate(machine, "-t", str(good), "--parameter", "size=4", "--json")
+    assert done.code == 0
+    assert json.loads(done.out) == {
+        "valid": True,
+        "mistakes": [],
+        "warnings": [],
+        "Description": "An example",
+        "Parameters": {
+            "size": {
+                "Type": "Number",
+                "Label": "Size",
+                "Description": "how many",
+                "NoEcho": "false",
+                "Default": 3,
+                "Value": 4,
+                "MinValue": 1,
+                "MaxValue": 9,
+                "Step": 1,
+                "Offset": 0,
+                "ConstraintDescription": "a few",
+            },
+            "secret": {"Type": "String", "Label": "secret", "Description": "", "NoEcho": "true", "Default": "******"},
+            "name": {
+                "Type": "String",
+                "Label": "name",
+                "Description": "",
+                "NoEcho": "false",
+                "AllowedPattern": "[a-z]+",
+                "MaxLength": 5,
+                "AllowedValues": ["abc", "x"],
+            },
+        },
+        "ParameterGroups": [{"label": "All", "description": "", "parameters": ["size", "secret"]}],
+    }
+
+
+def test_mistakes_are_shown_with_their_places(machine: Machine, good: Path) -> None:
+    """One line each, as compilers write theirs; warnings beside them."""
+    text = GOOD.replace("get_param: name", "get_param: nmae") + "  odd: {value: {get_parm: size}}\n"
+    good.write_text(text.replace("default: 3", "default: 30"))
+    done = validate(machine, "good.yaml")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.splitlines() == [
+        "good.yaml:9:5: error: parameters.size.default: Parameter 'size' is invalid: Invalid default 30 (a few)",
+        (
+            "good.yaml:14:55: error: resources.value.properties.value: The Parameter (nmae) was not provided. (did you "
+            "mean name?)"
+        ),
+        (
+            "good.yaml:17:17: warning: outputs.odd.value.get_parm: get_parm is no function of 2018-08-31: this map is "
+            "taken as it is (did you mean get_param?)"
+        ),
+        "good.yaml: 2 mistakes, 1 warning",
+    ]
+
+
+def test_for_machines_mistakes_have_their_parts(machine: Machine, good: Path) -> None:
+    """The exit code is the same."""
+    good.write_text(VERSION + "resources: {r: {}}\n")
+    done = validate(machine, "good.yaml", "--json")
+    assert done.code == 1
+    assert json.loads(done.out) == {
+        "valid": False,
+        "mistakes": [
+            {
+                "problem": "Each resource must contain a type key.",
+                "hint": None,
+                "path": "resources.r",
+                "file": "good.yaml",
+                "line": 2,
+                "column": 13,
+                "stage": "template",
+            }
+        ],
+        "warnings": [],
+    }
+
+
+def test_warnings_fail_where_that_is_asked_for(machine: Machine, good: Path) -> None:
+    """Otherwise they are only shown."""
+    good.write_text(VERSION + "outputs: {o: {value: 1, valeu: 2}}\n")
+    codes = [validate(machine, "good.yaml", *more).code for more in ([], ["--strict"])]
+    assert codes == [0, 1]
+
+
+def test_nested_templates_and_environments_are_looked_at(machine: Machine, good: Path) -> None:
+    """Each mistake in the file in which it is; what is missing is said where it is named."""
+    (machine.folder / "env").mkdir()
+    files: dict[str, str] = {
+        "t.yaml": VERSION + "resources: {a: {type: My::A}, b: {type: lost.yaml}}\n",
+        "env/e.yaml": "resource_registry: {'My::A': a.yaml}\nparameters: {zz: 1}\n",
+        "env/a.yaml": VERSION + "resources: {inner: {type: X, depends_on: none}}\n",
+    }
+    for name, text in files.items():
+        (machine.folder / name).write_text(text)
+    done = validate(machine, "-t", "t.yaml", "-e", "env/e.yaml")
+    assert done.code == 1
+    assert done.err.splitlines() == [
+        (
+            "t.yaml:2:35: error: cannot read lost.yaml: No such file or directory (its path begins at the file that "
+            "names it)"
+        ),
+        "env/e.yaml:2:14: error: The Parameter (zz) was not defined in template.",
+        (
+            'env/a.yaml:2:30: error: resources.a.resources.inner.depends_on[0]: The specified reference "none" (in '
+            "inner) is incorrect."
+        ),
+        "t.yaml: 3 mistakes, 0 warnings",
+    ]
+    assert good.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "a template is needed"),
+        (["a", "-t", "b"], "the template is named twice"),
+        (["nosuch.yaml"], "cannot read nosuch.yaml: No such file or directory"),
+        (["good.yaml", "-e", "nosuch.yaml"], "cannot read nosuch.yaml"),
+        (["good.yaml", "--parameter", "name"], "--parameter takes NAME=VALUE, not 'name'"),
+        (["good.yaml", "--parameter-file", "name=nosuch"], "cannot read nosuch, the value of name"),
+    ],
+)
+@pytest.mark.usefixtures("good")
+def test_wrong_usage_is_said_in_a_sentence(machine: Machine, arguments: list[str], said: str) -> None:
+    """With the exit code of wrong usage."""
+    done = validate(machine, *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"error: {said}")
+    assert len(done.err.splitlines()) == 1
+
+
+def values(machine: Machine, *arguments: str) -> dict[str, Any]:
+    """Return the values of parameters that were given."""
+    found = json.loads(validate(machine, "good.yaml", "--json", *arguments).out)["Parameters"]
+    return {name: each["Value"] for name, each in found.items() if "Value" in each}
+
+
+@pytest.mark.usefixtures("good")
+def test_parameters_are_given_as_openstack_takes_them(machine: Machine) -> None:
+    """One or several in an option, or from a file; a sign of equality may be part of a value."""
+    (machine.folder / "value").write_text("x")
+    assert values(machine, "--parameter", "size=4;name=x") == {"size": 4, "name": "x"}
+    assert values(machine, "--parameter", "size=4", "--parameter-file", "name=value") == {"size": 4, "name": "x"}
+    assert values(machine, "--parameter", "secret=a=b; c") == {"secret": "******"}
+
+
+def test_what_it_loads_is_what_it_needs(machine: Machine, good: Path) -> None:
+    """Other commands load none of it, and it loads nothing of the engine or of what speaks to servers."""
+    done = validate(machine, str(good), told="1")
+    assert "heat_config_agent.hot.compiling" in done.err
+    assert not [
+        each
+        for each in ("requests", "psutil", "heat_config_agent.journal", "heat_config_agent.stack.live")
+        if f"| {each}\n" in done.err
+    ]
+    other = machine.agent("status", PYTHONPROFILEIMPORTTIME="1")
+    assert "heat_config_agent.hot" not in other.err
