@@ -108,14 +108,17 @@ class Places:
             return self.machine.run("sh", "-c", line, seconds=120)
         before = Unprivileged.before if os.geteuid() == 0 else ()
         home = self.checkout.parent / "home"
+        # What pip is told about mirrors and certificates is the machine's affair.
+        kept = {name: value for name, value in os.environ.items() if name.startswith("PIP_") or name.endswith("_proxy")}
+        own = {"HOME": str(home), "TMPDIR": str(home), "PIP_CACHE_DIR": str(home / "pip-cache"), "LANG": "C.UTF-8"}
         done = subprocess.run(
             [*before, "sh", "-c", f"exec 2>&1; {command.line}"],
             cwd=self.checkout,
-            env={"PATH": f"{BIN}:/usr/bin:/bin", "HOME": str(home), "TMPDIR": str(home), "LANG": "C.UTF-8"},
+            env={**kept, **own, "PATH": f"{BIN}:/usr/bin:/bin"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
         )
         return Done(done.returncode, done.stdout, done.stderr)
