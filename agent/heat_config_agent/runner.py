@@ -254,23 +254,24 @@ def _in_scope(spawn: Callable[..., int], words: Sequence[str]) -> int:
             os.close(closed)
         poll = select.poll()
         poll.register(there)
-        if not poll.poll(scopes.SECONDS * 1000):
-            os.kill(pid, signal.SIGKILL)
+        poll.poll(scopes.SECONDS * 1000)
         return pid
     finally:
         os.close(there)
 
 
 def _found_scope(directory: Path, pid: int, mark: str, scope: Scope) -> str:
-    """Return the folder of the scope in which a supervisor waits. Raises ScopeError."""
+    """Return the folder of the scope in which a supervisor waits. Raises ScopeError: then nothing waits any more."""
     found = scopes.folder(pid, mark)
-    if not found:
-        complaint = files.read(f"{directory}/supervisor").decode("utf-8", "replace").strip()[:500]
-        raise ScopeError(complaint or f"systemd took more than {scopes.SECONDS:g} s")
-    unheld = scopes.unheld(pid, mark, scope.limits)
+    unheld = scopes.unheld(pid, mark, scope.limits) if found else []
+    if found and not unheld:
+        return found
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)  # without a word: what it says of its end would be taken for that of the next
     if unheld:
         raise ScopeError(f"the kernel gives systemd no control of {' and '.join(unheld)} here")
-    return found
+    complaint = files.read(f"{directory}/supervisor").decode("utf-8", "replace").strip()[:500]
+    raise ScopeError(complaint or f"none was made within {scopes.SECONDS:g} s")
 
 
 def _ended_at_once(directory: Path, pid: int) -> NoReturn:

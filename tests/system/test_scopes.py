@@ -157,7 +157,7 @@ def test_where_systemd_makes_none_the_run_is_begun_all_the_same(machine: Booted)
     try:
         for identity, text, why in (
             ("d7", "#!/bin/sh\necho no bus >&2\nexit 1\n", "no bus"),
-            ("d8", "#!/bin/sh\nexec sleep 1005\n", "systemd took more than 10 s"),
+            ("d8", "#!/bin/sh\nexec sleep 1005\n", "none was made within 10 s"),
         ):
             program.write_text(text)
             done = apply(machine, deployment(identity, "#!/bin/sh\necho ran >>/root/ran\n"))

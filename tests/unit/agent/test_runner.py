@@ -16,10 +16,11 @@ from typing import Any
 import psutil
 import pytest
 
-from heat_config_agent import runner
+from heat_config_agent import runner, scopes
 from heat_config_agent.errors import PASSING, StateError
 from heat_config_agent.model import Run
 from heat_config_agent.runner import Running
+from heat_config_agent.scopes import Scope, ScopeError
 from heat_config_hooks import files, processes
 from heat_config_hooks.protocol import Command
 from heat_config_hooks.values import replace
@@ -68,9 +69,10 @@ class Runs:
         announce: Callable[[int, int, str], Run] | None = None,
         cwd: Path | None = None,
         stdin: Path | None = None,
+        scope: Scope | None = None,
     ) -> Running:
         command = Command(argv=argv, cwd=cwd or self.work, environment={"X": "y"}, stdin=stdin)
-        return runner.start(self.folder, command, ENVIRONMENT, self.mark, announce or self.announce)
+        return runner.start(self.folder, command, ENVIRONMENT, self.mark, announce or self.announce, scope=scope)
 
     def recorded(self) -> str:
         """Return what is recorded of the run."""
@@ -516,6 +518,23 @@ def test_a_disk_that_does_not_give_a_status_is_asked_again(runs: Runs, monkeypat
     assert runner.recorded(runs.folder, run) == ""
     assert errors == [errno.ELOOP]
     assert runner.unreadable(runs.folder, run) == ""
+
+
+def test_who_is_in_no_scope_waits_in_vain_and_says_nothing(
+    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its last word would be taken for that of the run that is begun in its place."""
+    program = tmp_path / "systemd-run"
+    program.write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift\nexec "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(scopes, "PROGRAM", str(program))
+    children = psutil.Process().children()
+    with pytest.raises(ScopeError, match="none was made"):
+        runs.start("touch", "ran", scope=Scope("x", {}))
+    assert psutil.Process().children() == children
+    assert runs.recorded() == ""
+    assert not (runs.work / "ran").exists()
+    assert runs.end(runs.start("touch", "ran")) == "0"
 
 
 def test_a_command_too_long_for_the_kernel_is_not_started(runs: Runs) -> None:
