@@ -7,14 +7,43 @@ import time
 from collections.abc import Mapping
 
 from heat_config_agent.model import Target
-from heat_config_agent.signals import Fate, Outbox, Outcome, back_off
+from heat_config_agent.signals import Fate, Outcome, back_off
 from heat_config_hooks.values import dataclass
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from typing import Protocol
+else:
+    Protocol = object
 
 LEAST = 3.0
 """Seconds that a request gets in any case."""
 
 LOOK = 1.0
 """Seconds between two looks at requests that are under way."""
+
+
+class Outgoing(Protocol):
+    """What takes results to where they go: an `Outbox`, or whoever stands in the place of its servers."""
+
+    def trust(self, ca_file: str | None) -> None:
+        """Trust these certificates from here on."""
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when there are outcomes."""
+
+    def expect(self, target: Target) -> None:
+        """Get ready to send to a target."""
+
+    def post(self, key: str, target: Target, body: bytes) -> None:
+        """Send a result. What becomes of it is one of the `outcomes`."""
+
+    def withdraw(self, key: str) -> None:
+        """Send a result no more."""
+
+    def outcomes(self) -> list[Outcome]:
+        """Return what has become of results since the last call."""
 
 
 @dataclass(eq=False)
@@ -32,7 +61,7 @@ class _Result:
 class Delivery:
     """The results that are to be delivered now."""
 
-    def __init__(self, outbox: Outbox, patience: float | None) -> None:
+    def __init__(self, outbox: Outgoing, patience: float | None) -> None:
         """Go on trying to deliver a result for `patience` seconds; None for as long as it takes."""
         self._outbox = outbox
         self._patience = patience

@@ -1,0 +1,60 @@
+"""A stack in a folder, opened and closed as a command does it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from heat_config_agent import settings
+from heat_config_agent.report import Report
+from heat_config_agent.stack.definition import Definition, Json
+from heat_config_agent.stack.live import Stack
+from heat_config_agent.stack.machine import ThisMachine
+from heat_config_agent.stack.session import Session
+from heat_config_agent.stack.types import Types
+from stack import made
+
+
+class Working:
+    """A stack that is worked on, now by one process and then by another."""
+
+    def __init__(self, folder: Path, types: Types | None = None) -> None:
+        self.folder, self.types = folder, types or Types()
+        self.stack = folder / "stacks" / "s"
+        self._open: tuple[Session, ThisMachine] | None = None
+        self.events: list[dict[str, Any]] = []
+
+    @property
+    def session(self) -> Session:
+        """Return the session, which is opened if need be."""
+        if self._open is None:
+            given = settings.make({"PATH": os.environ["PATH"], "HOME": str(self.folder)}, state=self.folder)
+            machine = ThisMachine(self.stack, given, Report())
+            self._open = Session(self.stack, self.types, machine, made.load, happened=self.events.append), machine
+        return self._open[0]
+
+    @property
+    def root(self) -> Stack:
+        """Return the stack."""
+        assert self.session.root is not None
+        return self.session.root
+
+    def close(self) -> None:
+        """End the process, as it were."""
+        if self._open is not None:
+            self._open[0].close()
+            self._open[1].close()
+            self._open = None
+
+    def state(self) -> tuple[str, str]:
+        """Return the stack's action and status."""
+        return self.root.record.action, self.root.record.status
+
+    def states(self) -> dict[str, str]:
+        """Return the state of each resource."""
+        return {name: "_".join(each.state) for name, each in self.root.resources.items()}
+
+    def again(self, source: Json) -> Definition:
+        """Return another definition for the stack that is there."""
+        return made.load(source, self.root.identity)
