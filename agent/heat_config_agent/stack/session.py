@@ -11,7 +11,7 @@ from heat_config_agent.stack import records, traversal, validation
 from heat_config_agent.stack.definition import Definition, Identity, Invalid, Json, Loader
 from heat_config_agent.stack.endpoint import Endpoint
 from heat_config_agent.stack.live import Servers, Stack, World
-from heat_config_agent.stack.records import CREATE, DELETE, FAILED, IN_PROGRESS, ROLLBACK, UPDATE, StackRecord
+from heat_config_agent.stack.records import COMPLETE, CREATE, DELETE, FAILED, IN_PROGRESS, ROLLBACK, UPDATE, StackRecord
 from heat_config_agent.stack.scheduler import Scheduler
 from heat_config_agent.stack.store import Store
 from heat_config_agent.stack.types import Types
@@ -155,6 +155,8 @@ class Session:
             self.go_on()
         if self.interrupted:
             return self.go_on()
+        if action != records.CHECK and (root.record.action, root.record.status) == (action, COMPLETE):
+            return root  # it is so already
         traversal.turn(root, action)
         return self._run()
 

@@ -144,7 +144,11 @@ class _Turn(_Traversal):
             self.graph = self.graph.reversed()
 
     def step(self, node: Node) -> Task:
-        yield from TURNS[self.stack.record.action](self.stack.resources[self._names[node.id]])
+        action, attempt = self.stack.record.action, self.stack.record.attempt
+        resource = self.stack.resources[self._names[node.id]]
+        if (resource.record.passed, *resource.state) != (attempt, action, COMPLETE):
+            resource.record.passed = attempt
+            yield from TURNS[action](resource)
 
 
 class _Convergence(_Traversal):

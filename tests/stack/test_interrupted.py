@@ -1,0 +1,107 @@
+"""Killed at any moment, the same command again ends in what an uninterrupted one gives, and nothing is done twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stack.made import deployment, script, tried, value
+
+TESTS = Path(__file__).parents[1]
+
+
+def resources(log: Path, text: str) -> dict[str, Any]:
+    """Return a stack of everything that takes more than one step."""
+    say = f'echo "$deploy_resource_name $deploy_action {text}" >> {log}; printf "{text}" > $heat_outputs_path.o'
+    every = ("CREATE", "UPDATE", "SUSPEND", "DELETE")
+    return {
+        "config": script(say, "o"),
+        "first": deployment("config", *every),
+        "replaced": tried(text, update_replace_value=text),
+        "second": deployment("config", *every, input_values={"i": {"attr": ["first", "o"]}}),
+        "group": {
+            "type": "OS::Heat::SoftwareDeploymentGroup",
+            "properties": {"config": {"ref": "config"}, "servers": {"a": "x", "b": "y"}, "actions": list(every)},
+        },
+        "last": value({"attr": ["second", "o"]}) | {"depends_on": ["group", "replaced"]},
+    }
+
+
+OUTPUTS = {"o": {"attr": ["last", "value"]}}
+
+
+def run(folder: Path, operation: dict[str, Any], *arguments: str) -> dict[str, Any] | None:
+    """Run the driver, and return what it printed; None where it was killed."""
+    done = subprocess.run(
+        [sys.executable, str(TESTS / "stack/driver.py"), str(folder), json.dumps(operation), *arguments],
+        capture_output=True,
+        text=True,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(TESTS), "HOME": str(folder)},
+        check=False,
+    )
+    if done.returncode == -9:
+        return None
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def prepared(folder: Path, before: list[dict[str, Any]]) -> Path:
+    """Make the folder of a stack, and do in it what comes before."""
+    folder.mkdir()
+    for each in before:
+        assert run(folder, operation(folder, each["op"], each["text"])) is not None
+    (folder / "log").write_text("")
+    return folder
+
+
+def copied(start: Path, folder: Path) -> Path:
+    """Return another folder with the same stack, whose scripts write to a log of its own."""
+    shutil.copytree(start, folder, symlinks=True)
+    kept = folder / "stacks/s/stack"
+    if kept.exists():
+        kept.write_text(kept.read_text().replace(str(start), str(folder)))
+    return folder
+
+
+def operation(folder: Path, op: str, text: str) -> dict[str, Any]:
+    """Return an operation on the stack in a folder."""
+    return {"op": op, "resources": resources(folder / "log", text), "outputs": OUTPUTS}
+
+
+CREATED = [{"op": "create", "text": "one"}]
+
+
+@pytest.mark.parametrize(
+    ("op", "text", "before"),
+    [
+        pytest.param("create", "one", [], id="create"),
+        pytest.param("update", "two", CREATED, id="update"),
+        pytest.param("suspend", "", CREATED, id="suspend"),
+        pytest.param("delete", "", CREATED, id="delete"),
+    ],
+)
+def test_killed_at_any_moment(tmp_path: Path, op: str, text: str, before: list[dict[str, Any]]) -> None:
+    """What is on record and what scripts did are the same, wherever the first try was killed."""
+    start = prepared(tmp_path / "start", before)
+    folder = copied(start, tmp_path / "whole")
+    whole = run(folder, operation(folder, op, text))
+    assert whole is not None
+    log = sorted((folder / "log").read_text().splitlines())
+    assert log
+    for where in ("before", "after"):
+        for number in range(1, whole["passed"] + 1):
+            folder = copied(start, tmp_path / f"{where}{number}")
+            killed = run(folder, operation(folder, op, text), where, str(number))
+            again = run(folder, operation(folder, op, text))
+            assert again is not None
+            at = f"{where} {number} of {whole['passed']}, {'killed' if killed is None else 'not killed'}"
+            assert {**again, "passed": 0} == {**whole, "passed": 0}, at
+            assert sorted((folder / "log").read_text().splitlines()) == log, at
