@@ -1,4 +1,4 @@
-"""A process that works on a stack, and ends as by `kill -9` where it is told to: `driver.py FOLDER OPERATION [WHERE N]`.
+"""A process that works on a stack, and ends as by `kill -9` where it is told to: `driver.py FOLDER OPERATION WHERE N`.
 
 WHERE is `before` or `after`: the N-th time that something is put on disk for the stack.
 """
