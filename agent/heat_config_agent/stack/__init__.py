@@ -16,6 +16,8 @@
 | `records`, `store` | what is kept, and the file that it is kept in |
 | `deployments` | configs derived for an action; entries of a server's metadata; results |
 | `resource`, `properties`, `attributes`, `constraints`, `support`, `exception`, `snippet` | what a plug-in is made of |
+| `plugins`, `facade` | modules that people bring along; what stands for Heat while they are loaded |
+| `machine`, `endpoint` | this machine in the place of all servers; where wait conditions are signalled |
 | `resources/`, `types` | our own resources, written as plug-ins are; which class works on which type |
 
 A step is kept before the next relies on it. Killed at any moment, the same command again ends as if nothing had
