@@ -6,10 +6,10 @@ BIN := .venv/bin
 # Tests wait more than they work: more processes than processors.
 WORKERS ?= 3
 
-.PHONY: bench clean deb faults format help lint rpm run table test torture
+.PHONY: bench clean deb faults format help lint rpm run table test test-machine torture
 
 help: ## what can be made
-	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
 
 run: .venv/installed ## apply the example, and show what was done
 	@rm -rf .run
@@ -29,6 +29,10 @@ faults: .venv/tested .venv/tools ## try all faults, and write what came of them 
 
 torture: .venv/tested .venv/tools ## the long form of the faults: FOR=600 seconds, SEED=… to repeat
 	TORTURE_SECONDS=$(or $(FOR),600) TORTURE_SEED=$(SEED) $(BIN)/pytest -s --timeout 0 -m torture $(ARGS)
+
+test-machine: .venv/tested .venv/tools ## bake images, boot them, cut a machine's power: half an hour
+	PYTHON=$(PYTHON) tests/install-tools machine
+	TEST_MACHINE=1 $(BIN)/pytest -s -m machine $(ARGS)
 
 lint: .venv/tested ## ruff and mypy
 	$(BIN)/ruff check

@@ -155,20 +155,27 @@ class Booted:
 
 
 @contextmanager
-def booted(*, boot: bool = True, commands: bool = True) -> Iterator[Booted]:
-    """Boot a machine, or only make it, with our commands or without; skip the test where that cannot be done."""
+def booted(*, boot: bool = True, commands: bool = True, root: Path | None = None) -> Iterator[Booted]:
+    """Boot a machine, or only make it, with our commands or without; skip the test where that cannot be done.
+
+    Its root folder is a small Debian, unless another one is named.
+    """
     need_root()
     need("systemd-nspawn", "systemd-container")
-    need("mmdebstrap", "mmdebstrap")
     if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode:
         pytest.skip("this machine gives no mount namespaces: run make test where «unshare --mount true» works")
-    built = subprocess.run([_HERE / "build-root"], capture_output=True, text=True, check=False)
-    if built.returncode:
-        pytest.skip(f"there is no machine to boot: {built.stderr.strip()}")
-    machine = Booted(Path(built.stdout.strip()), commands=commands)
+    machine = Booted(root or _small_debian(), commands=commands)
     try:
         if boot:
             machine.boot()
         yield machine
     finally:
         machine.end()
+
+
+def _small_debian() -> Path:
+    need("mmdebstrap", "mmdebstrap")
+    built = subprocess.run([_HERE / "build-root"], capture_output=True, text=True, check=False)
+    if built.returncode:
+        pytest.skip(f"there is no machine to boot: {built.stderr.strip()}")
+    return Path(built.stdout.strip())
