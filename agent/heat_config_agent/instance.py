@@ -46,12 +46,12 @@ def identity(root: Path = Path("/")) -> dict[str, str]:
     return {kind: value for kind, value in found.items() if value}
 
 
-def set_aside(state: Path, found: Mapping[str, str]) -> str:
+def set_aside(state: Path, found: Mapping[str, str], deployed: Path | None = None) -> str:
     """Move away the state of another instance; return what was done, in words, empty where nothing was.
 
     The caller holds the lock, and has nothing open in the state directory. Nothing is deleted: all but the lock is
-    moved to `STATE/of-ID/`, with the ID of the instance that it is of. What was cut short, at whatever moment, the next
-    call ends. Raises StateError.
+    moved to `STATE/of-ID/`, with the ID of the instance that it is of; so is heat-agents' folder `deployed`, which says
+    what was run there. What was cut short, at whatever moment, the next call ends. Raises StateError.
     """
     try:
         known, said = _read(state)
@@ -69,6 +69,10 @@ def set_aside(state: Path, found: Mapping[str, str]) -> str:
             if path.name not in _STAYS and not path.name.startswith(_ASIDE):
                 path.rename(aside / _free(aside, path.name))
                 kill_points.reached("instance.moved")
+        if deployed is not None and deployed.is_dir():
+            import shutil  # noqa: PLC0415  # for copies alone
+
+            shutil.move(deployed, aside / _free(aside, deployed.name))  # perhaps from another file system
         files.sync_directory(aside)
         files.sync_directory(state)
         _write(state, _Known(dict(found)))

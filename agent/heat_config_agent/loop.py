@@ -76,7 +76,7 @@ class Daemon:
         self._report = report
         self._notifier = notifier
         self._started = time.time()
-        aside = instance.set_aside(given.state, instance.identity())
+        aside = instance.set_aside(given.state, instance.identity(), given.deployed)
         if aside:
             report.warn(aside)
         self.journal = Journal(given.state)

@@ -185,7 +185,7 @@ def test_a_copy_is_an_instance_of_its_own(deb: Path, heat: SignalServer, other: 
     """It begins anew with what Heat has given to it, and leaves its original's server alone."""
     original, copy = Handed(heat), Handed(other, name="copy")
     original.deploy(component("d1", heat))
-    copy.deploy(component("d2", other))
+    copy.deploy(component("d1", other), component("d2", other))
     with image(deb) as machine:
         seeds.nocloud(machine, seeds.user_data(original.first))
         machine.boot()
@@ -196,6 +196,7 @@ def test_a_copy_is_an_instance_of_its_own(deb: Path, heat: SignalServer, other: 
         machine.boot()
         eventually(machine, lambda: bool(other.values("d2")))
         eventually(machine, lambda: state_of(machine, "d2") == "signalled")
+        assert results(other, "d1") == [(0, "d1 by python")]  # another machine's has been run there, not here
         assert results(other, "d2") == [(0, "d2 by python")]
         assert len(heat.signals) == asked
         assert (machine.disk / "var/lib/heat-config-agent/of-i-1").is_dir()

@@ -230,7 +230,7 @@ def _apply(
     """Apply documents; after a run that had nothing to do, tell `idle` until when (seconds since boot) that holds."""
     report: progress.Lines | progress.Collected = progress.Collected() if as_json else progress.Lines(given.state)
     with lock.held(given.state):
-        if aside := instance.set_aside(given.state, instance.identity()):
+        if aside := instance.set_aside(given.state, instance.identity(), given.deployed):
             report.warn(aside)
         book = journal.Journal(given.state)
         for warning in book.warnings:

@@ -179,6 +179,19 @@ def test_on_another_instance_the_state_is_set_aside(tmp_path: Path, found: Mappi
     assert instance.set_aside(tmp_path, found) == ""
 
 
+def test_what_was_run_on_the_other_one_is_not_known_here(tmp_path: Path) -> None:
+    """heat-agents' folder goes with the state, also where it is elsewhere."""
+    state, deployed = filled(tmp_path / "state"), tmp_path / "elsewhere/deployed"
+    deployed.mkdir(parents=True)
+    (deployed / "d1.json").write_text("{}")
+    assert instance.set_aside(state, A, deployed) == ""
+    assert (deployed / "d1.json").exists()
+    assert instance.set_aside(state, B, deployed) != ""
+    assert not deployed.exists()
+    assert tree(state / "of-i-a/deployed-2") == {"d1.json": "{}"}
+    assert instance.set_aside(state, A, deployed) != ""  # there is none
+
+
 def test_the_firmware_decides_where_cloud_init_is_not_known(tmp_path: Path) -> None:
     """On an instance without it."""
     instance.set_aside(filled(tmp_path), {"dmi": A["dmi"]})
