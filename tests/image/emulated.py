@@ -60,8 +60,8 @@ class Emulated:
         self._image = disk
         self._disk = folder / "disk.qcow2"
         self._console = folder / "console"
-        self._agent = folder / "agent"
-        self._monitor: subprocess.Popen[bytes] | None = None
+        self._socket = folder / "agent"
+        self._qemu: subprocess.Popen[bytes] | None = None
         self._line: socket.socket | None = None
         self._number = 0
         subprocess.run(
@@ -83,28 +83,15 @@ class Emulated:
         place.mkdir(parents=True)
         for name, text in files.items():
             (place / name).write_text(text)
-        subprocess.run(
-            [
-                "xorriso",
-                "-as",
-                "mkisofs",
-                "-quiet",
-                "-V",
-                "config-2",
-                "-JR",
-                "-o",
-                f"{place.parents[1]}.iso",
-                place.parents[1],
-            ],
-            check=True,
-            capture_output=True,
-        )
+        drive = place.parents[1]
+        make = ["xorriso", "-as", "mkisofs", "-quiet", "-V", "config-2", "-JR", "-o", f"{drive}.iso", str(drive)]
+        subprocess.run(make, check=True, capture_output=True)
 
     def boot(self) -> float:
         """Switch it on, wait until systemd has started all that belongs to a boot, and return the seconds it took."""
         begun = time.monotonic()
-        self._agent.unlink(missing_ok=True)
-        self._monitor = subprocess.Popen(self._command(), stdin=subprocess.DEVNULL)
+        self._socket.unlink(missing_ok=True)
+        self._qemu = subprocess.Popen(self._command(), stdin=subprocess.DEVNULL)
         self._await(begun + BOOT)
         state = self.run("systemctl", "is-system-running", "--wait", seconds=BOOT).out.strip()
         assert state in ("running", "degraded"), self.console()
@@ -117,20 +104,21 @@ class Emulated:
             *("-nodefaults", "-display", "none", "-no-reboot"),
             *("-kernel", str(self._image.with_name("vmlinuz")), "-initrd", str(self._image.with_name("initrd"))),
             *("-append", "root=LABEL=cloudimg-rootfs rw console=ttyS0 panic=-1 quiet " + " ".join(_MASKED)),
-            # A flush of the machine's reaches the file. What it has not flushed is in qemu's memory, or nowhere.
+            # A flush of the machine's reaches the file. What it has not written goes with it, and what it wrote and has
+            # not flushed may: where that is in the file is in qemu's memory until then.
             *("-drive", f"file={self._disk},if=virtio,format=qcow2,cache=writeback,l2-cache-size=16M"),
             *("-drive", f"file={self._folder}/drive.iso,if=virtio,format=raw,readonly=on"),
             *("-netdev", "user,id=net,ipv6=off", "-device", f"virtio-net-pci,netdev=net,mac={MAC},romfile="),
             *("-device", "virtio-rng-pci", "-serial", f"file:{self._console}"),
-            *("-chardev", f"socket,id=agent,path={self._agent},server=on,wait=off", "-device", "virtio-serial-pci"),
+            *("-chardev", f"socket,id=agent,path={self._socket},server=on,wait=off", "-device", "virtio-serial-pci"),
             *("-device", "virtserialport,chardev=agent,name=org.qemu.guest_agent.0"),
         ]
 
     def _await(self, deadline: float) -> None:
         """Wait until qemu's guest agent answers in it."""
         while True:
-            assert self._monitor is not None
-            assert self._monitor.poll() is None, f"qemu has ended: {self.console()}"
+            assert self._qemu is not None
+            assert self._qemu.poll() is None, f"qemu has ended: {self.console()}"
             assert time.monotonic() < deadline, f"it did not boot: {self.console()}"
             with contextlib.suppress(OSError):
                 self._line = self._line or self._connect()
@@ -142,7 +130,7 @@ class Emulated:
     def _connect(self) -> socket.socket:
         line = socket.socket(socket.AF_UNIX)
         try:
-            line.connect(str(self._agent))
+            line.connect(str(self._socket))
         except OSError:
             line.close()
             raise
@@ -178,10 +166,10 @@ class Emulated:
 
     def cut(self) -> None:
         """Cut its power."""
-        if self._monitor is not None:
-            self._monitor.kill()
-            self._monitor.wait()
-            self._monitor = None
+        if self._qemu is not None:
+            self._qemu.kill()
+            self._qemu.wait()
+            self._qemu = None
         if self._line is not None:
             self._line.close()
             self._line = None
