@@ -33,6 +33,7 @@ def create(resource: Resource) -> Acting:
     except Unresolved as error:  # nothing has been begun: it stays as it is
         raise _failure(resource, error) from error
     resource.record.definition, resource.record.metadata = frozen, frozen["metadata"]
+    resource.define(thaw(resource.name, frozen))
     if external is not None:
         with _state(resource, ADOPT):
             resource.record.physical = external
@@ -108,7 +109,7 @@ def update(resource: Resource, after: Resource) -> Acting:
         _restrict(resource, "update", restricted)
         yield from _updated(resource, after, frozen, restricted)
     _be(resource, after, frozen)
-    resource.define(after.definition)
+    resource.define(thaw(resource.name, frozen))
 
 
 def _be(resource: Resource, after: Resource, frozen: dict[str, Json]) -> None:

@@ -134,9 +134,9 @@ class Stack:
         return self.world.store.resources_of(self.id)
 
     def resource(self, record: ResourceRecord) -> Resource:
-        """Return what works on a resource: as it is to be, or, where the stack is beyond that, as it was made."""
+        """Return what works on a resource: as it was made, or, if it was not, as it is to be."""
         wanted = self._definition.resources.get(record.name) if self._definition else None
-        if wanted is None or (record.definition is not None and record.revision != self.record.revision):
+        if wanted is None or record.definition is not None:
             wanted = thaw(record.name, record.definition or _NOTHING)
         found = Found(record.type, record.type if record.template else "")
         made = self.world.types.class_of(found)(wanted.name, wanted, self)

@@ -254,7 +254,7 @@ class _Convergence(_Traversal):
 
     def _needs_now(self, resource: Resource) -> None:
         there = self.stack.resources
-        needs = resource.definition.requirements()
+        needs = self.stack.definition.resources[resource.name].requirements()
         resource.record.requires = sorted(there[each].record.id for each in needs if each in there)
 
     def _remove(self, node: Node) -> Task:
