@@ -39,9 +39,13 @@ def main(folder: Path, operation: dict[str, Any], where: str = "", number: str =
     if op == "create" and session.root is not None and not session.interrupted:
         pass  # it was made, and only nobody was told
     elif op == "create":
-        session.create(made(operation["resources"], operation.get("outputs")))
+        session.create(made(operation["resources"], operation["outputs"]), rollback=operation["rollback"])
     elif op == "update":
-        session.update(working.again({"resources": operation["resources"], "outputs": operation.get("outputs", {})}))
+        wanted = {"resources": operation["resources"], "outputs": operation["outputs"]}
+        if session.root is not None and session.root.record.action != "ROLLBACK":  # else all that is left is to go on
+            session.update(working.again(wanted), rollback=operation["rollback"])
+        else:
+            session.go_on()
     elif session.root is not None:
         getattr(session, op)()
     root = session.root

@@ -73,9 +73,19 @@ def copied(start: Path, folder: Path) -> Path:
 
 def operation(folder: Path, op: str, text: str) -> dict[str, Any]:
     """Return an operation on the stack in a folder."""
-    return {"op": op, "resources": resources(folder / "log", text), "outputs": OUTPUTS}
+    made: dict[str, Any] = {
+        "op": op,
+        "resources": resources(folder / "log", text),
+        "outputs": OUTPUTS,
+        "rollback": False,
+    }
+    if op == "update" and text == BAD:
+        made["resources"]["replaced"]["properties"]["fail"] = True
+        made["rollback"] = True
+    return made
 
 
+BAD = "bad"
 CREATED = [{"op": "create", "text": "one"}]
 
 
@@ -84,6 +94,7 @@ CREATED = [{"op": "create", "text": "one"}]
     [
         pytest.param("create", "one", [], id="create"),
         pytest.param("update", "two", CREATED, id="update"),
+        pytest.param("update", BAD, CREATED, id="rollback"),
         pytest.param("suspend", "", CREATED, id="suspend"),
         pytest.param("delete", "", CREATED, id="delete"),
     ],

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from heat_config_agent.errors import UsageError
 from heat_config_agent.stack import plugins
 from heat_config_agent.stack.definition import Invalid
 from heat_config_agent.stack.types import Types
@@ -178,6 +179,17 @@ def test_one_that_was_interrupted_is_replaced(noted: Working, tmp_path: Path) ->
     noted.session.go_on()
     assert noted.states() == {"n": "CREATE_COMPLETE"}
     assert noted.root.resources["n"].uuid != record.id
+    noted.close()
+
+
+def test_what_it_made_is_known_to_be_its(noted: Working, tmp_path: Path) -> None:
+    """Without it nobody can do anything about the stack, and that is said; nothing is lost by it."""
+    noted.session.create(made({"n": note(tmp_path / "one")}))
+    noted.close()
+    with pytest.raises(UsageError, match="nothing here knows My::Note, the type of n"):
+        _ = Working(tmp_path).session
+    noted.session.delete()
+    assert not (tmp_path / "one").exists()
     noted.close()
 
 

@@ -31,7 +31,12 @@ class Working:
         if self._open is None:
             given = settings.make({"PATH": os.environ["PATH"], "HOME": str(self.folder)}, state=self.folder)
             machine = ThisMachine(self.stack, given, Report())
-            self._open = Session(self.stack, self.types, machine, made.load, happened=self.events.append), machine
+            try:
+                opened = Session(self.stack, self.types, machine, made.load, happened=self.events.append)
+            except BaseException:
+                machine.close()
+                raise
+            self._open = opened, machine
         return self._open[0]
 
     @property

@@ -13,7 +13,8 @@
 | `acting` | one step of one resource: its handlers, and what is kept of them |
 | `scheduler` | what goes on side by side, and what each waits for |
 | `live` | a stack at work, and what functions can look up in it |
-| `records`, `store` | what is kept, and the file that it is kept in |
+| `records`, `store`, `listing` | what is kept, and the file that it is kept in; all stacks, a folder each |
+| `preview` | what an update would do |
 | `deployments` | configs derived for an action; entries of a server's metadata; results |
 | `resource`, `properties`, `attributes`, `constraints`, `support`, `exception`, `snippet` | what a plug-in is made of |
 | `plugins`, `facade` | modules that people bring along; what stands for Heat while they are loaded |

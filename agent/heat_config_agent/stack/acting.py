@@ -49,10 +49,11 @@ def delete(resource: Resource) -> Acting:
     if resource.state in ((INIT, COMPLETE), (DELETE, COMPLETE)):
         _forget(resource)
         return
+    before = resource.state
     with _state(resource, DELETE):
         if resource.definition.external_id is None and policy != "retain":
             if policy == "snapshot" and hasattr(resource, "handle_snapshot_delete"):
-                yield from _handled(resource, DELETE, resource.state, handler="handle_snapshot_delete")
+                yield from _handled(resource, DELETE, before, handler="handle_snapshot_delete")
             else:
                 yield from _handled(resource, DELETE)
     _forget(resource)
@@ -98,7 +99,7 @@ def update(resource: Resource, after: Resource) -> Acting:
     try:
         frozen = after.frozen()
         changed = before != frozen or after.record.type != resource.record.type
-        needed = _needs_update(resource, after, changed=changed)
+        needed = needs_update(resource, after, changed=changed)
     except Unresolved as error:
         raise _failed(resource, UPDATE, error) from error
     restricted = resource.stack.environment.restricted(resource.name)
@@ -119,7 +120,7 @@ def _be(resource: Resource, after: Resource, frozen: dict[str, Json]) -> None:
     record.revision = resource.stack.record.revision
 
 
-def _needs_update(resource: Resource, after: Resource, *, changed: bool) -> bool | None:
+def needs_update(resource: Resource, after: Resource, *, changed: bool) -> bool | None:
     """Return whether a resource is to be updated; None where it has to be made anew."""
     gone = resource.state == (DELETE, COMPLETE)
     failed = resource.status == FAILED and (resource.action == CHECK or resource.needs_replace_failed())
@@ -130,17 +131,12 @@ def _needs_update(resource: Resource, after: Resource, *, changed: bool) -> bool
 
 
 def _updated(resource: Resource, after: Resource, frozen: dict[str, Json], restricted: frozenset[str]) -> Acting:
-    before = resource.record.definition or {}
-    old = thaw(resource.name, before)
-    schema = resource.schema_of_properties()
     snippet = Snippet(after.definition, resource.resolve)
-    before_props = Properties(schema, old.properties)
     with _state(resource, UPDATE):
-        changes = {key: value for key, value in frozen.items() if before.get(key) != value}
-        after_props = snippet.properties(schema)
+        changes = _changes(resource, frozen)
         try:
-            difference = _difference(resource, before_props, after_props, changes)
-            yield from _handled(resource, UPDATE, snippet, _sections(changes), difference)
+            properties = difference(resource, after, frozen)
+            yield from _handled(resource, UPDATE, snippet, _sections(changes), properties)
         except UpdateReplace:
             _restrict(resource, "replace", restricted)
             resource.prepare_for_replace()
@@ -149,26 +145,32 @@ def _updated(resource: Resource, after: Resource, frozen: dict[str, Json], restr
         _be(resource, after, frozen)
 
 
+def _changes(resource: Resource, frozen: dict[str, Json]) -> dict[str, Json]:
+    before = resource.record.definition or {}
+    return {key: value for key, value in frozen.items() if before.get(key) != value}
+
+
 def _sections(changes: Mapping[str, Json]) -> dict[str, Json]:
     """Return changes under the names of the sections by which plug-ins know them."""
     return {key.title().replace("_", ""): value for key, value in changes.items()}
 
 
-def _difference(
-    resource: Resource, before: Properties, after: Properties, changes: Mapping[str, Json]
-) -> dict[str, Json]:
+def difference(resource: Resource, wanted: Resource, frozen: dict[str, Json]) -> dict[str, Json]:
     """Return the properties that change, with their new values. Raises UpdateReplace, or what forbids a change."""
+    schema = resource.schema_of_properties()
+    before = Properties(schema, (resource.record.definition or {}).get("properties", {}))
+    after = Properties(schema, wanted.definition.properties, wanted.resolve)
     changed = {
-        key
-        for key in {**before.data, **after.data}
-        if key in after.schema and _given(before, key) != _given(after, key)
+        key for key in {**before.data, **after.data} if key in schema and _given(before, key) != _given(after, key)
     }
-    if frozen := sorted(key for key in changed if after.schema[key].immutable):
-        what = f"Update to properties {', '.join(frozen)} of {resource.name} ({resource.type()})"
+    if fixed := sorted(key for key in changed if schema[key].immutable):
+        what = f"Update to properties {', '.join(fixed)} of {resource.name} ({resource.type()})"
         raise exception.NotSupported(feature=what)
-    if resource.needs_replace_with_tmpl_diff(changes) or resource.needs_replace_with_prop_diff(changed, after, before):
-        raise UpdateReplace(resource.name)
-    if any(not after.schema[key].update_allowed for key in changed):
+    if (
+        resource.needs_replace_with_tmpl_diff(_changes(resource, frozen))
+        or resource.needs_replace_with_prop_diff(changed, after, before)
+        or any(not schema[key].update_allowed for key in changed)
+    ):
         raise UpdateReplace(resource.name)
     return {key: _given(after, key) for key in changed}
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from heat_config_agent.errors import UsageError
 from heat_config_agent.stack import definition as plain
 from heat_config_agent.stack.definition import Definition, Environment, Found, Identity, Json, Unresolved
+from heat_config_agent.stack.exception import EntityNotFound
 from heat_config_agent.stack.records import (
     DELETE,
     INIT,
@@ -139,7 +142,14 @@ class Stack:
         if wanted is None or record.definition is not None:
             wanted = thaw(record.name, record.definition or _NOTHING)
         found = Found(record.type, record.type if record.template else "")
-        made = self.world.types.class_of(found)(wanted.name, wanted, self)
+        try:
+            of = self.world.types.class_of(found)
+        except EntityNotFound as error:
+            where = "/".join((*self.path, record.name))
+            raise UsageError(
+                f"nothing here knows {record.type}, the type of {where}", hint="is a plug-in gone?"
+            ) from error
+        made = of(wanted.name, wanted, self)
         made.attach(record)
         return made
 
@@ -150,6 +160,17 @@ class Stack:
         made = self.world.types.class_of(found)(name, wanted, self)
         made.attach(ResourceRecord("", name, self.id, found.template or found.type, bool(found.template)))
         return made
+
+    def placeholders(self) -> list[Resource]:
+        """Return the resources that stand for something in a cloud, and behind which there is nothing here."""
+        return [each for each in self.resources.values() if self.world.types.is_placeholder(each)]
+
+    def if_it_were(self, definition: Definition) -> Stack:
+        """Return the stack as if it were to be something else: to look at, not to work on."""
+        other = copy.copy(self)
+        other._definition = definition  # noqa: SLF001  # of its own class
+        other.look, other.validating = _Running(other), True
+        return other
 
     def happened(self, path: Sequence[str], action: str, status: str, reason: str = "") -> None:
         """Put on record what has become of a resource, or of the stack itself where the path is its own."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from heat_config_agent.errors import StateError, UsageError
-from heat_config_agent.stack import records, traversal, validation
+from heat_config_agent.stack import preview, records, traversal, validation
 from heat_config_agent.stack.definition import Definition, Identity, Invalid, Json, Loader
 from heat_config_agent.stack.endpoint import Endpoint
 from heat_config_agent.stack.live import Servers, Stack, World
@@ -51,6 +51,14 @@ class Session:
         self._endpoint: Endpoint | None = None
         self.world = World(self.store, types, machine, self._scheduler, given or {}, self._expect, happened)
         self.root: Stack | None = None
+        try:
+            self._take_up()
+        except BaseException:
+            self.store.close()
+            raise
+
+    def _take_up(self) -> None:
+        """Go on with what is kept of the stack, if anything is."""
         record = next((each for each in self.store.stacks.values() if not each.owner), None)
         if record is not None:
             self.root = Stack(self.world, record, self._definition(record, record.source))
@@ -103,6 +111,11 @@ class Session:
         record.source_before, record.source, record.rollback = record.source, definition.source, rollback
         traversal.converge(root, UPDATE, definition)
         return self._run()
+
+    def preview(self, definition: Definition) -> list[preview.Change]:
+        """Return what an update would do. Raises `Invalid`."""
+        validation.check(definition, self._types)
+        return list(preview.changes(self._there(), definition))
 
     def delete(self) -> None:
         """Remove the stack, also where something else is going on."""

@@ -46,6 +46,10 @@ class Types:
             return self._placeholder
         raise EntityNotFound(entity="Resource Type", name=found.type)
 
+    def is_placeholder(self, resource: Resource) -> bool:
+        """Whether a resource stands for something in a cloud, of which there is nothing here."""
+        return isinstance(resource, self._placeholder)
+
     def in_whose_place(self, wanted: ResourceDefinition, environment: Environment) -> type[Resource] | None:
         """Return the class of the known type in whose place a template stands; None where it stands in none's."""
         candidates = iter(environment.candidates(wanted.type, wanted.name))

@@ -1,0 +1,213 @@
+"""What becomes of a stack over its life, beside what the cases of Heat's engine say of it."""
+
+from __future__ import annotations
+
+import json
+import stat
+import threading
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heat_config_agent.errors import LockedError, UsageError
+from heat_config_agent.stack import listing
+from heat_config_agent.stack.definition import Invalid
+from heat_config_agent.stack.store import FILE
+from stack.made import made, tried, value
+from stack.working import Working
+
+
+def again(working: Working, resources: dict[str, Any], **how: Any) -> None:
+    """Update the stack."""
+    working.session.update(working.again({"resources": resources, "outputs": {}}), **how)
+
+
+def test_a_preview_says_what_an_update_then_does(working: Working) -> None:
+    """Nothing of the stack changes by it."""
+    former = {"a": tried("1"), "b": tried("2", update_replace_value="x"), "c": value(3), "d": value(4)}
+    wanted = {"a": tried("9"), "b": tried("2", update_replace_value="y"), "c": value(3), "e": value(5)}
+    working.session.create(made(former))
+    before = (working.stack / FILE).read_bytes()
+    found = working.session.preview(working.again({"resources": wanted, "outputs": {}}))
+    assert {each.name: each.what for each in found} == {
+        "a": "updated",
+        "b": "replaced",
+        "c": "unchanged",
+        "d": "removed",
+        "e": "added",
+    }
+    working.session.store.flush()
+    assert (working.stack / FILE).read_bytes() == before
+    ids = {name: each.uuid for name, each in working.root.resources.items()}
+    again(working, wanted)
+    now = {name: each.uuid for name, each in working.root.resources.items()}
+    assert (now["a"], now["c"]) == (ids["a"], ids["c"])
+    assert now["b"] != ids["b"]
+    assert sorted(now) == ["a", "b", "c", "e"]
+
+
+def test_a_failed_update_goes_back_by_itself(working: Working) -> None:
+    """Also what came after the one that failed is as it was."""
+    working.session.create(made({"a": tried("1"), "b": tried("2") | {"depends_on": ["a"]}}))
+    again(working, {"a": tried("9"), "b": tried("2", fail=True) | {"depends_on": ["a"]}}, rollback=True)
+    assert working.state() == ("ROLLBACK", "COMPLETE")
+    assert working.root.resources["a"].get_attribute("output") == "1"
+    working.close()
+    assert working.root.definition.resources["b"].properties["value"] == "2"
+
+
+def test_a_stack_that_could_not_be_made_is_gone_with_rollback(working: Working) -> None:
+    """Nothing is left of it but its name, under which another can be made."""
+    working.session.create(made({"a": tried("1"), "b": tried("2", fail=True) | {"depends_on": ["a"]}}), rollback=True)
+    assert working.state() == ("ROLLBACK", "COMPLETE")
+    assert not working.root.records()
+    working.close()
+    working.session.create(made({"a": tried("1")}))
+    assert working.state() == ("CREATE", "COMPLETE")
+
+
+def test_what_is_wrong_is_shown_together(working: Working) -> None:
+    """Each with its path; nothing is begun."""
+    with pytest.raises(Invalid) as caught:
+        working.session.create(
+            made(
+                {
+                    "a": {"type": "No::Such::Type"},
+                    "b": tried("1", nope=1, wait_secs="long"),
+                    "c": {"type": "OS::Heat::SoftwareDeployment"},
+                    "d": value(1) | {"update_policy": {"x": 1}},
+                },
+                {"o": {"attr": ["b", "nope"]}},
+            )
+        )
+    paths = [".".join(map(str, each.path)) for each in caught.value.mistakes]
+    assert paths == [
+        *("resources.a.type", "resources.b.properties", "resources.b.properties.wait_secs"),
+        *("resources.c.properties", "resources.d.update_policy", "outputs"),
+    ]
+    assert working.session.root is None
+
+
+def test_a_circle_is_named(working: Working) -> None:
+    """All that are in it, in their order."""
+    with pytest.raises(Invalid, match=r"Circular Dependency Found: (a → b → a|b → a → b)"):
+        working.session.create(made({"a": value({"ref": "b"}), "b": value({"ref": "a"})}))
+
+
+def test_stacks_are_side_by_side(tmp_path: Path) -> None:
+    """Each has a folder of its own, and each its lock; whoever only looks needs none."""
+    one, other = Working(tmp_path), Working(tmp_path)
+    other.stack = tmp_path / "stacks" / "other"
+    one.session.create(made({"a": value(1)}))
+    other.session.create(made({"a": value(2)}, name="other"))
+    assert listing.names(tmp_path) == ["other", "s"]
+    assert listing.record(tmp_path, "other").status == "COMPLETE"
+    with pytest.raises(LockedError):
+        _ = Working(tmp_path).session
+    one.session.delete()
+    assert listing.names(tmp_path) == ["other"]
+    with pytest.raises(UsageError, match="there is no stack s"):
+        listing.record(tmp_path, "s")
+    with pytest.raises(UsageError, match="cannot have the name"):
+        listing.folder(tmp_path, "../s")
+    one.close()
+    other.close()
+
+
+def test_its_file_is_for_nobody_else(working: Working) -> None:
+    """There are secrets in it."""
+    working.session.create(made({"a": {"type": "OS::Heat::RandomString"}}, {"o": {"attr": ["a", "value"]}}))
+    secret = working.root.output("o")
+    assert len(secret) == 32
+    assert stat.S_IMODE((working.stack / FILE).stat().st_mode) == 0o600
+    assert stat.S_IMODE(working.stack.stat().st_mode) == 0o700
+    working.close()
+    assert working.root.output("o") == secret
+
+
+def test_a_line_that_was_torn_counts_for_nothing(working: Working) -> None:
+    """It is the last one: whoever wrote it was killed."""
+    working.session.create(made({"a": value(1)}))
+    working.close()
+    with (working.stack / FILE).open("a") as file:
+        file.write('["resource","x",{"id":')
+    assert working.states() == {"a": "CREATE_COMPLETE"}
+    again(working, {"a": value(2)})
+    working.close()
+    assert working.states() == {"a": "UPDATE_COMPLETE"}
+
+
+def test_a_wait_condition_is_signalled_over_http(working: Working) -> None:
+    """Whoever has the token is heard, and is told that the signal counts; nobody else is."""
+    resources = {
+        "h": {"type": "OS::Heat::WaitConditionHandle"},
+        "w": {"type": "OS::Heat::WaitCondition", "properties": {"handle": {"ref": "h"}, "timeout": 30, "count": 2}},
+    }
+    answers: list[int] = []
+
+    def signal(address: str, token: str, body: bytes) -> None:
+        asked = urllib.request.Request(address, body, {"X-Auth-Token": token})  # noqa: S310  # of this machine
+        try:
+            with urllib.request.urlopen(asked, timeout=20) as answer:  # noqa: S310
+                answers.append(answer.status)
+        except urllib.error.HTTPError as error:
+            answers.append(error.code)
+            error.close()
+
+    def signals() -> None:
+        handle = working.root.resources["h"]
+        address, token = handle.get_attribute("endpoint"), handle.get_attribute("token")
+        signal(address, "another", b"{}")
+        signal(address, token, b'{"status": "MAYBE"}')
+        signal(address, token, b'{"data": "one"}')
+        signal(address, token, b"")
+
+    def heard(event: dict[str, Any]) -> None:
+        if (event["path"], event["status"]) == ("w", "IN_PROGRESS"):
+            threads.append(threading.Thread(target=signals))
+            threads[0].start()
+
+    threads: list[threading.Thread] = []
+    working.session.world.happened = heard
+    working.session.create(made(resources, {"data": {"attr": ["w", "data"]}}))
+    threads[0].join()
+    assert working.state() == ("CREATE", "COMPLETE"), working.root.record.reason
+    assert json.loads(working.root.output("data")) == {"1": "one", "2": None}
+    assert answers == [403, 400, 200, 200]
+
+
+def test_what_takes_a_cloud_is_a_placeholder(working: Working) -> None:
+    """It takes any property, and has what it is given; a server is this machine."""
+    working.session.world.given = {"net": {"mtu": 1400}, "OS::Nova::Server": {"accessIPv6": "::1"}}
+    working.session.create(
+        made(
+            {
+                "net": {"type": "OS::Neutron::Net", "properties": {"anything": [1]}},
+                "web": {"type": "OS::Nova::Server", "properties": {"name": "web1", "networks": [{"ref": "net"}]}},
+            },
+            {
+                "mtu": {"attr": ["net", "mtu"]},
+                "name": {"attr": ["web", "name"]},
+                "address": {"attr": ["web", "first_address"]},
+                "six": {"attr": ["web", "accessIPv6"]},
+                "unknown": {"attr": ["net", "status"]},
+            },
+        )
+    )
+    found = {name: working.root.output(name) for name in working.root.definition.outputs}
+    assert found == {"mtu": 1400, "name": "web1", "address": "127.0.0.1", "six": "::1", "unknown": None}
+    assert [each.name for each in working.root.placeholders()] == ["net", "web"]
+
+
+def test_a_long_chain_is_no_deeper_than_a_short_one(working: Working) -> None:
+    """A thousand values, each made of the one before, are made, changed and removed."""
+    chain = {f"v{at}": value({"attr": [f"v{at - 1}", "value"]} if at else "x") for at in range(1000)}
+    working.session.create(made(chain, {"last": {"attr": ["v999", "value"]}}))
+    assert working.root.output("last") == "x"
+    working.session.update(working.again({"resources": {**chain, "v0": value("y")}, "outputs": {}}))
+    assert working.root.resources["v999"].get_attribute("value") == "y"
+    working.session.delete()
+    assert not working.session.store.resources
