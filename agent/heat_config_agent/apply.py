@@ -34,6 +34,7 @@ from heat_config_agent.model import (
     Run,
     State,
     Tool,
+    Where,
 )
 from heat_config_agent.plan import Step, Verb
 from heat_config_agent.report import Report
@@ -57,35 +58,6 @@ WAITS = "a deployment waits for a reboot of the machine, before which nothing ne
 
 _TICK = 0.02
 """Seconds between two looks at a run on a kernel that cannot announce its end."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Where:
-    """Folders and limits that hold for all deployments."""
-
-    state: Path
-    root: Path | None
-    """Below which hooks work; None for heat-agents' own places."""
-    environment: Mapping[str, str]
-    """What every run gets."""
-    limit: float | None
-    """Time limit of a deployment that does not say its own, in seconds; None for none."""
-    grace: float
-    """Seconds between asking a run to end and killing it."""
-    parallel: int = 1
-    """How many deployments may run at once."""
-    by_name: bool = False
-    """Whether they begin in the order of their names; else in that of their documents."""
-    cancel: bool = False
-    """Whether a run whose deployment is replaced is ended; else it may finish, unless a DELETE waits for it."""
-    output_limit: int = 0
-    """Bytes that standard output and error of a run may each take on disk; 0 for any."""
-    scopes: bool = False
-    """Whether runs are scopes of systemd's, where that is possible."""
-
-    def run(self, key: str) -> Path:
-        """Return the folder of a deployment's run."""
-        return Path(f"{self.state}/runs/{key}")
 
 
 @dataclass

@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 
 from heat_config_agent import __version__, asked, health, instance, kill_points, metadata, plan, steering
-from heat_config_agent.apply import WAITS, Applier, Where
+from heat_config_agent.apply import WAITS, Applier
 from heat_config_agent.collection import Answer, Collection
 from heat_config_agent.configuration import TRANSPORTS
 from heat_config_agent.delivery import Delivery
@@ -24,7 +24,7 @@ from heat_config_agent.documents import Documents, in_force, refusal
 from heat_config_agent.errors import AgentError, StateError, shortage
 from heat_config_agent.health import Health
 from heat_config_agent.journal import Journal
-from heat_config_agent.model import Document, Mistake, State
+from heat_config_agent.model import Document, Mistake, State, Where
 from heat_config_agent.notify import Notifier
 from heat_config_agent.plan import Step, Verb
 from heat_config_agent.pruning import LAST_SLICE, SLICE, Pruning
@@ -577,15 +577,9 @@ def _changed(path: str) -> float:
 
 
 def _where(given: Settings) -> Where:
-    return Where(
-        state=given.state,
-        root=given.root,
-        environment=given.environment,
-        limit=given.limit,
-        grace=given.grace,
+    return replace(
+        given.where,
         parallel=int(given.number("parallel")),
         by_name=True,
         cancel=given.text("replaced") == "cancel",
-        output_limit=int(given.number("output_limit")),
-        scopes=given.flag("scopes"),
     )

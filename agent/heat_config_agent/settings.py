@@ -15,6 +15,7 @@ from pathlib import Path
 from heat_config_agent import configuration, kill_points, unchanged
 from heat_config_agent.configuration import Layer
 from heat_config_agent.errors import UsageError
+from heat_config_agent.model import Where
 from heat_config_agent.retention import Limits
 from heat_config_hooks.values import dataclass, replace
 
@@ -115,6 +116,19 @@ class Settings:
             size=int(self.number("keep_size")),
             files=int(self.number("keep_files")),
             output=int(self.number("output_limit")),
+        )
+
+    @property
+    def where(self) -> Where:
+        """Folders and limits for those who run deployments: one after the other, in the order of their documents."""
+        return Where(
+            state=self.state,
+            root=self.root,
+            environment=self.environment,
+            limit=self.limit,
+            grace=self.grace,
+            output_limit=int(self.number("output_limit")),
+            scopes=self.flag("scopes"),
         )
 
     def text(self, name: str) -> str:

@@ -22,7 +22,7 @@ from heat_config_agent import (
     tools,
     unchanged,
 )
-from heat_config_agent.apply import WAITS, Applier, Where, known
+from heat_config_agent.apply import WAITS, Applier, known
 from heat_config_agent.cli import chosen, plain, progress, terminal
 from heat_config_agent.cli.plain import Option
 from heat_config_agent.delivery import Delivery
@@ -241,15 +241,7 @@ def _apply(
             tools=tools.Tools(given.hooks),
             deployed=deployed,
             delivery=Delivery(Outbox(given.ca_file), given.delivery),
-            where=Where(
-                state=given.state,
-                root=given.root,
-                environment=given.environment,
-                limit=given.limit,
-                grace=given.grace,
-                output_limit=int(given.number("output_limit")),
-                scopes=given.flag("scopes"),
-            ),
+            where=given.where,
             report=report,
         )
         pruning = Pruning(book, deployed, given.state, given.limits, report)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from heat_config_agent import lock
-from heat_config_agent.apply import Applier, Where
+from heat_config_agent.apply import Applier
 from heat_config_agent.delivery import Delivery
 from heat_config_agent.deployed import Deployed
 from heat_config_agent.journal import Journal
@@ -27,6 +27,7 @@ from heat_config_agent.stack.live import World
 from heat_config_agent.stack.records import IN_PROGRESS, DeploymentRecord
 from heat_config_agent.tools import Tools
 from heat_config_hooks import protocol
+from heat_config_hooks.values import replace
 
 LONGEST = 60.0
 """Seconds that are waited at once where nothing is due."""
@@ -116,15 +117,7 @@ class ThisMachine:
             tools=Tools(given.hooks),
             deployed=Deployed(folder / "deployed"),
             delivery=Delivery(self._inbox, given.delivery),
-            where=Where(
-                state=folder,
-                root=given.root and folder,
-                environment=given.environment,
-                limit=given.limit,
-                grace=given.grace,
-                parallel=self._parallel,
-                output_limit=int(given.number("output_limit")),
-            ),
+            where=replace(given.where, state=folder, root=given.root and folder, parallel=self._parallel),
             report=self._report,
         )
 
