@@ -17,7 +17,7 @@ from tools import need
 ROOT = Path(__file__).parents[2]
 
 _PLACE = ROOT / ".venv/packages"
-_SOURCES = ("agent", "hooks", "systemd", "packaging", "examples", "pyproject.toml", "*.md", "LICENSE")
+_SOURCES = ("agent", "hooks", "systemd", "packaging", "docs", "examples", "pyproject.toml", "*.md", "LICENSE")
 _OPTIONS = {"deb": "", "rpm": "--nodeps"}
 """Of an RPM, the database of packages knows nothing of what Debian has installed."""
 
