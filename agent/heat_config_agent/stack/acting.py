@@ -132,6 +132,13 @@ def needs_update(resource: Resource, after: Resource, *, changed: bool) -> bool 
 
 def _updated(resource: Resource, after: Resource, frozen: dict[str, Json], restricted: frozenset[str]) -> Acting:
     snippet = Snippet(after.definition, resource.resolve)
+    if "replace" in restricted:
+        try:
+            difference(resource, after, frozen)
+        except UpdateReplace:
+            _restrict(resource, "replace", restricted)
+        except exception.HeatException:
+            pass  # it is said by the update itself
     with _state(resource, UPDATE):
         changes = _changes(resource, frozen)
         try:

@@ -182,7 +182,7 @@ def _string(schema: Schema, value: Any) -> Any:
 def _integer(_: Schema, value: Any) -> Any:
     if value is None:
         return 0
-    if isinstance(value, int | str) or (isinstance(value, float) and value.is_integer()):
+    if isinstance(value, int | float | str):  # Heat cuts off what a whole number has no place for
         try:
             return int(value)
         except ValueError:

@@ -18,8 +18,10 @@ from heat_config_agent.stack.definition import (
     circle,
     requires,
 )
+from heat_config_agent.stack.definition import Schema as ParameterSchema
 from heat_config_agent.stack.exception import EntityNotFound, StackValidationFailed
 from heat_config_agent.stack.live import Stack, World
+from heat_config_agent.stack.properties import Schema, of_parameter
 from heat_config_agent.stack.records import DeploymentRecord, StackRecord
 from heat_config_agent.stack.resource import Resource
 from heat_config_agent.stack.store import Memory
@@ -141,12 +143,21 @@ def _not_in_place_of(definition: Definition, name: str, resource: Resource) -> I
     for each, schema in facade.properties_schema.items():
         if schema.required and each not in interface.properties:
             yield definition.mistake(f"Required property {each} for facade {wanted.type} missing in provider", here)
+        elif each in interface.properties and schema.type not in _fitting(interface.properties[each].type):
+            problem = f"Property {each} type mismatch between facade {wanted.type} ({schema.type}) and provider"
+            yield definition.mistake(f"{problem} ({of_parameter(interface.properties[each]).type})", here)
     for each, parameter in interface.properties.items():
         if parameter.default is None and each not in facade.properties_schema:
             yield definition.mistake(f"Provider requires property {each} unknown in facade {wanted.type}", here)
     for each in facade.attributes_schema:
         if each not in interface.attributes:
             yield definition.mistake(f"Attribute {each} for facade {wanted.type} missing in provider", here)
+
+
+def _fitting(parameter: str) -> tuple[str, ...]:
+    """Return the types of properties in whose place a parameter of that type may stand."""
+    made = of_parameter(ParameterSchema("", parameter)).type
+    return (made, Schema.ANY, *((Schema.INTEGER,) if made == Schema.NUMBER else ()))
 
 
 class _Unmade:

@@ -245,8 +245,6 @@ class SoftwareDeploymentGroup(_Group):
 
     def get_attribute(self, key: str, *path: Json) -> Json:
         """Return an output of all members by name."""
-        if key.startswith(MEMBER):
-            return self.of_member(key, path)
         if key == attributes.SHOW:
             return None
         of_member = key.removesuffix("s") if key in self.attributes_schema else key

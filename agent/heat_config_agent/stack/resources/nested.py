@@ -258,8 +258,6 @@ class TemplateResource(StackResource):
         if key.startswith(MEMBER):
             return self.of_member(key, path)
         child = self.child
-        if key == attributes.SHOW and key not in self.attributes.schema:
-            return None
         if child is None or key not in child.definition.outputs:
             raise exception.InvalidTemplateAttribute(resource=self.name, key=key)
         try:
