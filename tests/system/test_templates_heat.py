@@ -1,0 +1,66 @@
+"""The same templates on a real Heat, with the daemon on its servers, and on this machine: the same outputs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heat_config_agent import settings
+from heat_config_agent.hot.loading import define, load
+from heat_config_agent.hot.source import File, Source
+from heat_config_agent.report import Report
+from heat_config_agent.stack.definition import Identity
+from heat_config_agent.stack.machine import ThisMachine
+from heat_config_agent.stack.session import Session
+from heat_config_agent.stack.types import Types
+from system.agents import Agents
+from system.openstack import Lab
+
+FOLDER = Path(__file__).with_name("templates")
+FILES = {"member.yaml": (FOLDER / "member.yaml").read_text()}
+SERVERS = {"pipeline": ("server",), "servers": ("one", "two"), "group": ("server",)}
+"""The servers of each template."""
+
+WAY = {"transport": "POLL_TEMP_URL", "signal": "TEMP_URL_SIGNAL"}
+
+
+def text(template: str, folder: Path) -> str:
+    """Return a template whose deployments write into a folder."""
+    folder.mkdir(exist_ok=True)
+    return (FOLDER / f"{template}.yaml").read_text().replace("FOLDER", str(folder))
+
+
+def here(template: str, folder: Path) -> dict[str, Any]:
+    """Carry a template out on this machine, and return the outputs."""
+    source = Source(File(f"{template}.yaml", text(template, folder)), (), FILES, WAY)
+    state = folder / "stacks" / template
+    machine = ThisMachine(
+        state, settings.make({"PATH": os.environ["PATH"], "HOME": str(folder)}, state=state), Report()
+    )
+    session = Session(state, Types(), machine, load)
+    try:
+        stack = session.create(define(source, Identity(template, "an-id", "a-project")))
+        assert stack.record.status == "COMPLETE"
+        return {name: stack.output(name) for name in stack.definition.outputs}
+    finally:
+        session.close()
+        machine.close()
+
+
+@pytest.mark.timeout(300)
+def test_outputs_are_those_of_heat(cloud: Lab, agents: Agents, tmp_path: Path) -> None:
+    """Whatever a template computes, and its deployments say."""
+    names = {}
+    for template, servers in SERVERS.items():
+        names[template] = name = cloud.name(template)
+        cloud.stack_create(name, text(template, tmp_path / "there"), WAY, FILES)
+        for server in servers:
+            agents.start(f"{template}-{server}", cloud.settings(name, server), polling_interval=2)
+    ours = {template: here(template, tmp_path / "here") for template in SERVERS}
+    for template, name in names.items():
+        assert ours[template] == cloud.wait(name, "CREATE_COMPLETE", 180).outputs
+        assert len(ours[template]) > 3
+    assert (tmp_path / "here/where.json").read_text() == (tmp_path / "there/where.json").read_text()
