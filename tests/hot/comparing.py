@@ -114,6 +114,8 @@ def _refused(expected: Result, got: Result) -> list[str]:
     ours = {_flat(each["path"]) for each in got["errors"]}
     if path.rpartition(".")[2] in versions.EVERY:  # of functions in one another Heat may name the outer one
         ours |= {path for each in ours if each.startswith((f"{path}.", f"{path}["))}
+    if path.endswith(">"):  # of a child stack Heat may say no more
+        ours |= {path for each in ours if each.startswith(f"{path}.")}
     if path.startswith("if."):  # Heat forgets where the `if` stands
         ours |= {path for each in ours if each.endswith(f".{path}")}
     if path and path not in ours:

@@ -66,7 +66,8 @@ def definition(template: Template, of: Circumstances) -> tuple[Definition, list[
     report = template.report()
     report.mistakes += template.mistakes
     report.warnings += [each for each in template.warnings if each not in report.warnings]
-    parameters = values(template.schemas, of.given, of.defaults, report, of.places, known=of.known)
+    checked = of.known or not of.is_child  # of a child that is only looked at, the values are not yet those it gets
+    parameters = values(template.schemas, of.given, of.defaults, report, of.places, known=of.known, checked=checked)
     scope = Scope(template.version, visible(parameters, of.identity), of.content, report, is_child=of.is_child)
     _forgive(template, scope)
     scope.conditions = _conditions(template, scope)

@@ -183,8 +183,8 @@ class _Merging:
             return new
         type_ = self._schemas[name].type
         try:
-            if type_ == "json":
-                return merge_maps(_json(old), _json(new), deep=strategy == "deep_merge")
+            if type_ == "json" and not (old and isinstance(old, str)):  # Heat reads the newer text alone
+                return merge_maps(old, _json(new), deep=strategy == "deep_merge")
             if type_ == "comma_delimited_list":
                 return merge_lists(old, new)
             if type_ == "string" and isinstance(new, str):

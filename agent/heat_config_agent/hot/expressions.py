@@ -245,7 +245,8 @@ def _computed(name: str, args: Json, path: Path, scope: Scope) -> Tree:
         return Reference(args, path)
     known = FACADE if name == "resource_facade" else FORMER_FACADE
     if not isinstance(args, str) or args not in known:
-        raise Unresolved(f'Incorrect arguments to "{name}" should be one of: {", ".join(known)}')
+        problem = f'Incorrect arguments to "{name}" should be one of: {", ".join(known)}'
+        return Failing(problem, path, fatal=True)
     if not scope.is_child:
         raise Unresolved(f'"{name}" is for nested templates: this one is no resource of another stack')
     return Facade(known[args])

@@ -135,7 +135,10 @@ class _Surroundings:
     def nested(
         self, resource: str, found: Found, identity: Identity, parameters: Mapping[str, Json], *, known: bool = True
     ) -> Definition:
-        template = self._templates.template(found.template, self._base)
+        try:
+            template = self._templates.template(found.template, self._base)
+        except Invalid as invalid:
+            raise Invalid([_of_child(each) for each in invalid.mistakes]) from None
         inner = self._registry.without(found.mapping).inside(resource)
         surroundings = _Surroundings(self._templates, self._merged, inner, template.file)
         made, mistakes = definition(
@@ -153,7 +156,7 @@ class _Surroundings:
             ),
         )
         if mistakes:
-            raise Invalid(ordered(mistakes))
+            raise Invalid([_of_child(each) for each in ordered(mistakes)])
         return made
 
     def inside(self, resource: str) -> _Surroundings:
@@ -167,6 +170,11 @@ class _Surroundings:
         return self._registry.said(resource, "hooks")
 
 
+def _of_child(mistake: Mistake) -> Mistake:
+    """Return a mistake of a nested template as Heat finds it: when the stack that uses it is validated."""
+    return replace(mistake, kind="environment" if mistake.kind == "parameters" else "validate")
+
+
 def _handed_down(template: Template, name: str, value: Json) -> Json:
     """Return a property as its child stack gets it: a list becomes text with commas, so what has one comes apart."""
     schema = template.schemas.get(name)
@@ -175,7 +183,11 @@ def _handed_down(template: Template, name: str, value: Json) -> Json:
     if value and isinstance(value[0], dict):
         pairs = ((index, item) for index, item in enumerate(value) if isinstance(item, dict))
         return ",".join(f".member.{index}.{key}={each}" for index, item in pairs for key, each in item.items())
-    return ",".join("" if each is None else str(each) for each in value)
+    wrong = [each for each in value if each is not None and not isinstance(each, str)]
+    if wrong:
+        problem = f"the list {name} of a nested template is one of text, and {wrong[0]!r} is none"
+        raise Invalid([Mistake(problem, (), None, "quote it")])
+    return ",".join(each or "" for each in value)
 
 
 def check_children(made: Definition, depth: int = 5) -> tuple[list[Mistake], list[Mistake]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from heat_config_agent import constraints
 from heat_config_agent.hot.report import Report, meant
+from heat_config_agent.hot.text import Text
 from heat_config_agent.hot.values import UNKNOWN
 from heat_config_agent.hot.versions import Version
 from heat_config_agent.stack.definition import Constraint, Identity, Json, Parameter, Path, Place, Schema, Tree
@@ -137,11 +138,14 @@ def values(
     places: Mapping[str, Place],
     *,
     known: bool,
+    checked: bool = True,
 ) -> dict[str, Parameter]:
     """Return the parameters with their values; `UNKNOWN` where one is missing, which is a mistake if `known`.
 
-    `places` has where those values stand that an environment says.
+    `places` has where those values stand that an environment says. If not `checked`, a value that does not do is
+    `UNKNOWN`, too, and no mistake.
     """
+    said = report if checked else Report(Text("", "", _STAGE))
     doubtful = {name for name, schema in declared.items() if not _is_well_declared(name, schema, report)}
     for name in given:
         if name not in declared:
@@ -152,7 +156,7 @@ def values(
     for name, schema in with_defaults(declared, defaults).items():
         is_given = given.get(name) is not None
         has_value = is_given or name not in doubtful
-        value = _value(schema, given.get(name), report, places.get(name), known=known) if has_value else UNKNOWN
+        value = _value(schema, given.get(name), said, places.get(name), known=known) if has_value else UNKNOWN
         found[name] = Parameter(schema, value, is_given)
     return found
 

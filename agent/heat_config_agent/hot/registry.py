@@ -126,7 +126,9 @@ def read(section: Mapping[str, Json], report: Report, path: Path = ("resource_re
     found: dict[str, Json] = {}
     for name, value in section.items():
         at = (*path, name)
-        if name in _SETTINGS:
+        if name == "resources" and path == ("resource_registry",) and not isinstance(value, dict):
+            report.wrong("resources are a map of names to what holds for each", at, "remove it")
+        elif name in _SETTINGS:
             _check_words(name, value, report, at)
             found[name] = value
         elif value is None:

@@ -39,11 +39,13 @@ def map_replace(args: Json, name: str) -> Json:
         new = keys.get(key)
         if new is None:
             new = key
-        elif not isinstance(new, str):
+        elif isinstance(new, list | dict):
             raise Unresolved(f'"{name}" cannot make {shown(new)} a key: a key is text')
-        elif new in given and new != key:
+        elif not isinstance(new, str):
+            new = text(new)
+        if new in given and new != key:
             raise Unresolved(f"key replacement {new} collides with a key in the input map")
-        elif new in found:
+        if new in found:
             raise Unresolved(f"key replacement {new} collides with a key in the output map")
         found[new] = _replaced(value, values)
     return found
