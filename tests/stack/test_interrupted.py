@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -116,3 +117,28 @@ def test_killed_at_any_moment(tmp_path: Path, op: str, text: str, before: list[d
             at = f"{where} {number} of {whole['passed']}, {'killed' if killed is None else 'not killed'}"
             assert {**again, "passed": 0} == {**whole, "passed": 0}, at
             assert sorted((folder / "log").read_text().splitlines()) == log, at
+
+
+def test_a_script_that_runs_meanwhile_is_followed(tmp_path: Path) -> None:
+    """Killed while a script runs, the next command waits for that run's end, and takes what came of it."""
+    text = f"echo began >> {tmp_path}/log; sleep 1; printf done > $heat_outputs_path.o"
+    operation = {
+        "op": "create",
+        "resources": {"config": script(text, "o"), "it": deployment("config")},
+        "outputs": {"o": {"attr": ["it", "o"]}},
+        "rollback": False,
+    }
+    begun = subprocess.Popen(
+        [sys.executable, str(TESTS / "stack/driver.py"), str(tmp_path), json.dumps(operation)],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(TESTS), "HOME": str(tmp_path)},
+    )
+    deadline = time.monotonic() + 20
+    while not (tmp_path / "log").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    begun.kill()
+    assert begun.wait() == -9
+    found = run(tmp_path, operation)
+    assert found is not None
+    assert (found["state"], found["outputs"]) == (["CREATE", "COMPLETE"], {"o": "done"})
+    assert (tmp_path / "log").read_text() == "began\n"

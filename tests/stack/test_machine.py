@@ -90,3 +90,25 @@ def test_nobody_is_waited_for_who_is_not_to_answer(working: Working) -> None:
     )
     assert working.states()["d"] == "CREATE_COMPLETE"
     assert log.read_text() == "ran\n"
+
+
+def test_only_what_is_for_one_server(working: Working) -> None:
+    """By the name of its resource; what is for another one counts as done, and says that it was not."""
+    log = working.folder / "log"
+    server = {"type": "OS::Nova::Server"}
+    working.server = "web"
+    working.session.create(
+        made(
+            {
+                "c": script(f"echo $deploy_resource_name >> {log}"),
+                "web": server,
+                "db": server,
+                "one": deployment("c", server={"ref": "web"}),
+                "other": deployment("c", server={"ref": "db"}) | {"depends_on": ["one"]},
+                "after": deployment("c", server={"ref": "web"}) | {"depends_on": ["other"]},
+            }
+        )
+    )
+    assert working.state() == ("CREATE", "COMPLETE")
+    assert log.read_text().split() == ["one", "after"]
+    assert "not carried out" in working.root.resources["other"].get_attribute("deploy_stderr")

@@ -24,13 +24,14 @@ class Working:
         self.stack = folder / "stacks" / "s"
         self._open: tuple[Session, ThisMachine] | None = None
         self.events: list[dict[str, Any]] = []
+        self.server = ""
 
     @property
     def session(self) -> Session:
         """Return the session, which is opened if need be."""
         if self._open is None:
             given = settings.make({"PATH": os.environ["PATH"], "HOME": str(self.folder)}, state=self.folder)
-            machine = ThisMachine(self.stack, given, Report())
+            machine = ThisMachine(self.stack, given, Report(), server=self.server)
             try:
                 opened = Session(self.stack, self.types, machine, made.load, happened=self.events.append)
             except BaseException:

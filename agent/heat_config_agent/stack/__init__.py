@@ -23,4 +23,12 @@
 
 A step is kept before the next relies on it. Killed at any moment, the same command again ends as if nothing had
 happened: what was complete is left as it is, what was in progress is taken up by its `attempt`.
+
+On purpose it is not as with Heat that
+
+- a deployment whose group names no tool fails at once: with Heat nobody would answer until the stack's time is over;
+- what came to need a replaced resource in an update that left it unchanged is removed before that one;
+- `OS::Heat::Delay` can be resumed, which Heat's cannot, for a method that it calls is not there;
+- `OS::Heat::MultipartMime` reads the parts of another one in their own encoding, where Heat encodes them once more;
+- a stack has no time limit of its own: its deployments and wait conditions have theirs.
 """

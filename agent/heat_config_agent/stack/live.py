@@ -56,6 +56,11 @@ class World:
     stacks: dict[str, Stack] = field(default_factory=dict)
     """Those that are at work, by id."""
 
+    @property
+    def root(self) -> str:
+        """Return the id of the outermost stack."""
+        return next(each.id for each in self.store.stacks.values() if not each.owner)
+
 
 class Stack:
     """One stack of a tree: the root, or the child of a resource."""

@@ -88,7 +88,8 @@ class ThisMachine:
     def __init__(self, folder: Path, settings: Settings, report: Report, *, server: str = "") -> None:
         """Work in a stack's folder, which is a state directory of its own. Raises AgentError.
 
-        With `server`, only what is for that one is carried out; to the others nothing is said, and nobody answers.
+        With `server`, only what is for that one is carried out: its id, or the name of its resource. What is for the
+        others counts as done, without any outputs, and says so.
         """
         self._held = contextlib.ExitStack()
         self._held.enter_context(lock.held(folder))
@@ -132,8 +133,7 @@ class ThisMachine:
 
     def deliver(self, deployment: DeploymentRecord) -> None:
         """Carry out what a deployment says, with the next `work`."""
-        if not self._server or deployment.server == self._server:
-            self._new[deployment.id] = deployment
+        self._new[deployment.id] = deployment
 
     def withdraw(self, deployment: DeploymentRecord) -> None:
         """Note that nobody wants anything of the deployment any more."""
@@ -175,6 +175,10 @@ class ThisMachine:
         config = world.store.configs.get(deployment.config)
         if config is None:
             return
+        if not self._is_ours(world, deployment):
+            note = f"not carried out: it is for the server {deployment.server}"
+            deployments.take(world, deployment, {"deploy_stderr": note, "deploy_status_code": 0})
+            return
         if config.group in TOOLLESS:
             self._refuse(world, deployment, config.group)
             return
@@ -183,6 +187,12 @@ class ThisMachine:
         for each in self._alike(world, deployment, config.name):
             self._named.setdefault(each, set()).add(deployment.id)
         self._pending[deployment.id] = deployment
+
+    def _is_ours(self, world: World, deployment: DeploymentRecord) -> bool:
+        if not self._server or deployment.server == self._server:
+            return True
+        stack = world.store.resources_of(world.root)
+        return any(each.name == self._server and each.physical == deployment.server for each in stack)
 
     def _refuse(self, world: World, deployment: DeploymentRecord, group: str) -> None:
         """Fail a deployment that no agent would answer: the stack would wait for it for ever."""
