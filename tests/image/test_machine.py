@@ -28,7 +28,7 @@ PATIENCE = 240.0
 
 WORK = """\
 #!/bin/sh
-echo begun >>/root/{0}; sync /root/{0}
+echo begun >>/root/{0}; sync /root/{0}; touch /run/{0}
 echo lost >/root/{0}.lost
 for number in 1 2 3 4 5 6 7 8; do echo "line $number"; sleep 0.3; done
 printf whole >"$heat_outputs_path.said"
@@ -98,7 +98,7 @@ def test_it_is_a_whole_machine(instance: Instance) -> None:
     """It has a kernel and a disk of its own, and all has started that was to start."""
     assert instance.machine.run("systemd-detect-virt").out == "qemu\n"
     assert instance.machine.run("findmnt", "--noheadings", "--output", "SOURCE", "/").out == "/dev/vda\n"
-    assert instance.machine.run("cloud-id").out == "configdrive\n"
+    assert "[source=/dev/vdb]" in instance.machine.run("cat", "/var/lib/cloud/instance/datasource").out
     assert instance.machine.run("systemctl", "--failed", "--plain", "--no-legend").out == ""
     assert "no control" not in instance.machine.run("heat-config-agent", "doctor").out
     assert script(instance, "first", "#!/bin/sh\necho here\n")["deploy_stdout"] == "here\n"
@@ -196,5 +196,5 @@ def test_the_power_goes(instance: Instance) -> None:
 
 
 def begun(machine: Emulated, identity: str) -> bool:
-    """Return whether a run has begun."""
-    return machine.run("test", "-s", f"/root/{identity}").code == 0
+    """Return whether a run has begun, and that is on disk."""
+    return machine.run("test", "-e", f"/run/{identity}").code == 0
