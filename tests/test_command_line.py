@@ -291,7 +291,6 @@ def test_what_json_cannot_say_is_refused(machine: Machine, text: str, words: str
 @pytest.mark.parametrize(
     ("document", "words"),
     [
-        ({"heat_template_version": "2018-08-31", "resources": {}}, "HOT template"),
         ({"other": 1}, "`deployments`"),
         ({"deployments": {"a": 1}}, "expected a list"),
         (5, "the number 5"),

@@ -102,7 +102,7 @@ def _entries(content: object) -> tuple[list[object], str, Mistake | None]:
             Mistake(path="$", problem=f"expected deployments (an object with `deployments`, or a list), not {kind}"),
         )
     if "heat_template_version" in content:
-        problem = "this is a HOT template, not deployment metadata; templates cannot be applied yet"
+        problem = "this is a HOT template, not deployment metadata: heat-config-apply makes a stack of it"
         return [], "", Mistake(path="heat_template_version", problem=problem)
     entries = content.get("deployments")
     if isinstance(entries, list):

@@ -80,8 +80,8 @@ def redactor(deployment: Deployment) -> Callable[[str, str], str]:
     """Return what hides a deployment's secrets in a part of its result: (name of the part, text) → text."""
     outputs = {each.name for each in deployment.outputs} - STANDARD_OUTPUTS
 
-    guessed = _hider(each for each in deployment.inputs if is_secret(each))
-    certain = _hider(each for each in deployment.inputs if each.hidden or each.name in CREDENTIALS)
+    guessed = hider(each for each in deployment.inputs if is_secret(each))
+    certain = hider(each for each in deployment.inputs if each.hidden or each.name in CREDENTIALS)
 
     def redact(name: str, text: str) -> str:
         if name == STATUS or not text:
@@ -91,7 +91,7 @@ def redactor(deployment: Deployment) -> Callable[[str, str], str]:
     return redact
 
 
-def _hider(secrets: Iterable[Input]) -> Callable[[str], str]:
+def hider(secrets: Iterable[Input]) -> Callable[[str], str]:
     """Return what hides the values in a text. The forms of these are not made for texts too short to hold any."""
     given = list(secrets)
 
@@ -126,7 +126,7 @@ def _begun(form: str, text: str) -> int:
 
 def concealer(deployment: Deployment) -> Callable[[object], object]:
     """Return what hides a deployment's secrets in a JSON value that is shown to people: in outputs and inputs, too."""
-    guessed = _hider(each for each in deployment.inputs if is_secret(each))
+    guessed = hider(each for each in deployment.inputs if is_secret(each))
     return lambda value: changed(value, guessed)
 
 

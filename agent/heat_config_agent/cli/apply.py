@@ -42,22 +42,25 @@ TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
     import argparse
+    from types import SimpleNamespace
 
 _DESCRIPTION = """\
 Apply software deployments on this machine: choose each one's config for its action, run it with its tool, and send
 the result to where the deployment says. Run again, nothing is done twice, what is still running is followed, and
-results that could not be delivered are sent.
+results that could not be delivered are sent. Of a HOT template, make a stack on this machine; or where there is one of
+its name, have that be what the template says now.
 """
 
 _EPILOG = """\
-FILE holds Heat's server metadata (an object with `deployments`) or a list of deployments, as JSON or YAML. Without a
-FILE, $HEAT_SHELL_CONFIG or /var/run/heat-config/heat-config is applied the way heat-agents' 55-heat-config does it: the
-exit code is then 0 even if a deployment failed.
+FILE holds Heat's server metadata (an object with `deployments`) or a list of deployments, as JSON or YAML; or it is a
+HOT template (with `heat_template_version`), which is applied by itself: `heat-config-agent stack` shows what was made
+of it, suspends it, removes it. Without a FILE, $HEAT_SHELL_CONFIG or /var/run/heat-config/heat-config is applied the
+way heat-agents' 55-heat-config does it: the exit code is then 0 even if a deployment failed.
 
 exit codes:
   0    all is well
-  1    a deployment failed in this run, or a document, or an entry of one, could not be read
-  2    bad usage or configuration
+  1    a deployment failed in this run, or a document, or an entry of one, could not be read; a stack has failed
+  2    bad usage or configuration; mistakes in a template, of which nothing was begun
   3    no source answered
   4    another agent holds the lock
   5    all ran well, but a result could not be delivered: the next run sends it, unless it was refused for good
@@ -84,10 +87,23 @@ def _seconds(text: str) -> float:
     return value
 
 
+TEMPLATE = (
+    Option("--environment", "of a template: an environment; may be repeated", "FILE", repeated=True, short="-e"),
+    Option("--parameter", "of a template: the value of a parameter; may be repeated", "NAME=VALUE", repeated=True),
+    Option("--parameter-file", "of a template: the same, from a file; may be repeated", "NAME=PATH", repeated=True),
+    Option("--name", "of a template: what the stack is called (default: as the file)", "STACK"),
+    Option("--server", "of a template: do only what is for this server; every server is this machine", "NAME"),
+    Option("--rollback", "of a template: go back to what was before when something fails"),
+)
+"""The options that are about templates alone, in the order of `--help`."""
+
 OPTIONS = (
     Option("--plan", "show each step and its reason, and run nothing"),
     Option("--only", "apply only this deployment; may be repeated", "NAME|ID", repeated=True),
-    Option("--json", "print one JSON object instead of lines for people"),
+    Option(
+        "--json",
+        "print one JSON object instead of lines for people; of a template, one for each event, and at last the stack",
+    ),
     *chosen.STATE,
     chosen.HOOKS,
     Option(
@@ -110,6 +126,7 @@ OPTIONS = (
         read=_seconds,
     ),
     Option("--ca-file", "certificates to trust when delivering results", "FILE"),
+    *TEMPLATE,
 )
 """In the order of `--help`."""
 
@@ -132,7 +149,19 @@ def main(arguments: Sequence[str]) -> int:
     watched = _watched(found)
     before = at_first, unchanged.seen(watched)
     sources, drop_in = _sources(options.file, found)
-    documents, troubles = _collect(sources)
+    try:
+        documents, troubles = _collect(sources)
+    except UsageError:  # what is wrong with a template, those say who know templates
+        documents, troubles = [], []
+        if not any(_reads_as_template(each) for each in options.file):
+            raise
+    if not documents or any(_is_template(each.content) for each in documents):
+        return _apply_template(found, options)
+    for each in TEMPLATE:
+        if getattr(options, each.variable):
+            raise UsageError(
+                f"{each.name} is about templates, and this is none", hint="a template says heat_template_version"
+            )
     _check_only(options.only, documents)
     if options.plan:
         return _show_plan(found, documents, options.only, as_json=options.json)
@@ -149,6 +178,30 @@ def main(arguments: Sequence[str]) -> int:
     if troubles and code is ExitCode.OK:
         code = ExitCode.FAILED
     return ExitCode.OK if drop_in and code in _TOLERATED else code
+
+
+def _is_template(content: object) -> bool:
+    return isinstance(content, dict) and "heat_template_version" in content
+
+
+def _reads_as_template(path: str) -> bool:
+    """Whether a file that is no document says at the beginning of some line that it is a template."""
+    try:
+        with open(path, "rb") as file:
+            return any(line.lstrip(b"{ \"'").startswith(b"heat_template_version") for line in file)
+    except OSError:
+        return False
+
+
+def _apply_template(given: Settings, options: SimpleNamespace | argparse.Namespace) -> int:
+    """Make a stack of the template that is named."""
+    if len(options.file) != 1 or options.file == ["-"]:
+        raise UsageError("a template is applied by itself, from a file", hint="name it alone")
+    if options.only:
+        raise UsageError("--only is about documents, and this is a template")
+    from heat_config_agent.cli.stack import doing  # noqa: PLC0415  # it takes much longer to load than all else here
+
+    return doing.apply(given, options.file[0], options)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -30,6 +30,8 @@ class Option:
     """Makes the value of the text. A ValueError says what would be right."""
     repeated: bool = False
     """Whether it may be given several times: the value is a list then."""
+    short: str = ""
+    """Another name, of one letter."""
 
     @property
     def variable(self) -> str:
@@ -46,9 +48,10 @@ class Option:
         if not self.metavar:
             parser.add_argument(self.name, action="store_true", help=self.help)
             return
+        names = [each for each in (self.short, self.name) if each]
         action = "append" if self.repeated else "store"
         parser.add_argument(
-            self.name, action=action, default=self.usual, type=self._value, metavar=self.metavar, help=self.help
+            *names, action=action, default=self.usual, type=self._value, metavar=self.metavar, help=self.help
         )
 
     def _value(self, text: str) -> object:

@@ -81,7 +81,7 @@ def run(said: argparse.Namespace) -> int:
 def _show(found: Checked) -> None:
     for what, style, mistakes in (("error", "bad", found.mistakes), ("warning", "warn", found.warnings)):
         for each in mistakes:
-            terminal.say(_line(each, what, style), error=True)
+            terminal.say(mistake_line(each, what, style), error=True)
     name = terminal.line(found.source.template.name)
     counts = [terminal.count(len(found.mistakes), "mistake"), terminal.count(len(found.warnings), "warning")]
     if found.mistakes or found.definition is None:
@@ -98,7 +98,7 @@ def _show(found: Checked) -> None:
             terminal.say(line)
 
 
-def _line(mistake: Mistake, what: str, style: str) -> str:
+def mistake_line(mistake: Mistake, what: str, style: str) -> str:
     """Return a mistake as compilers write theirs, so that editors find the place."""
     place = f"{terminal.line(str(mistake.place))}: " if mistake.place else ""
     path = f"{terminal.line(dotted(mistake.path))}: " if mistake.path else ""

@@ -58,6 +58,14 @@ def styled(text: str, style: str) -> str:
     return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
 
 
+def ask(question: str) -> str | None:
+    """Return what somebody at the terminal answers; None where there is nobody."""
+    if sys.stdin is None or not sys.stdin.isatty() or not sys.stderr.isatty():
+        return None
+    say(question, error=True, end="")
+    return sys.stdin.readline()
+
+
 def plain(text: str) -> str:
     """Return text that came from elsewhere without what would steer the terminal."""
     if text.isprintable():
@@ -97,6 +105,13 @@ def width() -> int:
     import shutil  # noqa: PLC0415  # slow to load, and only for what is drawn
 
     return shutil.get_terminal_size((100, 24)).columns
+
+
+def height() -> int:
+    """Return the lines of the terminal."""
+    import shutil  # noqa: PLC0415  # as above
+
+    return shutil.get_terminal_size((100, 24)).lines
 
 
 def duration(seconds: float) -> str:

@@ -32,6 +32,15 @@ def read(template: str, environments: Sequence[str], parameters: Mapping[str, Js
     return Source(root, tuple(texts), files.found, parameters), files.mistakes
 
 
+def read_environments(names: Sequence[str]) -> tuple[tuple[File, ...], Mapping[str, str], list[Mistake]]:
+    """Return environments, the files that they name, and what of these is not there. Raises `UsageError`."""
+    files = _Files()
+    texts = tuple(files.needed(each) for each in names)
+    for each in texts:
+        files.follow_environment(each)
+    return texts, files.found, files.mistakes
+
+
 class _Files:
     """The files that were found so far."""
 

@@ -50,7 +50,7 @@ class Source:
 
     def to_json(self) -> Json:
         """Return it as JSON."""
-        return {"language": "hot", **asdict(self)}
+        return {"language": "hot", **asdict(self), "environments": [asdict(each) for each in self.environments]}
 
     @classmethod
     def from_json(cls, value: Json) -> Source:

@@ -1,0 +1,120 @@
+"""Stacks as commands open them: to look at, which disturbs nobody, or to work on, which one at a time may."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from heat_config_agent import lock
+from heat_config_agent.cli.stack.shown import Shown, Told
+from heat_config_agent.errors import AgentError, UsageError
+from heat_config_agent.hot.loading import load
+from heat_config_agent.settings import Settings
+from heat_config_agent.stack import listing
+from heat_config_agent.stack.definition import Identity
+from heat_config_agent.stack.live import Stack, World
+from heat_config_agent.stack.machine import ThisMachine
+from heat_config_agent.stack.records import IN_PROGRESS, DeploymentRecord
+from heat_config_agent.stack.session import Session
+from heat_config_agent.stack.store import FILE, Store
+from heat_config_agent.stack.types import Types
+
+
+class _Nobody:
+    """Servers of a stack that is only looked at."""
+
+    def deliver(self, deployment: DeploymentRecord) -> None:
+        raise AssertionError(deployment)
+
+    def withdraw(self, deployment: DeploymentRecord) -> None:
+        raise AssertionError(deployment)
+
+
+class _Watched:
+    """This machine as the servers of a stack, for somebody who watches; or as one of them."""
+
+    def __init__(self, machine: ThisMachine, shown: Shown, server: str, minutes: float | None) -> None:
+        self._machine, self._shown, self._server = machine, shown, server
+        self._end = time.monotonic() + minutes * 60 if minutes else None
+        self._others: list[DeploymentRecord] = []
+        self.world: World | None = None
+
+    def deliver(self, deployment: DeploymentRecord) -> None:
+        if self._server and self._server not in self._names(deployment):
+            self._others.append(deployment)
+        else:
+            self._machine.deliver(deployment)
+
+    def withdraw(self, deployment: DeploymentRecord) -> None:
+        self._machine.withdraw(deployment)
+
+    @property
+    def busy(self) -> bool:
+        return self._machine.busy or bool(self._left())
+
+    def work(self, world: World, timeout: float | None, also: Sequence[int]) -> None:
+        if not self._machine.busy and timeout is None and (left := self._left()):
+            raise AgentError(f"what is left is for other servers than {self._server}: {', '.join(left)}")
+        if self._end is not None and time.monotonic() > self._end:
+            raise AgentError(
+                "the time is over that --timeout gives; what is running goes on", hint="run the command again to go on"
+            )
+        self._machine.work(world, min(each for each in (timeout, self._shown.interval) if each is not None), also)
+        self._shown.refresh()
+
+    def _names(self, deployment: DeploymentRecord) -> set[str]:
+        """Return by what names a deployment's server may be called: its id, and that of its resource."""
+        there = self.world.store.resources.values() if self.world else ()
+        return {deployment.server, *(each.name for each in there if each.physical == deployment.server)}
+
+    def _left(self) -> list[str]:
+        """Return the resources that wait for other servers."""
+        if self.world is None:
+            return []
+        resources = self.world.store.resources
+        open_ = (each for each in self._others if each.status == IN_PROGRESS and each.resource in resources)
+        return [resources[each.resource].name for each in open_]
+
+
+def there(given: Settings, name: str) -> bool:
+    """Whether there is a stack of that name. Raises UsageError."""
+    return (listing.folder(given.state, name) / FILE).exists()
+
+
+def look(given: Settings, name: str) -> Stack:
+    """Return a stack as it is kept, also while another process works on it. Raises UsageError, StateError."""
+    store = Store(listing.folder(given.state, name), write=False)
+    record = next((each for each in store.stacks.values() if not each.owner), None)
+    if record is None:
+        raise UsageError(f"there is no stack {name}", hint=f"`{given.command('stack', 'list')}` shows them all")
+    identity = Identity(record.name, record.id, record.project)
+    definition = load(record.source, identity) if record.source else None
+    return Stack(World(store, Types(), _Nobody()), record, definition)
+
+
+@contextlib.contextmanager
+def work(
+    given: Settings, name: str, shown: Shown, *, server: str = "", minutes: float | None = None
+) -> Iterator[Session]:
+    """Open a stack, or one that is yet to be made, and close it. Raises LockedError, StateError, UsageError."""
+    folder = listing.folder(given.state, name)
+    with contextlib.closing(ThisMachine(folder, given, Told(shown))) as machine:
+        watched = _Watched(machine, shown, server, minutes)
+        with contextlib.closing(Session(folder, Types(), watched, load, happened=shown.happened)) as session:
+            watched.world = session.world
+            try:
+                yield session
+            finally:
+                shown.clear()
+    if not (folder / FILE).exists():
+        _forget(folder)
+
+
+def _forget(folder: Path) -> None:
+    """Remove what runs have left of a stack that is not there any more."""
+    with lock.held(folder):
+        if not (folder / FILE).exists():
+            shutil.rmtree(folder)
