@@ -63,7 +63,8 @@ MASKS = (
 STACKS = re.compile(
     r"Unknown Property|Property \S+ not assigned|is not a (map|list|valid boolean)|is not an allowed value"
     r"|Property error: .* is out of range|Value must be a string|could not be found|Referenced Attribute"
-    r"|<nested_stack>|RequestLimitExceeded|Defining more than one configuration|deletion policy not supported"
+    r"|<nested_stack>|sequence item|RequestLimitExceeded"
+    r"|Defining more than one configuration|deletion policy not supported"
     r"|Length property cannot be smaller|facade|could not convert string"
 )
 """Mistakes that only those find who know what types of resources there are: the schemas of their properties and

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from heat_config_agent.hot.loading import define
+from heat_config_agent.hot.loading import check_children, define
 from heat_config_agent.hot.source import File, Source
 from heat_config_agent.stack.definition import (
     Definition,
@@ -58,6 +58,9 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
         made = define(source(case), identity)
     except Invalid as invalid:
         return {"errors": [_error(each) for each in invalid.mistakes]}
+    wrong, _ = check_children(made)
+    if wrong:
+        return {"errors": [_error(each) for each in wrong]}
     found = _told(made)
     return {"steps": [{"stack": found}]} if case.get("mode") == "lifecycle" else found
 

@@ -201,6 +201,10 @@ class _Resources:
             self._check(tree, (*path, "properties", key))
         metadata = folded.get("metadata", {})
         self._check_references(metadata)
+        if metadata is NOTHING or not isinstance(metadata, dict | Later):
+            if metadata is not NOTHING:
+                self._report.wrong(f"Resource {name} metadata type must be object", (*path, "metadata"))
+            metadata = {}
         external = folded.get("external_id")
         if external is not None and not isinstance(external, str):
             self._report.wrong(f"Resource {name} external_id type must be string", (*path, "external_id"))
@@ -213,7 +217,7 @@ class _Resources:
             name,
             str(folded.get("type", "")),
             properties,
-            {} if metadata is NOTHING else metadata,
+            metadata,
             depends_on,
             "Retain" if external is not None else self._deletion_policy(name, folded),
             folded.get("update_policy", {}),
