@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.scenario import Scenario
-from bench.scenarios import batch, chain, day, fleet, latency, one_shot, output, own_hook, polls, rescan, size
+from bench.scenarios import batch, chain, day, fleet, latency, one_shot, output, own_hook, polls, rescan, size, stack
 
 ALL: tuple[Scenario, ...] = (
     *one_shot.SCENARIOS,
@@ -15,6 +15,7 @@ ALL: tuple[Scenario, ...] = (
     *latency.SCENARIOS,
     *output.SCENARIOS,
     *chain.SCENARIOS,
+    *stack.SCENARIOS,
     *fleet.SCENARIOS,
     *size.SCENARIOS,
 )
