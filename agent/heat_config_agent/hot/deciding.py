@@ -29,7 +29,6 @@ class Conditions:
         self._definitions = definitions
         self._known: dict[str, bool] = {}
         self._asked: list[str] = []
-        self._failed: set[str] = set()
 
     def holds(self, condition: Tree) -> bool:
         """Return whether it holds: a name, a truth value, a function, or null, which does.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import yaml
@@ -58,14 +57,6 @@ class Text:
             else:
                 break
         return None if mark is None else self._at(mark.start_mark)
-
-    def keys(self, path: Path) -> Iterator[Path]:
-        """Yield the path of each entry of the map at that path."""
-        node = self._root
-        for each in path:
-            found = self._entries.get(id(node), {}).get(str(each))
-            node = found[1] if found else None
-        yield from ((*path, key) for key in self._entries.get(id(node), {}))
 
     def _at(self, mark: Any) -> Place:
         return Place(self.file, mark.line + 1, mark.column + 1)
