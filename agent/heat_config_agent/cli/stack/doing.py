@@ -174,6 +174,8 @@ def carry_out(
         seen.clear()
         if made is not None and session.root is not None and not said.json:
             _say_placeholders(session.root)
+        if said.server and session.root is not None and (left := _for_others(session.root, said.server)):
+            seen.warn(f"not carried out, as it is for other servers than {said.server}: {', '.join(left)}")
         return _ended(said.name, session.root, time.monotonic() - begun, as_json=said.json)
 
 
@@ -184,6 +186,15 @@ def _say_placeholders(root: Stack) -> None:
         terminal.say(f"taken to be this machine: {', '.join(map(terminal.line, here))}")
     for each in other:
         terminal.say(f"{terminal.line(each.name)} takes a cloud: there is no {terminal.line(each.type())} here")
+
+
+def _for_others(root: Stack, server: str) -> list[str]:
+    """Return the deployments that are for other servers than the one that was named, by its id or its resource."""
+    store = root.world.store
+    ids = {server, *(each.physical for each in root.records() if each.name == server)}
+    return sorted(
+        {store.resources[each.resource].name for each in store.deployments.values() if each.server not in ids}
+    )
 
 
 def _ended(name: str, root: Stack | None, took: float, *, as_json: bool) -> int:

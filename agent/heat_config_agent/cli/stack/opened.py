@@ -17,7 +17,7 @@ from heat_config_agent.stack import listing
 from heat_config_agent.stack.definition import Identity
 from heat_config_agent.stack.live import Stack, World
 from heat_config_agent.stack.machine import ThisMachine
-from heat_config_agent.stack.records import IN_PROGRESS, DeploymentRecord
+from heat_config_agent.stack.records import DeploymentRecord
 from heat_config_agent.stack.session import Session
 from heat_config_agent.stack.store import FILE, Store
 from heat_config_agent.stack.types import Types
@@ -34,49 +34,29 @@ class _Nobody:
 
 
 class _Watched:
-    """This machine as the servers of a stack, for somebody who watches; or as one of them."""
+    """This machine as the servers of a stack, for somebody who watches."""
 
-    def __init__(self, machine: ThisMachine, shown: Shown, server: str, minutes: float | None) -> None:
-        self._machine, self._shown, self._server = machine, shown, server
+    def __init__(self, machine: ThisMachine, shown: Shown, minutes: float | None) -> None:
+        self._machine, self._shown = machine, shown
         self._end = time.monotonic() + minutes * 60 if minutes else None
-        self._others: list[DeploymentRecord] = []
-        self.world: World | None = None
 
     def deliver(self, deployment: DeploymentRecord) -> None:
-        if self._server and self._server not in self._names(deployment):
-            self._others.append(deployment)
-        else:
-            self._machine.deliver(deployment)
+        self._machine.deliver(deployment)
 
     def withdraw(self, deployment: DeploymentRecord) -> None:
         self._machine.withdraw(deployment)
 
     @property
     def busy(self) -> bool:
-        return self._machine.busy or bool(self._left())
+        return self._machine.busy
 
     def work(self, world: World, timeout: float | None, also: Sequence[int]) -> None:
-        if not self._machine.busy and timeout is None and (left := self._left()):
-            raise AgentError(f"what is left is for other servers than {self._server}: {', '.join(left)}")
         if self._end is not None and time.monotonic() > self._end:
             raise AgentError(
                 "the time is over that --timeout gives; what is running goes on", hint="run the command again to go on"
             )
-        self._machine.work(world, min(each for each in (timeout, self._shown.interval) if each is not None), also)
+        self._machine.work(world, min(self._shown.interval, 60.0 if timeout is None else timeout), also)
         self._shown.refresh()
-
-    def _names(self, deployment: DeploymentRecord) -> set[str]:
-        """Return by what names a deployment's server may be called: its id, and that of its resource."""
-        there = self.world.store.resources.values() if self.world else ()
-        return {deployment.server, *(each.name for each in there if each.physical == deployment.server)}
-
-    def _left(self) -> list[str]:
-        """Return the resources that wait for other servers."""
-        if self.world is None:
-            return []
-        resources = self.world.store.resources
-        open_ = (each for each in self._others if each.status == IN_PROGRESS and each.resource in resources)
-        return [resources[each.resource].name for each in open_]
 
 
 def there(given: Settings, name: str) -> bool:
@@ -101,10 +81,9 @@ def work(
 ) -> Iterator[Session]:
     """Open a stack, or one that is yet to be made, and close it. Raises LockedError, StateError, UsageError."""
     folder = listing.folder(given.state, name)
-    with contextlib.closing(ThisMachine(folder, given, Told(shown))) as machine:
-        watched = _Watched(machine, shown, server, minutes)
+    with contextlib.closing(ThisMachine(folder, given, Told(shown), server=server)) as machine:
+        watched = _Watched(machine, shown, minutes)
         with contextlib.closing(Session(folder, Types(), watched, load, happened=shown.happened)) as session:
-            watched.world = session.world
             try:
                 yield session
             finally:
