@@ -222,3 +222,35 @@ def test_what_it_loads_is_what_it_needs(machine: Machine, good: Path) -> None:
     ]
     other = machine.agent("status", PYTHONPROFILEIMPORTTIME="1")
     assert "heat_config_agent.hot" not in other.err
+
+
+TYPED = (
+    VERSION
+    + """\
+parameters: {many: {type: number}}
+resources:
+  config: {type: OS::Heat::SoftwareConfig, properties: {grup: script}}
+  other: {type: OS::Heat::Valu}
+  all:
+    type: OS::Heat::ResourceGroup
+    properties: {count: {get_param: many}, resource_def: {type: OS::Heat::Value, properties: {valu: 1}}}
+outputs:
+  lost: {value: {get_attr: [config, nothing]}}
+"""
+)
+
+
+def test_types_properties_and_attributes_are_looked_at(machine: Machine) -> None:
+    """Those of child stacks as soon as it is known what they are given."""
+    path = machine.folder / "typed.yaml"
+    path.write_text(TYPED)
+    own = ["Unknown Property grup", "The Resource Type (OS::Heat::Valu) could not be found", "(config nothing)"]
+    done = validate(machine, str(path))
+    assert done.code == 1
+    assert [line.partition(": error: ")[0] for line in done.err.splitlines()[:3]] == [
+        f"{path}:{place}" for place in ("4:44", "5:11", "10:18")
+    ]
+    assert all(each in line for each, line in zip(own, done.err.splitlines(), strict=False))
+    assert "3 mistakes" in done.err
+    done = validate(machine, "--parameter", "many=2", str(path))
+    assert "Unknown Property valu" in done.err

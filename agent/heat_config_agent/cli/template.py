@@ -5,16 +5,22 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from heat_config_agent.cli import chosen, given, terminal
 from heat_config_agent.errors import ExitCode
 from heat_config_agent.hot.checking import Checked, check
+from heat_config_agent.hot.report import ordered
+from heat_config_agent.hot.values import Unknown
+from heat_config_agent.stack import validation
 from heat_config_agent.stack.definition import Definition, Mistake, Parameter, dotted
+from heat_config_agent.stack.types import Types
 
 _VALIDATE = """\
 Look at a template, its environments and nested templates, and say all that is wrong, each with its place and path; or
-else show its parameters, as Heat's own validation does. A warning is about what Heat takes, and nobody means.
+else show its parameters, as Heat's own validation does. A warning is about what Heat takes, and nobody means. What is
+given to types in nested templates is looked at once all parameters have values.
 """
 
 _EXIT_CODES = """\
@@ -69,13 +75,26 @@ def add(commands: chosen.Commands) -> None:
 
 def run(said: argparse.Namespace) -> int:
     """Validate a template."""
-    found = check(given.template(said), said.environment, given.parameters(said))
+    found = _with_types(check(given.template(said), said.environment, given.parameters(said)))
     failed = bool(found.mistakes) or (said.strict and bool(found.warnings))
     if said.json:
         terminal.say(json.dumps(_values(found)))
     else:
         _show(found)
     return ExitCode.FAILED if failed else ExitCode.OK
+
+
+def _with_types(found: Checked) -> Checked:
+    """Return it with what only a stack can say: which types there are, and what their properties and attributes are.
+
+    While a parameter has no value, nobody knows what child stacks are given: of those nothing is said then.
+    """
+    if found.definition is None or found.mistakes:
+        return found
+    mistakes = list(validation.mistakes(found.definition, Types()))
+    if any(isinstance(each.value, Unknown) for each in found.definition.parameters.values()):
+        mistakes = [each for each in mistakes if not any("<" in str(part) for part in each.path)]
+    return replace(found, mistakes=ordered(mistakes))
 
 
 def _show(found: Checked) -> None:
