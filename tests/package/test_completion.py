@@ -17,8 +17,9 @@ from tools import need
 SCRIPT = Path(completion.__file__)
 
 LINES = {
-    "heat-config-agent sta\t": "status",
+    "heat-config-agent stat\t": "status",
     "heat-config-agent status --ch\t": "status --check",
+    "heat-config-agent stack output sh\t": "stack output show",
     "heat-config-agent show --state-dir sto\t": "show --state-dir store/",
     "heat-config-agent doctor --config sett\t": "doctor --config settings.conf",
     "heat-config-agent hooks pup\t": "hooks puppet",
