@@ -92,6 +92,10 @@ SCENARIOS: tuple[Scenario, ...] = (
         999,
         rounds=3,
         seconds=40,
-        note=f"«{ALONE}» are as many, applied from a document. No result leaves the machine with either.",
+        note=(
+            f"«{ALONE}» are as many, applied from a document. No result leaves the machine with either. Heat's own engine, in "
+            "one process with neither servers nor a database's server, took 151 s for the very same template, and 15 s for "
+            "that of 99 resources (once each, by hand, on a busy machine; 10 s of both to load it)."
+        ),
     ),
 )
