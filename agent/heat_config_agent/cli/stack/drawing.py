@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from heat_config_agent.cli import chosen, given, terminal
 from heat_config_agent.cli.stack import opened, svg, wanted
@@ -15,12 +14,13 @@ from heat_config_agent.hot import loading
 from heat_config_agent.stack.definition import Definition, Identity, Invalid
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.records import IN_PROGRESS
+from heat_config_hooks.values import dataclass
 
 _BAR = 40
 """Characters of the longest bar."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Node:
     """A resource in the graph."""
 
@@ -30,7 +30,7 @@ class Node:
     status: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Span:
     """When a resource was worked on (seconds since the stack's work began)."""
 
