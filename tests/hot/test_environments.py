@@ -168,7 +168,7 @@ def test_what_does_nothing_here_is_said() -> None:
         ("[a]\n", "The environment is not a valid YAML mapping data type."),
         ("parameters: [a]\n", 'the section "parameters" of an environment is a map'),
         ("event_sinks: [{type: x}]\n", "there is no event sink of the type 'x'"),
-        ("resource_registry: {A: [a, b]}\n", "resource_registry.A: a type is mapped to another type or to a template"),
+        ("resource_registry: {A: 3}\n", "resource_registry.A: a type is mapped to another type or to a template"),
         (
             "resource_registry: {resources: {r: {hooks: x}}}\n",
             'resources.r.hooks: Invalid hook type "x"',

@@ -71,6 +71,9 @@ def add(commands: chosen.Commands) -> None:
     validate.add_argument("--strict", action="store_true", help="take warnings for mistakes")
     validate.add_argument("--json", action="store_true", help="print one JSON object")
     validate.set_defaults(run=run)
+    from heat_config_agent.cli import capabilities  # noqa: PLC0415  # it shows mistakes as is done here
+
+    capabilities.add(inner)
 
 
 def run(said: argparse.Namespace) -> int:

@@ -11,6 +11,8 @@
 | `template` | sections, version, declarations of parameters and groups |
 | `versions`, `functions/` | what each version of HOT has; its functions, each as a look at arguments and a value |
 | `environment`, `registry` | environments, merged; what types stand for |
+| `capabilities`, `choosing` | what templates are capable of; which of a list is meant |
+| `finding` | templates in folders, by what they are capable of |
 | `parameters` | declarations and values |
 | `expressions` | trees with functions in them: looked through, and resolved as far as can be |
 | `deciding`, `values` | conditions; what is left of functions |

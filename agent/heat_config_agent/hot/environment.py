@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from heat_config_agent.hot import registry
+from heat_config_agent.hot import capabilities, registry
 from heat_config_agent.hot.report import Report, meant
 from heat_config_agent.hot.source import Source, base_of
 from heat_config_agent.hot.text import Text
@@ -24,6 +24,7 @@ SECTIONS = (
     "encrypted_param_names",
     "event_sinks",
     "parameter_merge_strategies",
+    "requires",
 )
 _LISTS = {"encrypted_param_names", "event_sinks"}
 _STRATEGIES = ("overwrite", "merge", "deep_merge")
@@ -37,6 +38,10 @@ class Merged:
     parameters: dict[str, Json] = field(default_factory=dict)
     parameter_defaults: dict[str, Json] = field(default_factory=dict)
     resource_registry: dict[str, Json] = field(default_factory=dict)
+    lists: dict[Path, Text] = field(default_factory=dict)
+    """Where there are lists of templates in the registry, and in which text."""
+    requires: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """What templates of lists are to be capable of."""
     places: dict[str, Place] = field(default_factory=dict)
     """Parameter → where its value stands, the last one of several."""
     mistakes: list[Mistake] = field(default_factory=list)
@@ -100,6 +105,10 @@ def merge(texts: Sequence[Text], source: Source, schemas: Mapping[str, Schema]) 
             found.places.update({name: place} if place else {})
         said = sections.get("resource_registry", {})
         registry.read(said, report)
+        found.lists.update(dict.fromkeys(registry.lists(said), text))
+        if "requires" in sections:
+            found.requires |= capabilities.read(sections["requires"], report, ("requires",), "environment")
+            report.odd(capabilities.NOT_HEATS, ("requires",))
         _say_what_does_nothing(said, report, ("resource_registry",))
         said = _located(said, text.file, source)
         # The map as a whole is merged, not the maps in it; a null takes nothing back in another file.
@@ -136,6 +145,8 @@ def _located(section: Mapping[str, Json], base: str, source: Source) -> dict[str
             found[name] = _located(value, base, source)
         elif isinstance(value, str) and registry.is_template(value) and name != "base_url":
             found[name] = source.find(value, base) or value
+        elif registry.is_list(name, value):
+            found[name] = [source.find(each, base) or each if isinstance(each, str) else each for each in value]
         else:
             found[name] = value
     return found

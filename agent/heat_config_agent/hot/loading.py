@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from heat_config_agent.hot import environment, parameters
+from heat_config_agent.hot.choosing import Choice
 from heat_config_agent.hot.compiling import Circumstances, definition
 from heat_config_agent.hot.registry import Circular, Registry, is_template
 from heat_config_agent.hot.report import Report, ordered
@@ -57,7 +58,8 @@ def examine(
             mistakes += report.mistakes
         return None, ordered([*mistakes, *invalid.mistakes]), []
     merged = environment.merge(texts, source, {**templates.schemas(), **root.schemas})
-    surroundings = _Surroundings(templates, merged, Registry(merged.resource_registry), root.file)
+    choice = Choice(merged.requires, merged.lists, lambda name: templates.template(name, name))
+    surroundings = _Surroundings(templates, merged, Registry(choice.made(merged.resource_registry)), root.file)
     circumstances = Circumstances(
         merged.parameters,
         merged.places,
@@ -69,7 +71,11 @@ def examine(
         known=known,
     )
     made, found = definition(root, circumstances)
-    return made, ordered([*mistakes, *merged.mistakes, *found]), ordered([*merged.warnings, *made.warnings])
+    return (
+        made,
+        ordered([*mistakes, *merged.mistakes, *choice.mistakes, *found]),
+        ordered([*merged.warnings, *made.warnings]),
+    )
 
 
 class _Templates:

@@ -10,8 +10,8 @@ import base64
 from collections.abc import Iterator, Mapping, Sequence
 
 from heat_config_agent.errors import UsageError
-from heat_config_agent.hot.registry import is_template
-from heat_config_agent.hot.source import File, Source, base_of, beside, path_of
+from heat_config_agent.hot.registry import is_template, templates
+from heat_config_agent.hot.source import File, Source, beside, path_of
 from heat_config_agent.hot.text import Text
 from heat_config_agent.stack.definition import Invalid, Json, Mistake, Path, Place
 
@@ -25,7 +25,7 @@ def read(template: str, environments: Sequence[str], parameters: Mapping[str, Js
     Raises `UsageError` where the template or an environment itself cannot be read.
     """
     files = _Files()
-    root, *texts = (files.needed(each) for each in (template, *environments))
+    root, *texts = (needed(each) for each in (template, *environments))
     files.follow_template(root)
     for each in texts:
         files.follow_environment(each)
@@ -35,10 +35,18 @@ def read(template: str, environments: Sequence[str], parameters: Mapping[str, Js
 def read_environments(names: Sequence[str]) -> tuple[tuple[File, ...], Mapping[str, str], list[Mistake]]:
     """Return environments, the files that they name, and what of these is not there. Raises `UsageError`."""
     files = _Files()
-    texts = tuple(files.needed(each) for each in names)
+    texts = tuple(needed(each) for each in names)
     for each in texts:
         files.follow_environment(each)
     return texts, files.found, files.mistakes
+
+
+def needed(name: str) -> File:
+    """Return a file without which there is nothing to do. Raises `UsageError`."""
+    try:
+        return _file(path_of(name))
+    except _Unreadable as error:
+        raise UsageError(str(error)) from None
 
 
 class _Files:
@@ -47,13 +55,6 @@ class _Files:
     def __init__(self) -> None:
         self.found: dict[str, str] = {}
         self.mistakes: list[Mistake] = []
-
-    def needed(self, name: str) -> File:
-        """Return a file without which there is nothing to do. Raises `UsageError`."""
-        try:
-            return _file(path_of(name))
-        except _Unreadable as error:
-            raise UsageError(str(error)) from None
 
     def _wrong(self, problem: str, place: Place | None, hint: str = "") -> None:
         self.mistakes.append(Mistake(problem, (), place, hint, "template"))
@@ -71,18 +72,10 @@ class _Files:
         text = _parsed(file, "environment_format")
         if text is None or not isinstance(text.value, dict):
             return
-        registry = text.value.get("resource_registry")
-        if isinstance(registry, dict):
-            self._follow_registry(registry, text, ("resource_registry",), file.name)
-
-    def _follow_registry(self, section: Mapping[str, Json], text: Text, path: Path, base: str) -> None:
-        base = base_of(section, base)
-        for name, value in section.items():
-            at = (*path, name)
-            if isinstance(value, dict):
-                self._follow_registry(value, text, at, base)
-            elif isinstance(value, str) and name != "base_url" and is_template(value):
-                self._add(value, base, text.place(at), follow=True)
+        section = text.value.get("resource_registry")
+        if isinstance(section, dict):
+            for path, name, base in templates(section, file.name):
+                self._add(name, base, text.place(path), follow=True)
 
     def _add(self, name: str, base: str, place: Place | None, *, follow: bool) -> None:
         path = beside(name, base)

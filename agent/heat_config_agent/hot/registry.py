@@ -4,6 +4,7 @@
       My::Server: OS::Heat::None          # one type for another
       My::*: OS::Heat::*                  # all that begin so
       My::App: app.yaml                   # a nested template
+      My::Web: [a/web.yaml, b/web.yaml]   # the one of them that fits what the environment requires: see `capabilities`
       resources:
         web: {My::Server: server.yaml}    # for the resource of that name alone
         child:                            # and in the child stack of that resource
@@ -20,6 +21,7 @@ import fnmatch
 from collections.abc import Iterator, Mapping
 
 from heat_config_agent.hot.report import Report
+from heat_config_agent.hot.source import base_of
 from heat_config_agent.stack.definition import Found, Json, Path
 
 HOOKS = ("pre-create", "pre-update", "pre-delete", "post-create", "post-update", "post-delete")
@@ -44,6 +46,38 @@ class Circular(Exception):  # noqa: N818  # it is the mapping that is
 def is_template(name: str) -> bool:
     """Whether a type is the name of a nested template."""
     return name.endswith(TEMPLATES)
+
+
+def is_list(name: str, value: Json) -> bool:
+    """Whether an entry is a list of templates, of which one is to be chosen."""
+    return isinstance(value, list) and name not in _SETTINGS
+
+
+def templates(
+    section: Mapping[str, Json], base: str, path: Path = ("resource_registry",)
+) -> Iterator[tuple[Path, str, str]]:
+    """Yield the nested templates that a section names: where, as what, and beside which file it is."""
+    base = base_of(section, base)
+    for name, value in section.items():
+        at = (*path, name)
+        if isinstance(value, dict):
+            yield from templates(value, base, at)
+        elif name != "base_url":
+            several = [((*at, index), each) for index, each in enumerate(value)] if is_list(name, value) else []
+            yield from ((where, each, base) for where, each in several or [(at, value)] if _names_template(each))
+
+
+def _names_template(value: Json) -> bool:
+    return isinstance(value, str) and is_template(value)
+
+
+def lists(section: Mapping[str, Json], path: Path = ("resource_registry",)) -> Iterator[Path]:
+    """Yield where there is a list of templates."""
+    for name, value in section.items():
+        if isinstance(value, dict):
+            yield from lists(value, (*path, name))
+        elif is_list(name, value):
+            yield (*path, name)
 
 
 class Registry:
@@ -139,10 +173,28 @@ def read(section: Mapping[str, Json], report: Report, path: Path = ("resource_re
             found[name] = read(value, report, at)
         elif isinstance(value, str):
             found[name] = value
+        elif is_list(name, value):
+            if _is_sound(name, value, report, at):
+                found[name] = value
         else:
             problem = f"a type is mapped to another type or to a template, not to {value!r}"
             report.wrong(problem, at, "", "environment")
     return found
+
+
+def _is_sound(name: str, value: list[Json], report: Report, path: Path) -> bool:
+    """Return whether a list is one of templates, for one type. Mistakes go to the report."""
+    wrong = [index for index, each in enumerate(value) if not _names_template(each)]
+    for index in wrong:
+        problem = f"in a list there are templates of which one is chosen, not {value[index]!r}"
+        report.wrong(
+            problem, (*path, index), f"the name of a template ends with {' or '.join(TEMPLATES)}", "environment"
+        )
+    if not value:
+        report.wrong("a list with no template in it stands for nothing", path, "", "environment")
+    if name.endswith("*") or name == "base_url":
+        report.wrong(f"a list of templates is for one type, and {name} is none", path, "", "environment")
+    return bool(value) and not wrong and not name.endswith("*") and name != "base_url"
 
 
 def _check_words(name: str, value: Json, report: Report, path: Path) -> None:

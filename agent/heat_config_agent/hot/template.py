@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from heat_config_agent.hot import versions
+from heat_config_agent.hot import capabilities, versions
 from heat_config_agent.hot.parameters import PSEUDO, schemas
 from heat_config_agent.hot.report import Report, meant
 from heat_config_agent.hot.text import Text
@@ -29,6 +29,7 @@ class Template:
         report = self.report()
         self._check_sections(report)
         self.schemas: dict[str, Schema] = schemas(self.section("parameters"), self.version, report)
+        self.capabilities = capabilities.of(self.text, report)
         self.groups = tuple(self._groups(report))
         self.mistakes, self.warnings = report.mistakes, report.warnings
 
@@ -75,6 +76,8 @@ class Template:
                 if name == "conditions":
                     hint = "conditions are there from 2016-10-14 on"
                 report.wrong(f"The template section is invalid: {name}", (name,), hint, "template")
+        if "capabilities" in self.sections:
+            report.odd(capabilities.NOT_HEATS, ("capabilities",))
         for name, kind in (("parameters", "parameters"), ("resources", "template"), ("outputs", "validate")):
             found = self.sections.get(name)
             if found and not isinstance(found, dict):

@@ -73,7 +73,10 @@ def _versions() -> dict[str, Version]:
             "Fn::Split": former.SPLIT,
         },
         sections=frozenset(
-            {"heat_template_version", "description", "parameter_groups", "parameters", "resources", "outputs"}
+            {
+                *("heat_template_version", "description", "parameter_groups", "parameters", "resources", "outputs"),
+                "capabilities",  # no version of Heat's has them; see `hot.capabilities`
+            }
         ),
         resource_keys=frozenset(
             {"type", "properties", "metadata", "depends_on", "deletion_policy", "update_policy", "description"}

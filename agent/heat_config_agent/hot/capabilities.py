@@ -1,0 +1,64 @@
+"""What templates say that they are capable of, and what environments require of them.
+
+    capabilities:                          # in a template
+      deployment: puppet
+      resource_type: [My::Web, My::Database]
+
+    requires: {deployment: puppet}         # in an environment
+
+Heat has specified this, and does not have it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from heat_config_agent.hot.report import Report
+from heat_config_agent.hot.text import Text
+from heat_config_agent.stack.definition import Json, Path
+
+Capabilities = Mapping[str, tuple[str, ...]]
+"""Key → its values, as text."""
+
+NOT_HEATS = "Heat refuses this section: it has specified capabilities, and does not have them"
+
+
+def read(section: Json, report: Report, path: Path, kind: str) -> dict[str, tuple[str, ...]]:
+    """Return `capabilities` or `requires`, those with mistakes left out. `kind` is the stage of these."""
+    if section is None:
+        return {}
+    if not isinstance(section, dict):
+        report.wrong(f'"{path[-1]}" is a map of keys and values, such as deployment: puppet', path, "", kind)
+        return {}
+    found = {}
+    for key, said in section.items():
+        values = said if isinstance(said, list) else [said]
+        wrong = [index for index, each in enumerate(values) if not isinstance(each, str | bool | int | float)]
+        for index in wrong:
+            at = (*path, key, index) if isinstance(said, list) else (*path, key)
+            report.wrong(f"a capability is text, a number or a boolean, not {json.dumps(values[index])}", at, "", kind)
+        if not values:
+            report.wrong(f"{key} has no value", (*path, key), "remove it", kind)
+        elif not wrong:
+            found[key] = tuple(dict.fromkeys(map(_text, values)))
+    return found
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def of(template: Text, report: Report) -> dict[str, tuple[str, ...]]:
+    """Return what a template is capable of."""
+    return read(template.value.get("capabilities"), report, ("capabilities",), "template")
+
+
+def fits(capabilities: Capabilities, requires: Capabilities) -> bool:
+    """Return whether each value that is required is there."""
+    return all(set(values) <= set(capabilities.get(key, ())) for key, values in requires.items())
+
+
+def written(capabilities: Capabilities) -> str:
+    """Return them as they are written on a command line."""
+    return ", ".join(f"{key}={value}" for key, values in capabilities.items() for value in values)

@@ -1,0 +1,15 @@
+"""Cases that are not as Heat has them, on purpose: `docs/capabilities.md` has the reasons."""
+
+from __future__ import annotations
+
+from typing import Any
+
+DEVIATIONS: dict[str, dict[str, Any]] = {
+    "section-capabilities": {"outcome": "ok", "resources": {}, "outputs": {}},
+    "registry-requires": {
+        "outcome": "error",
+        "stage": "validate",
+        "error": {"message": "The Resource Type (My::Type) could not be found."},
+    },
+}
+"""Case → what is to come of it here."""

@@ -1,0 +1,464 @@
+"""Capabilities: templates say what they can do, environments require it, and one of a list is meant."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from heat_config_agent.hot import checking, reading
+from heat_config_agent.hot.loading import define as define_source
+from heat_config_agent.stack.definition import Definition, Found, Identity, Invalid
+from hot.made import IDENTITY, VERSION, define, examined
+from machine import Done, Machine
+
+NOT_HEATS = "Heat refuses this section: it has specified capabilities, and does not have them"
+PARENT = "resources: {r: {type: My::Type}}\n"
+LIST = "resource_registry: {'My::Type': [puppet/c.yaml, docker/c.yaml]}\n"
+
+
+def template(capabilities: str = "") -> str:
+    """Return a template that is capable of something."""
+    return VERSION + (f"capabilities: {capabilities}\n" if capabilities else "")
+
+
+FILES = {"puppet/c.yaml": template("{deployment: puppet}"), "docker/c.yaml": template("{deployment: docker}")}
+
+
+def first(made: Definition, type_: str = "My::Type", resource: str = "r") -> Found:
+    """Return what a type stands for."""
+    return next(made.environment.candidates(type_, resource))
+
+
+def chosen(*environments: str, **files: str) -> str:
+    """Return the template that is chosen for the type; the files have names with `__` for a slash."""
+    sent = {f"{name.replace('__', '/')}.yaml": text for name, text in files.items()} or FILES
+    return first(define(PARENT, *environments, files=sent)).template
+
+
+def refused(*environments: str, files: dict[str, str] | None = None, parent: str = PARENT) -> list[str]:
+    """Return the mistakes."""
+    return examined(parent, *environments, files=FILES if files is None else files)[0]
+
+
+# Which one is meant.
+
+
+@pytest.mark.parametrize("tool", ["puppet", "docker"])
+def test_the_one_that_fits_is_chosen(tool: str) -> None:
+    """Exactly one has what is required: the example of the specification."""
+    assert chosen(f"requires: {{deployment: {tool}}}\n{LIST}") == f"{tool}/c.yaml"
+
+
+def test_what_is_required_may_stand_in_another_environment() -> None:
+    """Environments are merged first: key by key, and a later one wins, before the list or after it."""
+    assert chosen("requires: {deployment: puppet}\n", LIST) == "puppet/c.yaml"
+    assert chosen(LIST, "requires: {deployment: puppet}\n", "requires: {deployment: docker}\n") == "docker/c.yaml"
+    two = "requires: {net: a, deployment: puppet}\n"
+    files = {
+        "puppet__c": template("{deployment: puppet, net: a}"),
+        "docker__c": template("{deployment: docker, net: a}"),
+    }
+    assert chosen(two, "requires: {deployment: docker}\n", LIST, **files) == "docker/c.yaml"
+
+
+def test_a_later_environment_may_name_one_template() -> None:
+    """Then there is no list any more, nor anything that could be wrong with it; and the other way round."""
+    one = "resource_registry: {'My::Type': docker/c.yaml}\n"
+    assert chosen(LIST, one) == "docker/c.yaml"
+    assert chosen(one, LIST, "requires: {deployment: puppet}\n") == "puppet/c.yaml"
+
+
+def test_what_is_not_required_does_not_matter() -> None:
+    """A template may be capable of more."""
+    files = {
+        "a": template("{deployment: puppet, os: [debian, fedora], size: 3}"),
+        "b": template("{deployment: docker}"),
+    }
+    assert (
+        chosen("requires: {deployment: puppet}\nresource_registry: {'My::Type': [a.yaml, b.yaml]}\n", **files)
+        == "a.yaml"
+    )
+
+
+@pytest.mark.parametrize(
+    ("required", "capable", "fits"),
+    [
+        ("{os: fedora}", "{os: [debian, fedora]}", True),
+        ("{os: [fedora, debian]}", "{os: [debian, fedora]}", True),
+        ("{os: [fedora, debian]}", "{os: debian}", False),
+        ("{cores: 4}", "{cores: '4'}", True),
+        ("{ha: true}", "{ha: 'true'}", True),
+        ("{ha: yes}", "{ha: true}", True),
+        ("{ha: true}", "{ha: 'True'}", False),
+        ("{ha: true}", "{ha: false}", False),
+        ("{os: debian, ha: true}", "{os: debian}", False),
+        ("{os: debian}", "", False),
+        ("{resource_type: 'My::Type'}", "{resource_type: ['My::Type', 'My::Other']}", True),
+        ("{}", "{os: debian}", True),
+    ],
+)
+def test_what_fits(required: str, capable: str, fits: bool) -> None:
+    """All that is required, each value of a list of it; one of a list that a template has is enough."""
+    environment = f"requires: {required}\nresource_registry: {{'My::Type': [a.yaml]}}\n"
+    assert bool(refused(environment, files={"a.yaml": template(capable)})) != fits
+
+
+def test_a_template_named_twice_counts_once() -> None:
+    """By whatever name."""
+    assert chosen("resource_registry: {'My::Type': [a.yaml, ./a.yaml]}\n", a=template()) == "a.yaml"
+
+
+def test_nothing_fits() -> None:
+    """Each candidate is named, with what it has instead; and the word that was meant."""
+    files = {**FILES, "c.yaml": template("{os: debian}")}
+    environment = "requires: {deployment: pupet, os: debian}\n" + LIST.replace("]", ", c.yaml]")
+    assert refused(environment, files=files) == [
+        (
+            "env0.yaml:2:21: resource_registry.My::Type: no template fits what is required (deployment=pupet, "
+            "os=debian): puppet/c.yaml has deployment=puppet and no os; docker/c.yaml has deployment=docker and no os; "
+            "c.yaml has no deployment (did you mean puppet?)"
+        )
+    ]
+    misspelt = refused("requires: {deploymnet: puppet}\n" + LIST)
+    assert misspelt[0].endswith("docker/c.yaml has no deploymnet (did you mean deployment?)")
+
+
+def test_several_fit() -> None:
+    """They are named, and what they can be told apart by."""
+    assert refused(LIST) == [
+        (
+            "env0.yaml:1:21: resource_registry.My::Type: 2 templates fit, as nothing is required: puppet/c.yaml, "
+            "docker/c.yaml (require one deployment of puppet, docker)"
+        )
+    ]
+    files = {"a.yaml": template("{x: 1}"), "b.yaml": template("{x: 1}"), "c.yaml": template("{x: 2}")}
+    environment = "requires: {x: 1}\nresource_registry: {'My::Type': [a.yaml, b.yaml, c.yaml]}\n"
+    assert refused(environment, files=files) == [
+        (
+            "env0.yaml:2:21: resource_registry.My::Type: 2 templates fit what is required (x=1): a.yaml, b.yaml; "
+            "c.yaml has x=2 (keep one of them in the list)"
+        )
+    ]
+
+
+def test_a_list_of_what_is_not_used_is_looked_at_as_well() -> None:
+    """An environment is right or wrong by itself."""
+    assert len(refused(LIST, parent="resources: {}\n")) == 1
+
+
+# Where lists stand.
+
+
+def test_wildcards_beside_lists() -> None:
+    """As beside any other line: one that maps the type wins, one that does not is passed over, a null takes back."""
+    requires = "requires: {deployment: puppet}\n"
+    other = requires + "resource_registry: {'My::*': 'OS::Heat::*', 'My::Type': [puppet/c.yaml, docker/c.yaml]}\n"
+    assert first(define(PARENT, other, files=FILES)).type == "OS::Heat::Type"
+    none = other.replace("'My::*': 'OS::Heat::*'", "'Your::*': 'OS::Heat::*'")
+    assert first(define(PARENT, none, files=FILES)).template == "puppet/c.yaml"
+    taken = requires + LIST.replace("}", ", 'My::*': null}")
+    assert first(define(PARENT, taken, files=FILES)) == Found("My::Type")
+
+
+def test_a_type_that_is_mapped_to_one_with_a_list() -> None:
+    """A chain ends in the template that is chosen."""
+    environment = "requires: {deployment: docker}\n" + LIST.replace("{", "{'Your::*': 'My::*', ", 1)
+    made = define(PARENT.replace("My", "Your"), environment, files=FILES)
+    assert first(made, "Your::Type").template == "docker/c.yaml"
+
+
+def test_lists_for_single_resources() -> None:
+    """One resource of that name, and those in its child stack: each list is resolved where it stands."""
+    environment = """\
+    requires: {deployment: docker}
+    resource_registry:
+      'My::Type': OS::Heat::None
+      resources:
+        r: {'My::Type': [puppet/c.yaml, docker/c.yaml]}
+        child: {inner: {'My::Type': [docker/c.yaml, puppet/c.yaml]}}
+    """
+    made = define(PARENT, environment, files=FILES)
+    assert first(made).template == "docker/c.yaml"
+    inner = made.environment.inside("child")
+    assert next(inner.candidates("My::Type", "inner")).template == "docker/c.yaml"
+    assert first(made, resource="other").type == "OS::Heat::None"
+    wrong = refused(environment.replace("docker}\n", "chef}\n", 1))
+    assert [each.partition(": no")[0] for each in wrong] == [
+        "env0.yaml:5:9: resource_registry.resources.r.My::Type",
+        "env0.yaml:6:17: resource_registry.resources.child.inner.My::Type",
+    ]
+
+
+def nested(made: Definition, resource: str, type_: str) -> Definition:
+    """Return what the child stack of a resource is to be."""
+    return made.environment.nested(resource, first(made, type_, resource), Identity(resource, ""), {})
+
+
+def test_nested_templates_see_the_one_that_is_chosen() -> None:
+    """However deep, and also one that is itself of a list; in the place of a type it may use that type itself."""
+    files = {
+        "outer.yaml": VERSION + "resources: {mid: {type: My::Mid}}\n",
+        "mid/a.yaml": template("{deployment: puppet}") + "resources: {r: {type: My::Type}, m: {type: My::Mid}}\n",
+        "mid/b.yaml": template("{deployment: docker}"),
+        **FILES,
+    }
+    environment = "requires: {deployment: puppet}\n" + LIST.replace("{", "{'My::Mid': [mid/a.yaml, mid/b.yaml], ")
+    made = define("resources: {o: {type: outer.yaml}}\n", environment, files=files)
+    outer = nested(made, "o", "outer.yaml")
+    mid = nested(outer, "mid", "My::Mid")
+    assert first(mid).template == "puppet/c.yaml"
+    assert first(mid, "My::Mid", "m") == Found("My::Mid")
+
+
+# Mistakes.
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "capabilities: puppet\n",
+            't.yaml:2:1: capabilities: "capabilities" is a map of keys and values, such as deployment: puppet',
+        ),
+        (
+            "capabilities: [puppet]\n",
+            't.yaml:2:1: capabilities: "capabilities" is a map of keys and values, such as deployment: puppet',
+        ),
+        (
+            "capabilities:\n  a: {b: c}\n",
+            't.yaml:3:3: capabilities.a: a capability is text, a number or a boolean, not {"b": "c"}',
+        ),
+        ("capabilities: {a: }\n", "t.yaml:2:16: capabilities.a: a capability is text, a number or a boolean, not null"),
+        (
+            "capabilities: {a: [b, [c]]}\n",
+            't.yaml:2:23: capabilities.a[1]: a capability is text, a number or a boolean, not ["c"]',
+        ),
+        ("capabilities: {a: []}\n", "t.yaml:2:16: capabilities.a: a has no value (remove it)"),
+        (
+            "capabilites: {a: b}\n",
+            "t.yaml:2:1: capabilites: The template section is invalid: capabilites (did you mean capabilities?)",
+        ),
+    ],
+)
+def test_mistakes_in_templates(text: str, said: str) -> None:
+    """Each has its place."""
+    assert refused(files={}, parent=VERSION + text) == [said]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("requires: puppet\n", '1:1: requires: the section "requires" of an environment is a map'),
+        ("requires:\n", '1:1: requires: environment has empty section "requires" (remove it)'),
+        ("requires: {a: {b: c}}\n", '1:12: requires.a: a capability is text, a number or a boolean, not {"b": "c"}'),
+        ("require: {a: b}\n", '1:1: require: environment has wrong section "require" (did you mean requires?)'),
+        ("resource_registry: {T: []}\n", "1:21: resource_registry.T: a list with no template in it stands for nothing"),
+        (
+            "resource_registry: {T: [a.yaml, 'OS::Heat::None']}\n",
+            (
+                "1:33: resource_registry.T[1]: in a list there are templates of which one is chosen, not "
+                "'OS::Heat::None' (the name of a template ends with .yaml or .template)"
+            ),
+        ),
+        (
+            "resource_registry: {'T*': [a.yaml]}\n",
+            "1:21: resource_registry.T*: a list of templates is for one type, and T* is none",
+        ),
+        (
+            "resource_registry: {base_url: [a.yaml]}\n",
+            "1:21: resource_registry.base_url: a list of templates is for one type, and base_url is none",
+        ),
+        (
+            "resource_registry: {T: [a.yaml, b.yaml]}\n",
+            "1:33: resource_registry.T[1]: there is no file b.yaml (its path begins at the file that names it)",
+        ),
+    ],
+)
+def test_mistakes_in_environments(text: str, said: str) -> None:
+    """Each has its place, and nothing else is said for it."""
+    assert refused(text, files={"a.yaml": template()}) == [f"env0.yaml:{said}"]
+
+
+def test_mistakes_in_candidates() -> None:
+    """What a template is capable of has to be known of all; what else is wrong counts in the one that is chosen."""
+    environment = "requires: {deployment: puppet}\n" + LIST
+    broken = {**FILES, "docker/c.yaml": template("{deployment: {}}")}
+    said = "docker/c.yaml:2:16: capabilities.deployment: a capability is text, a number or a boolean, not {}"
+    assert refused(environment, files=broken) == [said]
+    assert refused(environment, files={**FILES, "docker/c.yaml": VERSION + "a: ["})[0].startswith(
+        "docker/c.yaml:3:1: it is no YAML"
+    )
+    other = FILES["docker/c.yaml"] + "resources: {x: {}}\n"
+    assert refused(environment, files={**FILES, "docker/c.yaml": other}) == []
+    made = define(PARENT, environment.replace("puppet}", "docker}"), files={**FILES, "docker/c.yaml": other})
+    with pytest.raises(Invalid, match="must contain a type key"):
+        nested(made, "r", "My::Type")
+
+
+def test_what_heat_does_not_take_is_said() -> None:
+    """Whoever wants to go there with it has to know."""
+    _, warnings = examined(template("{a: b}"), "requires: {a: b}\n")
+    assert warnings == [f"env0.yaml:1:1: requires: {NOT_HEATS}", f"t.yaml:2:1: capabilities: {NOT_HEATS}"]
+
+
+# From disk.
+
+
+def put(folder: Path, **files: str) -> None:
+    """Write files; `__` in a name is a slash."""
+    for name, text in files.items():
+        path = folder / f"{name.replace('__', '/')}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(dedent(text))
+
+
+def test_candidates_are_beside_the_environment(tmp_path: Path) -> None:
+    """Or where its base_url says; what they name is beside them. All are kept, so that an update can choose another."""
+    put(
+        tmp_path,
+        t=VERSION + PARENT,
+        env__e="requires: {deployment: puppet}\nresource_registry: {base_url: ../lib, 'My::Type': [a.yaml, b.yaml]}\n",
+        lib__a=template("{deployment: puppet}") + "resources: {x: {type: sub/x.yaml}}\n",
+        lib__b=template("{deployment: docker}"),
+        lib__sub__x=VERSION,
+        docker="requires: {deployment: docker}\n",
+    )
+    names = [str(tmp_path / name) for name in ("t.yaml", "env/e.yaml", "docker.yaml")]
+    source, missing = reading.read(names[0], names[1:2], {})
+    assert not missing
+    made = define_source(source, IDENTITY)
+    assert first(made).template == str(tmp_path / "lib/a.yaml")
+    assert first(nested(made, "r", "My::Type"), "sub/x.yaml", "x").template == str(tmp_path / "lib/sub/x.yaml")
+    later = source.changed(None, reading.read(names[0], names[2:], {})[0].environments, {}, {})
+    assert first(define_source(later, IDENTITY)).template == str(tmp_path / "lib/b.yaml")
+
+
+def test_a_candidate_that_is_not_there_is_said_once(tmp_path: Path) -> None:
+    """Where it is named."""
+    put(tmp_path, t=VERSION + PARENT, e="resource_registry: {'My::Type': [a.yaml, lost.yaml]}\n", a=template())
+    found = checking.check(str(tmp_path / "t.yaml"), [str(tmp_path / "e.yaml")], {})
+    (mistake,) = found.mistakes
+    assert mistake.place is not None
+    assert (mistake.place.line, mistake.place.column) == (1, 42)
+    assert mistake.problem == f"cannot read {tmp_path}/lost.yaml: No such file or directory"
+
+
+# The commands.
+
+
+def run(machine: Machine, *arguments: str) -> Done:
+    """Run a command of `heat-config-agent template` to its end."""
+    process = machine.start("heat-config-agent", "template", *arguments)
+    out, err = process.communicate(timeout=60)
+    return Done(process.returncode, out, err)
+
+
+@pytest.fixture
+def controllers(machine: Machine) -> Path:
+    """The templates of the specification, and what else lies in folders."""
+    put(
+        machine.folder,
+        puppet__controller=template("{deployment: puppet, resource_type: 'My::Controller'}"),
+        docker__controller=template("{deployment: docker, resource_type: ['My::Controller', 'My::Compute']}"),
+        env="resource_registry: {'My::Controller': [puppet/controller.yaml, docker/controller.yaml]}\n",
+        plain=VERSION,
+        odd="heat_template_version: [\n",
+        no="- a list, and no template: heat_template_version\n",
+    )
+    (machine.folder / "README").write_text("heat_template_version: 2018-08-31\ncapabilities: {deployment: puppet}\n")
+    (machine.folder / "odd.yaml").rename(machine.folder / "odd.txt")
+    return machine.folder
+
+
+@pytest.mark.usefixtures("controllers")
+def test_templates_are_found(machine: Machine) -> None:
+    """As the specification has it: in folders below, with all that is asked for, and nothing else."""
+    both = "docker/controller.yaml\npuppet/controller.yaml\n"
+    asked = ("capabilities-find", "-r", "-c", "resource_type=My::Controller")
+    assert run(machine, *asked, ".") == Done(0, both, "")
+    assert run(machine, *asked, "./puppet", "docker", "puppet/controller.yaml") == Done(
+        0, "puppet/controller.yaml\ndocker/controller.yaml\n", ""
+    )
+    assert run(machine, *asked, "-c", "deployment=docker", ".").out == "docker/controller.yaml\n"
+    assert run(machine, *asked, "-c", "resource_type=My::Compute", ".").out == "docker/controller.yaml\n"
+    assert run(machine, *asked, "-c", "deployment=chef", ".") == Done(1, "", "")
+
+
+@pytest.mark.usefixtures("controllers")
+def test_without_r_only_the_files_of_a_folder_are_looked_at(machine: Machine) -> None:
+    """A file that is named is looked at, whatever its name."""
+    asked = ("capabilities-find", "-c", "deployment=puppet")
+    assert run(machine, *asked, ".") == Done(1, "", "")
+    assert run(machine, *asked, "puppet", "README") == Done(0, "puppet/controller.yaml\nREADME\n", "")
+
+
+@pytest.mark.usefixtures("controllers")
+def test_for_machines_files_have_their_capabilities(machine: Machine) -> None:
+    """One object."""
+    done = run(machine, "capabilities-find", "-r", "-c", "deployment=docker", "--json", ".")
+    assert json.loads(done.out) == {
+        "docker/controller.yaml": {"deployment": ["docker"], "resource_type": ["My::Controller", "My::Compute"]}
+    }
+
+
+def test_a_template_that_cannot_be_looked_at_is_said(machine: Machine, controllers: Path) -> None:
+    """The others are printed all the same, and the exit code tells."""
+    done = run(machine, "capabilities-find", "-c", "deployment=puppet", "odd.txt", "puppet")
+    assert (done.code, done.out) == (1, "puppet/controller.yaml\n")
+    assert done.err.startswith("odd.txt:2:1: error: it is no YAML")
+    put(controllers, bad=template("{deployment: [puppet, null]}"))
+    done = run(machine, "capabilities-find", "-c", "deployment=puppet", ".")
+    said = "bad.yaml:2:37: error: capabilities.deployment[1]: a capability is text, a number or a boolean, not null\n"
+    assert done == Done(1, "", said)
+
+
+@pytest.mark.usefixtures("controllers")
+def test_capabilities_are_summed_up(machine: Machine) -> None:
+    """Of templates that are named, and of those that an environment names: a table, or as the specification prints."""
+    table = [
+        "CAPABILITY     VALUE           TEMPLATES",
+        "deployment     puppet          puppet/controller.yaml",
+        "deployment     docker          docker/controller.yaml",
+        "resource_type  My::Controller  puppet/controller.yaml, docker/controller.yaml",
+        "resource_type  My::Compute     docker/controller.yaml",
+    ]
+    named = ("-f", "puppet/controller.yaml", "-f", "docker/controller.yaml")
+    for files in (named, (named[0], named[1], named[3]), ("-f", "env.yaml"), ("-f", "plain.yaml", "env.yaml")):
+        done = run(machine, "capabilities", *files)
+        assert (done.code, done.out.splitlines(), done.err) == (0, table, "")
+    assert json.loads(run(machine, "capabilities", *named, "--json").out) == {
+        "deployment": ["puppet", "docker"],
+        "My::Controller": ["puppet/controller.yaml", "docker/controller.yaml"],
+        "My::Compute": ["docker/controller.yaml"],
+    }
+    done = run(machine, "capabilities", "-f", "plain.yaml")
+    assert done == Done(0, "no template says what it is capable of\n", "")
+
+
+def test_what_an_environment_lacks_is_said_where_it_is_named(machine: Machine, controllers: Path) -> None:
+    """And the rest is shown."""
+    put(controllers, env="resource_registry: {'My::T': [lost.yaml, puppet/controller.yaml]}\n")
+    done = run(machine, "capabilities", "-f", "env.yaml", "--json")
+    assert (done.code, json.loads(done.out)["deployment"]) == (1, ["puppet"])
+    assert done.err == (
+        "env.yaml:1:31: error: resource_registry.My::T[0]: cannot read lost.yaml: No such file or directory\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["capabilities-find", "-c", "a=b", "lost"], "error: cannot read lost: No such file or directory"),
+        (["capabilities-find", "-c", "ab", "."], "error: -c takes KEY=VALUE, not 'ab'"),
+        (["capabilities-find", "-c", "=b", "."], "error: -c takes KEY=VALUE, not '=b'"),
+        (["capabilities", "-f", "no.yaml"], "error: no.yaml is neither a template nor an environment"),
+        (["capabilities", "-f", "lost"], "error: cannot read lost: No such file or directory"),
+    ],
+)
+@pytest.mark.usefixtures("controllers")
+def test_wrong_usage(machine: Machine, arguments: list[str], said: str) -> None:
+    """One sentence, and the exit code of wrong usage."""
+    assert run(machine, *arguments) == Done(2, "", f"{said}\n")
