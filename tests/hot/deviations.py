@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 DEVIATIONS: dict[str, dict[str, Any]] = {
-    "section-capabilities": {"outcome": "ok", "resources": {}, "outputs": {}},
+    "section-capabilities": {
+        "outcome": "ok",
+        "state": ["CREATE", "COMPLETE"],
+        "parameters": {"OS::project_id": "test_tenant_id", "OS::stack_id": "<uuid>", "OS::stack_name": "s1"},
+        "resources": {},
+        "outputs": {},
+    },
     "registry-requires": {
         "outcome": "error",
         "stage": "validate",

@@ -188,7 +188,7 @@ def test_lists_for_single_resources() -> None:
     wrong = refused(environment.replace("docker}\n", "chef}\n", 1))
     assert [each.partition(": no")[0] for each in wrong] == [
         "env0.yaml:5:9: resource_registry.resources.r.My::Type",
-        "env0.yaml:6:17: resource_registry.resources.child.inner.My::Type",
+        "env0.yaml:6:21: resource_registry.resources.child.inner.My::Type",
     ]
 
 
