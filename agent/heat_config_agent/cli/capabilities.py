@@ -53,7 +53,7 @@ def add(commands: chosen.Commands) -> None:
         required=True,
         help="what the templates are to be capable of; may be repeated, and all of it counts",
     )
-    find.add_argument("--json", action="store_true", help="print one JSON object: file → its capabilities")
+    find.add_argument("--json", action="store_true", help="print one JSON object, of files and their capabilities")
     find.set_defaults(run=run_find)
     show = commands.add_parser(
         "capabilities",
@@ -74,7 +74,7 @@ def add(commands: chosen.Commands) -> None:
     show.add_argument(
         "--json",
         action="store_true",
-        help="print one JSON object: key → its values, and type → files that stand for it",
+        help="print one JSON object, of keys and values, and of types and templates",
     )
     show.set_defaults(run=run_show)
 
