@@ -1,4 +1,4 @@
-"""Cases that are not as Heat has them, on purpose: `docs/capabilities.md` has the reasons."""
+"""Cases that are not as Heat has them, on purpose: `docs/templates.md` has the reasons."""
 
 from __future__ import annotations
 
