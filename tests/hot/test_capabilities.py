@@ -373,6 +373,24 @@ def controllers(machine: Machine) -> Path:
     return machine.folder
 
 
+def test_a_stack_is_made_of_the_one_that_is_chosen(machine: Machine) -> None:
+    """An update that requires something else puts another one in its place; one that fits nothing begins nothing."""
+    put(
+        machine.folder,
+        t=VERSION + PARENT + "outputs: {who: {value: {get_attr: [r, who]}}}\n",
+        puppet__c=FILES["puppet/c.yaml"] + "outputs: {who: {value: puppet}}\n",
+        docker__c=FILES["docker/c.yaml"] + "outputs: {who: {value: docker}}\n",
+        list=LIST,
+        **{tool: f"requires: {{deployment: {tool}}}\n" for tool in ("puppet", "docker", "chef")},
+    )
+    for tool, code in (("puppet", 0), ("docker", 0), ("chef", 2)):
+        process = machine.start("heat-config-apply", "t.yaml", "-e", "list.yaml", "-e", f"{tool}.yaml")
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == code, out + err
+        assert (f"who = {tool}" in out) == (code == 0)
+    assert "no template fits what is required (deployment=chef)" in err
+
+
 @pytest.mark.usefixtures("controllers")
 def test_templates_are_found(machine: Machine) -> None:
     """As the specification has it: in folders below, with all that is asked for, and nothing else."""
