@@ -21,13 +21,17 @@ from heat_config_hooks import values
 ROOT = Path(__file__).parents[3]
 
 
+TEMPLATES = {"hot", "stack"}
+"""What only templates load, which are no usual start: its classes may be the standard library's."""
+
+
 def modules() -> list[str]:
-    """Return the names of all modules that have classes with fields."""
+    """Return the names of all modules that have classes with fields, and that a usual start may load."""
     return [
         ".".join(path.relative_to(source).with_suffix("").parts).removesuffix(".__init__")
         for source in (ROOT / "agent", ROOT / "hooks")
         for path in sorted(source.rglob("*.py"))
-        if "\n@dataclass" in path.read_text()
+        if "\n@dataclass" in path.read_text() and path.relative_to(source).parts[1] not in TEMPLATES
     ]
 
 
