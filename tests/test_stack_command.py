@@ -385,3 +385,40 @@ def test_on_a_terminal_there_is_a_tree(stacks: Stacks) -> None:
     *drawn, last = printed.decode().split("\x1b[J")
     assert any("running   greeting" in each for each in drawn)
     assert "ok        greeting" in last
+
+
+PLUGIN = """\
+from heat.engine import properties
+from heat.engine import resource
+
+
+class Note(resource.Resource):
+    properties_schema = {'path': properties.Schema(properties.Schema.STRING, required=True)}
+
+    def handle_create(self):
+        with open(self.properties['path'], 'w') as note:
+            note.write('made')
+
+
+def resource_mapping():
+    return {'My::Own::Note': Note}
+"""
+
+
+def test_types_of_plugins_are_known(stacks: Stacks) -> None:
+    """Those in `plugin_dirs`; one that cannot be loaded is named, with the reason."""
+    folder = stacks.machine.folder
+    (folder / "plugins").mkdir(mode=0o755)
+    (folder / "plugins/note.py").write_text(PLUGIN)
+    (folder / "plugins/other.py").write_text("import nobody_has_this\n")
+    settings = folder / "agent.conf"
+    settings.write_text(f"[agent]\nplugin_dirs = {folder / 'plugins'}\n")
+    note = {"type": "My::Own::Note", "properties": {"path": str(folder / "note")}}
+    path = stacks.machine.write({"heat_template_version": "2018-08-31", "resources": {"note": note}}, "own.yaml")
+    assert "My::Own::Note" in stacks.apply(path, code=2).err
+    assert list((stacks.machine.state / "stacks").iterdir()) == []  # nothing was begun
+    done = stacks.apply(path, "--config", str(settings))
+    assert "ok        note" in done.out
+    assert (folder / "note").read_text() == "made"
+    assert done.err.count("\n") == 1
+    assert "other.py is not used: it needs nobody_has_this" in done.err

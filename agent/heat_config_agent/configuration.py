@@ -139,6 +139,7 @@ SETTINGS: tuple[Setting, ...] = (
         ("collect_timeout", Kind.LIMIT, "how long a source may take to answer", 60.0),
         ("ca_file", Kind.PATH, "certificates to trust; empty for the system's", ""),
         ("hooks_dir", Kind.PATHS, "directories with hooks, searched first", ()),
+        ("plugin_dirs", Kind.PATHS, "directories with types of resources for stacks, written to Heat's guide", ()),
         ("environment", Kind.LINES, "NAME=VALUE for the environment of every run", ()),
         (
             "reboot_command",

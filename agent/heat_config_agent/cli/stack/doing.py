@@ -25,7 +25,6 @@ from heat_config_agent.stack.preview import Change
 from heat_config_agent.stack.records import COMPLETE, CREATE, FAILED, ROLLBACK
 from heat_config_agent.stack.session import Session
 from heat_config_agent.stack.store import Store
-from heat_config_agent.stack.types import Types
 
 Command: TypeAlias = Callable[[argparse.Namespace], int]
 
@@ -59,7 +58,7 @@ def create(said: argparse.Namespace) -> int:
     made = wanted.new(said, said.name)
     _warned(made.warnings)
     if said.dry_run:
-        return show_plan(_created(made), as_json=said.json)
+        return show_plan(_created(given, made), as_json=said.json)
     return carry_out(given, said, lambda session: _making(session, made, said), made)
 
 
@@ -75,7 +74,7 @@ def update(said: argparse.Namespace) -> int:
     made = wanted.changed(said, there)
     _warned(made.warnings)
     if said.dry_run:
-        return show_plan(_changed(there, made), as_json=said.json)
+        return show_plan(_changed(given, there, made), as_json=said.json)
     return carry_out(given, said, lambda session: session.update(made, rollback=said.rollback), made)
 
 
@@ -88,10 +87,10 @@ def preview_(said: argparse.Namespace) -> int:
         there = opened.look(given, name)
         made = wanted.changed(said, there)
         _warned(made.warnings)
-        return show_plan(_changed(there, made), as_json=said.json)
+        return show_plan(_changed(given, there, made), as_json=said.json)
     made = wanted.new(said, name)
     _warned(made.warnings)
-    return show_plan(_created(made), as_json=said.json)
+    return show_plan(_created(given, made), as_json=said.json)
 
 
 def apply(given: Settings, template: str, options: Any) -> int:
@@ -109,7 +108,7 @@ def _applied(given: Settings, said: argparse.Namespace) -> int:
     made = wanted.changed(said, there) if there else wanted.new(said, said.name)
     _warned(made.warnings)
     if said.plan:
-        return show_plan(_changed(there, made) if there else _created(made), as_json=said.json)
+        return show_plan(_changed(given, there, made) if there else _created(given, made), as_json=said.json)
 
     def work(session: Session) -> None:
         root = session.root
@@ -226,13 +225,13 @@ def _why(root: Stack) -> list[str]:
     return found
 
 
-def _created(made: Definition) -> list[Change]:
-    validation.check(made, Types())
+def _created(given: Settings, made: Definition) -> list[Change]:
+    validation.check(made, opened.types(given.words("plugin_dirs")))
     return [Change(name, each.type, preview.ADDED) for name, each in made.resources.items()]
 
 
-def _changed(there: Stack, made: Definition) -> list[Change]:
-    validation.check(made, Types())
+def _changed(given: Settings, there: Stack, made: Definition) -> list[Change]:
+    validation.check(made, opened.types(given.words("plugin_dirs")))
     return list(preview.changes(there, made))
 
 

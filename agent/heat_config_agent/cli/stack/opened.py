@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import shutil
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from heat_config_agent import lock
+from heat_config_agent.cli import terminal
 from heat_config_agent.cli.stack.shown import Shown, Told
 from heat_config_agent.errors import AgentError, UsageError
 from heat_config_agent.hot.loading import load
 from heat_config_agent.settings import Settings
-from heat_config_agent.stack import listing
+from heat_config_agent.stack import listing, plugins
 from heat_config_agent.stack.definition import Identity
 from heat_config_agent.stack.live import Stack, World
 from heat_config_agent.stack.machine import ThisMachine
@@ -59,6 +61,15 @@ class _Watched:
         self._shown.refresh()
 
 
+@functools.cache
+def types(directories: tuple[str, ...]) -> Types:
+    """Return the types that there are, those of plug-ins among them; say which of these are not used, and why."""
+    found = plugins.load(map(Path, directories))
+    for each in found.disabled:
+        terminal.say(f"warning: {terminal.line(each)}", error=True)
+    return Types(found.types)
+
+
 def there(given: Settings, name: str) -> bool:
     """Whether there is a stack of that name. Raises UsageError."""
     return (listing.folder(given.state, name) / FILE).exists()
@@ -72,7 +83,7 @@ def look(given: Settings, name: str) -> Stack:
         raise UsageError(f"there is no stack {name}", hint=f"`{given.command('stack', 'list')}` shows them all")
     identity = Identity(record.name, record.id, record.project)
     definition = load(record.source, identity) if record.source else None
-    return Stack(World(store, Types(), _Nobody()), record, definition)
+    return Stack(World(store, types(given.words("plugin_dirs")), _Nobody()), record, definition)
 
 
 @contextlib.contextmanager
@@ -81,19 +92,23 @@ def work(
 ) -> Iterator[Session]:
     """Open a stack, or one that is yet to be made, and close it. Raises LockedError, StateError, UsageError."""
     folder = listing.folder(given.state, name)
-    with contextlib.closing(ThisMachine(folder, given, Told(shown), server=server)) as machine:
+    known = types(given.words("plugin_dirs"))
+    with contextlib.ExitStack() as ending:
+        machine = ThisMachine(folder, given, Told(shown), server=server)
+        ending.callback(_forget, folder)
+        ending.callback(machine.close)
         watched = _Watched(machine, shown, minutes)
-        with contextlib.closing(Session(folder, Types(), watched, load, happened=shown.happened)) as session:
+        with contextlib.closing(Session(folder, known, watched, load, happened=shown.happened)) as session:
             try:
                 yield session
             finally:
                 shown.clear()
-    if not (folder / FILE).exists():
-        _forget(folder)
 
 
 def _forget(folder: Path) -> None:
-    """Remove what runs have left of a stack that is not there any more."""
+    """Remove what runs have left of a stack that is not there any more, or never was."""
+    if (folder / FILE).exists():
+        return
     with lock.held(folder):
         if not (folder / FILE).exists():
             shutil.rmtree(folder)
