@@ -96,6 +96,8 @@ class Tree(Shown):
         super().__init__()
         self._rows: dict[str, dict[str, Any]] = {}
         self._drawn = 0
+        self._next = 0.0
+        """When it is drawn again, at the earliest (as `time.monotonic` has it)."""
 
     def expect(self, names: list[str]) -> None:
         """Show resources that nothing has become of yet."""
@@ -112,7 +114,10 @@ class Tree(Shown):
         self._rows[event["path"]] = {**event, "since": since, "reason": self.conceal(event["reason"])}
 
     def refresh(self) -> None:
-        """Draw all of it."""
+        """Draw all of it, unless that has just been done."""
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + self.interval / 2
         self._wipe()
         lines = self._lines()
         room = terminal.height() - 2
