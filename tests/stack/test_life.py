@@ -181,7 +181,6 @@ def test_a_wait_condition_is_signalled_over_http(working: Working) -> None:
 
 def test_what_takes_a_cloud_is_a_placeholder(working: Working) -> None:
     """It takes any property, and has what it is given; a server is this machine."""
-    working.session.world.given = {"net": {"mtu": 1400}, "OS::Nova::Server": {"accessIPv6": "::1"}}
     working.session.create(
         made(
             {

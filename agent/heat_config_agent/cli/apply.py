@@ -91,6 +91,12 @@ TEMPLATE = (
     Option("--environment", "of a template: an environment; may be repeated", "FILE", repeated=True, short="-e"),
     Option("--parameter", "of a template: the value of a parameter; may be repeated", "NAME=VALUE", repeated=True),
     Option("--parameter-file", "of a template: the same, from a file; may be repeated", "NAME=PATH", repeated=True),
+    Option(
+        "--attribute",
+        "of a template: an attribute of a resource that takes a cloud; may be repeated",
+        "RESOURCE.NAME=VALUE",
+        repeated=True,
+    ),
     Option("--name", "of a template: what the stack is called (default: as the file)", "STACK"),
     Option("--server", "of a template: do only what is for this server; every server is this machine", "NAME"),
     Option("--rollback", "of a template: go back to what was before when something fails"),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 from collections.abc import Sequence
 
 from heat_config_agent.errors import UsageError
+from heat_config_agent.hot.source import COMMAND_LINE, File
 
 _NAMED = re.compile(r"[A-Za-z_][\w.:-]*=", re.ASCII)
 
@@ -36,6 +38,38 @@ def add(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="the value of a parameter, from a file; may be repeated",
     )
+
+
+def add_attributes(parser: argparse.ArgumentParser) -> None:
+    """Add the option for what takes a cloud."""
+    parser.add_argument(
+        "--attribute",
+        metavar="RESOURCE.NAME=VALUE",
+        action="append",
+        default=[],
+        help="an attribute of a resource that takes a cloud; of all of a type by its name; may be repeated",
+    )
+
+
+def attributes(given: argparse.Namespace) -> tuple[File, ...]:
+    """Return an environment with the attributes that are given; none where none are. Raises UsageError."""
+    found: dict[str, dict[str, object]] = {}
+    for each in given.attribute:
+        path, value = _pair(each, "--attribute")
+        resource, dot, name = path.rpartition(".")
+        if not resource or not dot or not name:
+            raise UsageError(f"--attribute takes RESOURCE.NAME=VALUE, not {each!r}")
+        found.setdefault(resource, {})[name] = _json(value)
+    return (File(COMMAND_LINE, json.dumps({"attributes": found})),) if found else ()
+
+
+def _json(text: str) -> object:
+    """Return a list or a map that is written as JSON; else the text."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, list | dict) else text
 
 
 def parameters(given: argparse.Namespace) -> dict[str, str]:

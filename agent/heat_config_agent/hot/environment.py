@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from heat_config_agent.hot import capabilities, registry
 from heat_config_agent.hot.report import Report, meant
-from heat_config_agent.hot.source import Source, base_of
+from heat_config_agent.hot.source import COMMAND_LINE, Source, base_of
 from heat_config_agent.hot.text import Text
 from heat_config_agent.stack.definition import Json, Mistake, Path, Place, Schema
 
@@ -25,6 +25,7 @@ SECTIONS = (
     "event_sinks",
     "parameter_merge_strategies",
     "requires",
+    "attributes",
 )
 _LISTS = {"encrypted_param_names", "event_sinks"}
 _STRATEGIES = ("overwrite", "merge", "deep_merge")
@@ -42,6 +43,8 @@ class Merged:
     """Where there are lists of templates in the registry, and in which text."""
     requires: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """What templates of lists are to be capable of."""
+    attributes: dict[str, dict[str, Json]] = field(default_factory=dict)
+    """What is given for resources that take a cloud, by path or type."""
     places: dict[str, Place] = field(default_factory=dict)
     """Parameter → where its value stands, the last one of several."""
     mistakes: list[Mistake] = field(default_factory=list)
@@ -109,6 +112,10 @@ def merge(texts: Sequence[Text], source: Source, schemas: Mapping[str, Schema]) 
         if "requires" in sections:
             found.requires |= capabilities.read(sections["requires"], report, ("requires",), "environment")
             report.odd(capabilities.NOT_HEATS, ("requires",))
+        if "attributes" in sections:
+            _take_attributes(found.attributes, sections["attributes"], report)
+            if text.file != COMMAND_LINE:
+                report.odd("Heat refuses this section: there, resources have attributes of their own", ("attributes",))
         _say_what_does_nothing(said, report, ("resource_registry",))
         said = _located(said, text.file, source)
         # The map as a whole is merged, not the maps in it; a null takes nothing back in another file.
@@ -119,6 +126,15 @@ def merge(texts: Sequence[Text], source: Source, schemas: Mapping[str, Schema]) 
         found.parameters.update(given)
     found.resource_registry = registry.read(mappings, Report(Text("", "", "environment")))
     return found
+
+
+def _take_attributes(into: dict[str, dict[str, Json]], section: Mapping[str, Json], report: Report) -> None:
+    for of, values in section.items():
+        if isinstance(values, dict):
+            into.setdefault(of, {}).update(values)
+        else:
+            problem = f"the attributes of {of} are a map of their names and values"
+            report.wrong(problem, ("attributes", of), "", "environment")
 
 
 def _say_who_wins(given: Mapping[str, Json], section: Mapping[str, Json], report: Report) -> None:

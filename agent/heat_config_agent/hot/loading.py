@@ -175,6 +175,9 @@ class _Surroundings:
     def hooks(self, resource: str) -> frozenset[str]:
         return self._registry.said(resource, "hooks")
 
+    def attributes(self, of: str) -> Mapping[str, Json]:
+        return self._merged.attributes.get(of, {})
+
 
 def _of_child(mistake: Mistake) -> Mistake:
     """Return a mistake of a nested template as Heat finds it: when the stack that uses it is validated."""

@@ -26,6 +26,10 @@ def base_of(registry: Mapping[str, Json], base: str) -> str:
     return posixpath.join(beside(said, base), "") if isinstance(said, str) else base
 
 
+COMMAND_LINE = "--attribute"
+"""The name of an environment that no file has."""
+
+
 @dataclass(frozen=True, slots=True)
 class File:
     """A text, and the name under which it was read."""

@@ -354,6 +354,9 @@ class Environment(Protocol):
     def hooks(self, resource: str) -> frozenset[str]:
         """Return the hooks that the environment sets for a resource, such as `pre-create`."""
 
+    def attributes(self, of: str) -> Mapping[str, Json]:
+        """Return what is given for something that takes a cloud, by its path (`web`, `group/0`) or its type."""
+
 
 @dataclass(frozen=True, slots=True)
 class Definition:

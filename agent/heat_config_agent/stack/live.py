@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -47,8 +47,6 @@ class World:
     types: Types
     servers: Servers
     scheduler: Scheduler = field(default_factory=Scheduler)
-    given: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
-    """Attributes of resources that stand for something in a cloud, by path (`web`, `group/0`) or by type."""
     expect_signals: Callable[[str, str], str] = lambda _handle, _token: ""
     """What takes signals for a handle, by the id of its resource, with a token: returns where they are to be sent."""
     happened: Callable[[dict[str, Json]], None] = lambda _event: None

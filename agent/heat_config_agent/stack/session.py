@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -41,7 +41,6 @@ class Session:
         machine: Machine,
         load: Loader,
         *,
-        given: Mapping[str, Mapping[str, Json]] | None = None,
         happened: Callable[[dict[str, Json]], None] = lambda _event: None,
     ) -> None:
         """Open the stack in a folder, or one that is yet to be made. Raises LockedError, StateError."""
@@ -49,7 +48,7 @@ class Session:
         self.store = Store(folder)
         self._scheduler = Scheduler()
         self._endpoint: Endpoint | None = None
-        self.world = World(self.store, types, machine, self._scheduler, given or {}, self._expect, happened)
+        self.world = World(self.store, types, machine, self._scheduler, self._expect, happened)
         self.root: Stack | None = None
         try:
             self._take_up()

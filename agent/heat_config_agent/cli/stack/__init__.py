@@ -83,6 +83,7 @@ def _boolean(text: str) -> bool:
 
 def _add_wanted(made: argparse.ArgumentParser) -> None:
     given.add(made)
+    given.add_attributes(made)
     made.add_argument(
         "--rollback",
         metavar="enable|disable",
@@ -141,6 +142,7 @@ def _add_shown(inner: chosen.Commands) -> None:
     made = _shows(inner, "preview", "what create would make, or update would change", doing.preview_, of_stack=False)
     made.add_argument("name", metavar="NAME", nargs="?", help="what it would be called, or is")
     given.add(made)
+    given.add_attributes(made)
     _add_kept(made)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 
 from heat_config_agent.cli import given as named
 from heat_config_agent.errors import UsageError
@@ -24,8 +25,7 @@ def source(template: str, environments: Sequence[str], parameters: dict[str, str
 
 def new(said: argparse.Namespace, name: str) -> Definition:
     """Return what a stack is to be that is not there yet. Raises `Invalid`, UsageError."""
-    made = source(named.template(said), said.environment, named.parameters(said))
-    return loading.define(made, Identity(name, new_id()))
+    return loading.define(_said(said), Identity(name, new_id()))
 
 
 def changed(said: argparse.Namespace, there: Stack) -> Definition:
@@ -37,15 +37,21 @@ def changed(said: argparse.Namespace, there: Stack) -> Definition:
 def _anew(said: argparse.Namespace) -> Source:
     if said.clear_parameter:
         raise UsageError("--clear-parameter is about parameters that are kept", hint="give --existing as well")
-    return source(named.template(said), said.environment, named.parameters(said))
+    return _said(said)
+
+
+def _said(said: argparse.Namespace) -> Source:
+    found = source(named.template(said), said.environment, named.parameters(said))
+    return replace(found, environments=(*found.environments, *named.attributes(said)))
 
 
 def _kept(said: argparse.Namespace, before: Json) -> Source:
     kept, parameters = Source.from_json(before), named.parameters(said)
     if said.template:
-        more = source(said.template, said.environment, parameters)
+        more = _said(said)
         return kept.changed(more.template, more.environments, more.files, parameters, said.clear_parameter)
     environments, files, missing = reading.read_environments(said.environment)
     if missing:
         raise Invalid(missing)
+    environments = (*environments, *named.attributes(said))
     return kept.changed(None, environments, files, parameters, said.clear_parameter)

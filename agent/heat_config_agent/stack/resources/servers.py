@@ -93,9 +93,9 @@ class Placeholder(_Placeholder):
 
     def get_attribute(self, key: str, *path: Json) -> Json:
         """Return what is given for it, by its path or its type; of a server its name and this machine's address."""
-        given = self.stack.world.given
+        given = self.stack.environment.attributes
         of = "/".join((*self.stack.path, self.name))
-        for each in (given.get(of, {}), given.get(self.type(), {}), self._own()):
+        for each in (given(of), given(self.type()), self._own()):
             if key in each:
                 return select_from_attribute(each[key], path)
         return None
