@@ -111,7 +111,7 @@ def test_what_built_it_is_not_in_it(content: tarfile.TarFile) -> None:
         text = found.read() if found else b""
         assert b"/debian/heat-config-agent/" not in text, name
         assert str(ROOT).encode() not in text, name
-    modules = {each.name for each in content.getmembers() if each.name.endswith(".py")}
+    modules = {each.name for each in content.getmembers() if re.search(r"^\./usr/lib/.*\.py$", each.name)}
     compiled = {each.name for each in content.getmembers() if each.name.endswith(".pyc")}
     assert {re.sub(r"([^/]+)\.py$", r"__pycache__/\1", each) for each in modules} == {
         re.sub(r"\.cpython-\d+\.pyc$", "", each) for each in compiled
