@@ -13,9 +13,9 @@ help: ## what can be made
 
 run: .venv/installed ## apply the example, and show what was done
 	@rm -rf .run
-	$(BIN)/heat-config-apply --state-dir .run examples/hello.yaml
+	$(BIN)/heat-config-apply --state-dir .run examples/hot/greeting.yaml
 	@echo
-	$(BIN)/heat-config-agent status --state-dir .run
+	$(BIN)/heat-config-agent stack list --state-dir .run
 
 test: .venv/tested .venv/tools ## run the whole test suite, the linters included
 	$(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
