@@ -15,6 +15,7 @@ from heat_config_hooks import protocol
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.options import read
 from heat_config_hooks.tools import systemd_unit
+from loopback import wait_until
 from machine import deployment
 from system.booted import Booted, booted
 from tools import need
@@ -486,6 +487,7 @@ def test_a_socket_and_its_service(inside: Inside) -> None:
     inside.good(config)
     assert inside.state("echo.service") == "inactive"
     inside.machine.run("python3", "-c", connect.format("echo"))
+    wait_until(lambda: inside.state("echo.service") == "active", 20)
     pid = inside.pid("echo.service")
     inside.good(config)
     assert inside.pid("echo.service") == pid
@@ -497,6 +499,7 @@ def test_a_socket_and_its_service(inside: Inside) -> None:
     inside.good(config, action="UPDATE")
     assert inside.state("echo.socket") == "active"
     inside.machine.run("python3", "-c", connect.format("other"))
+    wait_until(lambda: inside.state("echo.service") == "active", 20)
     assert inside.pid("echo.service") != changed
 
 
