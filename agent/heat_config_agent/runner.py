@@ -263,7 +263,7 @@ def _in_scope(spawn: Callable[..., int], words: Sequence[str]) -> int:
 def _found_scope(directory: Path, pid: int, mark: str, scope: Scope) -> str:
     """Return the folder of the scope in which a supervisor waits. Raises ScopeError: then nothing waits any more."""
     found = scopes.folder(pid, mark)
-    unheld = scopes.unheld(pid, mark, scope.limits) if found else []
+    unheld = scopes.unheld(pid, mark, scope.limits) if found and scope.limits else []
     if found and not unheld:
         return found
     with contextlib.suppress(ProcessLookupError):
