@@ -1,6 +1,6 @@
-"""The hooks: what carries out a deployment with the tool it names. They know nothing of the agent.
+"""The built-in hooks, each of which carries out deployments with one tool. They do not depend on the agent.
 
-A hook is a module that is a `protocol.Hook`, and one row in `HOOKS`. `hooks/README.md` is the protocol.
+A hook is a module that implements `protocol.Hook`, and a row in `HOOKS`. `hooks/README.md` describes the protocol.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ HOOKS = {
     "salt": "heat_config_hooks.tools.salt",
     "script": "heat_config_hooks.tools.script",
     "systemd-unit": "heat_config_hooks.tools.systemd_unit",
+    "tosca": "heat_config_hooks.tools.tosca",
 }
-"""Tool → module. A tool's name comes from remote metadata: nothing is ever imported by that name."""
+"""Tool → module. The name of a tool comes from remote metadata, so nothing is imported by that name itself."""
 
 
 def load(tool: str) -> Hook:
-    """Return the hook for a tool in `HOOKS`."""
-    import importlib  # noqa: PLC0415  # not for who only wants to know which there are
+    """Return the hook of a tool in `HOOKS`."""
+    import importlib  # noqa: PLC0415  # callers that only need the names load no more
 
     return importlib.import_module(HOOKS[tool])

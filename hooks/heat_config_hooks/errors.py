@@ -1,4 +1,4 @@
-"""What can be wrong with a deployment in a way that its author, or whoever made the machine, can mend."""
+"""Mistakes in a deployment or on the machine that the author of a template or an administrator can fix."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ class HookError(Exception):
     """The deployment cannot be carried out as it is."""
 
     code = UNKNOWN
-    """The status code of its result."""
+    """The status code of the result."""
 
     def __init__(self, problem: str, path: str = "") -> None:
-        """Say in a sentence for its author what is wrong, and at which path in the deployment (`options.timeout`)."""
+        """Describe the problem in a sentence; `path` is its place in the deployment, such as `options.timeout`."""
         super().__init__(f"{path}: {problem}" if path else problem)
         self.problem = problem
         self.path = path
 
 
-class MissingTool(HookError):  # noqa: N818  # it is what is missing
-    """The program that the hook drives is not on this machine."""
+class MissingTool(HookError):  # noqa: N818  # the tool is missing
+    """The program that the hook drives is not installed."""
 
     code = NO_TOOL

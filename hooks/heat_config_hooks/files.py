@@ -1,4 +1,4 @@
-"""Files that a hook writes: whole or not at all, and for nobody else's eyes."""
+"""Reads and writes files: complete or not at all, within limits, and readable for their owner only."""
 
 from __future__ import annotations
 
@@ -8,14 +8,25 @@ import os
 import stat
 from pathlib import Path
 
-# Paths are text here: these functions are called several times for each deployment.
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Many paths are text here, because it is faster: each deployment calls these functions several times.
 
 _AT_ONCE = 64 * 1024
-"""Bytes that are read at once."""
+"""Bytes that one call reads."""
+
+LARGEST = 64 * 1024 * 1024
+"""The largest file that somebody may name, in bytes: a document, a template, a file for a template, settings."""
+
+PATIENCE = 300.0
+"""Seconds after which a pipe or a device that somebody names must have ended."""
 
 
 def make_directory(path: Path, *, durable: bool = False) -> None:
-    """Make a folder and its parents where they are missing, 0700."""
+    """Make a folder and its missing parents, 0700; if `durable`, they survive a power cut."""
     if not os.path.isdir(path):
         make_directory(path.parent, durable=durable)
         path.mkdir(mode=0o700, exist_ok=True)
@@ -23,8 +34,40 @@ def make_directory(path: Path, *, durable: bool = False) -> None:
             sync_directory(path.parent)
 
 
+def tighten(path: str | Path) -> None:
+    """Make our own file 0600. A link is not followed, and a file with several names is left alone."""
+    try:
+        status = os.lstat(path)
+        if not status.st_mode & 0o077 or not stat.S_ISREG(status.st_mode):
+            return
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:  # it belongs to another user, or has been removed
+        return
+    try:
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_nlink == 1:
+            os.fchmod(descriptor, 0o600)
+    except OSError:  # the file system has no modes
+        return
+    finally:
+        os.close(descriptor)
+
+
+def tighten_directory(path: Path) -> None:
+    """Make our own folder 0700 if hooks alone use it: if it is empty, or has the name of a hook's folder."""
+    try:
+        status = os.lstat(path)
+        ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & stat.S_ISVTX
+        if not ours or not status.st_mode & 0o077:
+            return
+        if path.name.startswith("heat-config-") or not os.listdir(path):
+            os.chmod(path, 0o700)
+    except OSError:  # the file system has no modes
+        return
+
+
 def remove(path: str | Path) -> None:
-    """Remove whatever is at `path`: a file, a link, or a folder with all that is in it. Nothing may be there."""
+    """Remove a file, a link, or a folder with its contents, if it exists."""
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -32,16 +75,16 @@ def remove(path: str | Path) -> None:
     except OSError:
         if os.path.islink(path) or not os.path.isdir(path):
             raise
-        import shutil  # noqa: PLC0415  # seldom needed, and slow to load
+        import shutil  # noqa: PLC0415  # rarely needed, and slow to load
 
         shutil.rmtree(path)
 
 
 def open_regular(path: str | Path) -> int:
-    """Open a file for reading, and return its descriptor.
+    """Open a regular file for reading, and return its descriptor.
 
-    What a disk does not give at first it may give once more. Raises OSError where it cannot be read or is no file: a
-    pipe in its place would have us wait for ever.
+    A failed attempt is repeated once, because a disk may recover. Raises OSError, also if it is not a regular file:
+    reading a pipe could block for ever.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     try:
@@ -53,34 +96,84 @@ def open_regular(path: str | Path) -> int:
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
-    raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    raise OSError(errno.EINVAL, "it is not a regular file", str(path))
 
 
-def read(path: str | Path) -> bytes:
-    """Return what is in a file. Raises OSError as `open_regular` does."""
+def read(path: str | Path, largest: int | None = None) -> bytes:
+    """Return the content of a regular file. Raises OSError as `open_regular` does, or if it exceeds `largest` bytes."""
     descriptor = open_regular(path)
     try:
-        parts = []
-        while part := os.read(descriptor, _AT_ONCE):
-            parts.append(part)
-        return b"".join(parts)
+        return drain(descriptor, largest)
     finally:
         os.close(descriptor)
 
 
-def replace(path: str | Path, content: bytes, *, mode: int = 0o600, durable: bool = False) -> None:
-    """Write a file so that whoever reads it sees the old or the new content, never a mixture or a part.
+def take(path: str | Path, largest: int = LARGEST, patience: float | None = None) -> bytes:
+    """Return the content of a file, pipe or device that somebody names.
 
-    One that is `durable` survives a power cut as soon as this returns.
+    It is opened once, because a pipe can be read only once. Raises OSError, also if the content is longer than
+    `largest` bytes, or if a pipe or device has not ended after `patience` seconds (`PATIENCE` by default).
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return drain(descriptor, largest, PATIENCE if patience is None else patience)
+    finally:
+        os.close(descriptor)
+
+
+def drain(descriptor: int, largest: int | None = LARGEST, patience: float | None = None) -> bytes:
+    """Return everything that can be read from a descriptor.
+
+    Raises OSError if that is more than `largest` bytes, or if a pipe has not ended after `patience` seconds.
+    """
+    wait = None if patience is None or stat.S_ISREG(os.fstat(descriptor).st_mode) else _waiting(descriptor, patience)
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        if wait:
+            wait()
+        part = os.read(descriptor, _AT_ONCE)
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
+        size += len(part)
+        if largest is not None and size > largest:
+            limit = f"{largest // 1024**2} MiB" if largest >= 1024**2 else f"{largest // 1024} KiB"
+            raise OSError(errno.EFBIG, f"it is longer than {limit}")
+
+
+def _waiting(descriptor: int, patience: float) -> Callable[[], None]:
+    """Return a function that waits for data to read. It raises TimeoutError once `patience` seconds are over."""
+    import select  # noqa: PLC0415  # pipes are rare
+    import time  # noqa: PLC0415
+
+    end = time.monotonic() + patience
+    ready = select.poll()
+    ready.register(descriptor, select.POLLIN)
+
+    def wait() -> None:
+        left = end - time.monotonic()
+        if left <= 0 or not ready.poll(left * 1000):
+            raise TimeoutError(errno.ETIMEDOUT, f"it is a pipe or a device that has not ended after {patience:g} s")
+
+    return wait
+
+
+def replace(path: str | Path, content: bytes, *, mode: int = 0o600, durable: bool = False) -> None:
+    """Write a file atomically: readers see either the old or the new content, never a part or a mixture.
+
+    If `durable`, the new content survives a power cut once this function has returned.
     """
     folder, name = os.path.split(path)
-    temporary = os.path.join(folder, f".{name}.new")  # always the same: what a kill leaves of it is overwritten
-    descriptor, found = _open_alone(temporary, mode)
+    temporary = os.path.join(
+        folder, f".{name}.new"
+    )  # always the same name, so a file that a kill has left is overwritten
+    descriptor, status = _open_alone(temporary, mode)
     try:
         try:
-            if found.st_size:
+            if status.st_size:
                 os.ftruncate(descriptor, 0)
-            if stat.S_IMODE(found.st_mode) != mode:
+            if stat.S_IMODE(status.st_mode) != mode:
                 os.fchmod(descriptor, mode)
             write(descriptor, content)
             if durable:
@@ -92,18 +185,18 @@ def replace(path: str | Path, content: bytes, *, mode: int = 0o600, durable: boo
         if durable:
             sync_directory(Path(folder))
     finally:
-        os.close(descriptor)  # only now: who waits for it must find that the name is not this file's any more
+        os.close(descriptor)  # last: a process that waits for the lock must see that the file no longer has this name
 
 
 def write(descriptor: int, content: bytes) -> None:
-    """Write all of it, however little the kernel takes at once."""
+    """Write all of `content`, even if the kernel accepts only a part at a time."""
     view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]
 
 
 def create(path: str | Path, content: bytes) -> None:
-    """Write a file, 0600, into a folder that is ours alone and that nobody reads meanwhile."""
+    """Write a file (0600) directly, into a private folder where nobody reads it meanwhile."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         write(descriptor, content)
@@ -112,15 +205,15 @@ def create(path: str | Path, content: bytes) -> None:
 
 
 def _open_alone(temporary: str, mode: int) -> tuple[int, os.stat_result]:
-    """Open the file of that name and lock it: of all who write it at once, each has it for itself.
+    """Open a temporary file and lock it, so that only one process writes it at a time.
 
-    Return its descriptor, and how it is with the file.
+    Return its descriptor and its status.
     """
     while True:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, mode)
         try:
-            if found := _lock(descriptor, temporary):
-                return descriptor, found
+            if status := _lock(descriptor, temporary):
+                return descriptor, status
         except BaseException:
             os.close(descriptor)
             raise
@@ -128,25 +221,25 @@ def _open_alone(temporary: str, mode: int) -> tuple[int, os.stat_result]:
 
 
 def _lock(descriptor: int, temporary: str) -> os.stat_result | None:
-    """Lock a file and return how it is with it; None where whoever had it before has put it elsewhere, or removed it.
+    """Lock a file and return its status; None if the previous owner of the lock has renamed or removed the file.
 
-    Raises PermissionError where it is somebody else's, who may never let it go.
+    Raises PermissionError if the file belongs to another user, who could hold the lock for ever.
     """
     opened = os.fstat(descriptor)
     if opened.st_uid != os.geteuid() or opened.st_nlink > 1 or not stat.S_ISREG(opened.st_mode):
-        # In a folder for all, e.g. /tmp, anybody may have put it there, to read or to destroy by it.
+        # In a shared folder such as /tmp, anybody may have put it there, in order to read our data or to destroy it.
         remove(temporary)
-        raise PermissionError(errno.EPERM, "somebody else's file is in its way", temporary)
+        raise PermissionError(errno.EPERM, "a file of another user is in the way", temporary)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     try:
-        found = os.lstat(temporary)
+        status = os.lstat(temporary)
     except FileNotFoundError:
         return None
-    return found if os.path.samestat(opened, found) else None
+    return status if os.path.samestat(opened, status) else None
 
 
 def sync_directory(path: Path) -> None:
-    """Have the names in a folder survive a power cut."""
+    """Make the names in a folder survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Keeping the memory of our processes, and the secrets in it, to ourselves."""
+"""Protects the memory of our processes, which contains secrets."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ _SET_DUMPABLE = 4
 
 
 def keep_no_core() -> None:
-    """Have no core made of this process, as secrets would be in it; nor may other programs of its user look into it.
+    """Prevent core dumps of this process, and stop other programs of the same user from reading its memory.
 
-    What it starts is as ever: unlike a limit, this ends where another program begins, and holds for a core that is
-    piped to a program, too.
+    Programs that this process starts are not affected.
+    Unlike a limit of the core's size, this also covers cores that are piped to a program.
     """
     try:
-        import _ctypes  # noqa: PLC0415  # ctypes itself takes 5 ms more
+        import _ctypes  # noqa: PLC0415  # loading ctypes itself takes 5 ms more
 
         prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type]  # None is the program itself
         _ctypes.call_function(prctl, (_SET_DUMPABLE, 0))
     except (ImportError, AttributeError):
-        import ctypes  # noqa: PLC0415  # what that is made of may change
+        import ctypes  # noqa: PLC0415  # _ctypes is private, and may change
 
         ctypes.CDLL(None).prctl(_SET_DUMPABLE, 0)

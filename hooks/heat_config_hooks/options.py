@@ -1,7 +1,7 @@
-"""The options of a hook: which there are, of which kind, and what is wrong with those that were given.
+"""The options of hooks: their types and defaults, and the mistakes in the options of a deployment.
 
-Options come from templates, where a parameter may have made text of a number or a truth value: such text is taken for
-what it says.
+Options come from templates, where a parameter may have turned a number or a truth value into text.
+So text such as `"30"` or `"true"` is accepted in their place.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from heat_config_hooks.errors import HookError
 from heat_config_hooks.values import dataclass
 
 LONGEST = 366 * 24 * 3600
-"""Seconds of the longest time limit."""
+"""The longest timeout, in seconds."""
 
 _NUMBER = r"\s*\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*"
 
 
 class Kind(str, enum.Enum):
-    """What an option's value may be; the text is what a person reads."""
+    """The type of an option; the text describes it to people."""
 
     FLAG = "true or false"
     TEXT = "text"
@@ -39,100 +39,103 @@ class Option:
 
     kind: Kind
     says: str
-    """What it does, in a few words, for the table of options."""
+    """The effect of the option in a few words, for the table of options."""
     default: object = None
-    """The value where none is given; of `TEXTS` a list."""
+    """The value if the deployment has none; for `TEXTS` a list."""
     choices: tuple[str, ...] = ()
-    """For `CHOICE`."""
+    """The values of a `CHOICE`."""
 
     @property
     def expected(self) -> str:
-        """What a value has to be, in words."""
+        """The type of a value, in words."""
         return f"one of {', '.join(self.choices)}" if self.kind is Kind.CHOICE else self.kind.value
 
 
 COMMON: Mapping[str, Option] = {
-    "timeout": Option(Kind.SECONDS, "time limit of the run, in seconds"),
-    "idempotent": Option(Kind.FLAG, "may simply be run again (three times at most) if something interrupted it", False),
-    "deploy_credentials": Option(Kind.FLAG, "give the config the credentials with which Heat is spoken to", False),
-    "memory_max": Option(Kind.SIZE, "bytes of memory that the run may take; K, M, G and T multiply by 1024"),
-    "cpu_quota": Option(Kind.PERCENT, "of one processor's time; of two whole ones, 200%"),
-    "tasks_max": Option(Kind.COUNT, "how many processes and threads of the run there may be at once"),
+    "timeout": Option(Kind.SECONDS, "timeout of the run, in seconds"),
+    "idempotent": Option(Kind.FLAG, "may run again, three times at most, after an interruption", False),
+    "deploy_credentials": Option(Kind.FLAG, "give the config the credentials for Heat", False),
+    "memory_max": Option(Kind.SIZE, "the most memory that the run may use, in bytes; K, M, G and T multiply by 1024"),
+    "cpu_quota": Option(Kind.PERCENT, "the most processor time: 100% is one processor, 200% is two"),
+    "tasks_max": Option(Kind.COUNT, "the most processes and threads that the run may have at once"),
 }
-"""Options that every hook of ours knows."""
+"""Options that every built-in hook has."""
 
 BOUNDS = ("memory_max", "cpu_quota", "tasks_max")
-"""Those of them that are systemd's to hold: where it does not, a run that has one of them is not begun."""
+"""Common options that systemd enforces: if it cannot, a run with one of them does not begin."""
 
 
-def own(given: Mapping[str, object], tool: str, tools: Collection[str]) -> Mapping[str, object]:
-    """Return a tool's own options among a component's: those under its name, else all that are under no tool's name."""
-    section = given.get(tool)
+def own(options: Mapping[str, object], tool: str, tools: Collection[str]) -> Mapping[str, object]:
+    """Return the options of a tool among those of a component.
+
+    They are the section with the tool's name; without such a section, all options outside the sections of `tools`.
+    """
+    section = options.get(tool)
     if isinstance(section, Mapping):
         return section
-    return {name: value for name, value in given.items() if not (name in tools and isinstance(value, Mapping))}
+    return {name: value for name, value in options.items() if not (name in tools and isinstance(value, Mapping))}
 
 
-def read(given: Mapping[str, object], known: Mapping[str, Option]) -> dict[str, object]:
-    """Return a value for each known option, the common ones included: as given, else its default.
+def read(options: Mapping[str, object], known: Mapping[str, Option]) -> dict[str, object]:
+    """Return a value for each known and each common option: that of the deployment, or the default.
 
-    `FLAG` → bool, `TEXT` and `CHOICE` → str, `TEXTS` → list of str, `SECONDS` → float, `SIZE`, `PERCENT` and `COUNT` →
-    int, `MAP` → mapping; None where
-    there is neither a value nor a default. Names that are not known are passed over: `mistakes` is for those. Raises
-    HookError.
+    `FLAG` gives a bool, `TEXT` and `CHOICE` a str, `TEXTS` a list of str, `SECONDS` a float,
+    `SIZE`, `PERCENT` and `COUNT` an int, and `MAP` a mapping.
+    The value is None if there is neither a value nor a default.
+    Unknown options are ignored here; `mistakes` reports them. Raises HookError for a wrong value.
     """
     every = {**COMMON, **known}
-    return {name: _value(name, given.get(name), option) for name, option in every.items()}
+    return {name: _value(name, options.get(name), option) for name, option in every.items()}
 
 
-def common(given: Mapping[str, object], name: str) -> object:
-    """Return one of the common options, whatever is wrong with others.
+def common(options: Mapping[str, object], name: str) -> object:
+    """Return the value of a common option, or its default if the value is wrong.
 
-    It has its default where a hook that is not ours means something else by it.
+    An executable hook may use an option of the same name for something else.
     """
     try:
-        return _value(name, given.get(name), COMMON[name])
+        return _value(name, options.get(name), COMMON[name])
     except HookError:
         return COMMON[name].default
 
 
 def mistakes(
-    given: Mapping[str, object], known: Mapping[str, Option], *, tool: str, also: Collection[str] = ()
+    options: Mapping[str, object], known: Mapping[str, Option], *, tool: str, also: Collection[str] = ()
 ) -> list[HookError]:
-    """Return what is wrong with options that were given to `tool`. Names in `also` are another tool's, and pass."""
+    """Return the mistakes in the options for `tool`. Names in `also` are options of other tools, and no mistakes."""
     every = {**COMMON, **known}
-    found: list[HookError] = []
-    for name, value in given.items():
+    errors: list[HookError] = []
+    for name, value in options.items():
         if name in every:
             try:
                 _value(name, value, every[name])
             except HookError as error:
-                found.append(error)
+                errors.append(error)
         elif name not in also:
-            found.append(HookError(f"{tool} has no such option{_hint(str(name), every)}", f"options.{name}"))
-    return found
+            errors.append(HookError(f"{tool} has no such option{_hint(str(name), every)}", f"options.{name}"))
+    return errors
 
 
 def _hint(name: str, every: Collection[str]) -> str:
-    import difflib  # noqa: PLC0415  # only for who has mistyped
+    import difflib  # noqa: PLC0415  # needed for mistyped options only
 
     close = difflib.get_close_matches(name, every, n=1)
-    return f"; did you mean {close[0]}?" if close else f" (it has {', '.join(sorted(every))})"
+    return f"; did you mean {close[0]}?" if close else f" (its options are {', '.join(sorted(every))})"
 
 
 def _value(name: str, value: object, option: Option) -> object:
     if value is None or (value == "" and option.kind is Kind.FLAG):
         return _texts(option.default or []) if option.kind is Kind.TEXTS else option.default
-    found = _READ[option.kind](value)
-    if found is None or (option.kind is Kind.CHOICE and found not in option.choices):
-        import reprlib  # noqa: PLC0415  # only for who has made a mistake; of a long value the beginning and the end
+    converted = _READERS[option.kind](value)
+    if converted is None or (option.kind is Kind.CHOICE and converted not in option.choices):
+        import reprlib  # noqa: PLC0415  # needed for mistakes only; it shortens long values
 
         raise HookError(f"expected {option.expected}, not {reprlib.repr(value)}", f"options.{name}")
-    return found
+    return converted
 
 
 def _flag(value: object) -> object:
-    """Return a truth value; a parameter of Heat's that is one may come as `1`, and one without a value as no text."""
+    """Return a truth value, for which Heat's boolean parameters may also give `1` or `0`."""
     words = {"true": True, "1": True, 1: True, "false": False, "0": False, 0: False}
     return words.get(value.lower() if isinstance(value, str) else value) if isinstance(value, str | int) else None
 
@@ -142,7 +145,7 @@ def _text(value: object) -> object:
 
 
 def _choice(value: object) -> object:
-    """Return the text of a choice; one that is a number, as YAML takes it, is meant as it is written."""
+    """Return the text of a choice; YAML may have read an unquoted `5` as a number."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else _text(value)
 
 
@@ -174,17 +177,17 @@ def _count(value: object) -> object:
 
 
 def _whole(value: object, form: str, units: str) -> int | None:
-    """Return a whole number greater than 0, each of the units of which is 1024 of the one before it."""
+    """Return a whole number greater than 0; the n-th letter of `units` multiplies it by the n-th power of 1024."""
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else _text(value)
-    found = re.fullmatch(form, text.strip(), re.IGNORECASE | re.ASCII) if isinstance(text, str) else None
-    return int(found[1]) * 1024 ** (units.find(found[2].upper()) + 1 if found[2] else 0) or None if found else None
+    match = re.fullmatch(form, text.strip(), re.IGNORECASE | re.ASCII) if isinstance(text, str) else None
+    return int(match[1]) * 1024 ** (units.find(match[2].upper()) + 1 if match[2] else 0) or None if match else None
 
 
 def _map(value: object) -> object:
     return value if isinstance(value, Mapping) else None
 
 
-_READ = {
+_READERS = {
     Kind.FLAG: _flag,
     Kind.TEXT: _text,
     Kind.TEXTS: _texts,

@@ -1,7 +1,7 @@
-"""Processes of the kernel's: which one is which, and how a whole tree of them is ended.
+"""Identifies processes of the kernel, and ends whole trees of them.
 
-A process is named by its id and its start time in clock ticks since boot. Both are read from `/proc` and not through
-psutil, whose start times move when the clock is set.
+A process is identified by its id and its start time in clock ticks since boot.
+Both are read from `/proc`, because the start times of psutil change when the clock is set.
 """
 
 from __future__ import annotations
@@ -25,30 +25,24 @@ _PROCESS_IDS = Path("/proc/self/ns/pid")
 
 @functools.cache
 def boot_id() -> str:
-    """Return what tells this boot of the machine, or of the container, from every other: process ids are its own.
+    """Return an identifier of this boot of the machine or container: process ids have a meaning within one boot only.
 
-    A container that is started again may have the number of the namespace that it had before, but its init is another.
+    A restarted container may get the same number for its namespace again, but its init has another start time.
     """
     try:
         init = ticks(1)
-    except PermissionError:  # /proc is mounted with hidepid, and we are not root
+    except PermissionError:  # /proc is mounted with hidepid, and this process is not root's
         init = None
-    return f"{_BOOT_ID.read_text().strip()}/{_PROCESS_IDS.stat().st_ino}/{init}"
-
-
-def boot_id_of(recorded: str) -> str:
-    """Return a boot that is on record as `boot_id` says it: earlier versions told nothing of the init."""
-    ours = boot_id()
-    return ours if recorded == ours.rpartition("/")[0] else recorded
+    return f"{_BOOT_ID.read_text(encoding='utf-8').strip()}/{_PROCESS_IDS.stat().st_ino}/{init}"
 
 
 def since_boot() -> float:
-    """Return seconds since boot, suspended time included, which no change of the clock moves."""
+    """Return the seconds since boot, including suspended time; changes of the clock do not affect them."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def ticks(pid: int) -> int | None:
-    """Return the start time of a process that has not ended, in clock ticks since boot; None where there is none."""
+    """Return the start time of a process in clock ticks since boot; None if it does not exist or has ended."""
     try:
         descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -62,33 +56,35 @@ def ticks(pid: int) -> int | None:
 
 
 def alive(pid: int, started: int) -> bool:
-    """Whether the process with this id is still the one that was started then."""
+    """Return whether the process with this id is still the one with this start time."""
     return ticks(pid) == started
 
 
 def tree(leader: int, started: int, mark: str, others: Collection[int] = ()) -> list[psutil.Process]:
-    """Return what lives of a run: the session that `leader` leads or led, `others`, all descendants of those.
+    """Return the living processes of a run.
 
-    And whatever has `mark`, a `NAME=value` that was put into the environment of the run and of nothing else: by it
-    those are found that have left the session and whose parents have ended, as daemons do. The session is looked at
-    only while its leader lives: once it has ended, its id may be that of anybody's session.
+    They are the session of `leader`, `others`, all processes with `mark`, and all descendants of these.
+    `mark` is a `NAME=value` in the environment of this run alone.
+    It identifies daemons, which have left the session and whose parents have ended.
+    The session counts only while its leader lives, because later its id may belong to another session.
     """
     import psutil  # noqa: PLC0415  # 15 ms, and most runs are never ended
 
-    # Whatever a damaged journal says: the system's own processes, ourselves and who started us are part of no run.
-    spared = {0, 1, 2, os.getpid(), *(each.pid for each in psutil.Process().parents())}
-    living = {each.pid: each for each in psutil.process_iter(["ppid"]) if each.pid not in spared}
+    # A damaged journal may name any process: those of the system, this one and its parents are never part of a run.
+    spared = {0, 1, 2, os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    living = {process.pid: process for process in psutil.process_iter(["ppid"]) if process.pid not in spared}
     session = leader if leader > 1 and ticks(leader) == started else None
-    found = [pid for pid in living if pid == session or pid in others or _session(pid) == session or _has(pid, mark)]
+    members = [pid for pid in living if pid == session or pid in others or _session(pid) == session or _has(pid, mark)]
     children: dict[int, list[int]] = {}
-    for pid, each in living.items():
-        children.setdefault(each.info["ppid"], []).append(pid)
-    for pid in found:  # grows as it is walked
-        found += [child for child in children.get(pid, ()) if child not in found]
-    return [living[pid] for pid in found]
+    for pid, process in living.items():
+        children.setdefault(process.info["ppid"], []).append(pid)
+    for pid in members:  # the list grows during the loop
+        members += [child for child in children.get(pid, ()) if child not in members]
+    return [living[pid] for pid in members]
 
 
 def _has(pid: int, mark: str) -> bool:
+    """Return whether a process has `mark` in its environment."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             return mark.encode() in file.read().split(b"\0")
@@ -104,19 +100,19 @@ def _session(pid: int) -> int:
 
 
 def keep_descriptors() -> None:
-    """Keep to ourselves what was left open for us: a lock that a run inherits is held while its daemons live."""
+    """Stop programs that this process starts from inheriting its descriptors, which may hold locks."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2:
-            with contextlib.suppress(OSError):  # the one with which the folder was read
+            with contextlib.suppress(OSError):  # the descriptor of the listing itself, which is closed now
                 os.set_inheritable(int(name), False)
 
 
 def send(processes: list[psutil.Process], number: signal.Signals) -> None:
-    """Send a signal to each that still is the process it was. Those that have ended are passed over."""
+    """Send a signal to processes. Those that have ended are skipped, even if their ids were given to others."""
     import psutil  # noqa: PLC0415
 
-    for each in processes:
+    for process in processes:
         try:
-            each.send_signal(number)
-        except psutil.Error:  # it has ended, or we may not
+            process.send_signal(number)
+        except psutil.Error:  # the process has ended, or belongs to another user
             continue

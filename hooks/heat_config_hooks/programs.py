@@ -1,4 +1,4 @@
-"""The programs that hooks drive: which one there is on this machine, and how to get one where there is none."""
+"""The programs that hooks drive: finds them on this machine, or says how to install them."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ class Program:
     """A program that a hook drives."""
 
     names: tuple[str, ...]
-    """What it may be called, in the order of preference; one with a space is a program and its first arguments."""
+    """Its possible names, in the order of preference; a name may include first arguments: `docker compose`."""
     variable: str = ""
-    """The variable that names another, e.g. `HEAT_PUPPET_CMD`: a path, a name, or a command line."""
+    """The variable that names another program, e.g. `HEAT_PUPPET_CMD`: a path, a name, or a command line."""
     folders: tuple[str, ...] = ()
-    """Where its own packages put it, outside the usual PATH."""
+    """Folders outside the usual PATH where its own packages install it."""
     install: str
-    """How to get it, as the end of a sentence: `install it with «apt install puppet»`."""
+    """How to install it, as the end of a sentence: `install it with «apt install puppet»`."""
     version: tuple[str, ...] = ("--version",)
-    """Arguments that make it print its version."""
+    """Arguments with which it prints its version."""
 
 
 def find(program: Program, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the beginning of the command line: the program's absolute path, and first arguments where it has some.
+    """Return the beginning of the command line: the program's absolute path, and its first arguments if it has any.
 
-    It is looked for in the PATH of `environment`, then beside our own interpreter (where an environment of ours has
-    it), then where its packages put it. Raises MissingTool.
+    The program is looked up in the PATH of `environment`, next to our own interpreter (in a virtual environment, it
+    may be installed there), and then in the folders of its packages. Raises MissingTool.
     """
     for command in every(program, environment):
         return command
@@ -39,7 +39,7 @@ def find(program: Program, environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def every(program: Program, environment: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
-    """Yield the beginnings of the command lines of all that there is of it, in the order of preference."""
+    """Yield the beginning of a command line, as `find` returns it, for each installed name of the program."""
     import shlex  # noqa: PLC0415  # slow to load, and scripts need no program
     import shutil  # noqa: PLC0415
 
@@ -47,7 +47,7 @@ def every(program: Program, environment: Mapping[str, str]) -> Iterator[tuple[st
     for name in (named,) if named else program.names:
         try:
             first, *rest = [name] if os.access(name, os.X_OK) else shlex.split(name) or [name]
-        except ValueError:  # a quotation mark too few
+        except ValueError:  # a quotation mark is missing
             first, rest = name, []
         path = shutil.which(first, path=_path(program, environment))
         if path is not None:
@@ -55,7 +55,7 @@ def every(program: Program, environment: Mapping[str, str]) -> Iterator[tuple[st
 
 
 def missing(program: Program, environment: Mapping[str, str]) -> MissingTool:
-    """Return what is to be said where there is none."""
+    """Return the error that says that a program is not installed, and how to install it."""
     named = _named(program, environment)
     wanted = f"{named} (${program.variable})" if named else " or ".join(program.names)
     return MissingTool(f"{wanted} is not installed; {program.install}")
@@ -71,17 +71,17 @@ def _path(program: Program, environment: Mapping[str, str]) -> str:
 
 
 def cannot_start(path: str) -> str:
-    """Return why the kernel would not start an executable file, and what to do; empty where nothing is seen.
+    """Return why the kernel does not start an executable file, and what to do; empty if no reason is apparent.
 
-    Raises OSError where the machine cannot read it now.
+    Raises OSError if the file cannot be read now.
     """
     try:
         if not os.access(path, os.X_OK):
-            return f"it cannot be run; make it executable with «chmod +x {path}»"
-        with open(path, "rb") as file:
-            first = file.readline(256)
+            return f"it is not executable; make it so with «chmod +x {path}»"
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            first = file.readline(256) or b""  # None if it is a pipe without data
     except (FileNotFoundError, PermissionError) as error:
         return error.strerror or str(error)
     words = first.removeprefix(b"#!").split() if first.startswith(b"#!") else []
     interpreter = os.fsdecode(words[0]) if words else ""
-    return f"its interpreter {interpreter} is not there" if interpreter and not os.path.exists(interpreter) else ""  # noqa: PTH110
+    return f"its interpreter {interpreter} does not exist" if interpreter and not os.path.exists(interpreter) else ""  # noqa: PTH110

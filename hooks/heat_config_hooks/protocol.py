@@ -1,12 +1,12 @@
-"""What passes between whoever runs a hook and the hook. `hooks/README.md` explains it to people who write one.
+"""The values that pass between a hook and its caller. `hooks/README.md` explains them to authors of hooks.
 
-A hook of ours is a module that says what it is about, with two functions around one command:
+A built-in hook is a module that describes itself, and has two functions around one command:
 
     ABOUT                                          its options, the program that it drives, …
-    prepare(request, place) -> Command | Reply     what to run, or the answer where nothing need be run
-    finish(request, place, ended) -> Reply         what came of it
+    prepare(request, place) -> Command | Reply     the command to run, or a reply if no command is needed
+    finish(request, place, ended) -> Reply         the reply after the command has ended
 
-Neither starts a process. Who calls them runs the command: the agent under its supervisor, `standalone` in the
+Neither function starts a process. The caller runs the command: the agent under its supervisor, and `standalone` in the
 foreground.
 """
 
@@ -33,88 +33,127 @@ else:
     Protocol = object
 
 CREDENTIALS = frozenset({"deploy_password", "deploy_signal_id", "deploy_user_id", "deploy_username"})
-"""Inputs with which Heat is spoken to. A config gets them only with the option `deploy_credentials: true`."""
+"""Inputs that are credentials for Heat. A config gets them only with the option `deploy_credentials: true`."""
 
 LEAVES = "heat_config_left"
-"""The key of an entry that asks to clean up after a deployment: see `Request.leaves`."""
+"""The key of a deployment that asks for a cleanup, see `Request.leaves`."""
 
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
-_RESERVED = (
-    r"PATH|IFS|OPTIND|HEAT_(HOOK_)?RUN(_WORD)?|CDPATH|ENV|BASH_ENV|BASHOPTS|SHELLOPTS|PS4|PROMPT_COMMAND|GLOBIGNORE|PWD|OLDPWD"
-    r"|LD_.*|_RLD.*|GLIBC_TUNABLES|GCONV_PATH|LOCPATH|NLSPATH|LOCALDOMAIN|RES_OPTIONS|HOSTALIASES|NODE_OPTIONS"
-    r"|PYTHON[A-Z]+|PERL(LIB|IO_DEBUG|5[A-Z]+)|RUBY(LIB|OPT)|JAVA_TOOL_OPTIONS|TERMINFO(_DIRS)?"
-)
-"""Variables that change how programs start, load code or find things: an input never sets them."""
+RESERVED: Mapping[str, str] = {
+    "the agent": r"HEAT_(HOOK_)?RUN(_WORD|_SUPERVISOR)?",
+    "shells": r"PATH|IFS|OPTIND|CDPATH|ENV|BASH_ENV|BASH_XTRACEFD|BASHOPTS|SHELLOPTS|EXECIGNORE|PS4|PROMPT_COMMAND"
+    r"|GLOBIGNORE|PWD|OLDPWD|FPATH|ZDOTDIR|INPUTRC",
+    "the loader and the C library": r"LD_.*|_RLD.*|GLIBC_TUNABLES|GCONV_PATH|LOCPATH|NLSPATH|LOCALDOMAIN|RES_OPTIONS"
+    r"|HOSTALIASES|TERMINFO(_DIRS)?|TERMCAP|TERMPATH",
+    "OpenSSL": r"OPENSSL_(CONF|CONF_INCLUDE|ENGINES|MODULES)",
+    "Python": r"PYTHON[A-Z0-9]+|PYTHON_PRESITE"
+    r"|PIP_(?!(EXTRA_)?INDEX_URL|TRUSTED_HOST|PROXY|(CLIENT_)?CERT|(DEFAULT_)?TIMEOUT|RETRIES|VERSION).*",
+    "Perl": r"PERL(LIB|IO|IO_DEBUG|5[A-Z_]+|_MB_OPT|_MM_OPT)",
+    "Ruby": r"RUBY[A-Z]+|RUBYGEMS_GEMDEPS|GEM_(HOME|PATH|SPEC_CACHE|REQUIREMENT_.*)|BUNDLE_(GEMFILE|PATH|BIN|.*CONFIG)",
+    "Node.js": r"NODE_(OPTIONS|PATH|REPL_EXTERNAL_MODULE)|NPM_CONFIG_(.*CONFIG|PREFIX|SCRIPT_SHELL|NODE_OPTIONS)",
+    "Java": r"CLASSPATH|(JAVA_TOOL|_JAVA|JDK_JAVA|JDK_JAVAC|IBM_JAVA|OPENJ9_JAVA)_OPTIONS",
+    "Lua": r"LUA_(INIT|PATH|CPATH)(_5_[0-9]+)?",
+    "R": r"R_(HOME|LIBS(_.*)?|PROFILE(_.*)?|ENVIRON(_.*)?|DEFAULT_PACKAGES)",
+    "PHP": r"PHPRC|PHP_INI_SCAN_DIR",
+    "Tcl": r"TCLLIBPATH|(TCL|TK)_LIBRARY",
+    "Guile": r"GUILE_(LOAD_PATH|LOAD_COMPILED_PATH|EXTENSIONS_PATH)",
+    "Erlang": r"ERL_(LIBS|.*FLAGS)",
+    ".NET": r"DOTNET_(STARTUP_HOOKS|ADDITIONAL_DEPS|SHARED_STORE)"
+    r"|(DOTNET|COMPLUS|CORECLR|COR)_(.*PROFILER.*|.*PROFILING)",
+    "Go and Rust": r"GOFLAGS|RUSTC(_WORKSPACE)?_WRAPPER",
+    "Git and other version control": r"GIT_(.*COMMAND|EXEC_PATH|TEMPLATE_DIR|CONFIG.*|SSH.*|ASKPASS|.*EDITOR|PAGER"
+    r"|EXTERNAL_DIFF|DIR|COMMON_DIR|WORK_TREE|ALLOW_PROTOCOL)|HGRCPATH|SVN_SSH|CVS_RSH|RSYNC_(RSH|CONNECT_PROG)",
+    "Ansible": r"ANSIBLE_(CONFIG|LIBRARY|MODULE_UTILS|HOME|.*PLUGINS?|.*PATHS?)",
+    "make and compilers": r"MAKEFILES|(GNU)?MAKEFLAGS|MFLAGS|GCC_EXEC_PREFIX|COMPILER_PATH",
+    "less, ssh and sudo, which start other programs": r"LESS(OPEN|CLOSE|KEY.*)|(SSH|SUDO)_ASKPASS",
+    "libraries with plug-ins": r"GIO_(EXTRA_MODULES|MODULE_DIR)|GTK_(MODULES|PATH)|QT_PLUGIN_PATH",
+}
+"""Variables that change how programs start, load code or find files, by the program they belong to.
+
+An input never sets one of them.
+Variables that only name a server or configure an application are not among them: `PIP_INDEX_URL`, `JAVA_OPTS`,
+`NODE_ENV`.
+"""
 
 MAX_VARIABLE = 128 * 1024 - 1
-"""Bytes of one `NAME=value`: Linux refuses to start a program with a longer one (MAX_ARG_STRLEN, with its NUL)."""
+"""The longest `NAME=value` in bytes. Linux starts no program with a longer one (MAX_ARG_STRLEN, minus the NUL)."""
 
 MAX_VARIABLES = 1024 * 1024
-"""Bytes of all inputs in the environment together: Linux takes a quarter of the stack limit (2 MiB by default) for
-arguments and environment."""
+"""The most bytes that all inputs may take in the environment.
+
+Linux allows a quarter of the stack limit (2 MiB by default) for arguments and environment.
+"""
 
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 
 
 def file_key(identity: str) -> str:
-    """Return `identity` where it is a safe file name, else a digest of it.
+    """Return `identity` if it is a safe name for files, else a digest of it.
 
-    A deployment's id comes from outside and names files of ours (script, outputs, `deployed/ID.json`): a path
-    separator, a leading dot or a dot that would make `ID.NAME` ambiguous must never reach the disk. Heat's own ids are
-    UUIDs and stay as they are.
+    The id of a deployment comes from outside, and names files (the script, its outputs, `deployed/ID.json`).
+    It must not contain a path separator, nor a dot, which would hide the file or make `ID.NAME` ambiguous.
+    Heat's own ids are UUIDs, which are safe.
     """
     if _FILE_NAME.fullmatch(identity):
         return identity
-    import hashlib  # noqa: PLC0415  # 3 ms, and Heat's ids need none
+    import hashlib  # noqa: PLC0415  # 3 ms, and Heat's ids need no digest
 
     return "sha256-" + hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a hook is asked to do."""
+    """A deployment, as a hook gets it."""
 
     id: str
     key: str
-    """The id where that is a safe file name, else a digest of it."""
+    """The id if it is a safe name for files, else a digest of it."""
     name: str
     action: str
     config: object
     inputs: Mapping[str, object]
-    """Values by name, with their JSON types; those said to be `String` are text."""
+    """Values by name, with their JSON types; inputs of the type `String` are text."""
     outputs: tuple[str, ...]
     options: Mapping[str, object]
-    """All that the hook knows, as `options.read` returns them."""
+    """A value for each option of the hook, as `options.read` returns them."""
     creation_time: str = ""
     leaves: str = ""
-    """Nothing is to be carried out: the deployment of this id has left the metadata, and what it had made goes with it.
-    The config is unknown by then; `name` is that deployment's."""
+    """The id of a deployment that has left the metadata, if this request is its cleanup; else empty.
+
+    The hook removes what that deployment has made. The config is unknown by then; `name` is that deployment's.
+    """
+
+    @property
+    def removes(self) -> bool:
+        """Whether the hook is only to remove what the deployment has made: at a DELETE, or as its cleanup."""
+        return bool(self.leaves) or self.action == "DELETE"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workplace:
-    """Where a hook works."""
+    """The folders and the environment of a hook."""
 
     run: Path
-    """This run's own folder (0700), kept with the run's output; what the hook writes there is removed afterwards."""
+    """The folder of this run (0700). The output of the run stays there; what the hook writes there is removed."""
     working: Path
-    """The hook's own folder, perhaps not made yet."""
+    """The hook's own folder, which may not exist yet."""
     outputs: Path
-    """The folder in which a config leaves its outputs, perhaps not made yet."""
+    """The folder into which configs write their outputs; it may not exist yet."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """What every command gets: PATH, and the variables that steer hooks."""
+    """The environment of every command: PATH, and the variables that configure hooks."""
 
 
 def workplace(tool: str, run: Path, root: Path | None, environment: Mapping[str, str]) -> Workplace:
-    """Return the folders of `tool`: heat-agents' own names and variables, below `root` where one is given.
+    """Return the folders of `tool`, with heat-agents' names and variables.
 
-    `HEAT_SCRIPT_WORKING` and `HEAT_SCRIPT_OUTPUTS` (and so on for each tool) win; the defaults are
-    `/var/lib/heat-config/heat-config-TOOL` and `/var/run/heat-config/heat-config-TOOL`.
+    The variables `HEAT_TOOL_WORKING` and `HEAT_TOOL_OUTPUTS` (such as `HEAT_SCRIPT_WORKING`) name them.
+    The defaults are `heat-config-TOOL` and `run/heat-config-TOOL` below `root`;
+    without `root`, `/var/lib/heat-config/heat-config-TOOL` and `/var/run/heat-config/heat-config-TOOL`.
     """
     variable = "HEAT_" + tool.upper().replace("-", "_")
-    said = environment.get(f"{variable}_WORKING", ""), environment.get(f"{variable}_OUTPUTS", "")
-    working, outputs = _places(tool, root, *said)
+    named = environment.get(f"{variable}_WORKING", ""), environment.get(f"{variable}_OUTPUTS", "")
+    working, outputs = _places(tool, root, *named)
     return Workplace(run=run, working=working.absolute(), outputs=outputs.absolute(), environment=environment)
 
 
@@ -126,14 +165,16 @@ def _places(tool: str, root: Path | None, working: str, outputs: str) -> tuple[P
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """One command to run for a deployment."""
+    """The command to run for a deployment."""
 
     argv: tuple[str, ...]
     cwd: Path
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Added to the environment that the caller gives every run."""
+    """Variables in addition to the environment of every run."""
     stdin: Path | None = None
-    """A file to read from; nothing where None."""
+    """The file for its standard input; None for an empty one."""
+    notes: tuple[str, ...] = ()
+    """Sentences for the log about inputs that are not in the environment."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,51 +182,57 @@ class Ended:
     """How a command ended."""
 
     code: int
-    """Its exit code; 128 plus the number of the signal that ended it, as a shell says it."""
+    """Its exit code, or, as in a shell, 128 plus the number of the signal that ended it."""
     stdout: Path
     stderr: Path
 
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """What there is to know of a hook without running it: the tables in the documentation are made of it."""
+    """The description of a hook, from which the tables in the documentation are generated."""
 
     config: str
-    """What a config of it is, in a few words."""
+    """The form of its configs, in a few words."""
     options: Mapping[str, Option] = field(default_factory=dict)
-    """Its own, beside `options.COMMON`."""
+    """Its own options, in addition to `options.COMMON`."""
     program: Program | None = None
-    """What it drives; None where it needs nothing."""
+    """The program that it drives; None if it needs none."""
     variables: tuple[str, ...] = ()
-    """The variables that steer it."""
+    """The variables that configure it."""
     cleans: Literal["", "config", "name"] = ""
-    """Whether something is to be cleaned up when a deployment leaves the metadata without a DELETE of its own, see
-    `Request.leaves`: what belongs to its config (as soon as that is gone), or to its name (once no other deployment
-    with this tool has it). Empty: there is nothing."""
+    """What needs a cleanup when a deployment leaves the metadata without a DELETE of its own, see `Request.leaves`.
+
+    `config`: what belongs to its config, as soon as that config has left.
+    `name`: what belongs to its name, once no other deployment with this tool has that name.
+    Empty: nothing.
+    """
     undoes: bool = False
-    """Whether DELETE removes what was made for the same deployment resource, whichever config made it."""
+    """Whether DELETE removes what any config of the same deployment resource has made."""
     files: tuple[str, ...] = ("{key}", "{key}.*")
-    """Patterns of the files that a deployment leaves in the folders `working` and `outputs`."""
+    """Patterns for the files that a deployment leaves in the folders `working` and `outputs`."""
     tested: str
-    """Against what its tests run it."""
+    """What the tests run it with, in a few words."""
 
 
 class Hook(Protocol):
-    """A hook module of ours."""
+    """A module that is a built-in hook."""
 
     ABOUT: About
 
     def prepare(self, request: Request, place: Workplace, /) -> Command | Reply:
-        """Write what the command needs and return it; or a reply, where nothing need be run. Raises HookError."""
+        """Write the files that the command needs, and return it; or return a reply if no command is needed.
+
+        Raises HookError.
+        """
 
     def finish(self, request: Request, place: Workplace, ended: Ended, /) -> Reply:
-        """Return what came of the command. Called perhaps by another process, long after `prepare`."""
+        """Return the reply. It may be called by another process, long after `prepare`."""
 
 
 def as_text(value: object) -> str:
-    """Return the text of an input value: the one conversion, for the environment and for inputs said to be `String`.
+    """Return the text of an input's value, for the environment and for inputs of the type `String`.
 
-    Text as it is; true and false; numbers as JSON writes them; null as nothing; lists and maps as compact JSON.
+    Text is unchanged, null is empty, and all other values are compact JSON.
     """
     if isinstance(value, str):
         return value
@@ -194,16 +241,33 @@ def as_text(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def environment(request: Request) -> dict[str, str]:
-    """Return the inputs as environment variables, but for those that cannot or must not be one.
+def as_map(value: object) -> Mapping[str, object]:
+    """Return a value that is a map; an empty map for any other value."""
+    return value if isinstance(value, Mapping) else {}
 
-    Left out are names that are no variable's, names that change how programs start (`PATH`, `LD_*`, `BASH_ENV`, …),
-    credentials, and values too long for one; `HEAT_INPUTS_FILE` has them all but the credentials.
+
+def text_of(config: object, expected: str) -> str:
+    """Return a config that must be text, without a byte order mark; empty for no config. Raises HookError.
+
+    `expected` describes the text for the message: `the text of a script`.
+    """
+    if config is None:
+        return ""
+    if not isinstance(config, str):
+        raise HookError(f"expected {expected}", "config")
+    return config.removeprefix("\ufeff")
+
+
+def environment(request: Request) -> dict[str, str]:
+    """Return the inputs as environment variables, except those that cannot or must not be variables.
+
+    Left out are inputs whose name is not a valid variable or is in `RESERVED`, values that are too long, and
+    credentials. The file `HEAT_INPUTS_FILE` has all inputs except the credentials.
     """
     variables: dict[str, str] = {}
     room = MAX_VARIABLES
     for name, value in visible_inputs(request).items():
-        if not re.fullmatch(_VARIABLE, name) or re.fullmatch(_RESERVED, name):
+        if not re.fullmatch(_VARIABLE, name) or reserved(name):
             continue
         text = as_text(value).replace("\0", "")
         length = len(name) + 1 + len(text.encode("utf-8", "surrogatepass"))
@@ -213,22 +277,40 @@ def environment(request: Request) -> dict[str, str]:
     return variables
 
 
+def reserved(name: str) -> str:
+    """Return the owner of a variable in `RESERVED`; empty if the name is not reserved."""
+    if name[:1].islower():  # as most inputs; compiling the patterns takes longer than most of a run
+        return ""
+    return next((program for program, pattern in RESERVED.items() if re.fullmatch(pattern, name)), "")
+
+
+def left_out(request: Request) -> tuple[str, ...]:
+    """Return a sentence for each input that is not in the environment because its name is reserved."""
+    programs = {name: reserved(name) for name in visible_inputs(request)}
+    return tuple(
+        f"the input {name} is not in the environment, because that variable affects {program}; "
+        "it is in $HEAT_INPUTS_FILE"
+        for name, program in programs.items()
+        if program
+    )
+
+
 def visible_inputs(request: Request) -> dict[str, object]:
-    """Return the inputs that a config may see: all but the credentials, unless it asks for those."""
+    """Return the inputs for a config: without the credentials, unless the option `deploy_credentials` is set."""
     if request.options.get("deploy_credentials"):
         return dict(request.inputs)
     return {name: value for name, value in request.inputs.items() if name not in CREDENTIALS}
 
 
 def request(document: Mapping[str, object], *, key: str, options: Mapping[str, object]) -> Request:
-    """Read a deployment, its config chosen, as a hook gets it. Whatever may be missing may be missing.
+    """Return a deployment as a hook gets it. All keys of `document` are optional. Raises HookError.
 
-    `options` are those that the hook knows, see `options.read`. Raises HookError.
+    The config for the action has been selected; `options` are the result of `options.read`.
     """
     inputs: dict[str, object] = {}
-    for each in _maps(document, "inputs"):
-        value = each.get("value", each.get("default"))
-        inputs[_name(each, "inputs")] = as_text(value) if each.get("type") == "String" else value
+    for item in _maps(document, "inputs"):
+        value = item.get("value", item.get("default"))
+        inputs[_name(item, "inputs")] = as_text(value) if item.get("type") == "String" else value
     action = inputs.get("deploy_action")
     return Request(
         id=str(document.get("id", "")),
@@ -237,7 +319,7 @@ def request(document: Mapping[str, object], *, key: str, options: Mapping[str, o
         action=action if isinstance(action, str) else "",
         config=document.get("config"),
         inputs=inputs,
-        outputs=tuple(_output(each) for each in _maps(document, "outputs")),
+        outputs=tuple(_output(item) for item in _maps(document, "outputs")),
         options=options,
         creation_time=str(document.get("creation_time") or ""),
         leaves=str(document.get(LEAVES) or ""),
@@ -247,13 +329,18 @@ def request(document: Mapping[str, object], *, key: str, options: Mapping[str, o
 def _output(item: Mapping[str, object]) -> str:
     name = _name(item, "outputs")
     if "/" in name or "\0" in name:
-        raise HookError(f"{name!r} cannot be an output: it names a file, so it may have no '/' in it", "outputs")
+        raise HookError(f"{name!r} cannot be the name of an output: it is part of a file name, without '/'", "outputs")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        problem = f"{name!r} cannot be the name of an output: it contains half of a surrogate pair"
+        raise HookError(problem, "outputs") from None
     return name
 
 
 def _maps(document: Mapping[str, object], field_name: str) -> list[Mapping[str, object]]:
     items = document.get(field_name) or []
-    if not isinstance(items, list) or not all(isinstance(each, Mapping) for each in items):
+    if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
         raise HookError("expected a list of objects", field_name)
     return items
 
@@ -261,16 +348,14 @@ def _maps(document: Mapping[str, object], field_name: str) -> list[Mapping[str, 
 def _name(item: Mapping[str, object], field_name: str) -> str:
     name = item.get("name")
     if not isinstance(name, str) or not name:
-        raise HookError("every one needs a name", field_name)
+        raise HookError("every item needs a name", field_name)
     return name
 
 
 def clear_outputs(request: Request, place: Workplace) -> Path:
-    """Make room for the outputs that a config writes, and return what it is told as `heat_outputs_path`.
-
-    What an earlier run with this id left is removed: it must not pass for this one's.
-    """
+    """Return the value of `heat_outputs_path` for a config, and remove the outputs of an earlier run with this id."""
     files.make_directory(place.outputs)
+    files.tighten_directory(place.outputs)
     path = place.outputs / request.key
     for name in request.outputs:
         files.remove(f"{path}.{name}")
@@ -278,10 +363,16 @@ def clear_outputs(request: Request, place: Workplace) -> Path:
 
 
 def collect(request: Request, place: Workplace, ended: Ended) -> Reply:
-    """Return the declared outputs that a config wrote, byte for byte, beside what it printed and its exit code."""
-    reply: Reply = {
-        name: Capture(path) for name in request.outputs if (path := place.outputs / f"{request.key}.{name}").is_file()
-    }
+    """Return the reply of a run: its output, its exit code, and the declared outputs that the config has written.
+
+    The files of the outputs become 0600, whatever mode the config has given them.
+    """
+    reply: Reply = {}
+    for name in request.outputs:
+        path = place.outputs / f"{request.key}.{name}"
+        if path.is_file():
+            files.tighten(path)
+            reply[name] = Capture(path)
     reply.update(
         deploy_stdout=Capture(ended.stdout), deploy_stderr=Capture(ended.stderr), deploy_status_code=ended.code
     )

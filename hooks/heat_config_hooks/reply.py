@@ -1,8 +1,8 @@
-"""A hook's reply, and how it is made to fit into a signal.
+"""The reply of a hook, and how it is shortened to fit into a signal.
 
-Output can be of any size, and a signal cannot: Heat refuses bodies over its `max_json_body_size`, 1 MiB by default. So
-a reply may hold `Capture`s, files that nobody has read yet, and `fit` reads of each no more than can be sent: its
-beginning and its end, and how much was left out between them.
+Output can have any size, but Heat refuses signals over its `max_json_body_size`, 1 MiB by default.
+So a reply may contain `Capture`s, which are files that have not been read yet.
+`fit` reads no more of a file than can be sent: its beginning and its end, and says how much it left out between them.
 """
 
 from __future__ import annotations
@@ -23,53 +23,53 @@ Reply = dict[str, object]
 """`deploy_stdout`, `deploy_stderr`, `deploy_status_code` and outputs; a value may be a `Capture`."""
 
 BODY_LIMIT = 950_000
-"""Bytes of a signal's body at most: below Heat's 1 MiB, with room for what wraps it."""
+"""The largest body of a signal in bytes: below Heat's 1 MiB, with room for the envelope."""
 
 EDGE = 4096
-"""Characters at a cut that are left out with the rest: a longer secret than that is no secret."""
+"""Characters that are left out on each side of a cut, because half of a secret may be there."""
 
 STATUS = "deploy_status_code"
 
 TIMED_OUT = 124
-"""Status code of a run that was ended because its time was over."""
+"""Status code of a run that timed out."""
 UNKNOWN = 125
-"""Status code of what cannot be understood or was interrupted, or of which a hook replied nonsense."""
+"""Status code if a deployment has a mistake, was interrupted, or its outcome is unknown."""
 CANNOT_START = 126
-"""Status code of what could not be started."""
+"""Status code if the command could not be started."""
 NO_TOOL = 127
-"""Status code of a deployment whose tool has no hook: what a shell says of a command that it does not find."""
+"""Status code of a deployment whose tool has no hook: the code of a shell for an unknown command."""
 REBOOT = 194
-"""Status code with which a command asks for a reboot of the machine, after which it is run again."""
+"""Status code with which a command requests a reboot of the machine, and to run again afterwards."""
 
 _OF_THE_MACHINE = frozenset({errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ESTALE})
-"""Errors of a file that is there, and that the machine cannot read."""
+"""Errors of the machine in reading a file that exists."""
 
 CUT = "\n[... {:,} bytes left out ...]\n"
 
 
 @dataclass(frozen=True)
 class Text:
-    """Text, perhaps without its middle. Bytes that are no UTF-8 are in it as `surrogateescape` has them."""
+    """Text, perhaps without its middle. Bytes that are not UTF-8 are decoded with `surrogateescape`."""
 
     head: str
     tail: str = ""
     left_out: int = 0
-    """Bytes between head and tail."""
+    """Number of bytes between head and tail."""
 
 
 @dataclass(frozen=True)
 class Capture:
-    """A file whose text is to go into a reply."""
+    """A file whose text becomes a value of the reply."""
 
     path: Path
     before: str = ""
-    """What is to stand before it."""
+    """Text before that of the file."""
 
     def text(self, limit: int = BODY_LIMIT) -> Text:
-        """Read the file if it is hardly longer than `limit` bytes, else half of that from each end, and `EDGE` more.
+        """Return the text of the file, or if it is too long, `limit // 2 + EDGE` bytes from each end.
 
-        In JSON no byte takes less than a byte, so more of it cannot be sent. Raises OSError where the file
-        cannot be read or is none (a pipe or a device would block for ever).
+        JSON never takes less than one byte for a byte, so more than that cannot be sent anyway.
+        Raises OSError if it cannot be read or is not a regular file (a pipe or device could block for ever).
         """
         descriptor = files.open_regular(self.path)
         try:
@@ -97,21 +97,18 @@ def _decoded(content: bytes) -> str:
 
 
 def failure(code: int, sentence: str, stdout: str | Capture = "", stderr: str | Capture = "") -> Reply:
-    """Return the reply of a deployment that failed for a reason that its tool does not give itself.
-
-    The sentence stands before whatever the tool wrote to standard error.
-    """
-    said = Capture(stderr.path, f"{sentence}\n") if isinstance(stderr, Capture) else f"{sentence}\n{stderr}"
-    return {"deploy_stdout": stdout, "deploy_stderr": said, STATUS: code}
+    """Return the reply of a deployment that failed; `sentence` says why, before the standard error of the tool."""
+    text = Capture(stderr.path, f"{sentence}\n") if isinstance(stderr, Capture) else f"{sentence}\n{stderr}"
+    return {"deploy_stdout": stdout, "deploy_stderr": text, STATUS: code}
 
 
 def nothing_done(why: str = "the config is empty: nothing was run") -> Reply:
-    """Return the reply of a deployment for which there was nothing to do: that is no failure."""
+    """Return the reply of a deployment without anything to do, which is a success."""
     return {"deploy_stdout": "", "deploy_stderr": f"{why}\n", STATUS: 0}
 
 
 def status_code(reply: Mapping[str, object]) -> int | None:
-    """Return a reply's status code: a number, or text that holds one; None where there is none."""
+    """Return the status code of a reply, which is a number or the text of one; None if there is none."""
     value = reply.get(STATUS)
     if isinstance(value, bool):
         return None
@@ -126,18 +123,18 @@ def status_code(reply: Mapping[str, object]) -> int | None:
 
 
 def unchanged(_name: str, text: str) -> str:
-    """Return the text of a value as it is."""
+    """Return a text unchanged."""
     return text
 
 
 def fit(
     reply: Mapping[str, object], limit: int = BODY_LIMIT, change: Callable[[str, str], str] = unchanged
 ) -> dict[str, object]:
-    """Return the reply as plain JSON values whose text is at most `limit` bytes long.
+    """Return the reply as plain JSON values that take at most `limit` bytes as JSON.
 
-    What is too long is shortened in the middle, the longest first: no value is cut while a longer one is whole.
-    `change` (name of the value, text → text) is made to every text before that; it hides secrets, and a cut can never
-    leave half of one. A file that is not there, or is none, is left out; one that cannot be read is no success.
+    If the reply is too long, text is left out in the middle of the longest values.
+    `change` (name of the value, text → text) masks secrets; it is applied first, so no cut leaves half of a secret.
+    A missing or irregular file is left out. If the machine cannot read a file, the reply becomes a failure.
     """
     values: dict[str, object] = {}
     for name, value in reply.items():
@@ -157,11 +154,13 @@ def fit(
             values[name] = changed(value, functools.partial(change, name))
     spent = _length(dict.fromkeys(values, "")) + _size(values.get(STATUS, ""))
     if spent > limit // 2:
-        return fit(failure(UNKNOWN, f"the names of the outputs alone are {spent:,} bytes long: too much for a signal"))
-    if spent + sum(_most(value) for value in values.values()) <= limit:  # as nearly always
+        return fit(
+            failure(UNKNOWN, f"the names of the outputs alone take {spent:,} bytes, which is too long for a signal")
+        )
+    if spent + sum(_most(value) for value in values.values()) <= limit:  # the usual case
         return {name: _shown(value.head) if isinstance(value, Text) else value for name, value in values.items()}
     sizes = {
-        # What has lost its middle is longer than anything that fits: how long need not be known.
+        # A text without its middle is longer than any value that fits, so its exact length does not matter.
         name: limit + value.left_out if isinstance(value, Text) and value.left_out else _size(value)
         for name, value in values.items()
         if name != STATUS
@@ -179,22 +178,22 @@ def fit(
 
 
 def _without(name: str, error: OSError, reply: Mapping[str, object]) -> Reply:
-    """Return a reply without a value that the machine cannot read: a failure, if it was none, that says so."""
+    """Return a reply without a value that the machine cannot read; a success becomes a failure that says so."""
     value = reply[name]
-    rest = {each: reply[each] for each in reply if each != name}
+    rest = {other: reply[other] for other in reply if other != name}
     if isinstance(value, Capture) and value.before:
         rest[name] = value.before
     if status_code(reply) != 0:
         return rest
     stdout, stderr = (
-        value if isinstance(value := rest.get(each), str | Capture) else ""
-        for each in ("deploy_stdout", "deploy_stderr")
+        value if isinstance(value := rest.get(stream), str | Capture) else ""
+        for stream in ("deploy_stdout", "deploy_stderr")
     )
     return {**rest, **failure(UNKNOWN, f"{name} cannot be read: {error.strerror}", stdout, stderr)}
 
 
 def _changed_text(text: Text, change: Callable[[str], str]) -> Text:
-    """Return the text with `change` made to both parts, without what at their inner ends may be half of a secret."""
+    """Return the text with `change` applied to both parts, without the edges where half of a secret may be."""
     if not text.left_out:
         return Text(change(text.head), change(text.tail))
     head, tail = change(text.head), change(text.tail)
@@ -204,13 +203,13 @@ def _changed_text(text: Text, change: Callable[[str], str]) -> Text:
 
 
 def changed(value: object, change: Callable[[str], str]) -> object:
-    """Return a JSON value with `change` made to all text in it, and to numbers that it changes."""
+    """Return a JSON value with `change` applied to all texts and keys, and to numbers whose text it changes."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
-        return {change(key): changed(each, change) for key, each in value.items()}
+        return {change(key): changed(item, change) for key, item in value.items()}
     if isinstance(value, list):
-        return [changed(each, change) for each in value]
+        return [changed(item, change) for item in value]
     if isinstance(value, int | float) and not isinstance(value, bool):
         text = json.dumps(value)
         return value if change(text) == text else change(text)
@@ -228,14 +227,14 @@ def _size(value: object) -> int:
 
 
 def _most(value: object) -> int:
-    """Return what a value takes at most, which is found out faster than what it takes."""
+    """Return an upper bound for the size of a value, which is faster than its size."""
     if isinstance(value, Text):
         return sys.maxsize if value.left_out else 12 * len(value.head)  # a character may be two escapes of six
     return _length(value)
 
 
 def _cap(sizes: list[int], room: int) -> int:
-    """Return the size to which the largest have to be cut so that all fit into `room`. `sizes` are in rising order."""
+    """Return the size to which larger values must be cut so that all fit into `room`. `sizes` are in rising order."""
     for position, size in enumerate(sizes):
         share = max(room, 0) // (len(sizes) - position)
         if size > share:
@@ -245,7 +244,7 @@ def _cap(sizes: list[int], room: int) -> int:
 
 
 def cut(text: Text, cap: int) -> str:
-    """Return the text in at most `cap` bytes of JSON, saying how many bytes were left out of its middle."""
+    """Return the text in at most `cap` bytes of JSON; a note in its middle says how many bytes were left out."""
     if not text.left_out and _length(whole := _shown(text.head)) - 2 <= cap:
         return whole
     total = _bytes(text.head) + _bytes(text.tail) + text.left_out
@@ -262,11 +261,11 @@ def cut(text: Text, cap: int) -> str:
 
 
 _STRAY = re.compile("[\ud800-\udfff]")
-"""What stands for a byte that is no UTF-8, or is half of a character."""
+"""A surrogate: it stands for a byte that is not UTF-8, or for half of a character."""
 
 
 def _bytes(text: str) -> int:
-    """Return how many bytes the text was before it was decoded."""
+    """Return the number of bytes of a text before it was decoded."""
     try:
         return len(text.encode())
     except UnicodeEncodeError:
@@ -274,7 +273,7 @@ def _bytes(text: str) -> int:
 
 
 def _shown(text: str) -> str:
-    """Return the text as it is sent: U+FFFD for what is no UTF-8, as any decoder says it."""
+    """Return the text for a signal, with U+FFFD for bytes that are not UTF-8."""
     if text.isascii():
         return text
     try:

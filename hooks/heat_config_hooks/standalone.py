@@ -1,9 +1,10 @@
-"""A hook of ours run by hand or by another agent.
+"""`heat-config-hook`: runs a built-in hook without the agent, by hand or for another agent.
 
-`heat-config-hook NAME < deployment`, or through a link named after the tool.
+Call it as `heat-config-hook NAME < deployment`, or through a link that is named after the tool.
 
-The same two steps as in the agent, around the same command, in the foreground. The reply goes to standard output and
-nothing else does: what the tool prints is in the reply. The tool gets the environment that we were given.
+The hook takes the same two steps as in the agent, around the same command, which runs in the foreground.
+Only the reply goes to standard output; the output of the tool is in the reply.
+The tool inherits the environment of this program.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import heat_config_hooks
-from heat_config_hooks import memory, options, processes, protocol, strict_json
+from heat_config_hooks import alphabet, files, memory, options, processes, protocol, strict_json
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.reply import CANNOT_START, TIMED_OUT, UNKNOWN, Capture, Reply, failure, fit
 
@@ -30,49 +31,53 @@ _USAGE = """\
 usage: heat-config-hook NAME < DEPLOYMENT
 
 Carry out one deployment (a JSON object with id, config, inputs, outputs and options) with the hook NAME, and print its
-reply: a JSON object with deploy_stdout, deploy_stderr, deploy_status_code and the declared outputs. Linked into a hook
-directory under the name of a tool, it is that tool's hook.
+reply: a JSON object with deploy_stdout, deploy_stderr, deploy_status_code and the declared outputs. A link to this
+program in a hook directory, named after a tool, is the hook of that tool.
 
 hooks: {hooks}
 
 exit codes:
-  0  there is a reply, whatever it says of the deployment
-  1  the reply could not be written
-  2  bad usage: no such hook, or no deployment on standard input
+  0  the reply was printed, whether the deployment succeeded or failed
+  1  standard input is not a deployment, or the reply cannot be printed
+  2  bad usage, such as an unknown hook
 """
 
-_PREFIX = "heat-config-hook-"
-"""How the names of our temporary folders begin."""
+_NO_INPUT = 1
+"""The exit code if standard input is not a deployment: the same as that of heat-agents' hooks."""
 
-_YOUNG = 60.0
-"""Seconds after which a temporary folder that nobody holds is nobody's."""
+_PREFIX = "heat-config-hook-"
+"""The beginning of the names of our temporary folders."""
+
+_ABANDONED = 60.0
+"""Seconds after which a temporary folder that no process has locked counts as abandoned."""
 
 GRACE = 10.0
 """Seconds between TERM and KILL."""
 
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""Signals at which the run is ended, and we with it."""
+"""Signals that end the run and this program."""
 
 MARK = "HEAT_HOOK_RUN"
-"""A variable of a value of its own in the environment of the command: by it all its processes are known."""
+"""A variable with a unique value in the environment of the command: it identifies all processes of the run."""
 
 
 def main() -> int:
-    """Run the command and return its exit code."""
+    """Run the hook that the command line names, and return an exit code."""
+    alphabet.use_utf8()
     if sys.stdin is None or sys.stdout is None:
-        print("error: it takes a deployment on standard input, and replies on standard output", file=sys.stderr)
+        print("error: standard input and standard output must be open", file=sys.stderr)
         return 2
     try:
         code = _main()
         sys.stdout.flush()
-    except OSError:  # nobody reads the reply, or the disk that it goes to is full
+    except OSError:  # standard output was closed, or its disk is full
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return code
 
 
 def usage() -> str:
-    """Return what `--help` prints."""
+    """Return the text of `--help`."""
     return _USAGE.format(hooks=", ".join(sorted(heat_config_hooks.HOOKS)))
 
 
@@ -80,31 +85,41 @@ def _main() -> int:
     memory.keep_no_core()
     for number in _ENDING:
         signal.signal(number, lambda number, _frame: sys.exit(128 + number))
-    called = Path(sys.argv[0]).name
+    program = Path(sys.argv[0]).name
     arguments = sys.argv[1:]
-    if called in heat_config_hooks.HOOKS and not arguments:
-        arguments = [called]
+    if program in heat_config_hooks.HOOKS and not arguments:
+        arguments = [program]
     if arguments in (["-h"], ["--help"]):
         print(usage(), end="")
         return 0
     if len(arguments) != 1 or arguments[0] not in heat_config_hooks.HOOKS:
-        wrong = f"there is no hook {arguments[0]!r}" if len(arguments) == 1 else "expected the name of one hook"
-        print(f"error: {wrong} (there are: {', '.join(sorted(heat_config_hooks.HOOKS))}; see --help)", file=sys.stderr)
+        problem = f"there is no hook {arguments[0]!r}" if len(arguments) == 1 else "expected the name of one hook"
+        names = ", ".join(sorted(heat_config_hooks.HOOKS))
+        print(f"error: {problem} (the hooks are: {names}; see --help)", file=sys.stderr)
         return 2
     try:
-        document = strict_json.loads(sys.stdin.buffer.read().decode("utf-8", "replace"))
+        document = strict_json.loads(_standard_input().decode("utf-8", "replace"))
+    except OSError as error:
+        print(f"error: cannot read standard input: {error.strerror or error}", file=sys.stderr)
+        return _NO_INPUT
     except ValueError as error:
-        print(f"error: standard input is no JSON: {error}", file=sys.stderr)
-        return 2
+        print(f"error: standard input is not valid JSON: {error}", file=sys.stderr)
+        return _NO_INPUT
     if not isinstance(document, dict):
-        print("error: standard input is no deployment: expected a JSON object", file=sys.stderr)
-        return 2
+        print("error: standard input is not a deployment: expected a JSON object", file=sys.stderr)
+        return _NO_INPUT
     json.dump(_carry_out(arguments[0], document), sys.stdout)
     return 0
 
 
+def _standard_input() -> bytes:
+    descriptor = sys.stdin.fileno()
+    return files.drain(descriptor, patience=None if os.isatty(descriptor) else files.PATIENCE)
+
+
 def _carry_out(name: str, document: dict[str, object]) -> dict[str, object]:
-    _clear_up()
+    """Return the reply of a hook, as JSON values that fit into a signal."""
+    _remove_abandoned()
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     fcntl.flock(lock, fcntl.LOCK_EX)
@@ -115,15 +130,15 @@ def _carry_out(name: str, document: dict[str, object]) -> dict[str, object]:
         os.close(lock)
 
 
-def _clear_up() -> None:
-    """Remove what was left by hooks that were killed: inputs, and with them secrets.
+def _remove_abandoned() -> None:
+    """Remove the folders of hooks that were killed: they contain inputs, and so secrets.
 
-    Whoever works in such a folder, the hook or what it has started, holds its lock.
+    A hook that works in its folder, and the processes that it has started, hold the lock of the folder.
     """
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError):  # somebody else's, or gone by now
-            found = path.lstat()
-            if found.st_uid != os.geteuid() or time.time() - found.st_mtime < _YOUNG:
+        with contextlib.suppress(OSError):  # the folder belongs to another user, or has been removed
+            status = path.lstat()
+            if status.st_uid != os.geteuid() or time.time() - status.st_mtime < _ABANDONED:
                 continue
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
@@ -134,54 +149,55 @@ def _clear_up() -> None:
 
 
 def _reply(name: str, document: dict[str, object], folder: Path, lock: int) -> Reply:
+    """Prepare a hook, run its command, and return the reply."""
     hook = heat_config_hooks.load(name)
     place = protocol.workplace(name, folder, None, os.environ)
     try:
-        given = options.read(_options(name, document, hook), hook.ABOUT.options)
-        request = protocol.request(document, key=protocol.file_key(str(document.get("id", ""))), options=given)
+        values = options.read(_options(name, document, hook), hook.ABOUT.options)
+        request = protocol.request(document, key=protocol.file_key(str(document.get("id", ""))), options=values)
         command = hook.prepare(request, place)
         if not isinstance(command, protocol.Command):
             return command
-        limit = given["timeout"]
-        ended = _run(command, folder, lock, limit if isinstance(limit, float) else None)
+        timeout = values["timeout"]
+        ended = _run(command, folder, lock, timeout if isinstance(timeout, float) else None)
     except HookError as error:
         return failure(error.code, str(error))
     except OSError as error:
-        about = f": {error.filename}" if error.filename else ""
-        return failure(CANNOT_START, f"cannot run the {name} hook: {error.strerror or error}{about}")
+        path = f": {error.filename}" if error.filename else ""
+        return failure(CANNOT_START, f"cannot run the hook {name}: {error.strerror or error}{path}")
     except Exception as error:  # noqa: BLE001  # a defect of the hook
-        return failure(CANNOT_START, f"the {name} hook cannot be prepared: {type(error).__name__}: {error}")
+        return failure(CANNOT_START, f"the hook {name} cannot be prepared: {type(error).__name__}: {error}")
     if ended is None:
-        sentence = f"ended, as its time limit of {limit:g} s was over"
+        sentence = f"ended because it timed out after {timeout:g} s"
         return failure(TIMED_OUT, sentence, Capture(folder / "stdout"), Capture(folder / "stderr"))
     try:
         return hook.finish(request, place, ended)
-    except Exception as error:  # noqa: BLE001  # a defect of the hook, or what the command did to its folder
-        sentence = f"the {name} hook cannot say what came of it: {type(error).__name__}: {error}"
+    except Exception as error:  # noqa: BLE001  # a defect of the hook, or the command has damaged its folder
+        sentence = f"the hook {name} cannot determine the outcome: {type(error).__name__}: {error}"
         return failure(UNKNOWN, sentence, Capture(ended.stdout), Capture(ended.stderr))
 
 
 def _options(name: str, document: dict[str, object], hook: protocol.Hook) -> Mapping[str, object]:
-    """Return the options of this tool; where they are a component's, those that are for it. Raises HookError."""
-    given = document.get("options")
-    if not isinstance(given, Mapping) and given is not None:
-        raise HookError("expected an object of the tool's options", "options")
-    found = options.own(given or {}, name, heat_config_hooks.HOOKS)
-    wrong = options.mistakes(found, hook.ABOUT.options, tool=name)
-    if any(found.get(each) is not None for each in options.BOUNDS):
-        bound = next(each for each in options.BOUNDS if found.get(each) is not None)
-        raise HookError("the agent can hold it, a hook alone cannot", f"options.{bound}")
-    if wrong:  # they may be a component's, and nobody says here which other tools it has: what may be theirs passes
-        also = {option for each in heat_config_hooks.HOOKS for option in heat_config_hooks.load(each).ABOUT.options}
-        also |= {option for option, value in found.items() if isinstance(value, Mapping)}
-        wrong = options.mistakes(found, hook.ABOUT.options, tool=name, also=also)
-    if wrong:
-        raise HookError("\n".join(str(each) for each in wrong))
-    return found
+    """Return the options for this tool, which may be among those of a component. Raises HookError."""
+    every = document.get("options")
+    if not isinstance(every, Mapping) and every is not None:
+        raise HookError("expected an object with the options of the tool", "options")
+    own = options.own(every or {}, name, heat_config_hooks.HOOKS)
+    mistakes = options.mistakes(own, hook.ABOUT.options, tool=name)
+    for bound in options.BOUNDS:
+        if own.get(bound) is not None:
+            raise HookError("only the agent can enforce this option, not a hook that runs alone", f"options.{bound}")
+    if mistakes:  # the options may be those of a component, whose other tools are unknown here
+        also = {option for tool in heat_config_hooks.HOOKS for option in heat_config_hooks.load(tool).ABOUT.options}
+        also |= {option for option, value in own.items() if isinstance(value, Mapping)}
+        mistakes = options.mistakes(own, hook.ABOUT.options, tool=name, also=also)
+    if mistakes:
+        raise HookError("\n".join(map(str, mistakes)))
+    return own
 
 
-def _run(command: protocol.Command, folder: Path, lock: int, limit: float | None) -> protocol.Ended | None:
-    """Run a command to its end; None where its time limit came first, and all that it had started was ended."""
+def _run(command: protocol.Command, folder: Path, lock: int, timeout: float | None) -> protocol.Ended | None:
+    """Run a command, and return how it ended; None if it timed out, and all its processes were ended."""
     ended = protocol.Ended(code=0, stdout=folder / "stdout", stderr=folder / "stderr")
     mark = f"{folder.name}.{time.time_ns()}"
     with (
@@ -201,7 +217,7 @@ def _run(command: protocol.Command, folder: Path, lock: int, limit: float | None
                 start_new_session=True,
                 pass_fds=(lock,),
             )
-            code = process.wait(limit)
+            code = process.wait(timeout)
         except subprocess.TimeoutExpired:
             _end(process, mark)
             return None
@@ -212,13 +228,14 @@ def _run(command: protocol.Command, folder: Path, lock: int, limit: float | None
 
 
 def _end(process: subprocess.Popen[bytes] | None, mark: str) -> None:
-    """End a command with all that it has started, wherever that has gone.
+    """End a command and all processes that it has started.
 
-    There may be no `process`: where we are ended as the command begins, it may have begun, and is found by its mark.
+    `process` is None if a signal arrived while the command was being started.
+    The command may have begun nevertheless; its mark identifies it.
     """
     import psutil  # noqa: PLC0415  # 15 ms, and most runs are never ended
 
-    for number in _ENDING:  # once is enough
+    for number in _ENDING:  # a second signal must not interrupt this
         signal.signal(number, signal.SIG_IGN)
     pid = process.pid if process else 0
     started = processes.ticks(pid) or 0

@@ -1,18 +1,18 @@
-"""Reading JSON from elsewhere: what cannot be written again as JSON is refused here, once for all who use it."""
+"""Reads JSON from untrusted sources, and rejects values that could not be written as JSON again."""
 
 from __future__ import annotations
 
 import json
 
 DEPTH = 100
-"""Levels of lists and objects in one another. Heat's metadata has about ten."""
+"""The deepest nesting of lists and objects. Heat's metadata has about ten levels."""
 
 MOST = 2_000_000
-"""Values at most. One that is written with three letters takes over sixty bytes of memory."""
+"""The largest number of values: one of three characters takes over sixty bytes of memory."""
 
 
 def loads(text: str) -> object:
-    """Return the value. Raises ValueError, of which json.JSONDecodeError has the place."""
+    """Return the value of a JSON text. Raises ValueError; json.JSONDecodeError, a subclass, has the position."""
     check_number(text)
     try:
         value = json.loads(text, parse_constant=_refuse)
@@ -23,7 +23,7 @@ def loads(text: str) -> object:
 
 
 def check_number(text: str | bytes) -> None:
-    """Raise ValueError where a text has too many values, before it is read. Commas within strings count, too."""
+    """Raise ValueError if a text may have too many values, before it is parsed. Commas in strings count as well."""
     if len(text) > MOST:
         raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
         if sum(raw.count(each) for each in (b"[", b"{", b",")) > MOST:
@@ -31,26 +31,26 @@ def check_number(text: str | bytes) -> None:
 
 
 def check(value: object) -> None:
-    """Raise ValueError where the value is nested too deeply, or holds a number that JSON cannot say."""
+    """Raise ValueError if a value is nested too deeply, or contains a number that JSON cannot represent."""
     level = [value]
     for _ in range(DEPTH):
         inner: list[object] = []
-        for each in level:
-            if isinstance(each, dict):
-                inner.extend(each.values())
-            elif isinstance(each, list):
-                inner.extend(each)
-            elif isinstance(each, float) and not float("-inf") < each < float("inf"):
-                _refuse(str(each))
+        for item in level:
+            if isinstance(item, dict):
+                inner.extend(item.values())
+            elif isinstance(item, list):
+                inner.extend(item)
+            elif isinstance(item, float) and not float("-inf") < item < float("inf"):
+                _refuse(str(item))
         if not inner:
             return
-        level = [each for each in inner if type(each) not in _PLAIN]
+        level = [item for item in inner if type(item) not in _PLAIN]
     raise ValueError("it is nested too deeply")
 
 
 _PLAIN = frozenset({str, int, bool, type(None)})
-"""Types of values in which nothing can be wrong: those of most."""
+"""Types of values that need no check; most values have one of them."""
 
 
 def _refuse(text: str) -> float:
-    raise ValueError(f"{text} is no number in JSON")
+    raise ValueError(f"{text} is not a number in JSON")

@@ -1,6 +1,6 @@
-"""The table of our hooks in the documentation, made of what each says of itself.
+"""The table of tools in the documentation, generated from the `ABOUT` of each hook.
 
-`python -m heat_config_hooks.table` prints it; with the name of a file it is put between the two marks there.
+`python -m heat_config_hooks.table` prints it; with the name of a file, it replaces the table in that file.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from heat_config_hooks import files
 from heat_config_hooks.protocol import About
 
 BEGIN, END = "<!-- hooks -->", "<!-- /hooks -->"
-"""Between these lines of a file the table stands."""
+"""The lines of a file before and after the table."""
 
 _HEADER = ("tool", "config", "options", "needs", "environment", "tested against")
 
 
 def table() -> str:
-    """Return the table in Markdown: a line for each hook."""
+    """Return the table in Markdown, with a row for each hook."""
     rows = [_HEADER, ("---",) * len(_HEADER)]
     rows += [_row(tool, heat_config_hooks.load(tool).ABOUT) for tool in sorted(heat_config_hooks.HOOKS)]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def updated(text: str) -> str:
-    """Return the text of a file with the table of today in it. Raises ValueError where there is no place for it."""
+    """Return the text of a file with the current table in it. Raises ValueError if the marks are missing."""
     before, begin, rest = text.partition(f"{BEGIN}\n")
     _, end, after = rest.partition(END)
     if not begin or not end:
@@ -38,7 +38,7 @@ def updated(text: str) -> str:
 def _row(tool: str, about: About) -> tuple[str, ...]:
     needs = " or ".join(_code(about.program.names)) if about.program else ""
     cells = (f"`{tool}`", about.config, ", ".join(_code(about.options)), needs, ", ".join(_code(about.variables)))
-    return tuple(each.replace("|", "\\|") or "–" for each in (*cells, about.tested))
+    return tuple(cell.replace("|", "\\|") or "–" for cell in (*cells, about.tested))
 
 
 def _code(names: Iterable[str]) -> list[str]:
@@ -46,7 +46,7 @@ def _code(names: Iterable[str]) -> list[str]:
 
 
 def main() -> int:
-    """Print the table, or put it into the file that the command line names."""
+    """Print the table, or write it into the file that the command line names."""
     if len(sys.argv) == 1:
         print(table(), end="")
         return 0

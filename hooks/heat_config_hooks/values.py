@@ -1,8 +1,10 @@
-"""`dataclass`, `field`, `fields` and `replace` as `dataclasses` has them, for programs that are started often.
+"""`dataclass`, `field`, `fields` and `replace` with the meaning of `dataclasses`, for programs that start often.
 
-The standard library writes Python for every class and compiles it at each start, which for all of ours takes longer
-than everything else that is loaded. Here the same few functions serve them all. What they mean is the standard
-library's business still: it is what type checkers see, and a test holds each class of ours against it.
+At each start, the standard library generates Python code for every class and compiles it.
+For all our classes, that would take longer than loading everything else.
+Here, the same few functions serve all classes.
+Type checkers see the standard library instead, and a test compares each of our classes with it.
+`restore` is the one function that the standard library does not have.
 """
 
 from __future__ import annotations
@@ -10,13 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from operator import attrgetter
 
-__all__ = ["MISSING", "dataclass", "field", "fields", "replace"]
+__all__ = ["MISSING", "dataclass", "field", "fields", "replace", "restore"]
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from dataclasses import MISSING, dataclass, field, fields, replace
-    from typing import Any, NoReturn
+    from typing import Any, NoReturn, TypeVar
+
+    _T = TypeVar("_T")
 
 _MISSING: Any = object()
 
@@ -39,10 +44,14 @@ def _dataclass(cls: type | None = None, /, **how: bool) -> type | Callable[[type
 
 def _made(cls: type, *, frozen: bool = False, kw_only: bool = False, eq: bool = True) -> type:
     if hasattr(cls, "__value_fields__"):
-        raise TypeError(f"{cls.__qualname__} is made of another class with fields: that is not foreseen here")
+        raise TypeError(f"{cls.__qualname__} inherits from a class with fields, which is not supported")
     declared = [_declared(cls, name) for name in cls.__annotations__]
     positions = () if kw_only else tuple(each.name for each in declared)
     made: dict[str, object] = {"__value_fields__": tuple(declared), "__match_args__": positions}
+    made["__value_defaults__"] = (
+        {each.name: each.default for each in declared if each.default is not _MISSING},
+        len(declared),
+    )
     made["__init__"] = _init(cls.__qualname__, declared, positions)
     made["__repr__"] = _repr([each.name for each in declared if each.repr])
     if eq:
@@ -57,7 +66,7 @@ def _made(cls: type, *, frozen: bool = False, kw_only: bool = False, eq: bool = 
 
 
 def _declared(cls: type, name: str) -> _Field:
-    """Return a field as the class declares it; of that only a default stays in the class."""
+    """Return a field as the class declares it; only its default stays as an attribute of the class."""
     found = vars(cls).get(name, _MISSING)
     if not isinstance(found, _Field):
         found = _Field(found)
@@ -69,7 +78,7 @@ def _declared(cls: type, name: str) -> _Field:
     return found
 
 
-def _init(what: str, declared: list[_Field], positions: tuple[str, ...]) -> Callable[..., None]:
+def _init(cls: str, declared: list[_Field], positions: tuple[str, ...]) -> Callable[..., None]:
     usual = {each.name: each.default for each in declared}
     factories = [(each.name, each.default_factory) for each in declared if each.default_factory is not _MISSING]
     needed = {name for name, value in usual.items() if value is _MISSING} - {name for name, _ in factories}
@@ -77,14 +86,14 @@ def _init(what: str, declared: list[_Field], positions: tuple[str, ...]) -> Call
     def __init__(self: object, /, *values: object, **named: object) -> None:  # noqa: N807
         if values:
             if len(values) > len(positions) or named.keys() & positions[: len(values)]:
-                raise TypeError(f"{what}: there are more values than fields for them")
+                raise TypeError(f"{cls}: more values than fields, or two values for one field")
             named.update(zip(positions, values, strict=False))
-        held = self.__dict__  # all at once, and past what refuses a change
+        held = self.__dict__  # at once, and without the __setattr__ that refuses changes
         held.update(usual)
         held.update(named)
         if len(held) != len(usual) or not needed <= named.keys():
             wrong = (needed - named.keys()) | (named.keys() - usual.keys())
-            raise TypeError(f"{what}: missing or unknown: {', '.join(sorted(wrong))}")
+            raise TypeError(f"{cls}: missing or unknown: {', '.join(sorted(wrong))}")
         for name, factory in factories:
             if name not in named:
                 held[name] = factory()
@@ -97,7 +106,7 @@ def _repr(shown: list[str]) -> Callable[[object], str]:
 
 
 def _eq(compared: list[str]) -> tuple[Callable[[object, object], bool], Callable[[object], int]]:
-    held = attrgetter(*compared, compared[0])  # of one alone it would be no tuple
+    held = attrgetter(*compared, compared[0])  # the result for a single name would not be a tuple
 
     def __eq__(self: object, other: object) -> bool:  # noqa: N807
         return held(self) == held(other) if other.__class__ is self.__class__ else NotImplemented
@@ -110,7 +119,32 @@ def _refuse(_self: object, name: str, _value: object = None) -> NoReturn:
 
 
 def _replace(value: Any, /, **changes: object) -> object:
-    return type(value)(**{**{each.name: getattr(value, each.name) for each in _fields(value)}, **changes})
+    """Return a copy with changes. All fields are copied at once, because entries of the journal have many."""
+    declared, now = _fields(value), value.__dict__
+    made = object.__new__(type(value))
+    held = made.__dict__
+    # The dictionary may also have cached properties, which must be computed again for the copy.
+    held.update(now if len(now) == len(declared) else {each.name: getattr(value, each.name) for each in declared})
+    held.update(changes)
+    if len(held) != len(declared):
+        unknown = changes.keys() - {each.name for each in declared}
+        raise TypeError(f"{type(value).__qualname__}: unknown: {', '.join(sorted(unknown))}")
+    return made
+
+
+def restore(kind: type[_T], values: Mapping[str, object]) -> _T:
+    """Return a value with these fields and the defaults of the others: a faster constructor, to read many values.
+
+    Every name must be that of a field. Raises TypeError if a field without a default is missing.
+    """
+    usual, number = kind.__value_defaults__  # type: ignore[attr-defined]
+    made = object.__new__(kind)
+    held = made.__dict__
+    held.update(usual)
+    held.update(values)
+    if len(held) != number:
+        raise TypeError(f"{kind.__qualname__}: fields are missing or unknown")
+    return made
 
 
 def _fields(of: Any) -> tuple[_Field, ...]:

@@ -1,8 +1,9 @@
-"""Files that a hook has written anywhere on the machine, and may remove again: only while they are as it left them.
+"""Files that a hook writes anywhere on the machine, and removes again only if nobody has changed them since.
 
-Which they are is kept in the hook's working folder, one small file for each: its path, all who have written it, and a
-digest of what was written. The note is on disk before the file is, so none is ever written that nobody knows of. A
-file that was there before, and is not ours, is kept beside its note, and put back when ours is removed.
+For each file, the hook's working folder has a note: the path, all owners, and a digest of the content.
+The note is on disk before the file is, so every file that was written has a note.
+If the hook replaces a file that it has not written, it keeps the old file next to the note.
+When its own file is removed, the old one is put back.
 """
 
 from __future__ import annotations
@@ -22,18 +23,19 @@ from heat_config_hooks.reply import Reply, failure
 from heat_config_hooks.values import dataclass
 
 FAILED = 1
-"""Status code of a deployment of which a file could not be written or removed."""
+"""Status code of a deployment that could not write or remove a file."""
 
 _RESOURCE = "resource "
+"""The beginning of an owner that is a deployment resource."""
 
 _MANY = 100
-"""Owners of one file at most: where names are new at each action, none of them ever comes back to be taken off."""
+"""The largest number of owners of one file: where each action has a new name, old owners never remove the file."""
 
 
 def owner(request: Request) -> str:
-    """Return whose files a deployment's are: the same for all actions of one deployment resource.
+    """Return the owner of a deployment's files, which is the same for all actions of one deployment resource.
 
-    Where the inputs do not say which resource that is, the deployment's name has to do.
+    If the inputs do not name the resource, the owner is the name of the deployment.
     """
     stack, resource = request.inputs.get("deploy_stack_id"), request.inputs.get("deploy_resource_name")
     return f"{_RESOURCE}{stack}/{resource}" if stack and resource else request.name or request.id
@@ -43,81 +45,81 @@ def owner(request: Request) -> str:
 class _Note:
     path: Path
     owners: tuple[str, ...]
-    """Whoever last wrote it is the last."""
+    """All that have written the file, the latest last."""
     digests: tuple[str, ...]
-    """Of what was written, and of what was to be written when the note was made."""
+    """Digests of the content that was written, and of the content that was to be written when the note was made."""
 
     def others(self, owner: str) -> tuple[str, ...]:
-        """Return who would miss the file if `owner` removed it.
+        """Return the owners that still need the file if `owner` does not.
 
-        Where `owner` has not written it under this name, it may have done so under any other name, but not as a
-        resource: a name may change, a resource does not.
+        If `owner` is not among the owners, it may have written the file under another name.
+        A name may change, but a resource does not, so in that case only resources count as others.
         """
-        rest = tuple(each for each in self.owners if each != owner)
-        return rest if owner in self.owners else tuple(each for each in rest if each.startswith(_RESOURCE))
+        rest = tuple(other for other in self.owners if other != owner)
+        return rest if owner in self.owners else tuple(other for other in rest if other.startswith(_RESOURCE))
 
 
 class Written:
-    """The files of one hook."""
+    """The files that one hook has written."""
 
     def __init__(self, working: Path) -> None:
-        """Keep the notes in the hook's working folder."""
+        """Keep the notes in `working`, the hook's working folder."""
         self._notes = working / "written"
 
     def write_all(self, contents: Mapping[Path, bytes], *, owner: str, mode: int = 0o600) -> Reply:
-        """Write files, one after the other; return the reply of a deployment that is just that.
+        """Write files one after the other, and return the reply of a deployment that does nothing else.
 
-        It says of each file whether that changed it. What cannot be written is where it ends: the reply has failed, and
-        says what was written before and what was not tried.
+        As in heat-agents, a reply of success is empty.
+        The first file that cannot be written ends it; the reply then names the files that were not written.
         """
-        done: list[str] = []
-        for path, content in contents.items():
+        paths = list(contents)
+        for index, (path, content) in enumerate(contents.items()):
             try:
-                changed = self.write(path, content, owner=owner, mode=mode)
+                self.write(path, content, owner=owner, mode=mode)
             except OSError as error:
-                rest = ", ".join(str(each) for each in [*contents][len(done) + 1 :])
-                untried = f"; after that, these were not written: {rest}" if rest else ""
-                return failure(FAILED, f"cannot write {path}: {_reason(error, path)}{untried}", "".join(done))
-            done.append(f"{path} {'written' if changed else 'unchanged'}\n")
-        return {"deploy_stdout": "".join(done), "deploy_stderr": "", "deploy_status_code": 0}
+                rest = ", ".join(map(str, paths[index + 1 :]))
+                remark = f"; because of that, these were not written: {rest}" if rest else ""
+                return failure(FAILED, f"cannot write {path}: {_reason(error, path)}{remark}")
+        return {"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 0}
 
     def remove_all(self, paths: Iterable[Path], *, owner: str) -> Reply:
-        """Remove an owner's files, and others, where `remove` does; return the reply of a deployment that is just that.
+        """Remove `paths` and all files of an owner, and return the reply of a deployment that does nothing else.
 
-        It has failed where one could not be removed; the others are all the same.
+        Standard error says what was done with each file.
+        If a file cannot be removed, the others are removed nevertheless, and the reply is a failure.
         """
-        said, failed = [], []
+        sentences, code = [], 0
         for path in sorted({*paths, *(note.path for note in self._all() if owner in note.owners)}):
             try:
-                said.append(f"{self.remove(path, owner=owner)}\n")
+                sentences.append(self.remove(path, owner=owner))
             except OSError as error:
-                failed.append(f"cannot remove {path}: {_reason(error, path)}\n")
-        return {
-            "deploy_stdout": "".join(said) or ("" if failed else "there is nothing to remove\n"),
-            "deploy_stderr": "".join(failed),
-            "deploy_status_code": FAILED if failed else 0,
-        }
+                sentences.append(f"cannot remove {path}: {_reason(error, path)}")
+                code = FAILED
+        stderr = "".join(f"{sentence}\n" for sentence in sentences or ["there is nothing to remove"])
+        return {"deploy_stdout": "", "deploy_stderr": stderr, "deploy_status_code": code}
 
     def write(self, path: Path, content: bytes, *, owner: str, mode: int = 0o600) -> bool:
-        """Write a file, durably and whole, its folders made; return whether that changed it. Raises OSError.
+        """Write a file durably, with its folders, and return whether that changed it. Raises OSError.
 
-        A link is replaced, not followed: whoever may write to its folder could lead us anywhere. Whoever owns a file
-        goes on to own it, unless it is not ours and in a folder for all: anybody may have put it there, to have ours.
+        A link is replaced and not followed, because everybody who may write to its folder could choose its target.
+        An existing file keeps its user and group.
+        The exception is a file that we have not written, in a folder to which everybody may write:
+        somebody may have put it there to become the owner of our file.
         """
-        digest, found = _digest(content), _digest_at(path)
-        if found == _NO_FILE and not path.is_symlink():
+        digest, present = _digest(content), _digest_at(path)
+        if present == _NO_FILE and not path.is_symlink():
             raise OSError(errno.EEXIST, f"{'a folder' if path.is_dir() else 'something else'} is in its place")
-        known, old = self._note(path), path.lstat() if found else None
-        kept = old is not None and found != _NO_FILE and (known is not None or not _for_all(path.parent))
-        same = found == digest and old is not None and (kept or old.st_uid == os.geteuid())
-        if known is None and old and found not in (_NO_FILE, digest):
+        known, old = self._note(path), path.lstat() if present else None
+        kept = old is not None and present != _NO_FILE and (known is not None or not _is_shared(path.parent))
+        same = present == digest and old is not None and (kept or old.st_uid == os.geteuid())
+        if known is None and old and present not in (_NO_FILE, digest):
             self._set_aside(path, old)
-        self._keep(path, known, owner, digest, found)
+        self._keep(path, known, owner, digest, present)
         if not same:
             files.make_directory(path.parent, durable=True)
             files.replace(path, content, mode=mode, durable=True)
             if kept and old:
-                with contextlib.suppress(PermissionError):  # we are not root, and it is ours now
+                with contextlib.suppress(PermissionError):  # without root's rights, the file is now our user's
                     os.chown(path, old.st_uid, old.st_gid)
         elif old and stat.S_IMODE(old.st_mode) != mode:
             path.chmod(mode)
@@ -125,68 +127,69 @@ class Written:
         return not same
 
     def of(self, owner: str) -> list[Path]:
-        """Return the files that were last written for an owner."""
+        """Return the files whose latest owner is `owner`."""
         return sorted(note.path for note in self._all() if note.owners[-1] == owner)
 
     def remove(self, path: Path, *, owner: str = "") -> str:
-        """Remove a file if it is still as it was written; return in words what was done. Raises OSError.
+        """Remove a file unless it has changed since it was written; return a sentence about it. Raises OSError.
 
-        One that others than `owner` have written, too, is left to them. Without an owner, it is nobody's but ours.
+        A file that has other owners besides `owner` stays. Without `owner`, no other owners are considered.
         """
-        known, found = self._note(path), _digest_at(path)
-        if found is None:
+        known, present = self._note(path), _digest_at(path)
+        if present is None:
             self.forget([path])
-            return f"{path} is not there"
+            return f"{path} does not exist"
         if known is None:
             return f"{path} is left alone: it was not written here"
         if owner and (others := known.others(owner)):
             if owner in known.owners:
                 self._write(_Note(path, others, known.digests))
             return f"{path} is left alone: another deployment has it too"
-        if found not in known.digests:
+        if present not in known.digests:
             return f"{path} is left alone: it was changed since it was written"
         if self._put_back(path):
-            said = f"{path} was put back as it was before"
+            sentence = f"{path} was put back as it was before"
         else:
             path.unlink(missing_ok=True)
             files.sync_directory(path.parent)
-            said = f"{path} was removed"
+            sentence = f"{path} was removed"
         self.forget([path])
-        return said
+        return sentence
 
     def forget(self, paths: Iterable[Path]) -> None:
-        """Have nothing to do with files any more."""
+        """Remove the notes of files, and what was set aside for them."""
         for path in paths:
             self._file(path).unlink(missing_ok=True)
             self._before(path).unlink(missing_ok=True)
 
-    def _set_aside(self, path: Path, found: os.stat_result) -> None:
-        """Keep a file that is not ours, and is to be replaced, until ours goes."""
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+    def _set_aside(self, path: Path, status: os.stat_result) -> None:
+        """Keep a copy of a file that we have not written and are about to replace."""
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             content = file.read()
-        about = json.dumps([found.st_mode & 0o777, found.st_uid, found.st_gid])
+        head = json.dumps([status.st_mode & 0o777, status.st_uid, status.st_gid])
         files.make_directory(self._notes, durable=True)
-        files.replace(self._before(path), f"{about}\n".encode() + content, durable=True)
+        files.replace(self._before(path), f"{head}\n".encode() + content, durable=True)
 
     def _put_back(self, path: Path) -> bool:
-        """Put back what was there before ours; return whether there was anything. Raises OSError."""
+        """Put back the file that was set aside; return whether there was one. Raises OSError."""
         try:
-            about, _, content = self._before(path).read_bytes().partition(b"\n")
+            head, _, content = self._before(path).read_bytes().partition(b"\n")
         except FileNotFoundError:
             return False
-        mode, user, group = json.loads(about)
+        mode, user, group = json.loads(head)
         files.replace(path, content, mode=mode, durable=True)
-        with contextlib.suppress(PermissionError):  # we are not root, and it is ours now
+        with contextlib.suppress(PermissionError):  # without root's rights, the file is now our user's
             os.chown(path, user, group)
         return True
 
     def _before(self, path: Path) -> Path:
+        """Return the copy of a file that was set aside."""
         return self._file(path).with_suffix(".before")
 
-    def _keep(self, path: Path, known: _Note | None, owner: str, digest: str, found: str | None) -> None:
-        """Note that a file is to be written, where now `found` is."""
-        earlier = (found,) if known and found and found != digest and found in known.digests else ()
-        others = tuple(each for each in known.owners if each != owner) if known else ()
+    def _keep(self, path: Path, known: _Note | None, owner: str, digest: str, present: str | None) -> None:
+        """Write the note of a file that is about to be written; `present` is the digest of its present content."""
+        earlier = (present,) if known and present and present != digest and present in known.digests else ()
+        others = tuple(other for other in known.owners if other != owner) if known else ()
         note = _Note(path, (*others, owner)[-_MANY:], (*earlier, digest))
         if note != known:
             self._write(note)
@@ -197,44 +200,47 @@ class Written:
         files.replace(self._file(note.path), json.dumps(values).encode(), durable=True)
 
     def _all(self) -> list[_Note]:
-        notes = self._notes.glob("*.json") if self._notes.is_dir() else ()
-        return [note for each in notes if (note := _read(each))]
+        paths = self._notes.glob("*.json") if self._notes.is_dir() else ()
+        return [note for path in paths if (note := _read(path))]
 
     def _note(self, path: Path) -> _Note | None:
         return _read(self._file(path))
 
     def _file(self, path: Path) -> Path:
+        """Return the note of a file."""
         return self._notes / f"{_digest(os.fsencode(path))[:40]}.json"
 
 
 def _read(path: Path) -> _Note | None:
+    """Return a note; None if it is missing or damaged, in which case the file itself is never removed."""
     try:
         values = json.loads(path.read_bytes())
-        owners = values["owners"] if "owners" in values else [values["owner"]]  # there was just one once
+        owners = values["owners"] if "owners" in values else [values["owner"]]  # older notes have one owner
         return _Note(Path(values["path"]), (*owners[:-1], owners[-1]), tuple(values["digests"]))
-    except (OSError, ValueError, TypeError, LookupError):  # nothing is known of what it was about, so it stays
+    except (OSError, ValueError, TypeError, LookupError):
         return None
 
 
 _NO_FILE = "no file"
+"""Stands for the digest of something that is not a regular file."""
 
 
 def _digest_at(path: Path) -> str | None:
-    """Return the digest of a file; None where nothing is, `_NO_FILE` where something else is. Raises OSError."""
+    """Return the digest of a file, `_NO_FILE` for something else, or None if nothing is there. Raises OSError."""
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
             return _NO_FILE
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            found = hashlib.sha256()
+            digest = hashlib.sha256()
             while part := file.read(1024 * 1024):
-                found.update(part)
-            return found.hexdigest()
+                digest.update(part)
+            return digest.hexdigest()
     except (FileNotFoundError, NotADirectoryError):
         return None
 
 
-def _for_all(folder: Path) -> bool:
-    """Whether anybody may put files into a folder, as into /tmp."""
+def _is_shared(folder: Path) -> bool:
+    """Return whether everybody may put files into a folder, as into /tmp."""
     return folder.is_dir() and bool(folder.stat().st_mode & stat.S_IWOTH)
 
 
@@ -243,7 +249,7 @@ def _digest(content: bytes) -> str:
 
 
 def _reason(error: OSError, path: Path) -> str:
-    """Return why something cannot be done with a file, and what is in its way where that is not the file itself."""
+    """Return the reason of an error, with the file that caused it if that is not `path`."""
     reason = error.strerror or str(error)
     if not error.filename or Path(os.fsdecode(error.filename)) == path:
         return reason

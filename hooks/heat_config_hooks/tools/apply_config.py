@@ -1,7 +1,7 @@
-"""The `apply-config` hook: it runs os-apply-config, which renders the machine's templates.
+"""The `apply-config` hook: runs os-apply-config, which renders the templates of the machine.
 
-As heat-agents' hook of that name it reads nothing of the deployment: os-apply-config has metadata and templates of its
-own, `$OS_CONFIG_FILES` and `$OS_CONFIG_APPLIER_TEMPLATES`. So it is run whatever the config is, empty or not.
+As in heat-agents' hook of the same name, the config is ignored, and may be empty.
+os-apply-config has its own metadata and templates, `$OS_CONFIG_FILES` and `$OS_CONFIG_APPLIER_TEMPLATES`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PROGRAM = programs.Program(
 )
 
 ABOUT = protocol.About(
-    config="none: it is not looked at",
+    config="none: it is ignored",
     program=PROGRAM,
     variables=(
         "HEAT_APPLY_CONFIG_CMD",
@@ -30,7 +30,7 @@ ABOUT = protocol.About(
 
 
 def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Command | Reply:
-    """Say how to run os-apply-config."""
+    """Return the command that runs os-apply-config."""
     argv = programs.find(PROGRAM, place.environment)
     outputs = protocol.clear_outputs(request, place)
     return protocol.Command(argv=argv, cwd=place.run, environment={"heat_outputs_path": str(outputs)})

@@ -1,9 +1,13 @@
-"""The `cfn-init` hook: the config is what AWS calls `AWS::CloudFormation::Init`, and cfn-init carries it out.
+"""The `cfn-init` hook: runs cfn-init, which installs packages, writes files and starts services.
 
-As heat-agents' hook of that name: the config goes to `DIR/last_metadata`, where heat-cfntools' cfn-init looks when it
-has no credentials; then that is run, without arguments, one at a time on a machine. It prints nothing: what it says is
-in its log. For packages, sources, groups, users, files and services that failed its exit code is 0, and only the log
-tells.
+The config is the value of `AWS::CloudFormation::Init`.
+As in heat-agents' hook of the same name, the config goes to `DIR/last_metadata`,
+where the cfn-init of heat-cfntools looks without credentials; then cfn-init runs without arguments.
+Only one deployment of a machine runs it at a time.
+
+cfn-init prints nothing, and writes a log instead.
+Its exit code is 0 even if packages, sources, groups, users, files or services have failed.
+So the hook reads the log to find such failures.
 """
 
 from __future__ import annotations
@@ -41,30 +45,30 @@ ABOUT = protocol.About(
 _DIRECTORY = "/var/cache/heat-cfntools"
 _LOG = "/var/log/cfn-init.log"
 
-_SAID = 64 * 1024
-"""Bytes of the log that a failure is reported with at most."""
+_REPORTED = 64 * 1024
+"""The largest part of the log, in bytes, that is reported with a failure."""
 
 
 _SHORT = 2000
-"""Characters of a record that is named as a failure."""
+"""The longest record that is quoted as a failure, in characters."""
 
 _FAILED = 1
-"""The status code where the log tells of a failure and cfn-init's exit code does not."""
+"""The status code if the log has a failure, and cfn-init's exit code is 0."""
 
 _RECORD = re.compile(r"([A-Z]+) \[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (.*)", re.DOTALL)
 _ENDED_BADLY = re.compile(r"Return code of -?\d+ after executing: '(.*)", re.DOTALL)
 
 _SKIPPED = re.compile(r"Skipping (package '|invalid (package|service) type: )")
-"""What cfn-init says of packages and services that it did nothing for."""
+"""Records about packages and services for which cfn-init did nothing."""
 
 _QUESTION = re.compile(
     r"\['(which|rpm', '-q|\w+', '-y', '--showduplicates', 'list|zypper', '-n', '--no-refresh', 'search)'"
     r"|\['[^']*/systemctl', 'status'|\['[^']*/service', '[^']*', 'status'"
 )
-"""Commands with which cfn-init asks how things are; what it does not find, it goes on to make."""
+"""Commands with which cfn-init looks up the present state. Their failure is normal: cfn-init then makes the change."""
 
-_TOLD = re.compile(r"\['(groupadd|useradd)'")
-"""Commands of whose failure there is a record of its own."""
+_REPORTED_TWICE = re.compile(r"\['(groupadd|useradd)'")
+"""Commands whose failure has an error record of its own."""
 
 _THERE_ALREADY = re.compile(r"An error occurred creating .* : (user|group) name not unique")
 
@@ -78,7 +82,7 @@ _COMMAND_BEGINS = re.compile(r"(.*) is being processed", re.DOTALL)
 
 
 def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Command | Reply:
-    """Check the config; say how to carry it out."""
+    """Check the config, and return the command."""
     if not _read(request.config):
         return nothing_done()
     programs.find(PROGRAM, place.environment)
@@ -87,16 +91,18 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
 
 
 def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
-    """Write the metadata and run cfn-init, while no other deployment does; say what its log has of what went wrong."""
+    """Write the metadata and run cfn-init under a lock; report failures from its log, and return an exit code."""
     config = _read(request.config)
     argv = programs.find(PROGRAM, place.environment)
     directory = Path(place.environment.get("HEAT_CFN_INIT_LAST_METADATA_DIR") or _DIRECTORY)
     files.make_directory(directory)
     lock = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # until we end: there is one place for the metadata, and one log
-    except SystemExit:  # our time is over
-        steps.say("cfn-init was not run: until now another deployment's was running", error=True)
+        fcntl.flock(
+            lock, fcntl.LOCK_EX
+        )  # until this process ends, because the machine has one file for the metadata, and one log
+    except SystemExit:  # the run has timed out
+        steps.say("cfn-init was not run, because the cfn-init of another deployment was still running", error=True)
         raise
     files.replace(directory / "last_metadata", json.dumps({"AWS::CloudFormation::Init": config}).encode())
     log = _log(place)
@@ -104,18 +110,18 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     try:
         code = steps.run(argv, cwd=place.run)
     except SystemExit:
-        _say(f"cfn-init was ended; its log {log} says:", log, began)
+        _report(f"cfn-init was ended; its log {log} has:", log, began)
         raise
     if code:
-        _say(f"cfn-init failed with status {code}; its log {log} says:", log, began)
+        _report(f"cfn-init failed with status {code}; its log {log} has:", log, began)
         return code
-    failures, doubts = _judged(_records(_added(log, began)), _ignoring(config))
+    failures, doubts = _findings(_records(_added(log, began)), _ignoring(config))
     if failures:
-        _say(f"cfn-init ended with status 0, but something failed; its log {log} says:", log, began)
+        _report(f"cfn-init ended with status 0, but something failed; its log {log} has:", log, began)
         steps.say("\n".join(("this failed:", *map(_short, failures))), error=True)
         return _FAILED
     if doubts:
-        _say(f"cfn-init ended with status 0; its log {log} says:", log, began)
+        _report(f"cfn-init ended with status 0; its log {log} has:", log, began)
         steps.say("\n".join(("this may have failed:", *map(_short, doubts))), error=True)
     return 0
 
@@ -128,11 +134,11 @@ def _read(config: object) -> Mapping[str, object]:
         try:
             config = strict_json.loads(config) if config.strip() else None
         except ValueError as error:
-            raise HookError(f"it is no JSON: {error}", "config") from error
+            raise HookError(f"it is not valid JSON: {error}", "config") from error
     if not config:
         return {}
     if not isinstance(config, Mapping):
-        raise HookError("expected an object, as in AWS::CloudFormation::Init", "config")
+        raise HookError("expected an object, the value of AWS::CloudFormation::Init", "config")
     return config
 
 
@@ -150,7 +156,7 @@ def _size(path: Path) -> int:
 def _added(path: Path, began: int) -> Iterator[str]:
     """Yield the lines that were added to a log since it was `began` bytes long."""
     try:
-        with path.open("rb") as file:
+        with open(files.open_regular(path), "rb") as file:
             file.seek(began if began <= _size(path) else 0)
             for line in file:
                 yield line.decode("utf-8", "replace")
@@ -158,20 +164,20 @@ def _added(path: Path, began: int) -> Iterator[str]:
         return
 
 
-def _say(sentence: str, log: Path, began: int) -> None:
-    """Print what was added to a log, of much only the end."""
+def _report(sentence: str, log: Path, began: int) -> None:
+    """Print a sentence and the end of the text that was added to a log since it was `began` bytes long."""
     size = _size(log)
-    said = "".join(_added(log, max(began if began <= size else 0, size - _SAID)))
-    steps.say(f"{sentence}\n{said}".rstrip() if said else sentence.partition(";")[0], error=True)
+    text = "".join(_added(log, max(began if began <= size else 0, size - _REPORTED)))
+    steps.say(f"{sentence}\n{text}".rstrip() if text else sentence.partition(";")[0], error=True)
 
 
 def _short(text: str) -> str:
-    """Return a record's text, without its middle where it is long: there is the output of a command in it."""
+    """Return the text of a record, without its middle if it is long, as it may contain the output of a command."""
     return text if len(text) <= _SHORT else f"{text[: _SHORT // 4]} [...] {text[-_SHORT * 3 // 4 :]}"
 
 
 def _records(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield the level and the text of each record: the lines up to the next that begins one."""
+    """Yield the level and the text of each record. A record continues until a line begins the next one."""
     level, text = "", ""
     for line in lines:
         begins = _RECORD.fullmatch(line)
@@ -184,20 +190,20 @@ def _records(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _ignoring(config: Mapping[str, object]) -> set[str]:
-    """Return the names of the commands that may fail, as their `ignoreErrors` says."""
+    """Return the names of the commands that may fail because of their `ignoreErrors`."""
     return {
         name
         for section in config.values()
-        for name, command in _map(_map(section).get("commands")).items()
-        if str(_map(command).get("ignoreErrors", "")).strip().lower() in {"true", "yes", "1"}
+        for name, command in protocol.as_map(protocol.as_map(section).get("commands")).items()
+        if str(protocol.as_map(command).get("ignoreErrors", "")).strip().lower() in {"true", "yes", "1"}
     }
 
 
-def _judged(records: Iterable[tuple[str, str]], ignoring: set[str]) -> tuple[list[str], list[str]]:
-    """Return what failed for sure, and what perhaps did, by the records of a cfn-init that ended with status 0.
+def _findings(records: Iterable[tuple[str, str]], ignoring: set[str]) -> tuple[list[str], list[str]]:
+    """Return the records of certain failures and of possible failures, of a cfn-init that ended with status 0.
 
-    A command of the config that failed has made that another status, unless its errors are to be ignored; what its
-    test says is no failure. So within a command only errors are looked at.
+    If a command of the config had failed, the status would not be 0, unless the errors of the command are ignored.
+    The output of a command's test is no failure. So among the records about a command, only errors count.
     """
     failures: list[str] = []
     doubts: list[str] = []
@@ -217,19 +223,15 @@ def _judged(records: Iterable[tuple[str, str]], ignoring: set[str]) -> tuple[lis
 
 
 def _tells_failure(level: str, text: str) -> bool:
-    """Return whether a record tells of something that failed, outside of the config's own commands."""
+    """Return whether a record outside of the config's own commands reports a failure."""
     if level == "ERROR" or (level == "WARNING" and _SKIPPED.match(text)):
         return True
     ended = _ENDED_BADLY.fullmatch(text) if level == "DEBUG" else None
-    return ended is not None and not _QUESTION.match(ended[1]) and not _TOLD.match(ended[1])
+    return ended is not None and not _QUESTION.match(ended[1]) and not _REPORTED_TWICE.match(ended[1])
 
 
 def _ends(command: str, level: str, text: str) -> bool:
-    """Return whether a record is the last about one of the config's own commands."""
+    """Return whether a record is the last one about a command of the config."""
     return (level == "INFO" and text.startswith((f"{command} has ", f"{command} test returns false"))) or (
         level == "ERROR" and text.startswith(f"{command} has failed. ")
     )
-
-
-def _map(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}

@@ -1,9 +1,10 @@
-"""The `chef` hook: chef-client (or cinc-client) in local mode over a kitchen of cookbooks, roles and environments.
+"""The `chef` hook: runs chef-client or cinc-client in local mode, on a kitchen of cookbooks, roles and environments.
 
-As heat-agents' hook of that name: the config is the run list, the inputs are the node's attributes, the input
-`environment` names its environment, and outputs are the files beside `$heat_outputs_path`. The kitchen is at
-`WORKING/kitchen` or where the option `kitchen_path` says; with the option `kitchen`, a git URL, it is cloned anew for
-each run. What chef is given is in the run's own folder, since attributes may be secrets.
+As in heat-agents' hook of the same name, the config is the run list, and the inputs are the attributes of the node.
+The input `environment` names its environment, and the output NAME is what was written to `$heat_outputs_path.NAME`.
+The kitchen is the folder `WORKING/kitchen`, or that of the option `kitchen_path`.
+With the option `kitchen`, a git URL, the kitchen is cloned anew for each run.
+Chef's own files are in the folder of the run, because attributes may be secrets.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ PROGRAM = programs.Program(
     names=("chef-client", "cinc-client"),
     variable="HEAT_CHEF_CMD",
     folders=("/opt/chef/bin", "/opt/cinc/bin"),
-    install="install Chef Infra Client or Cinc Client from their makers' packages",
+    install="install Chef Infra Client or Cinc Client from the packages of their vendors",
 )
 GIT = programs.Program(names=("git",), install="the option kitchen needs it: install it with «apt install git»")
 
@@ -50,17 +51,17 @@ _OF_THE_DEPLOYMENT = frozenset(
         "environment",
     }
 )
-"""Inputs that are no attributes."""
+"""Inputs that do not become attributes."""
 
 _ENVIRONMENT = re.compile(r"[A-Za-z0-9_-]+")
-"""What chef takes as the name of an environment."""
+"""The name of an environment, as chef defines it."""
 
 _PROTOCOLS = "file:git:http:https:ssh"
-"""What git may speak. Its `ext::` would run any command, and other helpers are whatever the machine has."""
+"""The protocols that git may use: `ext::` would run any command, and the machine may have other helpers."""
 
 
 def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Command | Reply:
-    """Check what is asked for, and write the node's attributes and chef's configuration."""
+    """Check the deployment, write the attributes of the node and chef's configuration, and return the command."""
     run_list = _run_list(request.config)
     if run_list is None:
         return nothing_done()
@@ -82,22 +83,22 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
 
 
 def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
-    """Clone the kitchen where one is named, then run chef."""
+    """Clone the kitchen if the options name a repository, run chef, and return an exit code."""
     url = _url(request)
     if url:
         code = _clone(url, _kitchen(request, place), place)
         if code:
             return code
     client = programs.find(PROGRAM, place.environment)
-    given = ("-z", "--config", str(place.run / "client.rb"), "-j", str(place.run / "node.json"))
-    return steps.run((*client, *given), cwd=place.working)
+    arguments = ("-z", "--config", str(place.run / "client.rb"), "-j", str(place.run / "node.json"))
+    return steps.run((*client, *arguments), cwd=place.working)
 
 
 finish = protocol.collect
 
 
 def _run_list(config: object) -> list[str] | None:
-    """Return the run list; None where the config is empty."""
+    """Return the run list; None for an empty config. Raises HookError."""
     if isinstance(config, str) and config.strip():
         try:
             config = strict_json.loads(config)
@@ -116,7 +117,7 @@ def _kitchen(request: protocol.Request, place: protocol.Workplace) -> Path:
 
 
 def _url(request: protocol.Request) -> str:
-    """Return the kitchen's git URL, empty where none is named. Raises HookError where git would take it for more."""
+    """Return the git URL of the kitchen; empty if there is none. Raises HookError if git would read it as an option."""
     url = request.options.get("kitchen")
     if not isinstance(url, str) or not url:
         return ""
@@ -135,42 +136,41 @@ def _client(request: protocol.Request, place: protocol.Workplace, kitchen: Path)
         f"role_path {_ruby(kitchen / 'roles')}",
         f"environment_path {_ruby(kitchen / 'environments')}",
         f"node_path {_ruby(place.run / 'nodes')}",
-        # Its default is beside this file, which goes with the run: backups of what chef has replaced must not.
+        # The default is the folder of this file, which is removed after the run; chef's backups must stay.
         f"cache_path {_ruby(place.working / 'local-mode-cache')}",
     ]
     environment = request.inputs.get("environment")
     if environment not in (None, ""):
         if not isinstance(environment, str) or not _ENVIRONMENT.fullmatch(environment):
-            problem = f"chef has environments with names of letters, digits, '-' and '_' only, not {environment!r}"
+            problem = f"expected the name of a chef environment, of letters, digits, '-' and '_', not {environment!r}"
             raise HookError(problem, "inputs.environment")
         lines.append(f"environment {_ruby(environment)}")
     return "\n".join(lines) + "\n"
 
 
 def _ruby(text: str | Path) -> str:
-    """Return a text as Ruby writes it where nothing in it is to be evaluated."""
+    """Return text as a Ruby string in which nothing is evaluated."""
     return "'" + str(text).replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _clone(url: str, kitchen: Path, place: protocol.Workplace) -> int:
-    """Clone a kitchen and put it in the place of the one that is there; return git's exit code.
+    """Clone a kitchen, then replace the previous one with it; return git's exit code.
 
-    Until the clone is whole, the kitchen that is there stays. Raises HookError where that is no clone of git's: it may
-    be anything.
+    Raises HookError if the folder to be replaced is not a git clone, because it may contain anything.
     """
     if kitchen.exists() and not ((kitchen / ".git").exists() or _is_empty(kitchen)):
-        problem = f"{kitchen} is no clone of git's, so it is not replaced: empty it, or name another folder"
+        problem = f"{kitchen} is not a git clone, so it is not replaced: empty it, or name another folder"
         raise HookError(problem, "options.kitchen_path")
     files.make_directory(kitchen.parent)
     new, old = kitchen.with_name(f".{kitchen.name}.new"), kitchen.with_name(f".{kitchen.name}.old")
     files.remove(new)
-    address, given = _without_secrets(url, place)
+    address, settings = _without_secrets(url, place)
     git = programs.find(GIT, place.environment)
     environment = {**os.environ, "GIT_ALLOW_PROTOCOL": _PROTOCOLS, "GIT_TERMINAL_PROMPT": "0"}
-    code = steps.run((*git, *given, "clone", "--", address, str(new)), environment=environment)
+    code = steps.run((*git, *settings, "clone", "--", address, str(new)), environment=environment)
     if code:
         files.remove(new)
-        steps.say(f"the kitchen cannot be cloned; what was at {kitchen} is as it was", error=True)
+        steps.say(f"the kitchen cannot be cloned; {kitchen} was not changed", error=True)
         return code
     files.remove(old)
     if kitchen.exists():
@@ -185,18 +185,18 @@ def _is_empty(path: Path) -> bool:
 
 
 def _without_secrets(url: str, place: protocol.Workplace) -> tuple[str, tuple[str, ...]]:
-    """Return a URL that everybody may see, and git's arguments for the user and the password that were in it.
+    """Return a URL without credentials, and arguments with which git finds the credentials in a file.
 
-    Command lines can be seen by all users of a machine, and git keeps the URL in the clone. A user without a password
-    may be a token, which is as secret.
+    All users of a machine can see command lines, and git stores the URL in the clone.
+    A user without a password may be a token, which is a secret, too.
     """
     parts = _split(url)
     if parts is None or parts.scheme not in ("http", "https") or not (parts.username or parts.password):
         return url, ()
     user, _, host = parts.netloc.rpartition("@")
     credentials = place.run / "git-credentials"
-    given = user if ":" in user else f"{user}:"  # git passes over a line that has no password, be it an empty one
-    files.replace(credentials, f"{parts.scheme}://{given}@{host}\n".encode("utf-8", "replace"))
+    login = user if ":" in user else f"{user}:"  # git ignores a line without a password, even an empty one
+    files.replace(credentials, f"{parts.scheme}://{login}@{host}\n".encode("utf-8", "replace"))
     helper = f"store --file={shlex.quote(str(credentials))}"
     return parts._replace(netloc=host).geturl(), (
         "-c",
@@ -209,5 +209,5 @@ def _without_secrets(url: str, place: protocol.Workplace) -> tuple[str, tuple[st
 def _split(url: str) -> SplitResult | None:
     try:
         return urlsplit(url)
-    except ValueError:  # git will say what it thinks of it
+    except ValueError:  # git will report the mistake
         return None

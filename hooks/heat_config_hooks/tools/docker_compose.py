@@ -1,10 +1,10 @@
-"""The `docker-compose` hook.
+"""The `docker-compose` hook: runs a project with «docker compose», docker-compose or podman-compose.
 
-The config is a compose file of any version, for «docker compose», docker-compose or podman-compose.
-
-As heat-agents' hook of that name: it goes to `WORKING/NAME/docker-compose.yml`, NAME being the deployment's, and the
-project is brought up in that folder, whose name is its own. The input `env_files` (a list of `file_name` and `content`)
-are files that go beside it. The project goes down with its deployment.
+The config is a compose file of any version.
+As in heat-agents' hook of the same name, it goes to `WORKING/NAME/docker-compose.yml`, with the deployment's name.
+The project is brought up in that folder, after which it is named.
+The input `env_files`, a list of `file_name` and `content`, are further files in that folder.
+The project is taken down when its deployment is deleted or leaves the metadata.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _PROGRAM = Program(
 )
 
 ABOUT = protocol.About(
-    config="a compose file: its text, or what is in it",
+    config="a compose file, as text or as a map",
     options={
-        "remove_orphans": Option(Kind.FLAG, "remove the containers of services that the file no longer has", False),
-        "volumes": Option(Kind.FLAG, "on DELETE, remove the volumes that the file names too", False),
+        "remove_orphans": Option(Kind.FLAG, "remove the containers of services that are no longer in the file", False),
+        "volumes": Option(Kind.FLAG, "on DELETE, also remove the volumes that the file names", False),
     },
     program=_PROGRAM,
     variables=("HEAT_DOCKER_COMPOSE_WORKING", "HEAT_DOCKER_COMPOSE_CMD"),
@@ -58,18 +58,18 @@ exit $code
 """
 
 _FOLDER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
-_STEERING = re.compile(r"(COMPOSE|DOCKER|PODMAN|CONTAINERS?)_.*")
-"""Variables that say which project of which engine is meant: an input never sets them."""
+_CHOOSING = re.compile(r"(COMPOSE|DOCKER|PODMAN|CONTAINERS?)_.*")
+"""Variables that choose the project or the engine: an input never sets them."""
 
 
 def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Command | Reply:
-    """Look at the compose file, and at the files that go beside it."""
-    if _goes(request):
+    """Check the compose file and the files next to it, and return the command."""
+    if request.removes:
         path = _folder(request, place) / _FILE
         return (
             steps.command(__name__, request, place)
             if path.exists()
-            else nothing_done(f"{path} is not there: nothing was run")
+            else nothing_done(f"{path} does not exist: nothing was run")
         )
     if not _compose_file(request.config):
         return nothing_done()
@@ -78,9 +78,9 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
 
 
 def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
-    """Bring the project up, or take it down and remove it."""
-    compose = _Compose(engines.choose(_PROGRAM, place, removes=_goes(request)), _folder(request, place), place.run)
-    if _goes(request):
+    """Bring the project up, or take it down and remove its files; return an exit code."""
+    compose = _Compose(engines.choose(_PROGRAM, place, removes=request.removes), _folder(request, place), place.run)
+    if request.removes:
         return compose.down(volumes=request.options["volumes"] is True) or compose.remove()
     text = _compose_file(request.config)
     return compose.up(
@@ -93,24 +93,18 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
 finish = protocol.collect
 
 
-def _goes(request: protocol.Request) -> bool:
-    return bool(request.leaves) or request.action == "DELETE"
-
-
 def _folder(request: protocol.Request, place: protocol.Workplace) -> Path:
     name = request.name or request.id
     return place.working / (name if _FOLDER.fullmatch(name) else protocol.file_key(name))
 
 
 def _passes(name: str) -> bool:
-    return name != "env_files" and not _STEERING.fullmatch(name)
-
-
-# What a deployment says.
+    """Return whether an input becomes a variable for the compose file."""
+    return name != "env_files" and not _CHOOSING.fullmatch(name)
 
 
 def _compose_file(config: object) -> str:
-    """Return the text of the compose file, empty where there is none. What is in it is the tool's affair."""
+    """Return the text of the compose file; empty for an empty config. Raises HookError; the tool checks the rest."""
     import yaml  # noqa: PLC0415  # slow to load
 
     if not config:
@@ -118,85 +112,85 @@ def _compose_file(config: object) -> str:
     if isinstance(config, Mapping):
         return yaml.safe_dump(config, sort_keys=False, allow_unicode=True)
     try:
-        # Not loaded: compose files may have tags of their own, e.g. !reset.
+        # The nodes are not turned into values, because compose files have tags of their own, e.g. !reset.
         node = yaml.compose(config, Loader=yaml.SafeLoader) if isinstance(config, str) else config
     except yaml.YAMLError as error:
-        raise HookError(f"this text is no YAML: {' '.join(str(error).split())}", "config") from error
+        raise HookError(f"this text is not valid YAML: {' '.join(str(error).split())}", "config") from error
     except RecursionError:
         raise HookError("this text is nested too deeply", "config") from None
     if node is None:
         return ""
     if not isinstance(config, str) or not isinstance(node, yaml.MappingNode):
-        raise HookError("expected a compose file, which is a map (of `services`, …)", "config")
+        raise HookError("expected a compose file, a map with `services`", "config")
     return config
 
 
 def _env_files(request: protocol.Request) -> dict[str, str]:
-    """Return the files that go beside the compose file: path in the project's folder → content. Raises HookError."""
+    """Return the files next to the compose file: path in the folder of the project → content. Raises HookError."""
     path = "inputs.env_files"
-    given = request.inputs.get("env_files")
-    if isinstance(given, str):
-        given = _parsed(given, path)
-    if not given:
+    items = request.inputs.get("env_files")
+    if isinstance(items, str):
+        items = _parsed(items, path)
+    if not items:
         return {}
-    if not isinstance(given, list):
+    if not isinstance(items, list):
         raise HookError("expected a list of {file_name, content}", path)
-    found = {}
-    for index, each in enumerate(given):
-        name, content = (each.get("file_name"), each.get("content")) if isinstance(each, Mapping) else (None, None)
+    contents = {}
+    for index, item in enumerate(items):
+        name, content = (item.get("file_name"), item.get("content")) if isinstance(item, Mapping) else (None, None)
         if not isinstance(name, str) or not isinstance(content, str):
             raise HookError("expected an object with the texts `file_name` and `content`", f"{path}[{index}]")
         relative = PurePosixPath(name)
         if relative.is_absolute() or ".." in relative.parts or not relative.parts or "\0" in name:
-            raise HookError(f"{name!r} is not in the project's folder", f"{path}[{index}].file_name")
+            raise HookError(f"{name!r} is not in the folder of the project", f"{path}[{index}].file_name")
         if str(relative) in (_FILE, _NOTE):
-            raise HookError(f"{name} is written already, and is something else", f"{path}[{index}].file_name")
-        found[str(relative)] = content
-    return found
+            raise HookError(f"{name} is the name of a file of the hook itself", f"{path}[{index}].file_name")
+        contents[str(relative)] = content
+    return contents
 
 
 def _parsed(text: str, path: str) -> object:
-    """Return what a text says: JSON, or what Python writes, which is what heat-agents takes."""
+    """Return the value of a JSON text, or of a Python literal, which is what heat-agents accepts. Raises HookError."""
     if not text.strip():
         return None
     try:
         return strict_json.loads(text)
     except ValueError as error:
-        import ast  # noqa: PLC0415  # hardly ever needed
+        import ast  # noqa: PLC0415  # rarely needed
 
         try:
             return ast.literal_eval(text)
-        except (ValueError, SyntaxError):
-            raise HookError(f"this text is no JSON: {error}", path) from None
-
-
-# What is done.
+        except (ValueError, SyntaxError, MemoryError, RecursionError):  # the last two for deep nesting
+            raise HookError(f"this text is not valid JSON: {error}", path) from None
 
 
 @dataclass(frozen=True)
 class _Note:
-    """What is kept beside a compose file."""
+    """A note next to a compose file."""
 
     files: list[str]
-    """What was written into the folder."""
+    """The files that were written into the folder."""
     variables: dict[str, str]
-    """Those that the compose file speaks of, as they were when the project was brought up: it is taken down with the
-    same, and by then nobody else may know them."""
+    """Variables that occur in the compose file, with their values when the project was brought up.
+
+    The same values are needed to take it down, and by then the deployment may be gone.
+    """
     came_up: bool
+    """Whether the project was brought up successfully."""
 
 
 class _Compose:
-    """A project in its folder, and the program that it is run with."""
+    """A project in its folder, and the program that runs it."""
 
     def __init__(self, program: tuple[str, ...], folder: Path, run: Path) -> None:
         self._program = program
-        self._folder = folder.resolve()  # as it is on the containers' labels
+        self._folder = folder.resolve()  # as on the labels of the containers
         self._watch = run / "watch"
         self._simple = any(Path(word).name.startswith("podman-compose") for word in program)
-        """Many versions of it neither see what has changed, nor what is left over, nor say that anything failed."""
+        """Whether the program is podman-compose, of which many versions see no changes, orphans or failures."""
 
     def up(self, wanted: Mapping[str, str], variables: Mapping[str, str], *, remove_orphans: bool) -> int:
-        """Write the project's files, and bring it up."""
+        """Write the files of the project, bring it up, and return an exit code."""
         kept = {name: value for name, value in variables.items() if re.search(rf"\b{name}\b", wanted[_FILE])}
         earlier = self._noted()
         unchanged = earlier.variables == kept and set(earlier.files) == set(wanted)
@@ -204,7 +198,8 @@ class _Compose:
         if self._simple and not same and (self._folder / _FILE).exists() and (code := self.down()):
             return code
         files.make_directory(self._folder)
-        self._note(_Note([*earlier.files, *wanted], kept, came_up=False))  # first: whatever is written is known of
+        # The note is written before the files, so that each written file is noted.
+        self._note(_Note([*earlier.files, *wanted], kept, came_up=False))
         for name, content in wanted.items():
             self._write(name, content)
         for name in set(earlier.files) - set(wanted):
@@ -215,21 +210,23 @@ class _Compose:
         return code
 
     def down(self, *, volumes: bool = False) -> int:
-        """Take the project down, with the variables with which it was brought up."""
+        """Take the project down with the variables of the note, and return an exit code."""
         note = self._noted()
         words = ["down", *(["--volumes"] if volumes else []), *([] if self._simple else ["--remove-orphans"])]
         code = self._run(words, note.variables)
         left = self._left() if code or self._simple else []
         if left:
-            steps.say(f"these containers of the project are still there: {' '.join(left)}", error=True)
+            steps.say(f"these containers of the project still exist: {' '.join(left)}", error=True)
             return code or 1
         if code and left is not None and not note.came_up:
-            steps.say("it never came up, and has no containers: there is nothing to take down", error=True)
+            steps.say(
+                "the project was never brought up, and has no containers: there is nothing to take down", error=True
+            )
             return 0
         return code
 
     def _left(self) -> list[str] | None:
-        """Return the ids of the project's containers, as the engine knows them; None where it cannot be asked."""
+        """Return the ids of the project's containers, as the engine lists them; None if it cannot list them."""
         engine = engines.behind(self._program)
         if engine is None:
             return None
@@ -238,16 +235,16 @@ class _Compose:
         return None if code else re.findall(r"^[0-9a-f]{12,64}$", text, re.MULTILINE)
 
     def remove(self) -> int:
-        """Remove what was written into the project's folder, and the folder if nothing else is in it."""
+        """Remove the files that were written, and the folder if it is empty then; return 0."""
         for name in self._noted().files:
             if name != _FILE:
                 self._unlink(name)
-        for name in (_NOTE, _FILE):  # the compose file last: while it is there, the project is
+        for name in (_NOTE, _FILE):  # the compose file last: as long as it exists, the removal is repeated
             self._unlink(name)
         try:
             self._folder.rmdir()
         except OSError:
-            steps.say(f"{self._folder} is kept, as there is more in it", error=True)
+            steps.say(f"{self._folder} is kept, because other files are in it", error=True)
         return 0
 
     def _run(self, words: list[str], variables: Mapping[str, str]) -> int:
@@ -255,12 +252,13 @@ class _Compose:
         if self._simple:
             environment |= self._watched()
         code = steps.run([*self._program, *words], cwd=self._folder, environment=environment)
-        return code or self._unsaid()
+        return code or self._failed_start()
 
     def _watched(self) -> dict[str, str]:
-        """Return the variables by which podman-compose runs podman so that we are told what could not be started.
+        """Return variables with which podman-compose calls podman through a script that records failed starts.
 
-        It starts what it could not create, as it may be there already: so that is what counts.
+        podman-compose also starts containers that it could not create, as they may exist already.
+        So a failed start is a failure, and a failed creation is not.
         """
         files.make_directory(self._watch)
         podman = shutil.which("podman") or "podman"
@@ -268,11 +266,11 @@ class _Compose:
         files.replace(self._watch / "podman", script.encode(), mode=0o700)
         return {
             "PATH": os.pathsep.join((str(self._watch), os.environ.get("PATH", os.defpath))),
-            "PYTHONUNBUFFERED": "1",  # its lines in the order of what happens
+            "PYTHONUNBUFFERED": "1",  # so that its lines and those of podman are in order
         }
 
-    def _unsaid(self) -> int:
-        """Return the exit code of the first container that could not be started; 0 where none is known of."""
+    def _failed_start(self) -> int:
+        """Return the exit code of the first failed start of a container; 0 if there is none."""
         try:
             code = int((self._watch / "failed").read_text().split()[0])
         except FileNotFoundError:
@@ -283,13 +281,14 @@ class _Compose:
     def _noted(self) -> _Note:
         try:
             return _Note(**json.loads((self._folder / _NOTE).read_bytes()))
-        except FileNotFoundError:  # heat-agents' hook has written the project, or nobody has
+        except FileNotFoundError:  # the project is heat-agents' or new
             return _Note([], {}, came_up=True)
 
     def _note(self, note: _Note) -> None:
         files.replace(self._folder / _NOTE, json.dumps(vars(note)).encode(), durable=True)
 
     def _is(self, name: str, content: str) -> bool:
+        """Return whether a file has this content."""
         try:
             return (self._folder / name).read_bytes() == _bytes(content)
         except OSError:
@@ -298,12 +297,12 @@ class _Compose:
     def _write(self, name: str, content: str) -> None:
         path = self._folder / name
         if not path.parent.resolve().is_relative_to(self._folder.resolve()):
-            raise HookError(f"{path.parent} leads out of the project's folder", "inputs.env_files")
+            raise HookError(f"{path.parent} leads out of the folder of the project", "inputs.env_files")
         files.make_directory(path.parent)
         files.replace(path, _bytes(content), durable=True)
 
     def _unlink(self, name: str) -> None:
-        """Remove a file, and the folders in which it was the last."""
+        """Remove a file, and folders that become empty."""
         path = self._folder / name
         if not path.parent.resolve().is_relative_to(self._folder.resolve()):
             return

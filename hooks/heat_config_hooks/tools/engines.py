@@ -1,4 +1,4 @@
-"""Which of the programs for containers works on this machine: many have a docker client, and no daemon behind it."""
+"""Chooses the container program that works on this machine: many machines have a docker client without a daemon."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from heat_config_hooks.protocol import Workplace
 from heat_config_hooks.values import replace
 
 _PATIENCE = 30.0
-"""Seconds within which an engine has to say its version."""
+"""Seconds in which an engine must report its version."""
 
 
 def choose(program: Program, place: Workplace, *, removes: bool) -> tuple[str, ...]:
-    """Return the beginning of the command line of the first program that is installed and works.
+    """Return the beginning of the command line of the first program that is installed and works. Raises MissingTool.
 
-    One that the program's variable names is taken at its word. One that was chosen before is kept, as long as it is
-    installed: the containers of this machine are its own, and no other engine knows of them, nor could remove them for
-    who `removes` something. Raises MissingTool.
+    A program that the variable names is used without a check.
+    A program that was chosen earlier is kept as long as it is installed: no other engine knows its containers.
+    With `removes`, the program is needed to remove containers, so another engine is no replacement.
     """
     if place.environment.get(program.variable):
         return programs.find(program, place.environment)
     note = place.working / ".program"
     earlier = list(programs.every(replace(program, names=_read(note)), place.environment))
     if removes and not earlier and (gone := "".join(_read(note))):
-        raise MissingTool(f"{gone}, which made it, is not installed any more (remove {note} to have another chosen)")
+        problem = f"{gone}, which made the containers, is not installed any more"
+        raise MissingTool(f"{problem} (remove {note} to have another program chosen)")
     troubles = []
     for argv in earlier or programs.every(program, place.environment):
         trouble = _trouble(argv)
@@ -42,29 +43,29 @@ def choose(program: Program, place: Workplace, *, removes: bool) -> tuple[str, .
         troubles.append(f"{shlex.join(argv)} does not work: {trouble}")
     if not troubles:
         raise programs.missing(program, place.environment)
-    kept = f" (it was chosen earlier; remove {note} to have another chosen)" if earlier else ""
+    kept = f" (it was chosen earlier; remove {note} to have another program chosen)" if earlier else ""
     raise MissingTool(f"{'; '.join(troubles)}{kept}; start it, or {program.install}")
 
 
 def _read(note: Path) -> tuple[str, ...]:
     try:
-        return (note.read_text(),)
+        return (note.read_text(encoding="utf-8"),)
     except FileNotFoundError:
         return ()
 
 
 def behind(argv: Sequence[str]) -> str | None:
-    """Return the engine that a program drives, docker or podman, which may be that program; None where it is not there.
+    """Return the path of the engine that a program drives; None if it is not installed.
 
-    docker-compose drives docker, podman-compose podman.
+    docker-compose drives docker, podman-compose drives podman, and docker and podman are engines themselves.
     """
     return shutil.which(Path(argv[0]).name.partition("-")[0])
 
 
 def _trouble(argv: Sequence[str]) -> str:
-    """Return why a program does not work; empty where it does.
+    """Return why a program does not work; empty if it works.
 
-    Some say their version without an engine: so it is asked too.
+    Some programs report their version without an engine, so the engine is asked as well.
     """
     for question in dict.fromkeys([(*argv, "version"), (behind(argv) or argv[0], "version")]):
         try:
@@ -76,6 +77,6 @@ def _trouble(argv: Sequence[str]) -> str:
         except OSError as error:
             return error.strerror or str(error)
         if done.returncode:
-            said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()
-            return said.splitlines()[0] if said else f"exit code {done.returncode}"
+            output = (done.stderr or done.stdout).decode("utf-8", "replace").strip()
+            return output.splitlines()[0] if output else f"exit code {done.returncode}"
     return ""

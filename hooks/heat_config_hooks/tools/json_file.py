@@ -1,9 +1,11 @@
-"""The `json-file` hook.
+"""The `json-file` hook: writes JSON files.
 
-The config is a map from the path of a file to its data, or the JSON text of one; each file is written as JSON.
+The config maps the path of each file to its data, or is the JSON text of such a map.
 
-As heat-agents' hook of that name: sorted, indented by four, no newline at the end. Beside that the files are for nobody
-else (option `mode`), whole or not there, and DELETE removes them while nobody has changed them. Nothing is run.
+The files have the form of heat-agents' hook of the same name: sorted, indented by four, without a newline at the end.
+Unlike there, only root can read them (option `mode`), a file is replaced as a whole,
+and DELETE removes the files unless somebody has changed them.
+The hook runs no command.
 """
 
 from __future__ import annotations
@@ -31,30 +33,34 @@ _MODE = re.compile(r"0?[0-7]{3}")
 
 
 def prepare(request: protocol.Request, place: protocol.Workplace) -> Reply:
-    """Write the files, or remove them; say what was done."""
-    kept, whose = Written(place.working), owner(request)
+    """Write or remove the files, and return the reply."""
+    written = Written(place.working)
     if request.action == "DELETE":
-        return kept.remove_all(_named(request.config), owner=whose)
+        return written.remove_all(_paths(request.config), owner=owner(request))
     contents = _contents(_map(request.config))
     if not contents:
         return nothing_done("the config is empty: nothing was written")
-    return kept.write_all(contents, owner=whose, mode=_mode(str(request.options["mode"])))
+    return written.write_all(contents, owner=owner(request), mode=_mode(str(request.options["mode"])))
 
 
 finish = protocol.collect
 
 
 def as_json(data: object, path: str) -> bytes:
-    """Return data in the form of heat-agents' files; `path` is where it is in the deployment. Raises HookError."""
+    """Return data in the form of heat-agents' files. Raises HookError with `path`, the data's place in the deployment.
+
+    The form is sorted, indented by four, and has no newline at the end.
+    """
     try:
         return json.dumps(data, indent=4, sort_keys=True, separators=(",", ": "), allow_nan=False).encode()
     except (TypeError, ValueError) as error:
         raise HookError(f"it cannot be written as JSON: {error}", path) from None
 
 
-def half_a_character(text: str) -> bool:
-    """Whether there is half of a surrogate pair in a text, as JSON may have it and UTF-8 cannot."""
-    return any("\ud800" <= each <= "\udfff" for each in text)
+def check_name(text: str, path: str) -> None:
+    """Raise HookError if text cannot be part of a file: JSON may contain half of a surrogate pair, UTF-8 cannot."""
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise HookError("it contains half of a surrogate pair, which cannot be written as UTF-8", path)
 
 
 def _map(config: object) -> Mapping[str, object]:
@@ -62,7 +68,7 @@ def _map(config: object) -> Mapping[str, object]:
         try:
             config = strict_json.loads(config) if config.strip() else {}
         except ValueError as error:
-            raise HookError(f"expected an object, or the JSON text of one: {error}", "config") from None
+            raise HookError(f"expected an object, or its JSON text: {error}", "config") from None
     if not isinstance(config, Mapping) and config:
         raise HookError("expected an object: the path of each file, and its data", "config")
     return config if isinstance(config, Mapping) else {}
@@ -73,26 +79,25 @@ def _contents(config: Mapping[str, object]) -> dict[Path, bytes]:
     for name, data in config.items():
         path = _path(str(name))
         if path in contents:
-            raise HookError(f"{path} is named twice", _at(name))
-        contents[path] = as_json(data, _at(name))
+            raise HookError(f"{path} occurs twice", _place(name))
+        contents[path] = as_json(data, _place(name))
     return contents
 
 
 def _path(name: str) -> Path:
     if not name.startswith("/") or name.endswith("/") or "\0" in name:
-        raise HookError("the name of a file has to be its whole path, e.g. /etc/app.json", _at(name))
-    if half_a_character(name):
-        raise HookError("there is half of a character in it, which the name of a file cannot have", _at(name))
+        raise HookError("expected the absolute path of a file, e.g. /etc/app.json", _place(name))
+    check_name(name, _place(name))
     return Path(name)
 
 
-def _at(name: str) -> str:
-    """Return where the data of a file is in the deployment."""
+def _place(name: str) -> str:
+    """Return the place of a file's data in the deployment."""
     return f"config[{json.dumps(name)}]"
 
 
-def _named(config: object) -> list[Path]:
-    """Return the files that a config names; one with mistakes, which nobody can have written, names none."""
+def _paths(config: object) -> list[Path]:
+    """Return the files of a config; none if it has mistakes, because then none can have been written."""
     try:
         return [_path(str(name)) for name in _map(config)]
     except HookError:

@@ -1,8 +1,8 @@
-"""What has become of the static pods of this machine: the kubelet's read-only API says it, or the container runtime.
+"""The static pods of this machine, from the kubelet's read-only API or from the container runtime.
 
-The API (`GET /pods`) knows more: why an image cannot be pulled, and whether a container is ready. Many kubelets have it
-turned off; crictl then knows of sandboxes and containers. Both call a pod by its name in the manifest, '-' and the name
-of the node.
+The API (`GET /pods`) has more information: why an image cannot be pulled, and whether a container is ready.
+Many kubelets do not serve it; then crictl lists sandboxes and containers.
+Both name a pod after its name in the manifest, '-' and the name of the node.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from heat_config_hooks.values import dataclass
 CRICTL = programs.Program(
     names=("crictl",),
     variable="HEAT_KUBELET_CRICTL",
-    install="install cri-tools, or have the kubelet serve its read-only API (readOnlyPort: 10255)",
+    install="install cri-tools, or configure the kubelet to serve its read-only API (readOnlyPort: 10255)",
 )
 
 API = "http://127.0.0.1:10255"
-"""Where the kubelet serves its read-only API, unless `$HEAT_KUBELET_API` says otherwise."""
+"""The address of the kubelet's read-only API, unless `$HEAT_KUBELET_API` names another."""
 
 _PATIENCE = 30
-"""Seconds for one answer."""
+"""Timeout of one request, in seconds."""
 
 Mine = Callable[[str, str], bool]
-"""Whether a pod of this namespace and name is of interest."""
+"""Function that returns whether a pod, by namespace and name, is of interest."""
 
 
-class Silence(Exception):  # noqa: N818  # it is what there is
-    """Nobody says what has become of the pods, and why."""
+class NoStatus(Exception):  # noqa: N818  # the status is missing
+    """Neither the kubelet nor the container runtime reports the status of the pods."""
 
     def __init__(self, problem: str, *, absent: bool) -> None:
         super().__init__(problem)
         self.absent = absent
-        """Nobody is there who could: there is nothing to wait for."""
+        """Whether neither of them is there, so that waiting is useless."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,15 +47,15 @@ class Container:
 
     name: str
     id: str
-    """Empty where it has not been created yet."""
+    """Empty if it has not been created yet."""
     running: bool
     ready: bool
-    """As far as is known: the container runtime knows nothing of probes."""
+    """The container runtime does not know probes; there, a running container counts as ready."""
     code: int | None = None
-    """Its exit code, where it has ended."""
+    """Its exit code, if it has ended."""
     restarts: int = 0
     reason: str = ""
-    """Why it waits or how it ended, in a word of Kubernetes: `ImagePullBackOff`, `Error`, …"""
+    """Why it waits or how it ended, as Kubernetes names it: `ImagePullBackOff`, `Error`, …"""
     message: str = ""
 
 
@@ -66,7 +66,7 @@ class Pod:
     uid: str
     name: str
     live: bool
-    """Whether something of it may still run."""
+    """Whether a process of it may still run."""
     containers: tuple[Container, ...]
     """The oldest first."""
     failed: bool = False
@@ -74,39 +74,39 @@ class Pod:
 
     @property
     def marks(self) -> frozenset[str]:
-        """What tells it from another that has the same name before or after it."""
+        """Identifiers that distinguish it from earlier and later pods of the same name."""
         return frozenset(each.id for each in self.containers if each.id) or frozenset({self.uid})
 
 
 @dataclass(frozen=True)
 class Node:
-    """This machine, as one that runs pods."""
+    """This machine as a node of Kubernetes."""
 
     environment: Mapping[str, str]
 
     def pods(self, mine: Mine) -> list[Pod]:
-        """Return the static pods that are of interest, by who knows most of them. Raises Silence."""
+        """Return the static pods of interest, from the API if it answers, else from the runtime. Raises NoStatus."""
         return next(self._answers(mine))
 
     def live(self, mine: Mine) -> list[str]:
-        """Return the names of those of which something may still run, whoever says so. Raises Silence.
+        """Return the names of pods with processes, according to the API or the runtime. Raises NoStatus.
 
-        The API leaves out a pod as soon as its manifest is gone, while its containers are still being ended.
+        The API omits a pod as soon as its manifest is gone, while its containers are still being stopped.
         """
         return sorted({each.name for answer in self._answers(mine) for each in answer if each.live})
 
     def _answers(self, mine: Mine) -> Iterator[list[Pod]]:
-        """Yield the answers of those that give one. Raises Silence where nobody does."""
-        silent: list[Silence] = []
+        """Yield the answers of the API and of the runtime. Raises NoStatus if neither answers."""
+        problems: list[NoStatus] = []
         for ask in (self._of_the_api, self._of_the_runtime):
             try:
                 answer = ask(mine)
-            except Silence as silence:
-                silent.append(silence)
+            except NoStatus as problem:
+                problems.append(problem)
             else:
                 yield answer
-        if len(silent) == 2:
-            raise Silence(", and ".join(str(each) for each in silent), absent=all(each.absent for each in silent))
+        if len(problems) == 2:
+            raise NoStatus(", and ".join(map(str, problems)), absent=all(problem.absent for problem in problems))
 
     def _of_the_api(self, mine: Mine) -> list[Pod]:
         address = self.environment.get("HEAT_KUBELET_API") or API
@@ -115,15 +115,15 @@ class Node:
             return [_pod(each) for each in items if _is_static(each["metadata"]) and mine(*_name(each["metadata"]))]
         except OSError as error:
             problem = f"the kubelet's API at {address} does not answer ({error})"
-            raise Silence(problem, absent=not self.environment.get("HEAT_KUBELET_API")) from error
+            raise NoStatus(problem, absent=not self.environment.get("HEAT_KUBELET_API")) from error
         except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise Silence(f"what answers at {address} is not the kubelet's API ({error})", absent=False) from error
+            raise NoStatus(f"the server at {address} is not the kubelet's API ({error})", absent=False) from error
 
     def _of_the_runtime(self, mine: Mine) -> list[Pod]:
         try:
             crictl = programs.find(CRICTL, self.environment)
         except MissingTool as missing:
-            raise Silence(str(missing), absent=True) from missing
+            raise NoStatus(str(missing), absent=True) from missing
         try:
             sandboxes = [
                 each
@@ -133,9 +133,9 @@ class Node:
             containers = (_asked(*crictl, "ps", "-a", "-o", "json").get("containers") or []) if sandboxes else []
             return [_sandbox(each, containers, crictl) for each in _oldest_first(sandboxes)]
         except (OSError, subprocess.SubprocessError) as error:
-            raise Silence(f"crictl does not answer ({_complaint(error)})", absent=False) from error
+            raise NoStatus(f"crictl does not answer ({_complaint(error)})", absent=False) from error
         except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise Silence(f"crictl says something else than expected ({error})", absent=False) from error
+            raise NoStatus(f"the output of crictl has an unknown form ({error})", absent=False) from error
 
 
 def _fetched(url: str) -> Any:
@@ -143,13 +143,13 @@ def _fetched(url: str) -> Any:
     import urllib.request  # noqa: PLC0415
 
     if not url.startswith(("http://", "https://")):
-        raise ValueError("no HTTP address")
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # it is this machine's own
+        raise ValueError("it is not an HTTP address")
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # no proxy: the server is on this machine
     try:
         with opener.open(url, timeout=_PATIENCE) as answer:
             return json.load(answer)
     except http.client.HTTPException as error:
-        raise OSError(f"it does not speak HTTP: {error}") from error
+        raise OSError(f"its answer is not HTTP: {error}") from error
 
 
 def _asked(*argv: str) -> Any:
@@ -177,7 +177,7 @@ def _oldest_first(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _pod(item: Mapping[str, Any]) -> Pod:
-    """Return a pod of the API's list, a v1.Pod."""
+    """Return a pod from an item of the API, a v1.Pod."""
     status = item.get("status") or {}
     statuses = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
     return Pod(
@@ -191,13 +191,13 @@ def _pod(item: Mapping[str, Any]) -> Pod:
 
 
 def _status(status: Mapping[str, Any]) -> Container:
-    """Return a container of the API's, a v1.ContainerStatus."""
+    """Return a container from an item of the API, a v1.ContainerStatus."""
     state = status.get("state") or {}
     waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
     last = (status.get("lastState") or {}).get("terminated") or {}
-    said = [waiting.get("message"), ended.get("message")]
+    messages = [waiting.get("message"), ended.get("message")]
     if waiting and last:
-        said += [f"it last ended with status {last.get('exitCode')}", last.get("message")]
+        messages += [f"it last ended with status {last.get('exitCode')}", last.get("message")]
     return Container(
         name=status["name"],
         id=str(status.get("containerID") or "").rpartition("/")[2],
@@ -206,19 +206,19 @@ def _status(status: Mapping[str, Any]) -> Container:
         code=ended.get("exitCode"),
         restarts=int(status.get("restartCount") or 0),
         reason=waiting.get("reason") or ended.get("reason") or "",
-        message="; ".join(each.strip() for each in said if each),
+        message="; ".join(message.strip() for message in messages if message),
     )
 
 
 def _sandbox(item: Mapping[str, Any], containers: list[dict[str, Any]], crictl: tuple[str, ...]) -> Pod:
-    """Return a pod sandbox of `crictl pods`, with those of `crictl ps` that are in it."""
-    inside = _oldest_first([each for each in containers if each.get("podSandboxId") == item["id"]])
-    found = tuple(_contained(each, crictl) for each in inside)
+    """Return a pod from a sandbox of `crictl pods`, with its containers from `crictl ps`."""
+    own = _oldest_first([container for container in containers if container.get("podSandboxId") == item["id"]])
+    contained = tuple(_contained(container, crictl) for container in own)
     return Pod(
         uid=item["metadata"]["uid"],
         name=item["metadata"]["name"],
-        live=item["state"] == "SANDBOX_READY" or any(each.running for each in found),
-        containers=found,
+        live=item["state"] == "SANDBOX_READY" or any(container.running for container in contained),
+        containers=contained,
     )
 
 

@@ -1,10 +1,11 @@
-"""The `puppet` hook.
+"""The `puppet` hook: applies a manifest with `puppet apply`.
 
-The config is a manifest, which `puppet apply` applies; the inputs are facts.
-
-As heat-agents' hook of that name: the manifest goes to `WORKING/ID.pp`, inputs are `FACTER_NAME` in the environment
-and, with `enable_hiera`, in `DATADIR/heat_config_NAME.json`; the output NAME is what was written to
-`$heat_outputs_path.NAME`; what Puppet prints is also left in `LOGDIR`. Beside that the facts have their JSON types.
+The config is the manifest, and the inputs are facts.
+As in heat-agents' hook of the same name, the manifest goes to `WORKING/ID.pp`.
+The inputs are variables `FACTER_NAME`, and with `enable_hiera` also in `DATADIR/heat_config_NAME.json`.
+The output NAME is what was written to `$heat_outputs_path.NAME`.
+The output of Puppet is also kept in `LOGDIR`.
+Unlike there, the facts have the JSON types of the inputs.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 from heat_config_hooks import files, programs, protocol
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.options import Kind, Option
-from heat_config_hooks.reply import Reply, nothing_done
+from heat_config_hooks.reply import UNKNOWN, Capture, Reply, failure, nothing_done
 
 PUPPET = programs.Program(
     names=("puppet",),
@@ -31,14 +32,14 @@ PUPPET = programs.Program(
 ABOUT = protocol.About(
     config="a Puppet manifest",
     options={
-        "enable_facter": Option(Kind.FLAG, "make facts of the inputs", True),
-        "enable_hiera": Option(Kind.FLAG, "leave the inputs in Hiera's folder, as heat_config_NAME.json", False),
-        "use_facter": Option(Kind.FLAG, "the same, as heat-agents' documentation calls it", True),
-        "use_hiera": Option(Kind.FLAG, "the same, as heat-agents' documentation calls it", False),
+        "enable_facter": Option(Kind.FLAG, "turn the inputs into facts", True),
+        "enable_hiera": Option(Kind.FLAG, "write the inputs to Hiera's folder, as heat_config_NAME.json", False),
+        "use_facter": Option(Kind.FLAG, "another name of enable_facter, from heat-agents' documentation", True),
+        "use_hiera": Option(Kind.FLAG, "another name of enable_hiera, from heat-agents' documentation", False),
         "modulepath": Option(Kind.TEXTS, "folders with modules"),
-        "tags": Option(Kind.TEXTS, "apply only what has one of these tags"),
-        "enable_debug": Option(Kind.FLAG, "have Puppet say all, also to heat-debug.log", False),
-        "enable_verbose": Option(Kind.FLAG, "have Puppet say more, also to heat-verbose.log", False),
+        "tags": Option(Kind.TEXTS, "apply only resources with one of these tags"),
+        "enable_debug": Option(Kind.FLAG, "have Puppet log everything, also to heat-debug.log", False),
+        "enable_verbose": Option(Kind.FLAG, "have Puppet log more, also to heat-verbose.log", False),
     },
     program=PUPPET,
     variables=(
@@ -52,41 +53,44 @@ ABOUT = protocol.About(
 )
 
 LOGS = Path("/var/log/puppet")
-"""Where heat-agents has Puppet's own logs. Whoever may not write there has them in LOGDIR."""
+"""The folder of Puppet's own logs in heat-agents. If it cannot be written, they are in LOGDIR."""
 
 LOGDIR = Path("/var/run/heat-config/deployed")
-"""Where heat-agents leaves what Puppet printed."""
+"""The folder in which heat-agents keeps the output of Puppet."""
 
 CHANGED = 2
-"""Exit code of `--detailed-exitcodes`: all went well, and something was changed."""
+"""Exit code of `--detailed-exitcodes` for a success that has changed something."""
+
+_WOULD = re.compile(rb"Notice: Stage\[main\]: Would have triggered ")
+"""The last message of Puppet in a dry run."""
 
 _FACTS = """\
-# The inputs of a deployment as facts, with their types: in the environment all is text.
+# The inputs of a deployment as facts with their types; in the environment, all values are text.
 require 'json'
 inputs = JSON.parse(File.read(File.join(__dir__, 'facts.json'), encoding: 'UTF-8'), max_nesting: false)
 inputs.each do |name, value|
   Facter.add(name) do
-    has_weight 2_000_000 # those in the environment have 1_000_000
+    has_weight 2_000_000 # facts from the environment have 1_000_000
     setcode { value }
   end
 end
 """
 
 _TAKEN = re.compile(r"[0-9]+|name|title|module_name|caller_module_name|facts|server_facts", re.IGNORECASE)
-"""Variables of Puppet's own: a fact of such a name ends any run."""
+"""Variables that Puppet defines itself: a fact of such a name ends any run."""
 
 _WITH_FQDN = """\
 FACTER_fqdn=$(timeout 5 hostname -f 2>/dev/null) && [ -n "$FACTER_fqdn" ] && export FACTER_fqdn || unset FACTER_fqdn
 exec "$@"
 """
-"""What a name server says may be long in coming: it is asked in the run, and never for long."""
+"""A command that sets the fact `fqdn`. It is part of the run, with a timeout, because a name server may be slow."""
 
 
 def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Command | Reply:
-    """Write the manifest and the facts; say how to apply it."""
-    manifest = _text(request.config)
+    """Write the manifest and the facts, and return the command."""
+    manifest = protocol.text_of(request.config, "the text of a manifest")
     if not manifest.strip():
-        _leave_hiera(request, place)
+        _clear_hiera(request, place)
         return nothing_done()
     options = request.options
     puppet = programs.find(PUPPET, place.environment)
@@ -115,28 +119,30 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
 
 
 def finish(request: protocol.Request, place: protocol.Workplace, ended: protocol.Ended) -> Reply:
-    """Return the outputs, what Puppet printed, and its exit code: that something was changed is no failure."""
-    _leave_hiera(request, place)
-    with contextlib.suppress(OSError):  # a copy for people; the reply has it all
+    """Return the outputs, the output of Puppet, and its exit code, where the code for changes counts as success."""
+    _clear_hiera(request, place)
+    with contextlib.suppress(OSError):  # the copy is for people; the reply is complete without it
         _log(request, place, ended)
     reply = protocol.collect(request, place, ended)
     if ended.code == CHANGED:
         reply["deploy_status_code"] = 0
+    if ended.code == 0 and "noop" not in str(request.config) and _is_dry_run(ended.stdout):
+        why = "nothing was applied: Puppet was in a dry run, because its configuration says noop"
+        return {**reply, **failure(UNKNOWN, why, Capture(ended.stdout), Capture(ended.stderr))}
     return reply
 
 
-def _text(config: object) -> str:
-    if config is None:
-        return ""
-    if not isinstance(config, str):
-        raise HookError("the puppet tool takes the text of a manifest, not a structure", "config")
-    return config.removeprefix("\ufeff")
+def _is_dry_run(stdout: Path) -> bool:
+    """Return whether Puppet only reported changes and made none. Its exit code is 0 nevertheless."""
+    with stdout.open("rb") as lines:
+        return any(_WOULD.match(line) for line in lines)
 
 
 def _facts(request: protocol.Request, place: protocol.Workplace, own: Collection[str]) -> dict[str, str]:
-    """Write the inputs for Facter, and return them as variables too; those with names of our `own` facts are left out.
+    """Write the inputs as facts with their types, and return them as variables, too.
 
-    Of two with the same name the heavier fact wins, so each has its type; who reads the variables finds heat-agents'.
+    Inputs with the names of our `own` facts are left out. Of two facts of the same name, Facter uses that with the
+    larger weight. So facts have their types, and programs that read heat-agents' variables still work.
     """
     inputs = {
         name: value
@@ -146,7 +152,7 @@ def _facts(request: protocol.Request, place: protocol.Workplace, own: Collection
     for name in inputs:
         if _TAKEN.fullmatch(name):
             raise HookError(
-                f"{name!r} cannot be a fact, as Puppet has a variable of that name: rename the input, or set the "
+                f"{name!r} cannot be a fact, because Puppet has a variable of that name: rename the input, or set the "
                 "options enable_facter: false and enable_hiera: true",
                 "inputs",
             )
@@ -163,7 +169,7 @@ def _facts(request: protocol.Request, place: protocol.Workplace, own: Collection
 
 
 def _json(values: object) -> bytes:
-    return json.dumps(values, ensure_ascii=False).encode("utf-8", "replace")  # half of a character is none in Ruby
+    return json.dumps(values, ensure_ascii=False).encode("utf-8", "replace")  # Ruby refuses half of a surrogate pair
 
 
 def _for_hiera(request: protocol.Request) -> bool:
@@ -171,28 +177,29 @@ def _for_hiera(request: protocol.Request) -> bool:
 
 
 def _name(request: protocol.Request) -> str:
-    """Return what Hiera's hierarchy knows as `%{deploy_config_name}`. Raises HookError."""
+    """Return the value of `%{deploy_config_name}` in Hiera's hierarchy. Raises HookError."""
     name = request.name or request.id
     if "/" in name or "\0" in name:
-        raise HookError(f"with enable_hiera the name is part of a file's name: {name!r} may have no '/' in it", "name")
+        problem = f"with enable_hiera, the name is part of a file name: {name!r} must not contain '/'"
+        raise HookError(problem, "name")
     return name
 
 
 def _data(request: protocol.Request, place: protocol.Workplace) -> Path:
-    """Return the file with the inputs for Hiera."""
+    """Return the path of the inputs for Hiera."""
     folder = Path(place.environment.get("HEAT_PUPPET_HIERA_DATADIR") or "/etc/puppet/hieradata").absolute()
     return folder / f"heat_config_{_name(request)}.json"
 
 
-def _leave_hiera(request: protocol.Request, place: protocol.Workplace) -> None:
-    """After a DELETE, leave no inputs in Hiera's folder."""
+def _clear_hiera(request: protocol.Request, place: protocol.Workplace) -> None:
+    """On DELETE, remove the inputs from Hiera's folder."""
     if request.action == "DELETE" and _for_hiera(request):
-        with contextlib.suppress(OSError):  # what came of the run counts for more
+        with contextlib.suppress(OSError):  # the result of the run is more important
             _data(request, place).unlink(missing_ok=True)
 
 
 def _more(options: Mapping[str, object], place: protocol.Workplace) -> list[str]:
-    """Return the arguments that the options ask for."""
+    """Return the arguments for the options."""
     more: list[str] = []
     for name, separator in (("modulepath", ":"), ("tags", ",")):
         texts = options[name]
@@ -205,12 +212,12 @@ def _more(options: Mapping[str, object], place: protocol.Workplace) -> list[str]
 
 
 def _home(place: protocol.Workplace) -> dict[str, str]:
-    """Return a home for Puppet where it needs one and has none: root has the system's folders, others theirs at home.
+    """Return a home for Puppet if it needs one: for root, it uses the folders of the system instead.
 
-    What it runs never sees it: Puppet takes HOME out of the environment of commands.
+    The commands that Puppet runs do not see it, because Puppet removes HOME from their environment.
     """
-    given = place.environment.get("HOME", "")
-    if os.geteuid() == 0 or (given not in ("", "/") and os.access(given, os.W_OK | os.X_OK)):
+    present = place.environment.get("HOME", "")
+    if os.geteuid() == 0 or (present not in ("", "/") and os.access(present, os.W_OK | os.X_OK)):
         return {}
     home = place.working / "home"
     files.make_directory(home)
@@ -218,13 +225,14 @@ def _home(place: protocol.Workplace) -> dict[str, str]:
 
 
 def _puppet_log(name: str, place: protocol.Workplace) -> Path:
-    """Return a log that Puppet may add to, and that is for nobody else's eyes: all facts may be in it."""
+    """Return the path of a log of Puppet, which only its owner can read because it may contain all facts."""
     with contextlib.suppress(OSError):
         return _private(LOGS / name)
     return _private(_logdir(place) / name)
 
 
 def _private(path: Path) -> Path:
+    """Make a file 0600 if it does not exist yet, or change its mode; return its path."""
     files.make_directory(path.parent)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     try:
@@ -235,17 +243,16 @@ def _private(path: Path) -> Path:
 
 
 def _logdir(place: protocol.Workplace) -> Path:
-    """Return heat-agents' folder for logs: by default `/var/run/heat-config/deployed`, or the same below our state.
+    """Return heat-agents' folder for logs: by default `/var/run/heat-config/deployed`, or `run/deployed` in our state.
 
-    Outputs that are elsewhere do not take the logs with them.
+    `HEAT_PUPPET_OUTPUTS` does not move the logs.
     """
-    given = place.environment
-    usual = LOGDIR if given.get("HEAT_PUPPET_OUTPUTS") else place.outputs.parent / "deployed"
-    return Path(given.get("HEAT_PUPPET_LOGDIR") or usual).absolute()
+    usual = LOGDIR if place.environment.get("HEAT_PUPPET_OUTPUTS") else place.outputs.parent / "deployed"
+    return Path(place.environment.get("HEAT_PUPPET_LOGDIR") or usual).absolute()
 
 
 def _log(request: protocol.Request, place: protocol.Workplace, ended: protocol.Ended) -> None:
-    """Leave what Puppet printed where heat-agents does."""
+    """Copy the output of Puppet to the files where heat-agents keeps it."""
     import shutil  # noqa: PLC0415  # slow to load
 
     created = re.sub(r"[^0-9A-SU-Za-z.+-]", "-", request.creation_time)[:64]
@@ -257,6 +264,6 @@ def _log(request: protocol.Request, place: protocol.Workplace, ended: protocol.E
 
 
 def _locale(place: protocol.Workplace) -> dict[str, str]:
-    """Return what makes Ruby take text for UTF-8 where the machine's locale does not: else such facts are lost."""
-    given = (place.environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
-    return {} if re.search(r"utf-?8$", next(filter(None, given), ""), re.IGNORECASE) else {"LC_ALL": "C.UTF-8"}
+    """Return a locale in which Ruby reads text as UTF-8, if the machine's locale does not: else facts would be lost."""
+    locales = (place.environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
+    return {} if re.search(r"utf-?8$", next(filter(None, locales), ""), re.IGNORECASE) else {"LC_ALL": "C.UTF-8"}

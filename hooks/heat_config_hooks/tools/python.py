@@ -1,15 +1,15 @@
-"""The `python` hook: the config is a Python script, which has `inputs` and sets `outputs`, both with their JSON types.
+"""The `python` hook: runs a Python script, which reads `inputs` and sets `outputs` with their JSON types.
 
-The script goes to `WORKING/ID.py` and runs in `WORKING`, as `__main__`, in the system's Python: what is installed there
-can be imported, and nothing of ours. It finds
+The config is the script. It goes to `WORKING/ID.py` and runs in `WORKING`, as `__main__`, in the system's Python.
+It can import the modules that are installed there, but no module of ours. It has these variables:
 
     inputs       a dict of the inputs
-    outputs      a mapping: `outputs["url"] = …` sets an output, any JSON value; it counts from then on, even if the
-                 script dies in the next line. What lists and maps hold is looked at again when the script ends.
+    outputs      a mapping: `outputs["url"] = …` sets an output to any JSON value, which is on disk at once, even if
+                 the script crashes in the next line; later changes inside of lists and maps count when it ends
     action       the action, e.g. "CREATE"
-    deployment   a dict of its `id` and `name`
+    deployment   a dict with `id` and `name`
 
-Its exit code is the status code: 0 at its end, 1 where it raised an exception, else what it gave `sys.exit`.
+Its exit code is the status code: 0 at its end, 1 after an exception, else the argument of `sys.exit`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 
 from heat_config_hooks import files, programs, protocol, strict_json
-from heat_config_hooks.errors import HookError, MissingTool
+from heat_config_hooks.errors import MissingTool
 from heat_config_hooks.options import Kind, Option
 from heat_config_hooks.reply import UNKNOWN, Capture, Reply, failure, nothing_done
 from heat_config_hooks.values import replace
@@ -31,8 +31,8 @@ PROGRAM = programs.Program(
 ABOUT = protocol.About(
     config="a Python script",
     options={
-        "interpreter": Option(Kind.TEXT, "the Python that runs it (3.6 or later): a name, a path or a command line"),
-        "path": Option(Kind.TEXTS, "folders in which modules are found before all others"),
+        "interpreter": Option(Kind.TEXT, "the Python (3.6 or later) that runs it: a name, a path or a command line"),
+        "path": Option(Kind.TEXTS, "folders with modules, which are searched first"),
     },
     program=PROGRAM,
     variables=("HEAT_PYTHON_WORKING", "HEAT_PYTHON_CMD"),
@@ -40,14 +40,14 @@ ABOUT = protocol.About(
 )
 
 _OUTPUTS = "outputs.json"
-"""In the run's folder: the outputs that the script has set."""
+"""The file in the folder of the run with the outputs that the script has set."""
 
 RUNNER = '''\
 import os
 import sys
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:] = [each for each in sys.path if os.path.abspath(each or ".") != _HERE]
+sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder or ".") != _HERE]
 
 import json
 from _thread import RLock
@@ -68,8 +68,8 @@ class Outputs(MutableMapping):
 
     def __setitem__(self, name, value):
         if name not in self._names:
-            declared = "those are " + ", ".join(self._names) if self._names else "it declares none"
-            raise KeyError("%r is no output of this deployment: %s" % (name, declared))
+            declared = "its outputs are " + ", ".join(self._names) if self._names else "it declares no outputs"
+            raise KeyError("%r is not an output of this deployment: %s" % (name, declared))
         _as_json(name, value)
         with self._lock:
             self._values[name] = value
@@ -90,7 +90,7 @@ class Outputs(MutableMapping):
         return repr(self._values)
 
     def keep(self):
-        """Write again what was changed inside since it was set."""
+        """Write outputs that were changed inside since they were set."""
         with self._lock:
             self._keep()
 
@@ -112,11 +112,25 @@ def _as_json(name, value):
         return json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         reason = str(error)
-    raise TypeError("the output %r has to be a JSON value: %s" % (name, reason))
+    raise TypeError("the output %r must be a JSON value: %s" % (name, reason))
 
 
-def _shown(error):
-    """Print the traceback as if the script had been run by itself: without the frames of this program."""
+def _complain(sentence):
+    """Print a sentence to standard error, on a line of its own."""
+    sys.stderr.flush()
+    begin = ""
+    try:
+        size = os.fstat(2).st_size
+        with open("/proc/self/fd/2", "rb") as file:
+            file.seek(max(size - 1, 0))
+            begin = "" if file.read() in (b"", b"\\n") else "\\n"
+    except (OSError, ValueError):  # standard error is not a file
+        pass
+    sys.stderr.write("%s%s\\n" % (begin, sentence))
+
+
+def _print_traceback(error):
+    """Print the traceback without the frames of this program, as if the script had been run directly."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
@@ -128,7 +142,7 @@ def _shown(error):
         frames.pop()
         try:
             frames[-1].tb_next = None
-        except (AttributeError, IndexError, TypeError):  # Python 3.6 cannot leave them out
+        except (AttributeError, IndexError, TypeError):  # Python 3.6 cannot remove them
             break
     sys.excepthook(type(error), error.with_traceback(frames[0] if frames else None), frames[0] if frames else None)
 
@@ -152,26 +166,26 @@ def _main():
     except SystemExit as wanted:
         ending = wanted
     except BaseException as error:
-        _shown(error)
+        _print_traceback(error)
         ending = SystemExit(1)
     if given["outputs"] and module.__dict__.get("outputs") is not outputs:
-        sys.stderr.write("the script has given the name \\u00aboutputs\\u00bb to something else: it sets none\\n")
+        _complain("the script has assigned something else to the name \\u00aboutputs\\u00bb, so it sets no outputs")
     try:
         outputs.keep()
     except (OSError, TypeError) as error:
-        sys.stderr.write("%s\\n" % error)
+        _complain(error)
         ending = ending if ending.code else SystemExit(1)
     sys.exit(ending.code)
 
 
 _main()
 '''
-"""The program around the script. It runs in any Python since 3.6, and needs nothing but that."""
+"""The program that runs the script. It works in any Python since 3.6, without other modules."""
 
 
 def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Command | Reply:
-    """Write the script, what it is given, and the program around it; say how to run that."""
-    script = _text(request.config)
+    """Write the script, its inputs and the program that runs it, and return the command."""
+    script = protocol.text_of(request.config, "the text of a Python script")
     if not script.strip():
         return nothing_done()
     interpreter = _interpreter(request, place)
@@ -193,15 +207,15 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
 
 
 def finish(request: protocol.Request, place: protocol.Workplace, ended: protocol.Ended) -> Reply:
-    """Return the outputs that were set, what was printed, and the exit code."""
-    printed = protocol.collect(request, place, ended)
+    """Return the outputs that the script has set, the output of the run, and the exit code."""
+    reply = protocol.collect(request, place, ended)
     path = place.run / _OUTPUTS
     try:
-        outputs = strict_json.loads(files.read(path).decode()) if path.exists() else {}
+        outputs = strict_json.loads(files.read(path, files.LARGEST).decode()) if path.exists() else {}
     except (OSError, ValueError) as error:
-        sentence = f"its outputs cannot be read: {error}"
+        sentence = f"the outputs of the script cannot be read: {error}"
         return failure(ended.code or UNKNOWN, sentence, Capture(ended.stdout), Capture(ended.stderr))
-    return {**(outputs if isinstance(outputs, dict) else {}), **printed}
+    return {**(outputs if isinstance(outputs, dict) else {}), **reply}
 
 
 def _interpreter(request: protocol.Request, place: protocol.Workplace) -> tuple[str, ...]:
@@ -212,11 +226,3 @@ def _interpreter(request: protocol.Request, place: protocol.Workplace) -> tuple[
         return programs.find(replace(PROGRAM, names=(named,), variable=""), place.environment)
     except MissingTool as error:
         raise MissingTool(error.problem, "options.interpreter") from None
-
-
-def _text(config: object) -> str:
-    if config is None:
-        return ""
-    if not isinstance(config, str):
-        raise HookError("the python tool takes text, not a structure", "config")
-    return config.removeprefix("\ufeff")

@@ -1,14 +1,16 @@
-"""The `salt` hook: the config is a state file, applied by `salt-call` on this machine alone, without a master.
+"""The `salt` hook: applies a state file with `salt-call` on this machine, without a master.
 
-As heat-agents' hook of that name: the config goes to `WORKING/ID.sls` and is applied with `state.sls`; files beside it
-are `salt://` and can be included; the machine's own minion configuration holds. Standard output is YAML of what salt
-returned for each state.
+The config is the state file.
+As in heat-agents' hook of the same name, it goes to `WORKING/ID.sls` and is applied with `state.sls`.
+Files next to it are `salt://` and can be included, and the machine's own minion configuration applies.
+Standard output is the return of salt for each state, as YAML.
 
-Inputs are pillar. heat-agents made minion options of them, so that states read `opts['NAME']`: in the config's own
-template `opts` has them still, but no input is an option of salt's any more.
+Inputs are pillar.
+heat-agents turned them into minion options, which states read as `opts['NAME']`.
+In the template of the config, `opts` still has them, but no input changes an option of salt.
 
-What salt keeps goes with the run, but for static grains, which are those of the machine's minion, and the backups that
-`backup: minion` makes, in `WORKING/file_backup`.
+Files of salt are removed with the run, except static grains, which are those of the machine's minion,
+and backups of `backup: minion`, which are in `WORKING/file_backup`.
 """
 
 from __future__ import annotations
@@ -36,8 +38,8 @@ PROGRAM = programs.Program(
 ABOUT = protocol.About(
     config="a salt state file: text for any of salt's renderers, or a map of states",
     options={
-        "test": Option(Kind.FLAG, "only say what would be changed", False),
-        "minion": Option(Kind.MAP, "minion options for this deployment, beside the machine's own"),
+        "test": Option(Kind.FLAG, "only report what would be changed", False),
+        "minion": Option(Kind.MAP, "minion options for this deployment, in addition to the machine's own"),
     },
     program=PROGRAM,
     variables=("HEAT_SALT_WORKING", "HEAT_SALT_OUTPUTS", "HEAT_SALT_MINION_CONFIG", "SALT_MINION_CONFIG"),
@@ -45,21 +47,20 @@ ABOUT = protocol.About(
 )
 
 INPUTS = "heat_inputs"
-"""The pillar in which all inputs are together."""
+"""The key of the pillar that has all inputs."""
 
 _FAILED = 1
-"""The status code where a state failed and salt-call did not say so."""
+"""The status code if a state has failed, and salt-call's exit code is 0."""
 
 _LARGE = 4_000_000
-"""Bytes of a return that is not made into YAML, which takes seconds, as a signal has no room for it: its JSON is."""
+"""The largest return, in bytes, that is converted to YAML. A larger one is sent as JSON, and cut in any case."""
 
 _VIEW = "{% set opts = dict(opts, **pillar['" + INPUTS + "']) %}"
-"""Put before a template: what it calls `opts` has the inputs too. On its first line, so that the lines keep their
-numbers."""
+"""Text that adds the inputs to `opts` in a template. It is put into the first line, so that line numbers stay."""
 
 
 def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Command | Reply:
-    """Write the state file, the pillar and the minion configuration of this run; say how to apply them."""
+    """Write the state file, the pillar and the minion configuration of this run, and return the command."""
     states = _states(request.config)
     if not states.strip():
         return nothing_done()
@@ -67,7 +68,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     user = _user()
     main = _minion_config(place.environment)
     machine = _machine_config(main)
-    given = _map(request.options["minion"])
+    options = protocol.as_map(request.options["minion"])
     files.make_directory(place.working)
     outputs = protocol.clear_outputs(request, place)
     files.replace(place.working / f"{request.key}.sls", states.encode("utf-8", "replace"))
@@ -75,22 +76,26 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     pillar = place.run / "pillar.json"
     files.replace(pillar, json.dumps({**inputs, INPUTS: inputs}).encode())
     own = place.run / "own.conf"
-    _write_config(own, {**given, **_own(place.run, pillar, user)})
+    _write_config(own, {**options, **_own(place.run, pillar, user)})
     include = [glob.escape(str(each)) for each in (*machine, own)]
     _write_config(place.run / "minion", {"id": _minion_id(main), "include": include})
-    _grains(place).symlink_to(main.parent / "grains")  # salt has them beside its configuration
+    _grains(place).symlink_to(main.parent / "grains")  # salt reads them next to its configuration
     files.make_directory(place.run / "cache")
     files.make_directory(place.working / "file_backup")
     (place.run / "cache" / "file_backup").symlink_to(place.working / "file_backup")
-    test = request.options["test"] or any(each.get("test") is True for each in (given, *machine.values()))
+    test = request.options["test"] or any(each.get("test") is True for each in (options, *machine.values()))
     return protocol.Command(
         argv=(
             *program,
             *("--local", f"--config-dir={place.run}", f"--file-root={glob.escape(str(place.working))}"),
             *("--log-level=info", "--no-color", "--retcode-passthrough"),
             *("--out=json", f"--out-file={_returned(place)}"),
-            *("--no-parse=mods", "state.sls", f"mods={request.key}"),  # unparsed: an id may look like a number
-            f"test={bool(test)}",  # always: without it an input of that name would say it
+            *(
+                "--no-parse=mods",
+                "state.sls",
+                f"mods={request.key}",
+            ),  # not parsed, because an id may look like a number
+            f"test={bool(test)}",  # always, because an input of that name could set it otherwise
         ),
         cwd=place.working,
         environment={"heat_outputs_path": str(outputs)},
@@ -98,10 +103,10 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
 
 
 def finish(request: protocol.Request, place: protocol.Workplace, ended: protocol.Ended) -> Reply:
-    """Return what salt returned as YAML, why states failed, and outputs.
+    """Return the outputs, the return of salt as YAML, and the reasons of failed states.
 
-    Outputs are the files that states wrote to `heat_outputs_path`; as heat-agents has them, `return` (a map of the
-    states) and `retcode` too.
+    Outputs are the files that states wrote to `heat_outputs_path`, and, as in heat-agents, `return` (a map of the
+    states) and `retcode`.
     """
     outputs = protocol.collect(request, place, ended)
     path = _returned(place)
@@ -110,15 +115,15 @@ def finish(request: protocol.Request, place: protocol.Workplace, ended: protocol
     except (OSError, ValueError):
         document = None
     if not isinstance(document, Mapping) or "local" not in document:
-        sentence = "salt-call ended without saying what it did"
+        sentence = "salt-call ended without returning the outcome of the states"
         return {**outputs, **failure(ended.code or UNKNOWN, sentence, stderr=Capture(ended.stderr))}
     returned = document["local"]
-    problems = [*_problems(returned), *_lost_grains(place, ended)]
-    code = (ended.code or _FAILED) if problems else 0  # salt-call's own also tells how commands in templates ended
+    problems = [*_problems(returned), *_lost_grains(place, ended), *_untried(returned, request, place)]
+    code = (ended.code or _FAILED) if problems else 0  # salt-call's own code also depends on commands in templates
     empty = "" if returned else "the config has no states for this action: nothing was run\n"
-    given = {name: value for name, value in (("return", returned), ("retcode", code)) if name in request.outputs}
+    salt_outputs = (("return", returned), ("retcode", code))
     return {
-        **given,
+        **{name: value for name, value in salt_outputs if name in request.outputs},
         **outputs,
         "deploy_stdout": _yaml(returned) if path.stat().st_size <= _LARGE else Capture(path),
         "deploy_stderr": "".join(f"{each}\n" for each in problems) or empty,
@@ -134,11 +139,11 @@ def _states(config: object) -> str:
         return _with_view(config)
     if isinstance(config, Mapping | list):
         return _with_view(_yaml(config))
-    raise HookError("the salt tool takes text or a map of states", "config")
+    raise HookError("expected the text of a state file, or a map of states", "config")
 
 
 def _with_view(text: str) -> str:
-    """Return the state file so that, where it is a Jinja template that speaks of `opts`, the inputs are in there."""
+    """Return the state file; if it is a Jinja template that uses `opts`, with the inputs added to that."""
     if not re.search(r"\bopts\b", text) or not re.search(r"\{[{%]", text):
         return text
     first, newline, rest = text.partition("\n")
@@ -148,10 +153,10 @@ def _with_view(text: str) -> str:
 
 
 def _own(run: Path, pillar: Path, user: str) -> dict[str, object]:
-    """Return the minion options that are ours to say: without a master, and all that salt keeps in the run's folder.
+    """Return the minion options of the hook: no master, and all files of salt in the folder of the run.
 
-    The pillar is read by a command as it is the only source of JSON that salt renders no template in, and that takes
-    nothing away from the machine's own pillar.
+    A command reads the pillar: that is the only source of JSON in which salt renders no templates, and which adds to
+    the machine's own pillar.
     """
     return {
         "file_client": "local",
@@ -159,24 +164,24 @@ def _own(run: Path, pillar: Path, user: str) -> dict[str, object]:
         "master_type": "disable",
         "saltenv": "base",
         "ext_pillar": [{"cmd_json": shlex.join(("/bin/cat", str(pillar)))}],
-        "ext_pillar_first": False,  # an input wins over what the machine's pillar says
+        "ext_pillar_first": False,  # inputs override the pillar of the machine
         "root_dir": "/",
         "cachedir": str(run / "cache"),
         "pki_dir": str(run / "pki"),
         "sock_dir": str(run / "sock"),
         "log_file": str(run / "log"),
         "log_level_logfile": "quiet",
-        "user": user,  # salt-call would become the one of the machine's minion
+        "user": user,  # else salt-call would change to the user of the machine's minion
         "verify_env": False,
     }
 
 
 def _user() -> str:
-    """Return the name of the user that we are. Raises HookError where there is none: salt does not start then."""
+    """Return the name of the user of this process. Raises HookError if it has none, because salt would not start."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
-        sentence = f"salt-call needs a name for the user {os.geteuid()} that it runs as: add one to /etc/passwd"
+        sentence = f"salt-call runs as the user {os.geteuid()}, who needs a name: add one to /etc/passwd"
         raise HookError(sentence) from None
 
 
@@ -186,34 +191,34 @@ def _minion_config(environment: Mapping[str, str]) -> Path:
 
 
 def _machine_config(main: Path) -> dict[Path, Mapping[str, object]]:
-    """Return the files of the machine's minion configuration with what each says.
+    """Return the files of the machine's minion configuration, each with its options.
 
-    Raises HookError of one that is no YAML: salt would go on without it.
+    Raises HookError if a file is not valid YAML, because salt would ignore it.
     """
-    import yaml  # noqa: PLC0415  # slow to load, and only this hook's
+    import yaml  # noqa: PLC0415  # slow to load, and few hooks need it
 
-    found = (main, *sorted((main.parent / "minion.d").glob("*.conf")))
-    said: dict[Path, Mapping[str, object]] = {}
-    for path in found:
+    paths = (main, *sorted((main.parent / "minion.d").glob("*.conf")))
+    config: dict[Path, Mapping[str, object]] = {}
+    for path in paths:
         try:
             if path.is_file():
-                said[path] = _map(yaml.safe_load(path.read_bytes()))
+                config[path] = protocol.as_map(yaml.safe_load(files.read(path, files.LARGEST)))
         except yaml.YAMLError as error:
-            raise HookError(f"the minion configuration {path} is no YAML: {error}") from None
-    return said
+            raise HookError(f"the minion configuration {path} is not valid YAML: {error}") from None
+    return config
 
 
 def _minion_id(main: Path) -> str:
-    """Return the minion's id where its configuration does not say it: without one salt asks the DNS for our name."""
+    """Return an id for the minion, in case its configuration has none: salt would look up the machine's name in DNS."""
     try:
-        noted = (main.parent / "minion_id").read_text(encoding="utf-8").strip()
+        noted = files.read(main.parent / "minion_id", files.LARGEST).decode().strip()
     except (OSError, ValueError):
         noted = ""
     return noted or os.uname().nodename
 
 
 def _write_config(path: Path, options: Mapping[str, object]) -> None:
-    # JSON is YAML, but for characters beyond the first 65,536 that are escaped.
+    # JSON is YAML, except for escaped characters beyond the first 65,536.
     files.replace(path, json.dumps(options, ensure_ascii=False).encode("utf-8", "replace"))
 
 
@@ -222,11 +227,11 @@ def _grains(place: protocol.Workplace) -> Path:
 
 
 def _lost_grains(place: protocol.Workplace, ended: protocol.Ended) -> list[str]:
-    """Return that grains were not kept where they were not: salt says so in its log alone, and its state is true."""
+    """Return a sentence if grains could not be stored: salt only logs that, and reports success for the state."""
     complaint = f"Unable to write to grains file at {_grains(place)}.".encode()
     with ended.stderr.open("rb") as log:
         lost = any(complaint in line for line in log)
-    return [f"grains were not kept: {_grains(place).readlink()} cannot be written"] if lost else []
+    return [f"grains were not stored: {_grains(place).readlink()} cannot be written"] if lost else []
 
 
 def _returned(place: protocol.Workplace) -> Path:
@@ -234,11 +239,11 @@ def _returned(place: protocol.Workplace) -> Path:
 
 
 def _problems(returned: object) -> list[str]:
-    """Return what went wrong, in words: nothing where each state is as it should be.
+    """Return a text for each failure; empty if all states have succeeded.
 
-    Salt returns a map of states; or, where it came to none of them, a list of errors or one. A state's result is true,
-    false, or null where it was only to say what it would change. The reason that people are shown is the last line, so
-    states that did not run because others failed come first.
+    Salt returns a map of states; if it ran none of them, a list of errors or a single error.
+    The result of a state is true, false, or null in a dry run.
+    People are shown the last line as the reason, so states that were not run because of others come first.
     """
     if not isinstance(returned, Mapping):
         errors = returned if isinstance(returned, list) else [returned]
@@ -248,6 +253,18 @@ def _problems(returned: object) -> list[str]:
     return [_problem(tag, states[tag]) for tag in sorted(failed, key=lambda tag: _place(states[tag]))]
 
 
+def _untried(returned: object, request: protocol.Request, place: protocol.Workplace) -> list[str]:
+    """Return a sentence if nothing was changed because the machine's configuration makes each run a dry run."""
+    states = returned.values() if isinstance(returned, Mapping) else ()
+    pending = [each for each in states if isinstance(each, Mapping) and each.get("result", False) is None]
+    own = request.options["test"] or protocol.as_map(request.options["minion"]).get("test") is True
+    if not pending or own:
+        return []
+    if not any(each.get("test") is True for each in _machine_config(_minion_config(place.environment)).values()):
+        return []  # the state itself requests a dry run
+    return [f"{len(pending)} of the states were not applied: the machine's minion configuration says `test: true`"]
+
+
 def _place(state: Mapping[str, object]) -> tuple[bool, int]:
     number = state.get("__run_num__")
     return state.get("__state_ran__") is not False, number if isinstance(number, int) else 0
@@ -255,21 +272,20 @@ def _place(state: Mapping[str, object]) -> tuple[bool, int]:
 
 def _problem(tag: str, state: Mapping[str, object]) -> str:
     words = tag.split("_|-")
-    what = f"{words[0]}.{words[-1]} {state.get('__id__', words[min(1, len(words) - 1)])}"
-    said = [protocol.as_text(state.get("comment")).strip(), protocol.as_text(_map(state.get("changes")).get("stderr"))]
-    return f"{what}: " + "\n".join(each.strip() for each in said if each.strip())
-
-
-def _map(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}
+    name = f"{words[0]}.{words[-1]} {state.get('__id__', words[min(1, len(words) - 1)])}"
+    texts = [
+        protocol.as_text(state.get("comment")),
+        protocol.as_text(protocol.as_map(state.get("changes")).get("stderr")),
+    ]
+    return f"{name}: " + "\n".join(text.strip() for text in texts if text.strip())
 
 
 def _yaml(value: object) -> str:
-    """Return a value as YAML. Text with a template in it stands in a block, where no quoting changes it."""
-    import yaml  # noqa: PLC0415  # slow to load, and only this hook's
+    """Return a value as YAML. Text with a template is a block, in which nothing is quoted."""
+    import yaml  # noqa: PLC0415  # slow to load, and few hooks need it
 
     class Dumper(yaml.SafeDumper):
-        """Writes text of several lines, and templates, as they are."""
+        """Writes text of several lines, and templates, without quotes."""
 
     def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
         style = "|" if re.search(r"\n|\{[{%#]", value) else None

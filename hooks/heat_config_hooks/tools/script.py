@@ -1,9 +1,8 @@
-"""The `script` hook.
+"""The `script` hook: runs a script.
 
-The config is an executable, the inputs are its environment, files beside `$heat_outputs_path` its outputs.
-
-As heat-agents' hook of that name: the config goes to `WORKING/ID` and that path is run in `WORKING`; the output NAME is
-what the script wrote to `$heat_outputs_path.NAME`, byte for byte.
+The config is the script, and the inputs are its environment.
+As in heat-agents' hook of the same name, the script goes to `WORKING/ID` and is run in `WORKING`.
+The output NAME is what it wrote to `$heat_outputs_path.NAME`, byte for byte.
 """
 
 from __future__ import annotations
@@ -16,23 +15,23 @@ from heat_config_hooks.errors import HookError
 from heat_config_hooks.reply import CANNOT_START, Reply, failure, nothing_done
 
 ABOUT = protocol.About(
-    config="an executable text",
+    config="the text of a script",
     variables=("HEAT_SCRIPT_WORKING", "HEAT_SCRIPT_OUTPUTS"),
     tested="real scripts",
 )
 
 _INTERPRETER = 255
-"""Bytes of the line that names the interpreter at most (BINPRM_BUF_SIZE)."""
+"""The longest line that names an interpreter, in bytes (BINPRM_BUF_SIZE)."""
 
 
 def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Command | Reply:
-    """Write the script and its inputs; say how to run it."""
+    """Write the script and its inputs, and return the command."""
     script = _text(request.config)
     if not script.strip():
         return nothing_done()
     interpreter = _interpreter(script)
     if interpreter and not os.path.exists(interpreter):  # noqa: PTH110  # once for each deployment
-        return failure(CANNOT_START, f"it cannot be started: its interpreter {interpreter} is not there")
+        return failure(CANNOT_START, f"the script cannot be started: its interpreter {interpreter} does not exist")
     files.make_directory(place.working)
     path = place.working / request.key
     outputs = protocol.clear_outputs(request, place)
@@ -40,7 +39,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     inputs = place.run / "inputs.json"
     files.create(inputs, json.dumps(protocol.visible_inputs(request)).encode())
     return protocol.Command(
-        # Without a #! line the kernel refuses to run it; the shell is what its author had in mind.
+        # The kernel refuses a script without a #! line; its author expects the shell to run it.
         argv=(str(path),) if script.startswith("#!") else ("/bin/sh", str(path)),
         cwd=place.working,
         environment={
@@ -48,6 +47,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
             "heat_outputs_path": str(outputs),
             "HEAT_INPUTS_FILE": str(inputs),
         },
+        notes=protocol.left_out(request),
     )
 
 
@@ -55,20 +55,16 @@ finish = protocol.collect
 
 
 def _interpreter(script: str) -> str:
-    """Return the program that a script names in its first line; empty where it names none."""
+    """Return the program that the first line of a script names; empty if it names none."""
     words = script.partition("\n")[0].removeprefix("#!").split() if script.startswith("#!") else []
     return words[0] if words else ""
 
 
 def _text(config: object) -> str:
-    """Return the script. One written on Windows runs too: its byte order mark and CRs are no part of any command."""
-    if config is None:
-        return ""
-    if not isinstance(config, str):
-        raise HookError("the script tool takes text, not a structure", "config")
-    script = config.removeprefix("\ufeff")
+    """Return the script, without the byte order mark and the CRs of Windows. Raises HookError."""
+    script = protocol.text_of(config, "the text of a script")
     first = script.partition("\n")[0]
     if first.startswith("#!") and len(first.encode("utf-8", "replace")) > _INTERPRETER:
-        # The kernel refuses it, and the shell that starts it would then run it itself, whatever it is written in.
-        raise HookError(f"the line that names the interpreter is over {_INTERPRETER} bytes long", "config")
+        # The kernel refuses it, and a shell that starts it would run it as a shell script, whatever its language is.
+        raise HookError(f"the line that names the interpreter is longer than {_INTERPRETER} bytes", "config")
     return script.replace("\r\n", "\n") if first.endswith("\r") else script
