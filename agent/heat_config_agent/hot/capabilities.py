@@ -1,4 +1,4 @@
-"""What templates say that they are capable of, and what environments require of them.
+"""The capabilities that templates declare, and the ones that environments require.
 
     capabilities:                          # in a template
       deployment: puppet
@@ -6,7 +6,7 @@
 
     requires: {deployment: puppet}         # in an environment
 
-Heat has specified this, and does not have it.
+Heat has a specification of this, but no implementation.
 """
 
 from __future__ import annotations
@@ -14,18 +14,23 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from heat_config_agent.hot.report import Report
-from heat_config_agent.hot.text import Text
+from heat_config_agent.language.report import Report
+from heat_config_agent.language.text import Text
 from heat_config_agent.stack.definition import Json, Path
 
 Capabilities = Mapping[str, tuple[str, ...]]
 """Key → its values, as text."""
 
 NOT_HEATS = "Heat refuses this section: it has specified capabilities, and does not have them"
+CODE = "capabilities"
+"""The code of that warning, which `validate --strict` lets pass: whoever uses capabilities cannot avoid it."""
 
 
 def read(section: Json, report: Report, path: Path, kind: str) -> dict[str, tuple[str, ...]]:
-    """Return `capabilities` or `requires`, those with mistakes left out. `kind` is the stage of these."""
+    """Return the section `capabilities` or `requires` without the entries that have mistakes.
+
+    `kind` is the stage of the mistakes.
+    """
     if section is None:
         return {}
     if not isinstance(section, dict):
@@ -50,15 +55,15 @@ def _text(value: Json) -> str:
 
 
 def of(template: Text, report: Report) -> dict[str, tuple[str, ...]]:
-    """Return what a template is capable of."""
+    """Return the capabilities of a template."""
     return read(template.value.get("capabilities"), report, ("capabilities",), "template")
 
 
 def fits(capabilities: Capabilities, requires: Capabilities) -> bool:
-    """Return whether each value that is required is there."""
+    """Whether the capabilities have every required value."""
     return all(set(values) <= set(capabilities.get(key, ())) for key, values in requires.items())
 
 
 def written(capabilities: Capabilities) -> str:
-    """Return them as they are written on a command line."""
+    """Return capabilities as text for a command line: `key=value, key=value`."""
     return ", ".join(f"{key}={value}" for key, values in capabilities.items() for value in values)

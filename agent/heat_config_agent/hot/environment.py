@@ -1,8 +1,8 @@
 """Environments: several texts, merged as Heat merges them.
 
-A later file wins over one before it, and all of them win over parameters that are given beside them, as with a Heat to
-which files are sent. An environment that is sent as one text yields to those. What `parameter_merge_strategies` ask for
-is added to what is there, and not put in its place.
+A later file overrides an earlier one, and all files override parameters that are given directly, as in Heat if the
+client sends files. Parameters that are given directly override an environment that is sent as one text. Values for
+which `parameter_merge_strategies` asks for it are merged with earlier ones instead of overriding them.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from heat_config_agent.hot import capabilities, registry
-from heat_config_agent.hot.report import Report, meant
 from heat_config_agent.hot.source import COMMAND_LINE, Source, base_of
-from heat_config_agent.hot.text import Text
+from heat_config_agent.hot.text import heat_text
+from heat_config_agent.language.report import Report, meant
+from heat_config_agent.language.text import Text
 from heat_config_agent.stack.definition import Json, Mistake, Path, Place, Schema
 
 SECTIONS = (
@@ -34,25 +35,25 @@ SINKS = ("zaqar-queue",)
 
 @dataclass
 class Merged:
-    """What all environments of a stack say."""
+    """All environments of a stack, merged."""
 
     parameters: dict[str, Json] = field(default_factory=dict)
     parameter_defaults: dict[str, Json] = field(default_factory=dict)
     resource_registry: dict[str, Json] = field(default_factory=dict)
     lists: dict[Path, Text] = field(default_factory=dict)
-    """Where there are lists of templates in the registry, and in which text."""
+    """Path of each list of templates in the registry → its environment."""
     requires: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """What templates of lists are to be capable of."""
+    """The capabilities that templates of lists must have."""
     attributes: dict[str, dict[str, Json]] = field(default_factory=dict)
-    """What is given for resources that take a cloud, by path or type."""
+    """The attributes that are given for resources that need a cloud, by path or type."""
     places: dict[str, Place] = field(default_factory=dict)
-    """Parameter → where its value stands, the last one of several."""
+    """Parameter → the position of its value; the last one if there are several."""
     mistakes: list[Mistake] = field(default_factory=list)
     warnings: list[Mistake] = field(default_factory=list)
 
 
 def read(text: Text, report: Report) -> dict[str, Json]:
-    """Return the sections of one environment, those with mistakes left out."""
+    """Return the sections of one environment without those that have mistakes."""
     if text.value is None:
         return {}
     if not isinstance(text.value, dict):
@@ -85,10 +86,10 @@ def _check_sinks(sinks: Sequence[Json], report: Report) -> None:
 
 
 def merge(texts: Sequence[Text], source: Source, schemas: Mapping[str, Schema]) -> Merged:
-    """Return what the environments of a source and the parameters that are given beside them come to.
+    """Return the environments of a source, merged with the parameters that are given directly.
 
-    `texts` are those of its environments that could be read. `schemas` are those of the root template and of all nested
-    ones: their types say how values are merged.
+    `texts` are the environments that could be read. `schemas` are those of the root template and of all nested
+    templates; the types in them determine how values are merged.
     """
     given, files_win = source.parameters, source.files_win
     found = Merged(parameters=dict(given) if files_win else {})
@@ -111,20 +112,20 @@ def merge(texts: Sequence[Text], source: Source, schemas: Mapping[str, Schema]) 
         found.lists.update(dict.fromkeys(registry.lists(said), text))
         if "requires" in sections:
             found.requires |= capabilities.read(sections["requires"], report, ("requires",), "environment")
-            report.odd(capabilities.NOT_HEATS, ("requires",))
+            report.odd(capabilities.NOT_HEATS, ("requires",), code=capabilities.CODE)
         if "attributes" in sections:
             _take_attributes(found.attributes, sections["attributes"], report)
             if text.file != COMMAND_LINE:
                 report.odd("Heat refuses this section: there, resources have attributes of their own", ("attributes",))
         _say_what_does_nothing(said, report, ("resource_registry",))
-        said = _located(said, text.file, source)
+        said = located(said, text.file, source)
         # The map as a whole is merged, not the maps in it; a null takes nothing back in another file.
         mappings = {**mappings, **{key: each for key, each in said.items() if each is not None}} if mappings else said
         found.mistakes += report.mistakes
         found.warnings += report.warnings
     if not files_win:
         found.parameters.update(given)
-    found.resource_registry = registry.read(mappings, Report(Text("", "", "environment")))
+    found.resource_registry = registry.read(mappings, Report(heat_text("", "", "environment")))
     return found
 
 
@@ -152,13 +153,13 @@ def _say_what_does_nothing(section: Mapping[str, Json], report: Report, path: Pa
             _say_what_does_nothing(value, report, (*path, name))
 
 
-def _located(section: Mapping[str, Json], base: str, source: Source) -> dict[str, Json]:
-    """Return the registry with its nested templates by the names of their files."""
+def located(section: Mapping[str, Json], base: str, source: Source) -> dict[str, Json]:
+    """Return the registry with the names under which the files of nested templates were read."""
     base = base_of(section, base)
     found: dict[str, Json] = {}
     for name, value in section.items():
         if isinstance(value, dict):
-            found[name] = _located(value, base, source)
+            found[name] = located(value, base, source)
         elif isinstance(value, str) and registry.is_template(value) and name != "base_url":
             found[name] = source.find(value, base) or value
         elif registry.is_list(name, value):
@@ -169,7 +170,7 @@ def _located(section: Mapping[str, Json], base: str, source: Source) -> dict[str
 
 
 class _Merging:
-    """One section of parameters being merged into what is there."""
+    """The merge of one section of parameters into the values of earlier environments."""
 
     def __init__(
         self,
@@ -196,7 +197,7 @@ class _Merging:
                 into[name] = self._value(name, into.get(name), value)
 
     def _choose(self, name: str) -> None:
-        """Settle how values of a parameter are merged: the first file that has one decides."""
+        """Choose how the values of a parameter are merged: the first file with a value decides."""
         usual = str(self._strategies.get("default", "overwrite"))
         asked = str(self._strategies.get(name, self._chosen.get(name, usual)))
         strategy = asked if asked in _STRATEGIES else usual
@@ -216,7 +217,7 @@ class _Merging:
                 return merge_lists(old, new)
             if type_ == "string" and isinstance(new, str):
                 return f"{old or ''}{new}"
-        except (ValueError, TypeError, AttributeError):
+        except (ValueError, TypeError, AttributeError, RecursionError):
             pass
         problem = f"Invalid parameter in environment: {name} is of the type {type_}, and its values cannot be merged"
         self._report.wrong(problem, (self._section, name), "", "environment")
@@ -228,7 +229,7 @@ def _json(value: Json) -> Json:
 
 
 def merge_lists(old: Json, new: Json) -> Json:
-    """Return two lists, or texts with commas, as one. Raises TypeError where one is a list and the other is none."""
+    """Return two lists, or two texts with commas, as one. Raises TypeError if only one of them is a list."""
     if not old:
         return new
     if isinstance(new, list):
@@ -241,7 +242,7 @@ def _refuse() -> Json:
 
 
 def merge_maps(old: Json, new: Json, *, deep: bool) -> Json:
-    """Return two maps as one; `deep`: the maps and lists in them likewise, and texts one after the other."""
+    """Return two maps as one; with `deep`, inner maps, lists and texts are joined too."""
     if not old:
         return new
     found = dict(old)

@@ -1,19 +1,20 @@
-"""Trees as they are written → trees in which functions are known as such, and resolved as far as can be.
+"""Functions in the values of a template: parsed, and resolved as far as possible.
 
-Both steps are Heat's. First the whole is looked through: a map with one key that is a function's name is that function,
-and its arguments must have a shape that it takes. Then values are computed, here all of those for which no resource is
-needed. What goes wrong in the second step is the business of who wanted the value: a property, or an output.
+Both steps are Heat's. First the value is parsed: a map whose only key is the name of a function is a call of it,
+and its arguments must have the right form. Then every function that depends on no resource is computed. In a property,
+a failure of the second step is a mistake, and in an output a warning.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from heat_config_agent.errors import TimeOver, blame
 from heat_config_agent.hot import versions
-from heat_config_agent.hot.deciding import Conditions, Undecided, Wanting
-from heat_config_agent.hot.functions.base import Wrong, is_function
-from heat_config_agent.hot.report import Report, meant
+from heat_config_agent.hot.conditions import Conditions, Undecided, Wanting
+from heat_config_agent.hot.functions.base import Function, Wrong, is_function
 from heat_config_agent.hot.values import (
     NOTHING,
     UNKNOWN,
@@ -23,10 +24,13 @@ from heat_config_agent.hot.values import (
     Facade,
     Failing,
     Reference,
+    Unknown,
     is_settled,
+    open_values,
 )
 from heat_config_agent.hot.versions import Version
-from heat_config_agent.stack.definition import Json, Later, Path, Tree, Unresolved
+from heat_config_agent.language.report import Report, meant
+from heat_config_agent.stack.definition import Json, Later, Path, Tree, Unresolved, limits, requires
 
 FACADE = {"metadata": "metadata", "deletion_policy": "deletion_policy", "update_policy": "update_policy"}
 FORMER_FACADE = {"Metadata": "metadata", "DeletionPolicy": "deletion_policy", "UpdatePolicy": "update_policy"}
@@ -34,33 +38,35 @@ FORMER_FACADE = {"Metadata": "metadata", "DeletionPolicy": "deletion_policy", "U
 POSITIONS = frozenset(
     {"list_join", "filter", "contains", "equals", "Fn::Join", "Fn::Select", "Fn::Split", "Fn::Replace"}
 )
-"""Functions that take their arguments apart before those are resolved."""
+"""Functions whose arguments have positions, so that a missing one becomes null."""
 
 DATA = frozenset({"get_input"})
-"""Maps with one such key are no misspelt functions: what they mean is known to whom they are handed on."""
+"""Keys that look like functions, but belong to the tool that gets the value."""
 
 
 @dataclass(slots=True)
 class Scope:
-    """What the functions of one template may look at."""
+    """Everything that the functions of one template may use."""
 
     version: Version
     parameters: Mapping[str, Tree]
-    """Values by name, pseudo parameters among them; `UNKNOWN` where nobody has given one yet."""
+    """Values by name, with pseudo parameters; `UNKNOWN` if there is no value yet."""
     content: Callable[[str], str | None]
     """Returns the content of the file of that name."""
     report: Report
     resources: frozenset[str] = frozenset()
-    """The names of all resources that no condition has taken away."""
+    """The names of all resources that no condition has removed."""
     is_child: bool = False
     conditions: Conditions | None = None
 
 
-# Looking through.
+# Parsing.
 
 
 def parse(raw: Json, path: Path, scope: Scope) -> Tree:
-    """Return the tree with its functions. Mistakes go to the report."""
+    """Return the tree with its functions as `Call`s. Mistakes go to the report."""
+    if type(raw) is str:
+        return raw
     if isinstance(raw, list):
         return [parse(each, (*path, index), scope) for index, each in enumerate(raw)]
     if not isinstance(raw, dict):
@@ -86,7 +92,7 @@ def _refused(problem: str, path: Path, scope: Scope, hint: str = "") -> Failing:
 
 
 def _is_it_misspelt(name: str, path: Path, scope: Scope) -> None:
-    """Warn of a map with one key that is nearly a function's name, or that of one in another version."""
+    """Warn of a map whose only key is nearly the name of a function, or is a function of another version."""
     if name in DATA:
         return
     what = f"{name} is no function of {scope.version.name}: this map is taken as it is"
@@ -94,8 +100,14 @@ def _is_it_misspelt(name: str, path: Path, scope: Scope) -> None:
         since = versions.since(name)
         if since and since > scope.version.name:
             scope.report.odd(what, path, f"it is one from {since} on")
-    elif hint := meant(name, scope.version.functions, 0.84):
+    elif hint := _near(name, scope.version.name):
         scope.report.odd(what, path, hint)
+
+
+@functools.lru_cache(maxsize=1000)
+def _near(name: str, version: str) -> str:
+    """Return the hint that a function of that version may have been meant, or nothing."""
+    return meant(name, versions.VERSIONS[version].functions, 0.84)
 
 
 def _call(name: str, args: Json, path: Path, scope: Scope) -> Tree:
@@ -106,15 +118,33 @@ def _call(name: str, args: Json, path: Path, scope: Scope) -> Tree:
     try:
         if function:
             function.check(parsed, name)
-            return Call(name, parsed, path, lambda given: function.compute(given, name))
+            return Call(name, parsed, path, lambda given: _limited(function, given, name))
         _check_innate(name, parsed, scope)
     except Wrong as error:
         return _refused(str(error), path, scope)
     return Call(name, parsed, path, lambda given: _computed(name, given, path, scope))
 
 
+def _limited(function: Function, args: Json, name: str) -> Json:
+    """Return the value of a function, within limits of time and size. Raises `Unresolved`."""
+    try:
+        value = limits.within(limits.SECONDS, lambda: function.compute(args, name))
+    except limits.TooMuch as error:
+        verb = "" if str(error).startswith("it ") else "makes "
+        raise Unresolved(f'"{name}" {verb}{str(error).removeprefix("it ")}') from None
+    except RecursionError:
+        raise Unresolved(f'"{name}" goes too deep: its arguments are nested in one another too often') from None
+    except MemoryError as error:
+        raise Unresolved(f'"{name}": {blame(error)}') from None
+    try:
+        limits.fits(value)
+    except limits.TooMuch as error:
+        raise Unresolved(f'"{name}" makes {error}') from None
+    return value
+
+
 def _check_innate(name: str, args: Tree, scope: Scope) -> None:
-    """Look at the arguments of a function that looks at the stack."""
+    """Check the arguments of a function that uses the stack. Raises `Wrong`."""
     if name == "get_attr":
         if scope.version.all_attributes and not args:
             raise Wrong(f'Arguments to "{name}" can be [resource_name] or [resource_name, attribute, (path), ...]')
@@ -146,7 +176,7 @@ def _if(args: Json, path: Path, scope: Scope) -> Tree:
 
 
 def parse_condition(raw: Json, path: Path, scope: Scope) -> Tree:
-    """Return a condition with its functions: of all there are, few may stand here."""
+    """Return a condition with its functions; only a few functions are allowed in conditions."""
     if isinstance(raw, list):
         return [parse_condition(each, (*path, index), scope) for index, each in enumerate(raw)]
     if not isinstance(raw, dict):
@@ -171,11 +201,11 @@ def _condition_call(name: str, args: Tree, path: Path, scope: Scope) -> Tree:
         function.check(args, name)
     except Wrong as error:
         return _refused(str(error), path, scope)
-    return Call(name, args, path, lambda given: function.compute(given, name))
+    return Call(name, args, path, lambda given: _limited(function, given, name))
 
 
 def decide(raw: Json, path: Path, scope: Scope) -> bool:
-    """Return whether a condition holds. One that cannot be decided yet does; so does one that is a mistake."""
+    """Return whether a condition holds. One with mistakes, or with a parameter that has no value yet, holds."""
     before = len(scope.report.mistakes)
     condition = parse_condition(raw, path, scope)
     if len(scope.report.mistakes) > before or scope.conditions is None:
@@ -194,7 +224,12 @@ def decide(raw: Json, path: Path, scope: Scope) -> bool:
 
 
 def fold(tree: Tree, scope: Scope) -> Tree:
-    """Return the tree with every value in it that needs no resource; `NOTHING`, where it is not there at all."""
+    """Return the tree with all functions computed that depend on no resource.
+
+    An `if` without a value is `NOTHING`.
+    """
+    if type(tree) is str:
+        return tree
     if isinstance(tree, dict):
         folded = {key: fold(each, scope) for key, each in tree.items()}
         return {key: each for key, each in folded.items() if each is not NOTHING}
@@ -210,15 +245,19 @@ def fold(tree: Tree, scope: Scope) -> Tree:
     if not is_settled(args):
         if tree.name in {"get_resource", "Ref"}:
             return Failing(f'"{tree.name}" needs a name that is known before anything is made', tree.path)
+        if any(isinstance(each, Unknown) for each in open_values(args)):
+            return Unknown(tuple(need for need in requires(args) if need.resource))
         return Call(tree.name, args, tree.path, tree.compute)
     try:
         return tree.compute(args)
     except Unresolved as error:
         return Failing(str(error), tree.path)
+    except TimeOver:
+        raise scope.report.refuse(limits.OUT_OF_TIME, tree.path) from None
 
 
 def _arguments(call: Call, scope: Scope) -> Tree:
-    """Return the arguments of a function. One that is not there is null where they are told by their positions."""
+    """Return the resolved arguments of a function; if they have positions, a missing one is null."""
     args = call.args
     if isinstance(args, list) and call.name in POSITIONS:
         return [_or_null(fold(each, scope)) for each in args]
@@ -253,7 +292,7 @@ def _computed(name: str, args: Json, path: Path, scope: Scope) -> Tree:
 
 
 def _parameter(name: str, args: Json, scope: Scope) -> Tree:
-    """get_param: in its path a miss of whatever kind gives an empty text."""
+    """Return the value of get_param; a path that leads nowhere gives an empty text, as in Heat."""
     if not args:
         raise Unresolved(f'Function "{name}" must have arguments')
     parameter, *path = args if isinstance(args, list) else [args]

@@ -1,4 +1,4 @@
-"""What a template's parameters are declared to be, and the values that they get."""
+"""The declarations of a template's parameters, and their values."""
 
 from __future__ import annotations
 
@@ -7,12 +7,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from heat_config_agent import constraints
-from heat_config_agent.hot.report import Report, meant
-from heat_config_agent.hot.text import Text
+from heat_config_agent.hot.text import heat_text
 from heat_config_agent.hot.values import UNKNOWN
 from heat_config_agent.hot.versions import Version
-from heat_config_agent.stack.definition import Constraint, Identity, Json, Parameter, Path, Place, Schema, Tree
+from heat_config_agent.language.report import Report, meant
+from heat_config_agent.stack.definition import (
+    Constraint,
+    Identity,
+    Json,
+    Parameter,
+    Path,
+    Place,
+    Schema,
+    Tree,
+    constraints,
+    limits,
+)
+from heat_config_hooks import strict_json
 
 TYPES = {
     "string": "string",
@@ -21,7 +32,7 @@ TYPES = {
     "json": "map",
     "boolean": "boolean",
 }
-"""Type of a parameter → what constraints call it."""
+"""Type of a parameter → its name in constraints."""
 
 PSEUDO = ("OS::stack_id", "OS::stack_name", "OS::project_id", "OS::region")
 
@@ -32,7 +43,7 @@ _STAGE = "parameters"
 
 
 def schemas(section: Mapping[str, Json], version: Version, report: Report) -> dict[str, Schema]:
-    """Return what the parameters are declared to be. Those with mistakes are left out."""
+    """Return the schemas of the parameters whose declarations have no mistakes."""
     found: dict[str, Schema] = {}
     for name, declared in section.items():
         before = len(report.mistakes)
@@ -140,12 +151,12 @@ def values(
     known: bool,
     checked: bool = True,
 ) -> dict[str, Parameter]:
-    """Return the parameters with their values; `UNKNOWN` where one is missing, which is a mistake if `known`.
+    """Return the parameters with their values; a missing one is `UNKNOWN`, and a mistake if `known`.
 
-    `places` has where those values stand that an environment says. If not `checked`, a value that does not do is
-    `UNKNOWN`, too, and no mistake.
+    `places` has the positions of values in environments. If not `checked`, a wrong value is `UNKNOWN` too, and no
+    mistake.
     """
-    said = report if checked else Report(Text("", "", _STAGE))
+    values_report = report if checked else Report(heat_text("", "", _STAGE))
     doubtful = {name for name, schema in declared.items() if not _is_well_declared(name, schema, report)}
     for name in given:
         if name not in declared:
@@ -156,13 +167,13 @@ def values(
     for name, schema in with_defaults(declared, defaults).items():
         is_given = given.get(name) is not None
         has_value = is_given or name not in doubtful
-        value = _value(schema, given.get(name), said, places.get(name), known=known) if has_value else UNKNOWN
+        value = _value(schema, given.get(name), values_report, places.get(name), known=known) if has_value else UNKNOWN
         found[name] = Parameter(schema, value, is_given)
     return found
 
 
 def _is_well_declared(name: str, schema: Schema, report: Report) -> bool:
-    """Look at what can be said of a declaration without any value: the default that it has itself is one, too."""
+    """Whether a declaration has no mistakes, its default included. Mistakes go to the report."""
     path: Path = ("parameters", name)
     before = len(report.mistakes)
     type_ = TYPES[schema.type]
@@ -181,7 +192,7 @@ def _is_well_declared(name: str, schema: Schema, report: Report) -> bool:
 
 
 def _as_written(schema: Schema) -> Json:
-    """Return a default as Heat holds it against constraints: of JSON in text it counts the characters."""
+    """Return a default in the form in which Heat checks its constraints; the length of JSON text is in characters."""
     default = schema.default
     if schema.type != "comma_delimited_list":
         return default
@@ -206,7 +217,7 @@ def _value(schema: Schema, given: Json, report: Report, place: Place | None, *, 
     for each in schema.constraints:
         if TYPES[schema.type] not in constraints.APPLIES[each.kind]:
             continue
-        held = value if schema.type == "string" else found  # a number that is to be text has no length
+        held = value if schema.type == "string" else found  # a number in place of text has no length
         problem = constraints.violated(each.kind, each.value, held, TYPES[schema.type])
         if problem:
             said = each.description or _masked(schema, problem)
@@ -216,12 +227,12 @@ def _value(schema: Schema, given: Json, report: Report, place: Place | None, *, 
 
 
 def _masked(schema: Schema, problem: str) -> str:
-    """Return a problem without the value, where that is to be hidden."""
+    """Return a problem; without the value if the parameter is hidden."""
     return "its value does not do (it is hidden)" if schema.hidden else problem
 
 
 def converted(value: Json, type_: str) -> Json:
-    """Return a value that was given as one of the parameter's type. Raises ValueError."""
+    """Return a value converted to the type of a parameter. Raises ValueError."""
     return _CONVERTERS[type_](value)
 
 
@@ -230,16 +241,24 @@ def _list(value: Json) -> Json:
         return [str(each) for each in value]
     if not isinstance(value, str):
         raise ValueError(f"Value must be a comma-delimited list string, not {value!r}")  # noqa: TRY004
-    return value.split(",") if value else []
+    try:
+        return limits.split(value, ",") if value else []
+    except limits.TooMuch as error:
+        raise ValueError(f"it has {error}") from None
 
 
 def _json(value: Json) -> Json:
     if not isinstance(value, str) or not value:
         return value
     try:
-        return json.loads(value)
-    except ValueError as error:
+        strict_json.check_number(value)
+        found = json.loads(value)
+        limits.fits(found)
+    except (ValueError, limits.TooMuch) as error:
         raise ValueError(f"Value must be valid JSON: {error}") from None
+    except RecursionError:
+        raise ValueError("Value must be valid JSON: it is nested too deeply") from None
+    return found
 
 
 _CONVERTERS: dict[str, Callable[[Any], Json]] = {
@@ -252,7 +271,7 @@ _CONVERTERS: dict[str, Callable[[Any], Json]] = {
 
 
 def visible(parameters: Mapping[str, Parameter], identity: Identity) -> dict[str, Tree]:
-    """Return what get_param finds: the values, and those of the pseudo parameters that have one."""
+    """Return the values that get_param can return, by name; pseudo parameters included."""
     pseudo = {
         "OS::stack_id": identity.id,
         "OS::project_id": identity.project,

@@ -1,4 +1,4 @@
-"""What types stand for, as the resource_registry of an environment says it.
+"""The types and templates that types stand for, from the resource_registry of an environment.
 
     resource_registry:
       My::Server: OS::Heat::None          # one type for another
@@ -11,8 +11,8 @@
           db: {My::Server: OS::Heat::None}
         '*_b': {hooks: pre-create}
 
-A null takes back what stands before it in the same map. Of several that fit, one for the resource's name wins, then the
-first by the alphabet: so a wildcard wins over the very name of the type, as with Heat.
+A null removes earlier entries in the same map. If several entries match, one for the name of the resource takes
+precedence, then the first in alphabetical order; so a wildcard precedes the exact name of a type, as in Heat.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterator, Mapping
 
-from heat_config_agent.hot.report import Report
 from heat_config_agent.hot.source import base_of
+from heat_config_agent.language.report import Report
 from heat_config_agent.stack.definition import Found, Json, Path
 
 HOOKS = ("pre-create", "pre-update", "pre-delete", "post-create", "post-update", "post-delete")
 RESTRICTED = ("update", "replace")
 TEMPLATES = (".yaml", ".template")
-"""How the names of nested templates end."""
+"""The endings of names of nested templates."""
 
 _SETTINGS = {
     "hooks": (HOOKS, "hook type", "for resource breakpoint, acceptable hook types are"),
@@ -40,7 +40,7 @@ _SETTINGS = {
 
 
 class Circular(Exception):  # noqa: N818  # it is the mapping that is
-    """A mapping leads back to itself; the text is the way."""
+    """A mapping leads back to itself; the text is the chain of types."""
 
 
 def is_template(name: str) -> bool:
@@ -49,14 +49,14 @@ def is_template(name: str) -> bool:
 
 
 def is_list(name: str, value: Json) -> bool:
-    """Whether an entry is a list of templates, of which one is to be chosen."""
+    """Whether an entry is a list of templates to choose from."""
     return isinstance(value, list) and name not in _SETTINGS
 
 
 def templates(
     section: Mapping[str, Json], base: str, path: Path = ("resource_registry",)
 ) -> Iterator[tuple[Path, str, str]]:
-    """Yield the nested templates that a section names: where, as what, and beside which file it is."""
+    """Yield the path and the name of each nested template in a section, and the file that it is relative to."""
     base = base_of(section, base)
     for name, value in section.items():
         at = (*path, name)
@@ -72,7 +72,7 @@ def _names_template(value: Json) -> bool:
 
 
 def lists(section: Mapping[str, Json], path: Path = ("resource_registry",)) -> Iterator[Path]:
-    """Yield where there is a list of templates."""
+    """Yield the path of each list of templates."""
     for name, value in section.items():
         if isinstance(value, dict):
             yield from lists(value, (*path, name))
@@ -81,11 +81,13 @@ def lists(section: Mapping[str, Json], path: Path = ("resource_registry",)) -> I
 
 
 class Registry:
-    """The mappings that one stack sees."""
+    """The mappings of one stack."""
 
     def __init__(self, mappings: Mapping[str, Json]) -> None:
-        """Take the section, which has been checked (`read`)."""
+        """Take the section as `read` returns it."""
         self._mappings = mappings
+        self._unmapped: dict[str, Found] = {}
+        """The types that stand for themselves because nothing is mapped, as in most stacks."""
 
     @property
     def _resources(self) -> Mapping[str, Json]:
@@ -93,7 +95,16 @@ class Registry:
         return found if isinstance(found, dict) else {}
 
     def candidates(self, type_: str, resource: str, way: tuple[str, ...] = ()) -> Iterator[Found]:
-        """Yield what a type may stand for, the preferred one first, at last itself. Raises `Circular`."""
+        """Yield the types and templates that a type may stand for, in order of precedence, the type itself last.
+
+        Raises `Circular`.
+        """
+        if (found := self._unmapped.get(type_)) is not None:
+            yield found
+            return
+        if not self._mappings and not is_template(type_):
+            yield self._unmapped.setdefault(type_, Found(type_))
+            return
         if type_ in way:
             raise Circular(" → ".join([*way, type_]))
         for path, target in sorted(self._matches(type_, resource), key=lambda each: (-len(each[0]), each[0])):
@@ -119,11 +130,11 @@ class Registry:
                 yield (name,), target
 
     def without(self, mapping: Path) -> Registry:
-        """Return the registry without one line."""
+        """Return the registry without one entry."""
         return Registry(_removed(self._mappings, mapping))
 
     def inside(self, resource: str) -> Registry:
-        """Return what the child stack of a resource sees."""
+        """Return the registry of the child stack of a resource."""
         inner: dict[str, Json] = {}
         for name, entries in self._resources.items():
             if fnmatch.fnmatchcase(resource, name) and isinstance(entries, dict):
@@ -132,13 +143,13 @@ class Registry:
         inner.update(exact if isinstance(exact, dict) else {})
         return Registry({**self._mappings, "resources": inner})
 
-    def said(self, resource: str, what: str) -> frozenset[str]:
-        """Return the `hooks` or `restricted_actions` of a resource."""
-        found: set[str] = set()
-        for name, entries in self._resources.items():
-            if isinstance(entries, dict) and fnmatch.fnmatchcase(resource, name):
-                found.update(_words(entries.get(what)))
-        return frozenset(found)
+    def settings(self, resource: str, name: str) -> frozenset[str]:
+        """Return the words of a setting of a resource: `hooks` or `restricted_actions`."""
+        words: set[str] = set()
+        for pattern, entries in self._resources.items():
+            if isinstance(entries, dict) and fnmatch.fnmatchcase(resource, pattern):
+                words.update(_words(entries.get(name)))
+        return frozenset(words)
 
 
 def _words(value: Json) -> list[str]:
@@ -156,12 +167,13 @@ def _removed(entries: Mapping[str, Json], path: Path) -> dict[str, Json]:
 
 
 def read(section: Mapping[str, Json], report: Report, path: Path = ("resource_registry",)) -> dict[str, Json]:
-    """Return the section as it holds: without what a null has taken back. Mistakes go to the report."""
+    """Return the section without the entries that a null removes. Mistakes go to the report."""
     found: dict[str, Json] = {}
     for name, value in section.items():
         at = (*path, name)
         if name == "resources" and path == ("resource_registry",) and not isinstance(value, dict):
-            report.wrong("resources are a map of names to what holds for each", at, "remove it")
+            kind = "environment" if isinstance(value, list) else "validate"
+            report.wrong("resources are a map of names to what holds for each", at, "remove it", kind)
         elif name in _SETTINGS:
             _check_words(name, value, report, at)
             found[name] = value
@@ -183,7 +195,7 @@ def read(section: Mapping[str, Json], report: Report, path: Path = ("resource_re
 
 
 def _is_sound(name: str, value: list[Json], report: Report, path: Path) -> bool:
-    """Return whether a list is one of templates, for one type. Mistakes go to the report."""
+    """Whether a list has only templates and is for one type. Mistakes go to the report."""
     wrong = [index for index, each in enumerate(value) if not _names_template(each)]
     for index in wrong:
         problem = f"in a list there are templates of which one is chosen, not {value[index]!r}"

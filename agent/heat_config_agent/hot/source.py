@@ -1,41 +1,24 @@
-"""All that a stack is made of, as text: kept with the stack, so that it can be defined again with no file at hand."""
+"""The source of a stack as text. It is stored with the stack, so that no file is needed to define the stack again."""
 
 from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from urllib import parse
 
-from heat_config_agent.stack.definition import Json
-
-
-def path_of(name: str) -> str:
-    """Return the path that a name stands for, which may be a URL of a file."""
-    return parse.unquote(parse.urlsplit(name).path) if name.startswith("file://") else name
-
-
-def beside(name: str, base: str) -> str:
-    """Return the path of what is named in a file, `base`."""
-    return posixpath.normpath(posixpath.join(posixpath.dirname(base), path_of(name)))
+from heat_config_agent.hot.text import heat_text
+from heat_config_agent.language.files import File, beside
+from heat_config_agent.stack.definition import Invalid, Json
 
 
 def base_of(registry: Mapping[str, Json], base: str) -> str:
-    """Return beside what the templates of a resource_registry are looked for: its `base_url`, or `base` as before."""
+    """Return the base of the templates of a resource_registry: its `base_url`, or else `base`."""
     said = registry.get("base_url")
     return posixpath.join(beside(said, base), "") if isinstance(said, str) else base
 
 
 COMMAND_LINE = "--attribute"
-"""The name of an environment that no file has."""
-
-
-@dataclass(frozen=True, slots=True)
-class File:
-    """A text, and the name under which it was read."""
-
-    name: str
-    text: str
+"""The name of the environment that is made of command-line options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +27,13 @@ class Source:
 
     template: File
     environments: tuple[File, ...] = ()
-    """A later one wins over those before it."""
+    """A later one overrides earlier ones."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """Nested templates and what get_file names, by their names."""
+    """Name → text of nested templates and of the files for get_file."""
     parameters: Mapping[str, Json] = field(default_factory=dict)
-    """Those that are given beside the environments."""
+    """Values that are given directly, not in an environment."""
     files_win: bool = True
-    """Whether environments win over parameters that are given beside them, as with Heat."""
+    """Whether environments override parameters that are given directly, as in Heat."""
 
     def to_json(self) -> Json:
         """Return it as JSON."""
@@ -58,7 +41,7 @@ class Source:
 
     @classmethod
     def from_json(cls, value: Json) -> Source:
-        """Return what was written so."""
+        """Return the source that `to_json` has written."""
         return cls(
             File(**value["template"]),
             tuple(File(**each) for each in value["environments"]),
@@ -68,7 +51,7 @@ class Source:
         )
 
     def find(self, name: str, base: str) -> str | None:
-        """Return under which name there is a file that is named in another one, `base`; None where there is none."""
+        """Return the key in `files` of a file that another file, `base`, names; None if there is none."""
         if name in self.files:
             return name
         path = beside(name, base)
@@ -82,8 +65,12 @@ class Source:
         parameters: Mapping[str, Json],
         clear: Sequence[str] = (),
     ) -> Source:
-        """Return what an update of the existing stack makes of it: what is not given anew stays as it was."""
-        kept = {name: value for name, value in self.parameters.items() if name not in clear}
+        """Return the source of the updated stack: everything that is not given again stays as it was.
+
+        The values of parameters that the new template does not declare are dropped, as Heat does.
+        """
+        gone = {*clear, *(() if template is None else self.parameters.keys() - _declared(template, self.parameters))}
+        kept = {name: value for name, value in self.parameters.items() if name not in gone}
         return replace(
             self,
             template=template or self.template,
@@ -91,3 +78,13 @@ class Source:
             files={**self.files, **files},
             parameters={**kept, **parameters},
         )
+
+
+def _declared(template: File, otherwise: Mapping[str, Json]) -> set[str]:
+    """Return the names of the parameters that a template declares; of one that cannot be read, `otherwise`."""
+    try:
+        sections = heat_text(template.name, template.text, "template_format").value
+    except Invalid:
+        return set(otherwise)
+    declared = sections.get("parameters") if isinstance(sections, dict) else None
+    return set(declared) if isinstance(declared, dict) else set()

@@ -1,29 +1,30 @@
-"""A template: its text, its version and its sections, checked as far as one can without any value."""
+"""A template: its text, version and sections, checked as far as possible without values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from heat_config_agent.deployments.redaction import OPEN
 from heat_config_agent.hot import capabilities, versions
 from heat_config_agent.hot.parameters import PSEUDO, schemas
-from heat_config_agent.hot.report import Report, meant
-from heat_config_agent.hot.text import Text
+from heat_config_agent.hot.text import heat_text
 from heat_config_agent.hot.versions import Version
+from heat_config_agent.language.report import Report, meant
 from heat_config_agent.stack.definition import Invalid, Json, Mistake, ParameterGroup, Path, Place, Schema
 
 _KEY = "heat_template_version"
 
 
 class Template:
-    """One template. What is made of it each time with other values goes to a report of its own."""
+    """One template. Each definition that is made of it has a report of its own."""
 
     def __init__(self, file: str, text: str) -> None:
-        """Read it. Raises `Invalid` where it cannot be looked into at all."""
+        """Parse a template. Raises `Invalid` if its sections cannot be read."""
         self.file = file
-        self.text = Text(file, text, "template_format")
+        self.text = heat_text(file, text, "template_format")
         if self.text.value is not None and not isinstance(self.text.value, dict):
             problem = "The template is not a JSON object or YAML mapping."
-            raise Invalid([Mistake(problem, (), Place(file, 1, 1), "", "template_format")])
+            raise Invalid([Mistake(problem, (), Place(file, 1, 1), "", "template_format")], OPEN)
         self.sections: dict[str, Json] = self.text.value or {}
         self.version = self._version()
         report = self.report()
@@ -34,21 +35,21 @@ class Template:
         self.mistakes, self.warnings = report.mistakes, report.warnings
 
     def report(self) -> Report:
-        """Return a report for what is found in this text."""
+        """Return a report for this text."""
         return Report(self.text)
 
     def section(self, name: str) -> Mapping[str, Json]:
-        """Return a section that is a map; one that is missing or empty, or is none, has nothing in it."""
+        """Return a section that is a map; a missing or empty section, or one of another type, is an empty map."""
         found = self.sections.get(name)
         return found if isinstance(found, dict) else {}
 
     @property
     def description(self) -> str:
-        """What the template says that it is for."""
+        """The description of the template."""
         return str(self.sections.get("description") or "No description")
 
     def _refuse(self, problem: str, path: Path, hint: str, kind: str) -> Invalid:
-        return Invalid([Mistake(problem, path, self.text.place(path) or Place(self.file, 1, 1), hint, kind)])
+        return Invalid([Mistake(problem, path, self.text.place(path) or Place(self.file, 1, 1), hint, kind)], OPEN)
 
     def _version(self) -> Version:
         said = [key for key in (_KEY, *versions.OTHERS) if key in self.sections]
@@ -61,7 +62,8 @@ class Template:
         if len(said) > 1:
             raise self._refuse(f"Ambiguous versions ({', '.join(said)})", (said[1],), "keep one", "template")
         if said[0] != _KEY:
-            raise self._refuse("templates of CloudFormation are not read here", (said[0],), f"use {_KEY}", "template")
+            problem = "this template is in CloudFormation's format, which is not supported"
+            raise self._refuse(problem, (said[0],), f"write it in HOT, with {_KEY}", "template")
         found = versions.find(self.sections[_KEY])
         if found is None:
             every = ", ".join([*versions.VERSIONS, *versions.ALIASES])
@@ -77,7 +79,7 @@ class Template:
                     hint = "conditions are there from 2016-10-14 on"
                 report.wrong(f"The template section is invalid: {name}", (name,), hint, "template")
         if "capabilities" in self.sections:
-            report.odd(capabilities.NOT_HEATS, ("capabilities",))
+            report.odd(capabilities.NOT_HEATS, ("capabilities",), code=capabilities.CODE)
         for name, kind in (("parameters", "parameters"), ("resources", "template"), ("outputs", "validate")):
             found = self.sections.get(name)
             if found and not isinstance(found, dict):

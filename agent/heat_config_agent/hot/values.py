@@ -1,4 +1,4 @@
-"""Values of a template that are functions still: what is left of them once all that can be known is known."""
+"""Functions of a template that cannot be resolved yet, because they depend on resources or missing parameters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from heat_config_agent.stack.definition import (
 )
 
 NOTHING = object()
-"""What an `if` without an else gives: the entry or item that it stands in is not there."""
+"""The value of an `if` without an else: the entry or item with it is left out."""
 
 
 class Call(Later):
@@ -38,7 +38,7 @@ class Call(Later):
 
 
 class Chosen(Later):
-    """The branch of an `if` that has been decided on. To other functions it is a function."""
+    """The chosen branch of an `if`. Other functions treat it as a function."""
 
     __slots__ = ("value",)
 
@@ -47,12 +47,12 @@ class Chosen(Later):
 
 
 class Failing(Later):
-    """A value of which it is known that it cannot be had."""
+    """A function that surely fails."""
 
     __slots__ = ("fatal", "path", "problem", "reported")
 
     def __init__(self, problem: str, path: Path, *, reported: bool = False, fatal: bool = False) -> None:
-        """Take why; `reported` where it is among the mistakes already, `fatal` where it is one in an output as well."""
+        """Take the reason; `reported` if it is a mistake already, `fatal` if it is a mistake in outputs too."""
         self.problem, self.path, self.reported, self.fatal = problem, path, reported, fatal
 
     @property
@@ -64,13 +64,17 @@ class Failing(Later):
 
 
 class Unknown(Later):
-    """The value of a parameter that nobody has given yet."""
+    """A value that depends on a parameter without a value."""
 
-    __slots__ = ()
+    __slots__ = ("needs",)
+
+    def __init__(self, needs: tuple[Need, ...] = ()) -> None:
+        """Take the resources that it depends on besides."""
+        self.needs = needs
 
     @property
     def requires(self) -> tuple[Need, ...]:
-        return ()
+        return (Need(""), *self.needs)  # no resource makes it known
 
     def resolve(self, _look: Look) -> Json:
         return None
@@ -96,7 +100,7 @@ class Reference(Later):
 
 
 class Attribute(Later):
-    """get_attr. `attribute` is empty for all of them; `inner`: whether the path is the resource's own business."""
+    """get_attr. An empty `attribute` means all of them; with `inner`, the resource itself resolves the path."""
 
     __slots__ = ("attribute", "inner", "keys", "path", "resource")
 
@@ -133,7 +137,7 @@ class Facade(Later):
 
 
 def open_values(tree: Tree) -> Iterator[Later]:
-    """Yield every value in a tree that is not settled."""
+    """Yield every `Later` in a tree, also those in arguments of functions."""
     if isinstance(tree, Later):
         yield tree
         if isinstance(tree, Call):

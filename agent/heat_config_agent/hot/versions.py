@@ -1,4 +1,4 @@
-"""What each version of HOT has: sections, keys and functions. Facts of Heat 27; a later version has what it adds."""
+"""The sections, keys and functions of each version of HOT, as in Heat 27. Each version extends the one before it."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ ALIASES = {
 }
 
 OTHERS = ("HeatTemplateFormatVersion", "AWSTemplateFormatVersion")
-"""What the templates say instead that are of CloudFormation's kind."""
+"""The version keys of templates in CloudFormation's format."""
 
 INNATE = frozenset(
     {"get_param", "get_resource", "get_attr", "get_file", "resource_facade", "Ref", "Fn::ResourceFacade"}
 )
-"""Functions that look at the stack, and not only at their arguments."""
+"""Functions that use the stack, not only their arguments."""
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What one version has."""
+    """One version of HOT."""
 
     name: str
     functions: dict[str, Function | None]
@@ -39,55 +39,59 @@ class Version:
     output_keys: frozenset[str] = frozenset({"description", "value"})
     parameter_keys: frozenset[str] = frozenset()
     constraints: tuple[str, ...] = ("range", "length", "allowed_values", "allowed_pattern", "custom_constraint")
-    """In the order in which they are looked for in an entry; the first that is there counts, alone."""
+    """In order of precedence: only the first one in an entry counts."""
     paths: bool = True
-    """Whether get_attr hands its path on to the resource."""
+    """Whether the resource resolves the path of get_attr."""
     all_attributes: bool = False
-    """Whether get_attr may do without the name of an attribute."""
+    """Whether get_attr works without the name of an attribute."""
     lower_case_policies: bool = False
     nothing: bool = False
-    """Whether `if` may do without an else."""
+    """Whether `if` works without an else."""
 
     @property
     def deletion_policies(self) -> dict[str, str]:
-        """As it may be written → what it is."""
+        """The policy as written → the policy."""
         policies = ("Delete", "Retain", "Snapshot")
         return {each: each for each in policies} | (
             {each.lower(): each for each in policies} if self.lower_case_policies else {}
         )
 
 
+_FIRST = Version(
+    "2013-05-23",
+    functions={
+        **dict.fromkeys(sorted(INNATE)),
+        "list_join": texts.JOIN,
+        "str_replace": texts.REPLACE,
+        "Fn::Base64": former.BASE64,
+        "Fn::GetAZs": former.ZONES,
+        "Fn::Join": former.JOIN,
+        "Fn::MemberListToMap": former.MEMBERS,
+        "Fn::Replace": former.REPLACE,
+        "Fn::Select": former.SELECT,
+        "Fn::Split": former.SPLIT,
+    },
+    sections=frozenset(
+        {
+            *("heat_template_version", "description", "parameter_groups", "parameters", "resources", "outputs"),
+            "capabilities",  # no version of Heat's has them; see `hot.capabilities`
+        }
+    ),
+    resource_keys=frozenset(
+        {"type", "properties", "metadata", "depends_on", "deletion_policy", "update_policy", "description"}
+    ),
+    parameter_keys=frozenset(
+        {"type", "label", "description", "default", "hidden", "constraints", "immutable", "schema"}
+    ),
+    paths=False,
+)
+"""The oldest version, from which the others are derived."""
+
+
 def _versions() -> dict[str, Version]:
-    first = Version(
-        "2013-05-23",
-        functions={
-            **dict.fromkeys(sorted(INNATE)),
-            "list_join": texts.JOIN,
-            "str_replace": texts.REPLACE,
-            "Fn::Base64": former.BASE64,
-            "Fn::GetAZs": former.ZONES,
-            "Fn::Join": former.JOIN,
-            "Fn::MemberListToMap": former.MEMBERS,
-            "Fn::Replace": former.REPLACE,
-            "Fn::Select": former.SELECT,
-            "Fn::Split": former.SPLIT,
-        },
-        sections=frozenset(
-            {
-                *("heat_template_version", "description", "parameter_groups", "parameters", "resources", "outputs"),
-                "capabilities",  # no version of Heat's has them; see `hot.capabilities`
-            }
-        ),
-        resource_keys=frozenset(
-            {"type", "properties", "metadata", "depends_on", "deletion_policy", "update_policy", "description"}
-        ),
-        parameter_keys=frozenset(
-            {"type", "label", "description", "default", "hidden", "constraints", "immutable", "schema"}
-        ),
-        paths=False,
-    )
-    former_ones = {name for name in first.functions if name.startswith("Fn::") or name == "Ref"}
-    found = [first]
+    """Return date → version: each is the one before it, with what Heat added or removed."""
+    former_ones = {name for name in _FIRST.functions if name.startswith("Fn::") or name == "Ref"}
+    found = [_FIRST]
 
     def add(name: str, **more: Function | None) -> Version:
         found.append(replace(found[-1], name=name, functions=found[-1].functions | more))
@@ -139,10 +143,10 @@ def _versions() -> dict[str, Version]:
 
 
 VERSIONS = _versions()
-"""By their dates, the oldest first."""
+"""Date → version, the oldest first."""
 
 EVERY = {name: each for version in VERSIONS.values() for name, each in version.functions.items()}
-"""Functions of any version."""
+"""Functions of all versions."""
 
 
 def find(name: object) -> Version | None:
@@ -151,10 +155,10 @@ def find(name: object) -> Version | None:
 
 
 def since(function: str) -> str:
-    """Return the first version that has a function, or nothing."""
+    """Return the first version that has a function, or an empty text."""
     return next((each.name for each in VERSIONS.values() if function in each.functions), "")
 
 
 def until(function: str) -> str:
-    """Return the last version that has a function, or nothing."""
+    """Return the last version that has a function, or an empty text."""
     return next((each.name for each in reversed(VERSIONS.values()) if function in each.functions), "")

@@ -1,34 +1,43 @@
-"""A stack on this machine: what `definition` says is made, changed and removed, with no cloud.
+"""Stacks on this machine: creates, updates and deletes the resources of a `definition`, without a cloud.
 
-    definition ─► validation ─► session ─► traversal ─► acting ─► a resource's handlers
-                                   │           │          │
-                                 store ◄─── records ◄─────┴── deployments ─► servers ─► results
+    definition ─► validation ─► session ─► traversal ─► actions ─► handlers of a resource
+                                   │           │           │
+                                 store ◄─── records ◄──────┴── deployments ─► servers ─► results
 
-| module | what lives there |
+| module | content |
 |---|---|
-| `definition` | the plain data that a language of templates hands over. The stack knows no language |
-| `validation` | what is wrong with a definition: types, properties, attributes, circles, child stacks |
-| `session` | one stack that is worked on: create, update, delete, suspend, resume, check, signal, go on |
-| `traversal`, `graph` | one way through all of a stack: which step comes after which |
-| `acting` | one step of one resource: its handlers, and what is kept of them |
-| `scheduler` | what goes on side by side, and what each waits for |
-| `live` | a stack at work, and what functions can look up in it |
-| `records`, `store`, `listing` | what is kept, and the file that it is kept in; all stacks, a folder each |
-| `preview` | what an update would do |
-| `deployments` | configs derived for an action; entries of a server's metadata; results |
-| `resource`, `properties`, `attributes`, `constraints`, `support`, `exception`, `snippet` | what a plug-in is made of |
-| `plugins`, `facade` | modules that people bring along; what stands for Heat while they are loaded |
-| `machine`, `endpoint` | this machine in the place of all servers; where wait conditions are signalled |
-| `resources/`, `types` | our own resources, written as plug-ins are; which class works on which type |
+| `definition` | the plain data that a template language hands over; the stack knows no language |
+| `validation` | mistakes in a definition: types, properties, attributes, circles, child stacks |
+| `advice` | warnings about a definition that is valid: obsolete types, configs that never run |
+| `session` | one stack at work: create, update, delete, suspend, resume, check, signal, continue |
+| `snapshots` | the same with snapshots; stacks that are adopted or abandoned |
+| `traversal` | the order of the steps for all resources of a stack |
+| `actions` | one action of one resource: its handlers, and the record of the result |
+| `scheduler` | concurrent tasks, and the events that they wait for |
+| `live` | a stack at work, and the values that its functions look up |
+| `records`, `store`, `lines`, `listing` | the records of a stack, their file and its lines; all stacks, a folder each |
+| `preview` | the effects of an update |
+| `spans` | the time that a resource has waited |
+| `deployments` | derived configs, the entries of a server's metadata, and results |
+| `resource`, `properties`, `attributes`, `constraints`, `support`, `exception`, `snippet` | the parts of a plug-in |
+| `transfer` | the state of a resource as data, for snapshots and adoption |
+| `translation`, `password_gen`, `clients` | what plug-ins use beside them |
+| `host` | the stack of a resource, as the resource sees it |
+| `heat_types`, `type_schemas` | the facts of all resource types of Heat; the declaration of a type as JSON |
+| `plugins`, `facade` | plug-ins, and the modules that stand for Heat in them |
+| `nodes` | the states of the nodes of a service |
+| `procedure`, `procedures` | steps that people start, carried out and continued; one at a time |
+| `machine`, `endpoint` | this machine as all servers; the address for signals of wait conditions |
+| `resources/`, `types` | our own resources, written like plug-ins; the class for each type |
 
-A step is kept before the next relies on it. Killed at any moment, the same command again ends as if nothing had
-happened: what was complete is left as it is, what was in progress is taken up by its `attempt`.
+Each step is recorded before the next one relies on it. After a kill at any moment, the same command continues as if
+nothing had happened: complete resources stay, and an interrupted action is recognised by its `attempt`.
 
-On purpose it is not as with Heat that
+Differences from Heat, on purpose:
 
-- a deployment whose group names no tool fails at once: with Heat nobody would answer until the stack's time is over;
-- what came to need a replaced resource in an update that left it unchanged is removed before that one;
-- `OS::Heat::Delay` can be resumed, which Heat's cannot, for a method that it calls is not there;
-- `OS::Heat::MultipartMime` reads the parts of another one in their own encoding, where Heat encodes them once more;
-- a stack has no time limit of its own: its deployments and wait conditions have theirs.
+- A deployment whose group names no tool fails at once; with Heat, nothing would answer until the stack times out.
+- If an update leaves a resource unchanged but makes it depend on a replaced one, it is deleted before that one.
+- `OS::Heat::Delay` can be resumed; in Heat it cannot, because it calls a method that does not exist.
+- `OS::Heat::MultipartMime` reads the parts of a message in their own encoding, where Heat encodes them once more.
+- A stack has no timeout of its own: its deployments and wait conditions have theirs.
 """

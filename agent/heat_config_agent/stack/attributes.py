@@ -1,4 +1,4 @@
-"""What a resource tells of itself once it is there: the attributes that it declares, and where a path leads in one."""
+"""The attributes of a resource: their schemas, and the selection of a part by a path."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from heat_config_agent.stack.support import SupportStatus
 
 
 class Schema:
-    """What an attribute is declared to be."""
+    """The declaration of an attribute."""
 
     STRING, NUMBER, BOOLEAN, MAP, LIST, INTEGER = "String", "Number", "Boolean", "Map", "List", "Integer"
     TYPES = (STRING, NUMBER, BOOLEAN, MAP, LIST, INTEGER)
@@ -22,20 +22,31 @@ class Schema:
         cache_mode: str = CACHE_LOCAL,
         type: str | None = None,  # noqa: A002
     ) -> None:
-        """Take what it is about; nothing is kept of a value that was asked for, whatever `cache_mode` says."""
+        """Take the declaration. Values are never cached, whatever `cache_mode` says."""
         self.description, self.type, self.cache_mode = description, type, cache_mode
         self.support_status = support_status or SupportStatus()
 
 
+def schemata(declared: Any) -> Mapping[str, Schema]:
+    """Return the schemas of attributes, some of which may be declared by their descriptions. Raises TypeError."""
+    if not isinstance(declared, Mapping):
+        raise TypeError("the schemas of attributes must be a dict")
+    if all(isinstance(each, Schema) for each in declared.values()):
+        return declared
+    if wrong := [name for name, each in declared.items() if not isinstance(each, Schema | str)]:
+        raise TypeError(f"the schema of the attribute {wrong[0]} must be an attributes.Schema")
+    return {name: each if isinstance(each, Schema) else Schema(each) for name, each in declared.items()}
+
+
 SHOW = "show"
-"""The attribute that every resource has: all that is known of what it stands for."""
+"""The attribute that every resource has: everything known about the physical resource."""
 
 
 class Attributes(Mapping[str, Any]):
-    """The attributes of one resource, each asked for when it is looked at."""
+    """The attributes of one resource, computed on access."""
 
     def __init__(self, schema: Mapping[str, Schema], resolve: Callable[[str], Any]) -> None:
-        """Look attributes up with `resolve`."""
+        """Compute attributes with `resolve`."""
         self.schema, self._resolve = schema, resolve
 
     def __getitem__(self, key: str) -> Any:
@@ -54,7 +65,7 @@ class Attributes(Mapping[str, Any]):
 
 
 def select_from_attribute(value: Any, path: Sequence[Any]) -> Any:
-    """Return what a path of keys and indexes leads to in a value; None where it leads nowhere."""
+    """Return the part of a value at a path of keys and indexes; None if the path leads nowhere."""
     for each in path:
         if isinstance(value, Mapping):
             value = value.get(each) if isinstance(each, str) else None

@@ -1,50 +1,51 @@
-"""The constraints of properties, as plug-ins write them; what each means is said in `heat_config_agent.constraints`."""
+"""The constraints of properties, as plug-ins write them; `definition.constraints` checks them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from heat_config_agent import constraints as meaning
+from heat_config_agent.stack.definition import constraints as meaning
+from heat_config_agent.stack.exception import EntityNotFound
 
 
 class Constraint:
-    """A condition that a property's value must meet."""
+    """A condition that the value of a property must meet."""
 
     kind = ""
 
     def __init__(self, limit: Any, description: str | None = None) -> None:
-        """Take what is allowed, in the form of a template, and what is said instead where a value is not."""
+        """Take the limit, in the form of a template, and an optional message that replaces the standard one."""
         self.limit, self.description = limit, description
 
     def violated(self, value: Any, type_: str) -> str:
-        """Return in which way a value of that type does not meet it, or nothing."""
+        """Return how a value of that type violates the condition, or an empty text."""
         problem = meaning.violated(self.kind, self.limit, value, type_)
         return (self.description or problem) if problem else ""
 
 
 class Range(Constraint):
-    """A number between two others, both included."""
+    """The value is a number between two others, both included."""
 
     kind = "range"
 
     def __init__(self, min: Any = None, max: Any = None, description: str | None = None) -> None:  # noqa: A002
-        """Take the least and the greatest; None for any."""
+        """Take the minimum and the maximum; None for no limit."""
         super().__init__({"min": min, "max": max}, description)
 
 
 class Length(Constraint):
-    """A text, list or map of a certain length."""
+    """The length of a text, list or map is in a range."""
 
     kind = "length"
 
     def __init__(self, min: Any = None, max: Any = None, description: str | None = None) -> None:  # noqa: A002
-        """Take the least and the greatest length; None for any."""
+        """Take the minimum and the maximum length; None for no limit."""
         super().__init__({"min": min, "max": max}, description)
 
 
 class Modulo(Constraint):
-    """A number that is so many steps from an offset."""
+    """The value is a multiple of a step plus an offset."""
 
     kind = "modulo"
 
@@ -54,17 +55,17 @@ class Modulo(Constraint):
 
 
 class AllowedValues(Constraint):
-    """One of several values."""
+    """The value is one of several values."""
 
     kind = "allowed_values"
 
     def __init__(self, allowed: Sequence[Any] | str, description: str | None = None) -> None:
-        """Take the values; of a text, its characters."""
+        """Take the values; the characters of a text count as values."""
         super().__init__(list(allowed), description)
 
 
 class AllowedPattern(Constraint):
-    """A text that a regular expression matches as a whole."""
+    """A regular expression matches the whole text."""
 
     kind = "allowed_pattern"
 
@@ -74,27 +75,47 @@ class AllowedPattern(Constraint):
 
 
 class CustomConstraint(Constraint):
-    """A constraint with a name."""
+    """A named constraint, built in or of a plug-in."""
 
     kind = "custom_constraint"
 
     def __init__(self, name: str, description: str | None = None, environment: object = None) -> None:
-        """Take its name; there is one environment for all."""
+        """Take the name; `environment` is ignored."""
         self.environment = environment
         super().__init__(name, description)
 
 
 class BaseCustomConstraint:
-    """What plug-ins derive custom constraints of their own from; their names are unknown here, and never refused."""
+    """The base class of the custom constraints of plug-ins."""
 
-    expected_exceptions: tuple[type[Exception], ...] = ()
+    expected_exceptions: tuple[type[Exception], ...] = (EntityNotFound,)
+    """The exceptions of `validate_with_client` that mean that the value is not valid."""
+    _error_message: str | None = None
+
+    def validate(self, value: Any, context: Any) -> bool:
+        """Return whether a value is valid."""
+        try:
+            self.validate_with_client(context, value)
+        except self.expected_exceptions as error:
+            self._error_message = str(error)
+            return False
+        return True
+
+    def validate_with_client(self, client: Any, value: Any) -> None:
+        """Raise one of the expected exceptions if a value is not valid."""
+        raise NotImplementedError
+
+    def error(self, value: Any) -> str:
+        """Return the message for a value that is not valid."""
+        reason = f": {self._error_message}" if self._error_message else ""
+        return f"Error validating value {value!r}{reason}"
 
 
 _OF_KIND = {each.kind: each for each in (Range, Length, Modulo, AllowedValues, AllowedPattern, CustomConstraint)}
 
 
 def made(kind: str, limit: Any, description: str) -> Constraint:
-    """Return the constraint of a declared parameter."""
-    found = Constraint.__new__(_OF_KIND[kind])
-    Constraint.__init__(found, limit, description or None)
-    return found
+    """Return the constraint of a parameter."""
+    constraint = Constraint.__new__(_OF_KIND[kind])
+    Constraint.__init__(constraint, limit, description or None)
+    return constraint

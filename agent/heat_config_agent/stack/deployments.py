@@ -1,7 +1,7 @@
-"""What a server is told to do: configs derived for an action, and what comes of them. Heat's rules, word for word.
+"""Deployments of servers: the configs derived for an action, and their results, by the rules of Heat's engine.
 
-A deployment's config is derived anew for each action: with the values of its inputs, and with what says to whom the
-result is to go. The entries of a server's metadata are made of these, and the result of one comes back to `take`.
+For each action, a config is derived from that of the deployment: with the values of the inputs, and with the address
+for the result. The entries of a server's metadata are these configs, and `take` accepts the results.
 """
 
 from __future__ import annotations
@@ -10,15 +10,22 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from heat_config_agent.stack import records
+from heat_config_agent.stack import definition, records
 from heat_config_agent.stack.definition import Json
 from heat_config_agent.stack.live import World
+from heat_config_agent.stack.properties import Properties, of_parameter
 from heat_config_agent.stack.records import COMPLETE, FAILED, IN_PROGRESS, ConfigRecord, DeploymentRecord
 
 NO_SIGNAL = "NO_SIGNAL"
 STANDARD = ("deploy_stdout", "deploy_stderr", "deploy_status_code")
-EMPTY: dict[str, Json] = {"String": "", "Number": "", "CommaDelimitedList": [], "Json": {}, "Boolean": False}
-"""What an input is by default, by its type."""
+_TYPES = {
+    "String": of_parameter(definition.Schema("default", "string")),
+    "Number": of_parameter(definition.Schema("default", "number")),
+    "CommaDelimitedList": of_parameter(definition.Schema("default", "comma_delimited_list")),
+    "Json": of_parameter(definition.Schema("default", "json")),
+    "Boolean": of_parameter(definition.Schema("default", "boolean")),
+}
+"""The types of inputs, with the schemas of their defaults."""
 
 _WHERE: dict[str, tuple[tuple[str, str], ...]] = {
     "CFN_SIGNAL": (
@@ -41,22 +48,22 @@ _WHERE["ZAQAR_SIGNAL"] = (
     ("deploy_queue_id", "ID of queue to use for signaling output values"),
 )
 
-LOCAL = "stack:"
-"""Begins what stands here where Heat has a URL: a result goes to the stack, without any server."""
+LOCAL = "-"
+"""The address for results, where Heat has a URL: results go to the stack. It is too short to be masked in results."""
 
 
 def key(deployment: str) -> tuple[str, str]:
-    """Return what is woken when there is a result."""
+    """Return the key that is woken when there is a result."""
     return ("deployment", deployment)
 
 
 def new_config(values: Mapping[str, Any], stack: str) -> ConfigRecord:
-    """Return a config. Raises ValueError where a default does not fit its type."""
+    """Return a config. Raises ValueError if a default does not match its type."""
     return ConfigRecord(
         id=records.new_id(),
         name=values["name"],
         group=values.get("group") or "Heat::Ungrouped",
-        config=values.get("config", ""),
+        config=values.get("config"),
         options=dict(values.get("options") or {}),
         inputs=[_input(each) for each in values.get("inputs") or ()],
         outputs=[_output(each) for each in values.get("outputs") or ()],
@@ -72,27 +79,14 @@ def _input(declared: Mapping[str, Any]) -> dict[str, Json]:
         "name": declared["name"],
         "type": type_,
         "description": declared.get("description") or "",
-        "default": EMPTY[type_] if default is None else _default(type_, default),
+        "default": _default(type_, default),
     }
     return {**made, "replace_on_change": True} if declared.get("replace_on_change") else made
 
 
 def _default(type_: str, value: Json) -> Json:
-    """Return a default, if it fits its type; an empty text fits all."""
-    if value == "" or type_ == "String":
-        return value if isinstance(value, str) else str(value) if not isinstance(value, dict | list) else _no(value)
-    if type_ == "Number" and not isinstance(value, int | float):
-        try:
-            float(value)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"Property error: default: {error}") from None
-    if type_ == "Boolean" and not isinstance(value, bool) and str(value).lower() not in ("true", "false"):
-        raise ValueError(f'Property error: default: "{value}" is not a valid boolean')
-    return value
-
-
-def _no(value: Json) -> Json:
-    raise ValueError(f"Property error: default: Value must be a string; got {value!r}")
+    """Return a default converted to its type; an empty text matches all types."""
+    return "" if value == "" else Properties({"default": _TYPES[type_]}, {"default": value})["default"]
 
 
 def _output(declared: Mapping[str, Any]) -> dict[str, Json]:
@@ -105,10 +99,10 @@ def _output(declared: Mapping[str, Any]) -> dict[str, Json]:
 
 
 def inputs_of(config: ConfigRecord, values: Mapping[str, Json], told: Mapping[str, Json]) -> list[dict[str, Json]]:
-    """Return the inputs of a derived config: those declared, those only given, and who is told what (`told`)."""
-    made = [{**each, "value": values.get(each["name"], each["default"])} for each in config.inputs]
-    declared = {each["name"] for each in config.inputs}
-    made += [{"name": name, "type": "String", "value": value} for name, value in values.items() if name not in declared]
+    """Return the inputs of a derived config: declared inputs, undeclared values, and the agent's own (`told`)."""
+    rest = dict(values)  # the first of several inputs with one name gets the value
+    made = [{**each, "value": rest.pop(each["name"], each["default"])} for each in config.inputs]
+    made += [{"name": name, "type": "String", "value": value} for name, value in rest.items()]
     said = [
         ("deploy_server_id", "ID of the server being deployed to"),
         ("deploy_action", "Name of the current action being deployed"),
@@ -123,7 +117,7 @@ def inputs_of(config: ConfigRecord, values: Mapping[str, Json], told: Mapping[st
 
 
 def deliver(world: World, deployment: DeploymentRecord, derived: ConfigRecord, *, signal: bool) -> None:
-    """Have a server do what a derived config says."""
+    """Give a derived config to its server."""
     former = world.store.configs.get(deployment.config)
     world.store.put(derived)
     deployment.config = derived.id
@@ -136,7 +130,7 @@ def deliver(world: World, deployment: DeploymentRecord, derived: ConfigRecord, *
 
 
 def remove(world: World, deployment: DeploymentRecord) -> None:
-    """Take a deployment out of its server's metadata."""
+    """Remove a deployment from the metadata of its server."""
     former = world.store.configs.get(deployment.config)
     world.store.drop(deployment)
     if former is not None:
@@ -145,7 +139,7 @@ def remove(world: World, deployment: DeploymentRecord) -> None:
 
 
 def entries(world: World, server: str) -> list[dict[str, Json]]:
-    """Return the `deployments` of a server's metadata: in the order of their names."""
+    """Return the `deployments` of a server's metadata, sorted by name."""
     configs = (
         world.store.configs.get(each.config) for each in world.store.deployments.values() if each.server == server
     )
@@ -153,7 +147,7 @@ def entries(world: World, server: str) -> list[dict[str, Json]]:
 
 
 def take(world: World, deployment: DeploymentRecord, details: Mapping[str, Json] | None) -> bool:
-    """Take the result of a deployment, and return whether it was waited for."""
+    """Accept the result of a deployment, and return whether the deployment waited for one."""
     config = world.store.configs.get(deployment.config)
     if deployment.status != IN_PROGRESS or config is None:
         return False

@@ -1,7 +1,7 @@
-"""What can go wrong with a resource, under the names that plug-ins know from `heat.common.exception`.
+"""The exceptions of resources, under the names that plug-ins import from `heat.common.exception`.
 
-Each takes what its sentence needs by name. What a handler raises, of whatever class, fails its resource with the name
-of the class and the text.
+Each takes the values of its sentence by name. Any exception of a handler fails the resource, with the name of its class
+and its text.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any
 
 
 class HeatException(Exception):
-    """What a plug-in raises; a class of its own has its own `msg_fmt`."""
+    """The base class; a subclass has its own `msg_fmt`."""
 
     msg_fmt = "An unknown exception occurred."
 
     def __init__(self, **values: Any) -> None:
-        """Take what the sentence needs."""
+        """Take the values of the sentence."""
         super().__init__(self.msg_fmt % values if values else self.msg_fmt)
         self.message = str(self)
 
@@ -32,7 +32,7 @@ class Error(HeatException):
 
 
 class NotFound(HeatException):
-    """Something that is asked for is not there."""
+    """Something does not exist."""
 
     def __init__(self, msg_fmt: str = "Not found") -> None:
         """Take the whole sentence."""
@@ -41,28 +41,28 @@ class NotFound(HeatException):
 
 
 class EntityNotFound(HeatException):
-    """Something that has a kind and a name is not there."""
+    """Something with a kind and a name does not exist."""
 
     msg_fmt = "The %(entity)s (%(name)s) could not be found."
 
     def __init__(self, entity: str | None = None, name: str | None = None, **values: Any) -> None:
-        """Take its kind and its name."""
+        """Take the kind and the name."""
         super().__init__(entity=entity, name=name, **values)
 
 
 class PhysicalResourceNotFound(EntityNotFound):
-    """A physical resource is not there."""
+    """A physical resource does not exist."""
 
 
 class StackValidationFailed(HeatException):
-    """A template asks for what cannot be; nothing has been begun."""
+    """A template is not valid; nothing was begun."""
 
     msg_fmt = "%(message)s"
 
     def __init__(
         self, error: str | None = None, path: Sequence[str | int] | None = None, message: str | Exception = "", **_: Any
     ) -> None:
-        """Take what is wrong, in one sentence, and where, counted from the template or from the resource."""
+        """Take the problem in one sentence, and its path from the template or from the resource."""
         self.path = list(path or [])
         self.error = error or ""
         super().__init__(message=message)
@@ -75,28 +75,28 @@ class InvalidTemplateAttribute(HeatException):
 
 
 class NotSupported(HeatException):
-    """Something cannot be done with this resource."""
+    """The resource does not support something."""
 
     msg_fmt = "%(feature)s is not supported."
 
 
 class ResourceInError(HeatException):
-    """What the resource stands for is in error."""
+    """The physical resource is in error."""
 
     msg_fmt = 'Went to status %(resource_status)s due to "%(status_reason)s"'
 
     def __init__(self, status_reason: str = "Unknown", **values: Any) -> None:
-        """Take the status, and why it has it."""
+        """Take the status and the reason."""
         super().__init__(status_reason=status_reason, **values)
 
 
 class ResourceUnknownStatus(HeatException):
-    """What the resource stands for is in a status that nobody foresaw."""
+    """The physical resource is in an unknown status."""
 
     msg_fmt = '%(result)s - Unknown status %(resource_status)s due to "%(status_reason)s"'
 
     def __init__(self, result: str = "Resource failed", status_reason: str = "Unknown", **values: Any) -> None:
-        """Take the status, why it has it, and what was being done."""
+        """Take the status, the reason, and the action."""
         super().__init__(result=result, status_reason=status_reason, **values)
 
 
@@ -111,13 +111,13 @@ class ResourcePropertyConflict(HeatException):
 
 
 class ResourcePropertyDependency(HeatException):
-    """A property is of use only with another."""
+    """A property requires another one."""
 
     msg_fmt = "%(prop1)s cannot be specified without %(prop2)s."
 
 
 class PropertyUnspecifiedError(HeatException):
-    """One of several properties has to be given."""
+    """At least one of several properties is required."""
 
     msg_fmt = "At least one of the following properties must be specified: %(props)s."
 
@@ -127,39 +127,47 @@ class PropertyUnspecifiedError(HeatException):
 
 
 class ResourceActionRestricted(HeatException):
-    """The environment forbids it."""
+    """The environment forbids the action."""
 
     msg_fmt = "%(action)s is restricted for resource."
 
 
 class UserParameterMissing(HeatException):
-    """A value that is needed was not given."""
+    """A required value is missing."""
 
     msg_fmt = "The Parameter (%(key)s) was not provided."
 
 
 class ClientNotAvailable(HeatException):
-    """A plug-in asks for a client of a cloud's service, and there is no cloud."""
+    """A plug-in asks for the client of a cloud service, and there is no cloud."""
 
     msg_fmt = "The client (%(client_name)s) is not available."
 
 
 class TemplateOutputError(HeatException):
-    """An output of a child stack cannot be had."""
+    """An output of a child stack has no value."""
 
     msg_fmt = "Error in %(resource)s output %(attribute)s: %(message)s"
 
 
 class WaitConditionTimeout(Error):
-    """Not all signals came in time."""
+    """Not all signals arrived in time."""
 
 
 class WaitConditionFailure(Error):
-    """A signal says that something failed."""
+    """A signal reports a failure."""
+
+
+class SwiftSignalTimeout(Error):
+    """Not all signals arrived in time."""
+
+
+class SwiftSignalFailure(Error):
+    """A signal reports a failure."""
 
 
 class UpdateReplace(Exception):
-    """A resource cannot be changed as it is: it is to be made anew, and the old one removed."""
+    """The resource cannot be updated in place: it is to be replaced."""
 
     def __init__(self, resource_name: object = "Unknown") -> None:
         """Take the resource, or its name."""
@@ -167,15 +175,15 @@ class UpdateReplace(Exception):
 
 
 class UpdateInProgress(Exception):
-    """Somebody else changes the resource."""
+    """Another program is updating the resource."""
 
 
 class ResourceFailure(HeatException):
-    """A step of a resource failed: with which error, and where in the stack and its children."""
+    """An action of a resource failed; has the class of the error, and the path through the stack and its children."""
 
     msg_fmt = "%(kind)s: %(where)s: %(message)s"
 
     def __init__(self, kind: str, path: Sequence[str], message: str) -> None:
-        """Take the name of the error's class, the path (`resources`, NAME, …) and what it says."""
+        """Take the name of the error's class, the path (`resources`, NAME, …) and the message."""
         self.kind, self.path, self.text = kind, list(path), message
         super().__init__(kind=kind, where=".".join(path), message=message)

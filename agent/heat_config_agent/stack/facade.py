@@ -1,68 +1,183 @@
-"""What a plug-in that was written for Heat imports, where Heat is not installed: our own modules under Heat's names.
+"""Our own modules under Heat's names, for plug-ins that import Heat where Heat is not installed.
 
     from heat.common.i18n import _
-    from heat.engine import attributes, constraints, properties, resource, support
+    from heat.engine import attributes, constraints, function, properties, resource, support, translation
+    from heat.engine.hot import parameters
 
-They are there only while plug-ins are loaded; a plug-in keeps what it has imported. Anything else of Heat is missing,
-and with it the plug-in that imports it.
+The names exist only while an import of a plug-in runs; a plug-in keeps the modules that it has imported. A plug-in that
+imports anything else of Heat is skipped: that needs Heat's own engine, or a cloud.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib.util
+import ipaddress
+import json
 import logging
+import re
 import sys
 import threading
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import ModuleType
+from datetime import datetime, timezone
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from heat_config_agent.stack import attributes, constraints, exception, properties, resource, support
+from heat_config_agent.stack import (
+    attributes,
+    constraints,
+    exception,
+    password_gen,
+    properties,
+    resource,
+    support,
+    translation,
+)
+from heat_config_agent.stack.definition.constraints import TRUE
 
-_LOCK = threading.Lock()
+_LOCK = threading.RLock()
+
+PACKAGES = frozenset({"heat", "oslo_log", "oslo_utils", "oslo_serialization"})
+"""The packages that have names here."""
 
 
 def _named(name: str, **members: Any) -> ModuleType:
-    made = ModuleType(name)
-    made.__dict__.update(members)
-    return made
+    module = ModuleType(name)
+    module.__dict__.update(members)
+    return module
 
 
 def _same(text: str) -> str:
     return text
 
 
+def _plural(one: str, many: str, number: int) -> str:
+    return one if number == 1 else many
+
+
+@functools.cache
 def _modules() -> dict[str, ModuleType]:
-    """Return what stands for Heat, and for what of OpenStack's libraries plug-ins use for a log."""
+    """Return the modules that stand for Heat, and for the parts of OpenStack's libraries that are not installed."""
     engine = {
         "attributes": attributes,
-        "constraints": constraints,
+        "constraints": _named("heat.engine.constraints", **{**vars(constraints), "Schema": properties.Schema}),
+        "function": _named("heat.engine.function", resolve=_resolved),
         "properties": properties,
         "resource": resource,
         "support": support,
+        "translation": translation,
     }
     common = {
         "exception": exception,
-        "i18n": _named("heat.common.i18n", _=_same, _LE=_same, _LI=_same, _LW=_same),
+        "i18n": _named("heat.common.i18n", _=_same, _LE=_same, _LI=_same, _LW=_same, _ngettext=_plural),
+        "password_gen": password_gen,
+        "short_id": _named("heat.common.short_id", generate_id=lambda: uuid.uuid4().hex[:12]),
     }
-    found = {
+    modules = {
         "heat": _named("heat", __path__=[]),
         "heat.engine": _named("heat.engine", __path__=[], **engine),
         "heat.common": _named("heat.common", __path__=[], **common),
         **{f"heat.engine.{name}": module for name, module in engine.items()},
         **{f"heat.common.{name}": module for name, module in common.items()},
     }
-    found["heat"].__dict__.update(engine=found["heat.engine"], common=found["heat.common"])
-    if importlib.util.find_spec("oslo_log") is None:
-        log = _named("oslo_log.log", getLogger=logging.getLogger)
-        found |= {"oslo_log": _named("oslo_log", __path__=[], log=log), "oslo_log.log": log}
-    return found
+    parameters = _named("heat.engine.hot.parameters", HOTParamSchema=_ParameterSchema)
+    hot = _named("heat.engine.hot", __path__=[], parameters=parameters)
+    modules |= {"heat.engine.hot": hot, "heat.engine.hot.parameters": parameters}
+    modules["heat.engine"].__dict__.update(hot=hot)
+    modules["heat"].__dict__.update(engine=modules["heat.engine"], common=modules["heat.common"])
+    for package, members in _libraries().items():
+        if importlib.util.find_spec(package) is None:
+            modules[package] = _named(package, __path__=[], **members)
+            modules |= {f"{package}.{name}": module for name, module in members.items()}
+    return modules
+
+
+def _libraries() -> dict[str, dict[str, ModuleType]]:
+    """Return the parts of OpenStack's libraries that simple plug-ins use, with the standard library behind them."""
+    times = _named(
+        "oslo_utils.timeutils",
+        utcnow=lambda with_timezone=False: _now() if with_timezone else _now().replace(tzinfo=None),
+        utcnow_ts=lambda microsecond=False: _now().timestamp() if microsecond else int(_now().timestamp()),
+        parse_isotime=datetime.fromisoformat,
+        delta_seconds=lambda before, after: (after - before).total_seconds(),
+    )
+    ids = _named("oslo_utils.uuidutils", generate_uuid=lambda: str(uuid.uuid4()), is_uuid_like=_is_uuid)
+    networks = _named(
+        "oslo_utils.netutils",
+        is_valid_ip=lambda text: _is_address(text, (4, 6)),
+        is_valid_ipv4=lambda text: _is_address(text, (4,)),
+        is_valid_ipv6=lambda text: _is_address(text, (6,)),
+        is_valid_cidr=lambda text: "/" in str(text) and _is_network(text, (4, 6)),
+        is_valid_ipv6_cidr=lambda text: _is_network(text, (6,)),
+        is_valid_mac=lambda text: re.fullmatch(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", str(text).lower()) is not None,
+    )
+    texts = _named("oslo_utils.strutils", bool_from_string=lambda text: str(text).strip().lower() in TRUE)
+    json_ = _named("oslo_serialization.jsonutils", dumps=json.dumps, loads=json.loads)
+    return {
+        "oslo_log": {"log": _named("oslo_log.log", getLogger=logging.getLogger)},
+        "oslo_serialization": {"jsonutils": json_},
+        "oslo_utils": {
+            "excutils": _named("oslo_utils.excutils", save_and_reraise_exception=_reraising),
+            "netutils": networks,
+            "strutils": texts,
+            "timeutils": times,
+            "uuidutils": ids,
+        },
+    }
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+def _is_address(text: object, versions: tuple[int, ...]) -> bool:
+    try:
+        return ipaddress.ip_address(str(text)).version in versions
+    except ValueError:
+        return False
+
+
+def _is_network(text: object, versions: tuple[int, ...]) -> bool:
+    try:
+        return ipaddress.ip_network(str(text), strict=False).version in versions
+    except ValueError:
+        return False
+
+
+@contextmanager
+def _reraising(reraise: bool = True, logger: object = None) -> Iterator[SimpleNamespace]:  # noqa: ARG001  # a plug-in's
+    """Raise the exception that is being handled again at the end, unless the context's `reraise` is false by then."""
+    handled = sys.exc_info()[1]
+    context = SimpleNamespace(reraise=reraise)
+    yield context
+    if context.reraise and handled is not None:
+        raise handled
+
+
+def _resolved(value: Any, nullable: bool = False) -> Any:
+    """Return a value of a template, which has no functions left when handlers see it; an empty one for null."""
+    return value if value is not None or nullable else {}
+
+
+class _ParameterSchema:
+    """The types of parameters, under the names that plug-ins use."""
+
+    TYPES = (STRING, NUMBER, LIST, MAP, BOOLEAN) = ("string", "number", "comma_delimited_list", "json", "boolean")
+    PARAMETER_KEYS = ("type", "default", "description", "constraints", "hidden", "label", "immutable", "tags")
+
+
+def _is_uuid(text: object) -> bool:
+    try:
+        return str(uuid.UUID(str(text))).replace("-", "") == str(text).lower().replace("-", "")
+    except ValueError:
+        return False
 
 
 @contextmanager
 def heat() -> Iterator[None]:
-    """Have Heat's names lead to our modules, even where Heat is installed: its resources are for its engine alone."""
+    """Make Heat's names lead to our modules, even if Heat is installed: its resources work only in its own engine."""
     with _LOCK:
         ours = _modules()
         hidden = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == "heat"}

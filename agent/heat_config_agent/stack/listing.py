@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
+from typing import NamedTuple
 
-from heat_config_agent.errors import UsageError
+from heat_config_agent.errors import StateError, UsageError
 from heat_config_agent.stack.records import StackRecord
 from heat_config_agent.stack.store import FILE, Store
 
@@ -14,30 +16,45 @@ _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_.-]{0,254}")
 
 
 def folder(state: Path, name: str) -> Path:
-    """Return the folder of a stack, whether it is there or not. Raises UsageError where there can be none such."""
+    """Return the folder of a stack, whether it exists or not. Raises UsageError if the name is not valid."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"a stack cannot have the name {name!r}",
-            hint="it begins with a letter, and has at most 255 letters, digits, '_', '-' and '.'",
+            hint="a name begins with a letter, and has at most 255 letters, digits, '_', '-' and '.'",
         )
     return state / FOLDER / name
 
 
 def names(state: Path) -> list[str]:
-    """Return the names of all stacks, in their order."""
+    """Return the names of all stacks, sorted."""
     try:
-        return sorted(each.name for each in (state / FOLDER).iterdir() if (each / FILE).is_file())
+        there = [each.name for each in (state / FOLDER).iterdir() if os.path.lexists(each / FILE)]
     except FileNotFoundError:
         return []
     except OSError as error:
         raise UsageError(f"cannot read {state / FOLDER}: {error.strerror}") from error
+    return sorted(filter(_NAME.fullmatch, there))
 
 
-def record(state: Path, name: str) -> StackRecord:
-    """Return what is kept of a stack, also while another process works on it. Raises UsageError, StateError."""
-    store = Store(folder(state, name), write=False)
-    found = next((each for each in store.stacks.values() if not each.owner), None)
-    if found is None:
-        there = ", ".join(names(state)) or "none"
-        raise UsageError(f"there is no stack {name}", hint=f"there is {there}" if there == "none" else there)
-    return found
+class Kept(NamedTuple):
+    """The record of an existing stack."""
+
+    name: str
+    record: StackRecord | None
+    """None if it cannot be read."""
+    trouble: str
+    """What is wrong with the records; empty if nothing is."""
+    blank: bool = False
+    """Whether nothing has been done yet, so that the stack counts as not existing."""
+
+
+def kept(state: Path, name: str) -> Kept | None:
+    """Return the record of a stack, also while another process works on it; None if there is no such stack."""
+    heard: list[str] = []
+    try:
+        store = Store(folder(state, name), write=False, warn=heard.append)
+    except StateError as error:
+        return Kept(name, None, str(error))
+    if store.root is None and not store.damage:
+        return None if not store.blank else Kept(name, None, heard[0], blank=True)
+    return Kept(name, store.root, store.damage or "; ".join(heard))

@@ -1,20 +1,25 @@
-"""A stack at work: its definition and its records together, and what its functions can look up in it."""
+"""A stack at work: its definition and records together, and the values that its functions look up."""
 
 from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from heat_config_agent.errors import UsageError
+from heat_config_agent.deployments.redaction import OPEN, Concealer
+from heat_config_agent.errors import AgentError, StateError, UsageError, blame
 from heat_config_agent.stack import definition as plain
 from heat_config_agent.stack.definition import Definition, Environment, Found, Identity, Json, Unresolved
+from heat_config_agent.stack.definition.procedures import DEPLOY, UNDEPLOY
 from heat_config_agent.stack.exception import EntityNotFound
 from heat_config_agent.stack.records import (
+    COMPLETE,
+    CREATE,
     DELETE,
     INIT,
+    UPDATE,
     DeploymentRecord,
     Record,
     ResourceRecord,
@@ -24,40 +29,55 @@ from heat_config_agent.stack.resource import Resource
 from heat_config_agent.stack.scheduler import Scheduler
 from heat_config_agent.stack.snippet import thaw
 from heat_config_agent.stack.store import Memory
+from heat_config_hooks import processes
 
 if TYPE_CHECKING:
     from heat_config_agent.stack.types import Types
 
 
 class Servers(Protocol):
-    """What carries deployments out: this machine, in whose place a test may put another."""
+    """The servers that carry out deployments: this machine, or a replacement in tests."""
 
     def deliver(self, deployment: DeploymentRecord) -> None:
-        """Have a server do what its deployment says. What comes of it is told to `deployments.take`."""
+        """Carry out a deployment. The result goes to `deployments.take`."""
 
     def withdraw(self, deployment: DeploymentRecord) -> None:
-        """Have nothing of the deployment be in the server's metadata any more."""
+        """Remove a deployment from the metadata of its server."""
 
 
 @dataclass
 class World:
-    """What all stacks of a tree share."""
+    """The state that all stacks of a tree share."""
 
     store: Memory
     types: Types
     servers: Servers
     scheduler: Scheduler = field(default_factory=Scheduler)
     expect_signals: Callable[[str, str], str] = lambda _handle, _token: ""
-    """What takes signals for a handle, by the id of its resource, with a token: returns where they are to be sent."""
+    """Accepts signals for a handle, by the id of its resource and a token; returns the URL for them."""
     happened: Callable[[dict[str, Json]], None] = lambda _event: None
-    """Who is told of each event: `{"time", "path", "action", "status", "reason"}`."""
+    """Receives each event: `{"time", "path", "action", "status", "reason"}`."""
     stacks: dict[str, Stack] = field(default_factory=dict)
-    """Those that are at work, by id."""
+    """The stacks at work, by id."""
+    catching_up_until: float = 0.0
+    """The time (in seconds since boot) until which no time limit ends a wait: scripts may deliver late signals."""
+    creating: bool = False
+    """Whether the stacks are validated because they are about to be created."""
+    forget: Callable[[str, str], None] | None = None
+    """Receives the path and the failure of each resource that is forgotten because its deletion failed; None if such a
+    resource is kept."""
+    conceal: Concealer = OPEN
+    """Hides the secret parameters of all stacks that were at work, in everything that is shown."""
 
     @property
     def root(self) -> str:
         """Return the id of the outermost stack."""
         return next(each.id for each in self.store.stacks.values() if not each.owner)
+
+    @property
+    def catching_up(self) -> bool:
+        """Whether a process has just continued the stack, so that late signals still count."""
+        return processes.since_boot() < self.catching_up_until
 
 
 class Stack:
@@ -66,26 +86,32 @@ class Stack:
     def __init__(
         self, world: World, record: StackRecord, definition: Definition | None, owner: Resource | None = None
     ) -> None:
-        """Work on a stack; without a definition there is nothing to be done but to remove it."""
+        """Work on a stack; without a definition, it can only be deleted."""
         self.world, self.record, self.owner = world, record, owner
         self.look: plain.Look = _Running(self)
         self.context = None
         self.validating = False
         self.batches: tuple[int, float] | None = None
-        """How many resources are made or updated at once, and the seconds between; None for all that can be."""
+        """The number of resources per batch, and the seconds between batches; None for no batches."""
         self.earlier: Definition | None = None
-        """What a rollback goes back to."""
+        """The definition that a rollback returns to."""
         self.traversal: Any = None
+        self.in_turn = False
+        """Whether the resources are worked on one after the other, see `Definition.in_turn`."""
+        self.files: Mapping[str, Json] = {}
+        """The files beside those of operations, see `Definition.files`; kept while the stack is deleted."""
         world.stacks[record.id] = self
         self._definition: Definition | None = None
         self.resources: dict[str, Resource] = {}
         self.define(definition)
 
     def define(self, definition: Definition | None) -> None:
-        """Be what a definition says, with the resources that are there."""
+        """Use a definition, with the existing resources."""
         self._definition = definition
         self.resources = {}
         if definition is not None:
+            self.world.conceal = self.world.conceal.also(definition.conceal)
+            self.in_turn, self.files = definition.in_turn, definition.files
             by_name: dict[str, list[ResourceRecord]] = {}
             for each in self.world.store.resources_of(self.id):
                 by_name.setdefault(each.name, []).append(each)
@@ -95,94 +121,153 @@ class Stack:
 
     @property
     def definition(self) -> Definition:
-        """Return what it is to be."""
+        """Return the definition."""
         if self._definition is None:
-            raise ValueError(f"nothing is known of what {self.name} is to be")
+            raise ValueError(f"there is no definition of {self.name}")
         return self._definition
 
     @property
     def defined(self) -> Definition | None:
-        """Return what it is to be, where that is known."""
+        """Return the definition; None if there is none."""
         return self._definition
 
     @property
     def environment(self) -> Environment:
-        """Return where its types come from."""
+        """Return the environment that maps the types."""
         return self.definition.environment
 
     @property
     def id(self) -> str:
-        """Return its id."""
+        """Return the id."""
         return self.record.id
 
     @property
     def name(self) -> str:
-        """Return its name."""
+        """Return the name."""
         return self.record.name
 
     @property
     def identity(self) -> Identity:
-        """Return which stack it is."""
+        """Return the name and ids of the stack."""
         return self.definition.identity if self._definition else Identity(self.name, self.id)
 
     @property
+    def arn(self) -> str:
+        """Return the name of the stack among all stacks."""
+        return f"arn:openstack:heat::{self.identity.project}:stacks/{self.name}/{self.id}"
+
+    @property
     def path(self) -> tuple[str, ...]:
-        """Return the names of the resources in which it is, the root's first."""
+        """Return the names of the resources that contain the stack, the outermost first."""
         return (*self.owner.stack.path, self.owner.name) if self.owner else ()
 
     def keep(self, record: Record) -> None:
-        """Keep a record; one of a resource that is only looked at has no id yet."""
+        """Keep a record, unless it belongs to a resource that is only looked at, which has no id."""
         if record.id and not self.validating:
             self.world.store.put(record)
 
+    @property
+    def conceal(self) -> Concealer:
+        """Return what hides the secrets of the stack."""
+        return self.world.conceal
+
+    def drop(self, record: Record) -> None:
+        """Delete a record."""
+        self.world.store.drop(record)
+
+    def forgets(self, name: str, failure: str) -> bool:
+        """Return whether a resource is forgotten although its deletion failed, and report that it is."""
+        if self.world.forget is not None:
+            self.world.forget("/".join((*self.path, name)), failure)
+        return self.world.forget is not None
+
+    def settle(self) -> None:
+        """Prepare all resources for a change of the stack."""
+        for each in self.resources.values():
+            each.settle()
+
+    def flush(self) -> None:
+        """Write all records to disk."""
+        self.world.store.flush()
+
     def records(self) -> list[ResourceRecord]:
-        """Return all resources that are left of it, also those that are no part of it any more."""
+        """Return the records of all remaining resources, including those that the definition no longer has."""
         return self.world.store.resources_of(self.id)
 
     def resource(self, record: ResourceRecord) -> Resource:
-        """Return what works on a resource: as it was made, or, if it was not, as it is to be."""
+        """Return the resource of a record: as it was created, or if it was not, as the definition says."""
         wanted = self._definition.resources.get(record.name) if self._definition else None
         if wanted is None or record.definition is not None:
             wanted = thaw(record.name, record.definition or _NOTHING)
         found = Found(record.type, record.type if record.template else "")
         try:
-            of = self.world.types.class_of(found)
+            of = self.world.types.class_of_record(found)
         except EntityNotFound as error:
             where = "/".join((*self.path, record.name))
             raise UsageError(
-                f"nothing here knows {record.type}, the type of {where}", hint="is a plug-in gone?"
+                f"there is no type {record.type}, which {where} has", hint="is a plug-in missing?"
             ) from error
-        made = of(wanted.name, wanted, self)
+        return self._made(of, wanted, record)
+
+    def as_defined(self, name: str) -> Resource:
+        """Return a resource as the definition says, with a record that is not kept."""
+        wanted = self.definition.resources[name]
+        found = self.world.types.found(wanted, self.environment)
+        of = self.world.types.class_of(found)
+        return self._made(
+            of, wanted, ResourceRecord("", name, self.id, found.template or found.type, bool(found.template))
+        )
+
+    def is_done_by_procedure(self, action: str) -> bool:
+        """Whether a procedure does what an operation would do: `deploy` creates them, `undeploy` deletes them."""
+        name = UNDEPLOY if action == DELETE else DEPLOY
+        run = self.world.store.procedures.get(f"{self.id}/{name}")
+        if action == DELETE:
+            return self.record.action == DELETE and run is not None and run.status == COMPLETE
+        if self._definition is None or DEPLOY not in self._definition.procedures or action not in (CREATE, UPDATE):
+            return False
+        return self.record.action == CREATE or (run is not None and run.status != COMPLETE)
+
+    def beside(self, wanted: plain.ResourceDefinition, record: ResourceRecord) -> Resource:
+        """Return a resource that is none of the definition's, and for some time only: an operation of a procedure."""
+        record.type = wanted.type
+        return self._made(self.world.types.class_of(Found(wanted.type, of_service=True)), wanted, record)
+
+    def _made(self, class_: type[Resource], wanted: plain.ResourceDefinition, record: ResourceRecord) -> Resource:
+        """Return a resource. Raises UsageError if its class cannot be used."""
+        try:
+            made = class_(wanted.name, wanted, self)
+        except AgentError:
+            raise
+        except BaseException as error:
+            problem = f"the class of {record.type} cannot be used: {type(error).__name__}: {blame(error)}"
+            raise UsageError(problem, hint="check the plug-in") from error
         made.attach(record)
         return made
 
-    def as_defined(self, name: str) -> Resource:
-        """Return what works on a resource as it is to be, with a record that is kept nowhere."""
-        wanted = self.definition.resources[name]
-        found = self.world.types.found(wanted, self.environment)
-        made = self.world.types.class_of(found)(name, wanted, self)
-        made.attach(ResourceRecord("", name, self.id, found.template or found.type, bool(found.template)))
-        return made
-
     def placeholders(self) -> list[Resource]:
-        """Return the resources that stand for something in a cloud, and behind which there is nothing here."""
+        """Return the placeholders for cloud resources."""
         return [each for each in self.resources.values() if self.world.types.is_placeholder(each)]
 
     def if_it_were(self, definition: Definition) -> Stack:
-        """Return the stack as if it were to be something else: to look at, not to work on."""
+        """Return the stack with another definition, to look at, not to work on."""
         other = copy.copy(self)
-        other._definition = definition  # noqa: SLF001  # of its own class
+        other._definition = definition  # noqa: SLF001  # the same class
         other.look, other.validating = _Running(other), True
         return other
 
     def happened(self, path: Sequence[str], action: str, status: str, reason: str = "") -> None:
-        """Put on record what has become of a resource, or of the stack itself where the path is its own."""
+        """Record and report an event of a resource, or of the stack itself if the path is empty.
+
+        Secrets are removed from the reason here, because every report to people passes this point.
+        """
         event = {
             "time": time.time(),
+            "since_boot": processes.since_boot(),
             "path": "/".join((*self.path, *path)),
             "action": action,
             "status": status,
-            "reason": reason,
+            "reason": self.world.conceal.text(reason),
         }
         self.world.store.event(event)
         self.world.happened(event)
@@ -204,18 +289,18 @@ _NOTHING: dict[str, Json] = {
 
 
 def best(records: Sequence[ResourceRecord], revision: int, before: int) -> ResourceRecord | None:
-    """Return which of several resources of one name is the one that a revision means: its own, or the one before."""
+    """Return the record, of several with one name, that belongs to a revision; else to the revision before."""
     found = None
     for each in records:
         if each.revision == revision:
-            found = each  # of several the newest: a failed one is replaced without a new revision
+            found = each  # the newest: a failed one is replaced without a new revision
         elif (each.revision == before and (found is None or found.revision != revision)) or found is None:
             found = each
     return found
 
 
 class _Running:
-    """What can be looked up in a stack that is there."""
+    """A view of a stack that exists."""
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
@@ -229,13 +314,13 @@ class _Running:
     def attributes(self, resource: str) -> Json:
         return self._ask(resource, lambda found: found.given_attributes())
 
-    def facade(self, what: str) -> Json:
+    def facade(self, section: str) -> Json:
         owner = self._stack.owner
         if owner is None:
-            raise Unresolved(f"resource_facade {what}: this stack is no resource of another one")
-        if what == "metadata":
+            raise Unresolved(f"resource_facade {section}: this stack is not a resource of another stack")
+        if section == "metadata":
             return owner.metadata_get()
-        return owner.t.deletion_policy() if what == "deletion_policy" else owner.t["UpdatePolicy"]
+        return owner.t.deletion_policy() if section == "deletion_policy" else owner.t["UpdatePolicy"]
 
     def _resource(self, name: str) -> Resource:
         found = self._stack.resources.get(name)
@@ -251,7 +336,7 @@ class _Running:
             return None
         try:
             return question(found)
-        except Unresolved:
+        except (Unresolved, StateError):
             raise
-        except Exception as error:  # whatever a plug-in raises says why there is no value
-            raise Unresolved(str(error)) from error
+        except BaseException as error:  # plug-ins may raise anything
+            raise Unresolved(blame(error)) from error

@@ -1,8 +1,8 @@
-"""This machine in the place of all servers: what a stack delivers goes the way of what Heat delivers.
+"""This machine as the servers of a stack: deployments of the stack take the same path as those from Heat.
 
-Each deployment is a source of its own, whose document has the entry that a server's metadata would have; the `Applier`
-plans, runs and keeps it as it does any other. A result goes to the `Inbox`, which is where all deployments of a stack
-say that theirs are to go, and is on record with the stack before it counts as delivered.
+Each deployment is a source of its own, whose document has the entry that the metadata of a server would have. The
+`Applier` plans, runs and records it like any other. Its result goes to the `Inbox`, and is in the records of the stack
+before it counts as delivered.
 """
 
 from __future__ import annotations
@@ -13,130 +13,171 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from heat_config_agent import lock
-from heat_config_agent.apply import Applier
-from heat_config_agent.delivery import Delivery
-from heat_config_agent.deployed import Deployed
-from heat_config_agent.journal import Journal
-from heat_config_agent.model import DELETE, TOOLLESS, Document, Target
-from heat_config_agent.report import Report
-from heat_config_agent.settings import Settings
-from heat_config_agent.signals import Fate, Outcome
+from heat_config_agent.deployments.plan import Step
+from heat_config_agent.engine.report import Report
+from heat_config_agent.engine.workplace import open_state
+from heat_config_agent.errors import AgentError, ExitCode, StateError
+from heat_config_agent.model.deployment import DELETE, TOOLLESS, Document, Target
+from heat_config_agent.model.entry import Entry, Run
+from heat_config_agent.settings.effective import Settings
+from heat_config_agent.signals.delivery import Fate, Outcome
 from heat_config_agent.stack import deployments
 from heat_config_agent.stack.live import World
 from heat_config_agent.stack.records import IN_PROGRESS, DeploymentRecord
-from heat_config_agent.tools import Tools
+from heat_config_agent.state import lock
 from heat_config_hooks import protocol
 from heat_config_hooks.values import replace
 
 LONGEST = 60.0
-"""Seconds that are waited at once where nothing is due."""
+"""The longest wait in seconds if nothing is due."""
 
 
 def source(deployment: DeploymentRecord) -> str:
-    """Return the name of the source that a deployment is."""
+    """Return the name of the source for a deployment."""
     return f"stack:{deployment.stack}/{deployment.id}"
 
 
 class Inbox:
-    """Takes results, in the place of servers to which they would be sent: an `Outbox` whose letters stay here."""
+    """Accepts results instead of sending them to servers: an `Outbox` whose letters stay here."""
 
     def __init__(self, take: Callable[[str, bytes], None]) -> None:
-        """Have `take` put a result on record, by the deployment's key."""
+        """Give each result to `take`, with the key of the deployment."""
         self._take = take
         self._outcomes: list[Outcome] = []
         self._wake, self._waker = os.pipe()
         os.set_blocking(self._wake, False)
 
     def trust(self, ca_file: str | None) -> None:
-        """Trust nobody: nothing is sent."""
+        """Ignore the file: nothing is sent."""
 
     def fileno(self) -> int:
         """Return a descriptor that is readable when there are outcomes."""
         return self._wake
 
     def expect(self, target: Target) -> None:
-        """Be ready."""
+        """Do nothing: the inbox is always ready."""
 
-    def post(self, key: str, target: Target, body: bytes) -> None:  # noqa: ARG002  # all are ours
-        """Take a result."""
+    def post(self, key: str, target: Target, body: bytes) -> None:  # noqa: ARG002  # all letters stay here
+        """Accept a result."""
         self._take(key, body)
         self._outcomes.append(Outcome(key, Fate.SENT))
         with contextlib.suppress(BlockingIOError):
             os.write(self._waker, b".")
 
     def withdraw(self, key: str) -> None:
-        """Forget what became of a result."""
+        """Discard the outcome of a result."""
         self._outcomes = [each for each in self._outcomes if each.key != key]
 
     def outcomes(self) -> list[Outcome]:
-        """Return what has become of results since the last call."""
+        """Return the outcomes since the last call."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._wake, 65536)
         found, self._outcomes = self._outcomes, []
         return found
 
     def close(self) -> None:
-        """Take no more."""
+        """Close the inbox."""
         os.close(self._wake)
         os.close(self._waker)
+
+
+class RebootError(AgentError):
+    """A deployment waits for a reboot of the machine."""
+
+    exit_code = ExitCode.REBOOT
+
+
+class _Heard(Report):
+    """Forwards to another report, and remembers why something could not begin."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self.obstacle = ""
+        """The reason why the last deployment could not begin."""
+
+    def begun(self, step: Step, run: Run) -> None:
+        self._report.begun(step, run)
+
+    def ended(self, step: Step, entry: Entry) -> None:
+        self._report.ended(step, entry)
+
+    def reboot(self, step: Step, entry: Entry) -> None:
+        self._report.reboot(step, entry)
+
+    def resent(self, step: Step) -> None:
+        self._report.resent(step)
+
+    def skipped(self, step: Step) -> None:
+        self._report.skipped(step)
+
+    def postponed(self, step: Step, why: str) -> None:
+        self.obstacle = why
+        self._report.postponed(step, why)
+
+    def delivered(self, entry: Entry, outcome: Outcome | None) -> None:
+        self._report.delivered(entry, outcome)
+
+    def warn(self, text: str) -> None:
+        self._report.warn(text)
+
+    def note(self, text: str) -> None:
+        self._report.note(text)
 
 
 class ThisMachine:
     """The servers of a stack."""
 
     def __init__(self, folder: Path, settings: Settings, report: Report, *, server: str = "") -> None:
-        """Work in a stack's folder, which is a state directory of its own. Raises AgentError.
+        """Use a stack's folder as a state directory. Raises AgentError.
 
-        With `server`, only what is for that one is carried out: its id, or the name of its resource. What is for the
-        others counts as done, without any outputs, and says so.
+        With `server`, the id of a server or the name of its resource, only deployments for that server are carried out.
+        All others count as complete without outputs, and their `deploy_stderr` says so.
         """
         self._held = contextlib.ExitStack()
         self._held.enter_context(lock.held(folder))
-        self._settings, self._report, self._server = settings, report, server
+        self._folder = folder
+        self._heard = _Heard(report)
+        self._settings, self._report, self._server = settings, self._heard, server
         self._parallel = max(int(settings.number("parallel")), 1)
         self._inbox = Inbox(self._take)
-        self._journal = Journal(folder)
-        for warning in self._journal.warnings:
-            report.warn(warning)
-        self._applier = self._applies(folder)
+        run_settings = replace(
+            settings.run_settings, state=folder, root=settings.root and folder, parallel=self._parallel
+        )
+        place = open_state(
+            settings,
+            self._inbox,
+            self._heard,
+            run_settings=run_settings,
+            deployed=folder / "deployed",
+            patience=settings.delivery,
+        )
+        self._journal, self._applier = place.journal, place.applier
         self._world: World | None = None
         self._new: dict[str, DeploymentRecord] = {}
         self._pending: dict[str, DeploymentRecord] = {}
-        """What was offered and has not ended, by id."""
+        """The deployments that were offered and have not ended, by id."""
         self._documents: dict[str, Document] = {}
-        """What was offered last of each deployment that is in some server's metadata, by id."""
+        """The document of each deployment that is in the metadata of a server, by id."""
         self._named: dict[object, set[str]] = {}
         """The ids of deployments by what makes them the same to a tool, see `_alike`."""
         self._by_key: dict[str, DeploymentRecord] = {}
         self._gone: list[Document] = []
 
-    def _applies(self, folder: Path) -> Applier:
-        given = self._settings
-        return Applier(
-            journal=self._journal,
-            tools=Tools(given.hooks),
-            deployed=Deployed(folder / "deployed"),
-            delivery=Delivery(self._inbox, given.delivery),
-            where=replace(given.where, state=folder, root=given.root and folder, parallel=self._parallel),
-            report=self._report,
-        )
-
     def close(self) -> None:
-        """Have all be on disk, and let others work in the folder."""
+        """Write everything to disk, and release the folder."""
         self._applier.settle()
         self._journal.close()
         self._inbox.close()
         self._held.close()
 
-    # What a stack asks.
+    # The interface for stacks.
 
     def deliver(self, deployment: DeploymentRecord) -> None:
-        """Carry out what a deployment says, with the next `work`."""
+        """Carry out a deployment with the next `work`."""
         self._new[deployment.id] = deployment
 
     def withdraw(self, deployment: DeploymentRecord) -> None:
-        """Note that nobody wants anything of the deployment any more."""
+        """Discard a deployment that its stack has withdrawn."""
         self._new.pop(deployment.id, None)
         self._pending.pop(deployment.id, None)
         if self._documents.pop(deployment.id, None) is not None:
@@ -144,20 +185,36 @@ class ThisMachine:
 
     @property
     def busy(self) -> bool:
-        """Whether something is to be carried out, or is being."""
+        """Whether deployments are pending or running."""
         return bool(self._new or self._gone) or self._applier.busy
 
     def work(self, world: World, timeout: float | None, also: Sequence[int]) -> None:
-        """Carry out what was delivered until there is a result, or for that many seconds."""
+        """Carry out deployments until there is a result, or for that many seconds."""
         self._world = world
         if (self._new or self._gone) and self._applier.waiting < self._parallel and not self._offer(world):
             timeout = 0
         self._applier.turn(LONGEST if timeout is None else timeout, also)
+        if not self.busy:
+            self._raise_if_stuck()
+
+    def _raise_if_stuck(self) -> None:
+        """Raise StateError or RebootError if a pending deployment cannot be carried out now."""
+        if self._applier.postponed:
+            raise StateError(
+                f"{self._heard.obstacle}; the stack is in {self._folder}",
+                hint="fix that, and run the command again to continue",
+            )
+        if waiting := self._applier.reboots:
+            names = ", ".join(each.name for each in waiting)
+            raise RebootError(
+                f"{names} asked for a reboot of the machine, and waits for it",
+                hint="reboot it, and run the command again to continue",
+            )
 
     def _offer(self, world: World) -> bool:
-        """Have the Applier know what there is to be done, all on record first: it may be done at once.
+        """Offer the new deployments to the Applier, after all records are safe: it may begin at once.
 
-        Return whether there is something to wait for: nobody waits for what was refused.
+        Return whether there is something to wait for: a refused deployment ends nothing.
         """
         world.store.flush(durable=True)
         new, self._new = self._new, {}
@@ -195,13 +252,13 @@ class ThisMachine:
         return any(each.name == self._server and each.physical == deployment.server for each in stack)
 
     def _refuse(self, world: World, deployment: DeploymentRecord, group: str) -> None:
-        """Fail a deployment that no agent would answer: the stack would wait for it for ever."""
-        sentence = f"no tool carries out the group {group}, here as on any server: name one, such as group: script"
+        """Fail a deployment that no agent would answer, so that the stack does not wait forever."""
+        sentence = f"no tool carries out the group {group}: set the group to a tool, such as script"
         deployments.take(world, deployment, {"deploy_stderr": sentence, "deploy_status_code": 1})
         self._report.warn(f"{world.store.resources[deployment.resource].name}: {sentence}")
 
     def _beside(self, world: World, deployment: DeploymentRecord) -> Iterable[str]:
-        """Return the deployments that a DELETE has to see beside its own: it spares what they have taken over."""
+        """Return the deployments that a DELETE has to see: it spares what they have taken over."""
         config = world.store.configs.get(deployment.config)
         if deployment.action != DELETE or config is None:
             return ()
@@ -210,16 +267,16 @@ class ThisMachine:
 
     @staticmethod
     def _alike(world: World, deployment: DeploymentRecord, name: str) -> tuple[object, object]:
-        """Return by what another deployment is the same to a tool: the name of its entry, and that of its resource."""
+        """Return the keys that make deployments the same to a tool: the name of the entry, and that of the resource."""
         return name, (deployment.stack, world.store.resources[deployment.resource].name)
 
     def _is_open(self, deployment: DeploymentRecord) -> bool:
-        """Whether a deployment is to be offered again: it runs, or its result is not taken yet."""
+        """Whether a deployment is to be offered again: it runs, or its result has not been accepted."""
         entry = self._journal.entries.get(protocol.file_key(deployment.config))
         return deployment.status == IN_PROGRESS or entry is None or not entry.settled
 
     def _take(self, key: str, body: bytes) -> None:
-        """Have the stack take a result, and keep it."""
+        """Give a result to the stack, and record it."""
         deployment = self._by_key.get(key)
         if deployment is None or self._world is None:
             return

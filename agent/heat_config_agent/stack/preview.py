@@ -1,11 +1,11 @@
-"""What an update would do to a stack, as far as it can be told without doing it: nothing is kept of it."""
+"""The effects of an update, as far as they are known without doing it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from heat_config_agent.stack import acting
+from heat_config_agent.stack import actions
 from heat_config_agent.stack.definition import Definition, Unresolved
 from heat_config_agent.stack.exception import HeatException, UpdateReplace
 from heat_config_agent.stack.live import Stack
@@ -16,38 +16,38 @@ ADDED, REMOVED, UPDATED, REPLACED, UNCHANGED = "added", "removed", "updated", "r
 
 @dataclass(frozen=True)
 class Change:
-    """What becomes of a resource."""
+    """The effect of an update on a resource."""
 
     name: str
     type: str
-    what: str
+    effect: str
 
 
 def changes(stack: Stack, definition: Definition) -> Iterator[Change]:
-    """Yield what becomes of each resource: those of the definition in its order, then those that go.
+    """Yield the effect on each resource: those of the definition in its order, then those that are removed.
 
-    What depends on one that changes may change with it; that shows only when it has. A change that a handler would
-    refuse counts as an update.
+    A resource that depends on a changed one may change with it; that is only known afterwards. A change that a handler
+    would refuse counts as an update.
     """
     other, there = stack.if_it_were(definition), stack.resources
     for name in definition.resources:
-        wanted = other.as_defined(name)
-        what = _of(there[name], wanted) if name in there and there[name].action != "INIT" else ADDED
-        yield Change(name, wanted.type(), what)
+        new = other.as_defined(name)
+        effect = _effect(there[name], new) if name in there and there[name].action != "INIT" else ADDED
+        yield Change(name, new.type(), effect)
     for name, resource in there.items():
         if name not in definition.resources:
             yield Change(name, resource.type(), REMOVED)
 
 
-def _of(resource: Resource, wanted: Resource) -> str:
+def _effect(resource: Resource, new: Resource) -> str:
     try:
-        frozen = wanted.frozen()
-        changed = frozen != resource.record.definition or wanted.record.type != resource.record.type
-        needed = acting.needs_update(resource, wanted, changed=changed)
+        frozen = new.frozen()
+        changed = frozen != resource.record.definition or new.record.type != resource.record.type
+        needed = actions.needs_update(resource, new, changed=changed)
         if needed is None:
             return REPLACED
         if changed:
-            acting.difference(resource, wanted, frozen)
+            actions.difference(resource, new, frozen)
     except UpdateReplace:
         return REPLACED
     except (HeatException, Unresolved):

@@ -1,28 +1,34 @@
-"""The properties of a resource: what each is declared to be, and the values that a template gives them.
+"""The properties of a resource: their schemas, and their values from a template.
 
-The rules of types and of empty values are those of Heat's plug-in guide.
+The rules for types and empty values are those of Heat's plug-in guide.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any
 
 from heat_config_agent.stack import constraints as limits
 from heat_config_agent.stack import definition
 from heat_config_agent.stack.definition import Json, Later, Look, Need, Path, Tree, Unresolved, requires
+from heat_config_agent.stack.definition import limits as bounds
 from heat_config_agent.stack.support import SupportStatus
+from heat_config_agent.stack.translation import TranslationRule, translated
 
 
 class Schema:
-    """What a property is declared to be."""
+    """The declaration of a property."""
 
     INTEGER, STRING, NUMBER, BOOLEAN, MAP, LIST, ANY = (
         *("Integer", "String", "Number"),
         *("Boolean", "Map", "List", "Any"),
     )
     TYPES = (INTEGER, STRING, NUMBER, BOOLEAN, MAP, LIST, ANY)
+    KEYS = (TYPE, DESCRIPTION, DEFAULT, SCHEMA, REQUIRED, CONSTRAINTS, UPDATE_ALLOWED, IMMUTABLE) = (
+        *("type", "description", "default", "schema"),
+        *("required", "constraints", "update_allowed", "immutable"),
+    )
 
     def __init__(
         self,
@@ -38,7 +44,7 @@ class Schema:
         support_status: SupportStatus | None = None,
         allow_conversion: bool = False,
     ) -> None:
-        """Declare a property. `schema` is that of a list's members (one for all), or of a map's (one for each key)."""
+        """Take the declaration; `schema` is one schema for all members of a list, or one for each key of a map."""
         self.type, self.description, self.default, self.required = data_type, description, default, required
         self.schema = {"*": schema} if isinstance(schema, Schema) else schema
         self.constraints = list(constraints or ())
@@ -46,9 +52,65 @@ class Schema:
         self.support_status = support_status or SupportStatus()
         self.allow_conversion = allow_conversion
 
+    @classmethod
+    def from_legacy(cls, declared: Mapping[str, Any]) -> Schema:
+        """Return the schema that a dict declares, as older plug-ins write it. Raises TypeError if it declares none."""
+        if unknown := sorted(map(str, declared.keys() - _LEGACY)):
+            raise TypeError(f"unknown keys in the schema of a property: {', '.join(unknown)}")
+        if declared.get("Type") not in cls.TYPES:
+            raise TypeError(f"the Type of a property must be one of {', '.join(cls.TYPES)}")
+        inner = declared.get("Schema")
+        if inner is not None:
+            inner = made(inner) if declared["Type"] == cls.LIST else schemata(inner)
+        return cls(
+            declared["Type"],
+            default=declared.get("Default"),
+            schema=inner,
+            required=declared.get("Required", False),
+            constraints=list(_legacy_constraints(declared)),
+            implemented=declared.get("Implemented", True),
+            update_allowed=declared.get("UpdateAllowed", False),
+        )
+
+
+_LEGACY = frozenset(
+    {"Type", "Schema", "Default", "Required", "Implemented", "UpdateAllowed", "AllowedPattern", "AllowedValues"}
+    | {"MinValue", "MaxValue", "MinLength", "MaxLength"}
+)
+
+
+def _legacy_constraints(declared: Mapping[str, Any]) -> Iterator[limits.Constraint]:
+    if "MinValue" in declared or "MaxValue" in declared:
+        yield limits.Range(declared.get("MinValue"), declared.get("MaxValue"))
+    if "MinLength" in declared or "MaxLength" in declared:
+        yield limits.Length(declared.get("MinLength"), declared.get("MaxLength"))
+    if "AllowedValues" in declared:
+        yield limits.AllowedValues(declared["AllowedValues"])
+    if "AllowedPattern" in declared:
+        yield limits.AllowedPattern(declared["AllowedPattern"])
+
+
+def made(declared: Any) -> Schema:
+    """Return a schema, which may be declared as a dict. Raises TypeError if it is neither."""
+    if isinstance(declared, Schema):
+        return declared
+    if isinstance(declared, Mapping):
+        return Schema.from_legacy(declared)
+    raise TypeError(f"the schema of a property must be a properties.Schema; got {shown(declared)}")
+
+
+def schemata(declared: Any) -> Mapping[str, Schema]:
+    """Return the schemas of properties, some of which may be declared as dicts. Raises TypeError."""
+    if not isinstance(declared, Mapping):
+        raise TypeError(f"the schemas of properties must be a dict; got {shown(declared)}")
+    for each in declared.values():
+        if not isinstance(each, Schema):
+            return {name: made(each) for name, each in declared.items()}
+    return declared
+
 
 class Unknown(Later):
-    """A value of which nothing is known yet, and nothing is to be checked."""
+    """A value that is not known yet, and is not checked."""
 
     @property
     def requires(self) -> tuple[Need, ...]:
@@ -59,25 +121,39 @@ class Unknown(Later):
 
 
 def as_far_as_known(tree: Tree, look: Look) -> Tree:
-    """Return a tree in which everything that needs a resource is `Unknown`, and the rest resolved."""
+    """Return a tree in which every value that depends on a resource is `Unknown`, and the rest is resolved.
+
+    Raises `Unresolved`, also where a function does not take null in the place of an attribute: Heat, too, validates
+    properties while attributes are null.
+    """
+    if type(tree) is str:
+        return tree
     if isinstance(tree, Later):
-        return Unknown() if any(tree.requires) else tree.resolve(look)
+        needs = tree.requires
+        value = tree.resolve(look) if all(need.resource for need in needs) else None
+        return Unknown() if needs else value
     if isinstance(tree, dict):
         return {key: as_far_as_known(value, look) for key, value in tree.items()}
     return [as_far_as_known(each, look) for each in tree] if isinstance(tree, list) else tree
 
 
-class Wrong(Exception):  # noqa: N818  # it is the value that is
-    """A value is not what its schema says."""
+def shown(value: Any) -> str:
+    """Return the beginning of a value, for use in a sentence."""
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:100]}…"
+
+
+class Wrong(Exception):  # noqa: N818  # the value is wrong
+    """A value does not match its schema."""
 
     def __init__(self, problem: str, path: Path) -> None:
-        """Take one sentence, and where, counted from the properties."""
+        """Take one sentence, and the path relative to the properties."""
         super().__init__(problem)
         self.problem, self.path = problem, path
 
 
 class Properties(Mapping[str, Any]):
-    """The values of properties, resolved when they are looked at: defaults filled in, of the type declared."""
+    """The values of properties, resolved on access: with defaults, and converted to the declared types."""
 
     def __init__(
         self,
@@ -85,9 +161,12 @@ class Properties(Mapping[str, Any]):
         data: Mapping[str, Tree],
         resolve: Callable[[Tree], Any] = lambda tree: tree,
         path: Path = (),
+        omitted: Container[str] = (),
     ) -> None:
-        """Take what a template says (`data`), and how what is in it is resolved."""
-        self.schema, self.data, self._resolve, self._path = schema, data, resolve, path
+        """Take the values of a template (`data`), a function that resolves them, and properties with a place only."""
+        self.schema, self.data, self._resolve, self._path, self._omitted = schema, data, resolve, path, omitted
+        self.rules: tuple[TranslationRule, ...] = ()
+        """The rules that translate values."""
 
     def __getitem__(self, key: str) -> Any:
         try:
@@ -106,41 +185,54 @@ class Properties(Mapping[str, Any]):
         return len(self.schema)
 
     def get_user_value(self, key: str) -> Any:
-        """Return the value that a template gives, without any default; None where it gives none."""
+        """Return the value in the template, without a default; None if it has none."""
         return self[key] if key in self.data else None
 
     def mistakes(self) -> list[Wrong]:
-        """Return all that is wrong with the values, as far as can be known yet."""
-        found = [Wrong(f"Unknown Property {key}", self._path) for key in self.data if key not in self.schema]
-        for key in self.schema:
+        """Return all mistakes in the values, as far as they are known."""
+        wrong = [Wrong(f"Unknown Property {key}", self._path) for key in self.data if key not in self.schema]
+        for key, schema in self.schema.items():
+            there = key in self.data
+            if not (there or schema.required or self.rules or schema.default is not None):
+                continue
             try:
-                unknown = any(requires(self.data.get(key)))
-                self._get(key, found, checked=not unknown)
+                known = not there or next(requires(self.data[key]), None) is None
+                self._get(key, wrong, checked=known)
             except Wrong as error:
-                found.append(error)
-        return found
+                wrong.append(error)
+            if there and not schema.implemented:
+                wrong.append(Wrong(f"Property {key} not implemented yet", self._path))
+        return wrong
 
-    def _get(self, key: str, found: list[Wrong], *, checked: bool = False) -> Any:
-        """Return a value; add what is wrong with it beside its type to `found` if it is to be checked."""
+    def _value(self, key: str) -> Any:
+        """Return the value in the template, before translation; None if there is none."""
+        try:
+            return self._resolve(self.data[key]) if key in self.data else None
+        except Unresolved as error:
+            raise Wrong(str(error), (*self._path, key)) from error
+
+    def _get(self, key: str, wrong: list[Wrong], *, checked: bool = False) -> Any:
+        """Return a value; if it is checked, add the mistakes beside its type to `wrong`."""
         if key not in self.schema:
             raise KeyError(f"Invalid Property {key}")
         schema = self.schema[key]
-        if key in self.data:
-            try:
-                value = self._resolve(self.data[key])
-            except Unresolved as error:
-                raise Wrong(str(error), (*self._path, key)) from error
+        value = self._value(key)
+        if self.rules:
+            value = translated(self.rules, key, value, self._value)
+        if key in self.data or value is not None:
+            pass
         elif schema.default is not None:
             value = schema.default
         elif schema.required:
-            raise Wrong(f"Property {key} not assigned", self._path)
+            path = (*self._path, key) if key in self._omitted else self._path
+            raise Wrong(f"Property {key} not assigned", path)
         else:
             return None
-        return _converted(schema, value, (*self._path, key), found if checked else None)
+        return _converted(schema, value, (*self._path, key), wrong if checked else None)
 
 
-def _converted(schema: Schema, value: Any, path: Path, found: list[Wrong] | None) -> Any:
-    """Return a value in the type of its schema; what is wrong with it beside that goes into `found`."""
+def _converted(schema: Schema, value: Any, path: Path, wrong: list[Wrong] | None) -> Any:
+    """Return a value converted to the type of its schema; other mistakes go into `wrong`."""
     if isinstance(value, Later):
         return value
     if value is None:
@@ -150,21 +242,21 @@ def _converted(schema: Schema, value: Any, path: Path, found: list[Wrong] | None
     except (TypeError, ValueError) as error:
         raise Wrong(str(error), path) from None
     if schema.schema and isinstance(made, dict):
-        made = _members(schema.schema, made, path, found)
+        made = _members(schema.schema, made, path, wrong)
     elif schema.schema and isinstance(made, list):
-        made = [_converted(schema.schema["*"], each, (*path, at), found) for at, each in enumerate(made)]
-    if found is not None:
+        made = [_converted(schema.schema["*"], each, (*path, at), wrong) for at, each in enumerate(made)]
+    if wrong is not None:
         broken = [each.violated(made, schema.type.lower()) for each in schema.constraints]
-        found += [Wrong(problem, path) for problem in broken if problem][:1]
+        wrong += [Wrong(problem, path) for problem in broken if problem][:1]
     return made
 
 
-def _members(schema: Mapping[str, Schema], value: dict[str, Any], path: Path, found: list[Wrong] | None) -> Any:
+def _members(schema: Mapping[str, Schema], value: dict[str, Any], path: Path, wrong: list[Wrong] | None) -> Any:
     inner = Properties(schema, value, path=path)
-    if found is None:
-        return {key: inner._get(key, []) for key in schema}  # noqa: SLF001  # of its own class's making
-    found += [Wrong(f"Unknown Property {key}", path) for key in value if key not in schema]
-    return {key: inner._get(key, found, checked=True) for key in schema}  # noqa: SLF001
+    if wrong is None:
+        return {key: inner._get(key, []) for key in schema}  # noqa: SLF001  # the same class
+    wrong += [Wrong(f"Unknown Property {key}", path) for key in value if key not in schema]
+    return {key: inner._get(key, wrong, checked=True) for key in schema}  # noqa: SLF001
 
 
 def _string(schema: Schema, value: Any) -> Any:
@@ -172,7 +264,7 @@ def _string(schema: Schema, value: Any) -> Any:
         return ""
     if isinstance(value, str):
         return value
-    if isinstance(value, int):  # a truth value is one
+    if isinstance(value, int):  # includes bool
         return str(value)
     if schema.allow_conversion and isinstance(value, dict | list):
         return json.dumps(value)
@@ -182,12 +274,12 @@ def _string(schema: Schema, value: Any) -> Any:
 def _integer(_: Schema, value: Any) -> Any:
     if value is None:
         return 0
-    if isinstance(value, int | float | str):  # Heat cuts off what a whole number has no place for
+    if isinstance(value, int | float | str):  # as in Heat, decimals are cut off
         try:
             return int(value)
         except ValueError:
             pass
-    raise ValueError(f'"{value}" is not an integer')
+    raise ValueError(f"Value '{value}' is not an integer")
 
 
 def _number(_: Schema, value: Any) -> Any:
@@ -231,8 +323,11 @@ def _list(schema: Schema, value: Any) -> Any:
     if isinstance(value, list | tuple):
         return list(value)
     if schema.allow_conversion and isinstance(value, str):
-        return value.split(",") if value else []
-    raise ValueError(f'"{value}" is not a list')
+        try:
+            return bounds.split(value, ",") if value else []
+        except bounds.TooMuch as error:
+            raise ValueError(f"the list has {error}") from None
+    raise ValueError(f'"{value!r}" is not a list')
 
 
 _CONVERSIONS: dict[str, Callable[[Schema, Any], Any]] = {
@@ -255,7 +350,7 @@ _PARAMETERS = {
 
 
 def of_parameter(parameter: definition.Schema) -> Schema:
-    """Return the property that a parameter of a nested template is."""
+    """Return the schema of the property for a parameter of a nested template."""
     return Schema(
         _PARAMETERS[parameter.type],
         parameter.description,
@@ -263,5 +358,5 @@ def of_parameter(parameter: definition.Schema) -> Schema:
         constraints=[limits.made(each.kind, each.value, each.description) for each in parameter.constraints],
         update_allowed=True,
         immutable=parameter.immutable,
-        allow_conversion=True,
+        allow_conversion=parameter.type in ("comma_delimited_list", "json"),
     )

@@ -1,46 +1,56 @@
-"""The base of all resources: what Heat's plug-in guide says that a class derives from.
+"""The base class of all resources, as Heat's plug-in guide describes it.
 
-A class declares `properties_schema` and `attributes_schema`, and has a handler for each step that means something to
-it: `handle_create` … `handle_delete`, each with a `check_…_complete` where it takes time. What calls them, in which
-order, and what is kept of it is `acting`'s business. Our own resources are written in no other way.
+A class declares `properties_schema` and `attributes_schema`, and has a handler for each action that it takes part in:
+`handle_create` … `handle_delete`, each with a `check_…_complete` if the action takes time. The module `actions` calls
+the handlers and keeps their results. Our own resources are written in the same way.
 """
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from uuid import UUID
 
-from heat_config_agent.stack import attributes, definition, exception
-from heat_config_agent.stack.definition import Json, ResourceDefinition, Tree
+from heat_config_agent.stack import attributes, definition, exception, transfer
+from heat_config_agent.stack.clients import ClientUser
+from heat_config_agent.stack.definition import (
+    Json,
+    Later,
+    ResourceDefinition,
+    Tree,
+    Unresolved,
+)
 from heat_config_agent.stack.exception import UpdateReplace
-from heat_config_agent.stack.properties import Properties, Schema, Wrong, as_far_as_known
+from heat_config_agent.stack.host import Host
+from heat_config_agent.stack.properties import Properties, Schema, Wrong, as_far_as_known, schemata
 from heat_config_agent.stack.records import ResourceRecord
 from heat_config_agent.stack.snippet import Snippet, freeze
 from heat_config_agent.stack.support import SupportStatus
-
-if TYPE_CHECKING:
-    from heat_config_agent.stack.live import Stack
+from heat_config_agent.stack.translation import TranslationRule
 
 __all__ = ["NoActionRequired", "PollDelay", "Resource", "UpdateReplace"]
 
 
-class NoActionRequired(Exception):  # noqa: N818  # plug-ins know it by this name
-    """There is nothing to do about a signal."""
+PLUGINS = "heat_config_agent_plugins_"
+"""The prefix of the names of the packages with plug-ins."""
+
+
+class NoActionRequired(Exception):  # noqa: N818  # the name that plug-ins use
+    """A signal needs no action."""
 
 
 class PollDelay(Exception):  # noqa: N818
-    """A check is not to be repeated before some time has passed."""
+    """The next check should wait for some time."""
 
     def __init__(self, period: float = 1.0) -> None:
-        """Take the seconds."""
+        """Take the seconds to wait."""
         super().__init__()
         self.period = period
 
 
-class Resource:
-    """Something that a stack has."""
+class Resource(ClientUser):
+    """A resource of a stack."""
 
     ACTIONS = (INIT, CREATE, DELETE, UPDATE, ROLLBACK, SUSPEND, RESUME, ADOPT, SNAPSHOT, CHECK) = (
         *("INIT", "CREATE", "DELETE", "UPDATE", "ROLLBACK"),
@@ -52,71 +62,70 @@ class Resource:
     attributes_schema: ClassVar[Mapping[str, attributes.Schema]] = {}
     update_policy_schema: ClassVar[Mapping[str, Schema]] = {}
     support_status = SupportStatus()
-    default_client_name: ClassVar[str | None] = None
-    entity: ClassVar[str | None] = None
     physical_resource_name_limit: ClassVar[int | None] = 255
     any_property: ClassVar[bool] = False
-    """Whether it takes properties that are not in its schema."""
+    """Whether it accepts properties that are not in its schema."""
     any_attribute: ClassVar[bool] = False
-    """Whether it has attributes that are not in its schema, of which nothing is known before it is there."""
+    """Whether it may have attributes that are not in its schema; they are checked only once it exists."""
     again_after_interruption: ClassVar[bool] = False
-    """Whether a handler that was interrupted may be called again. Else the resource counts as failed."""
+    """Whether an interrupted handler may be called again. Otherwise the resource counts as failed."""
     deletes_with_snapshot: ClassVar[bool] = False
     """Whether it may have the deletion policy Snapshot."""
 
-    def __init__(self, name: str, definition: ResourceDefinition, stack: Stack) -> None:
-        """Make what works on one resource of a stack; `attach` says what is known of it."""
+    def __init__(self, name: str, definition: ResourceDefinition, stack: Host) -> None:
+        """Work on one resource of a stack; `attach` adds its record."""
         self.name, self.stack = name, stack
         self.record = ResourceRecord(id="", name=name, stack=stack.id)
         self.define(definition)
 
     def attach(self, record: ResourceRecord) -> None:
-        """Go on with what is kept of the resource."""
+        """Continue with the record of the resource."""
         self.record = record
 
     def define(self, definition: ResourceDefinition) -> None:
-        """Be made of a definition from here on."""
+        """Use a definition from now on."""
         self.definition = definition
         self.t = Snippet(definition, self.resolve)
         self.reparse()
 
     def reparse(self) -> None:
-        """Have the properties and attributes be those of the definition."""
+        """Read the properties and attributes from the definition again."""
         schema = self.schema_of_properties()
         self.properties = Properties(schema, self.definition.properties, self.resolve)
+        self.properties.rules = tuple(self.translation_rules(self.properties) or ())
         self.attributes = attributes.Attributes(self.schema_of_attributes(), self._value_of)
 
     def schema_of_properties(self) -> Mapping[str, Schema]:
-        """Return its properties; a class whose schema depends on the resource has its own."""
-        return self.properties_schema
+        """Return the schema of the properties; a class whose schema depends on the resource overrides this."""
+        return schemata(self.properties_schema)
 
     def schema_of_attributes(self) -> Mapping[str, attributes.Schema]:
-        """Return its attributes; a class whose schema depends on the resource has its own."""
-        return self.attributes_schema
+        """Return the schema of the attributes; a class whose schema depends on the resource overrides this."""
+        return attributes.schemata(self.attributes_schema)
 
     def resolve(self, tree: Tree) -> Json:
-        """Return the value of a tree as far as it is known now. Raises `Unresolved`."""
+        """Return the value of a tree, resolved now. Raises `Unresolved`."""
         return definition.resolve(tree, self.stack.look)
 
     def frozen(self) -> dict[str, Json]:
-        """Return its definition, resolved."""
+        """Return the definition as JSON, with its functions resolved."""
         return freeze(self.definition, self.resolve)
 
-    # What it is.
+    # Identity.
 
     @property
     def action(self) -> str:
-        """Return what was done with it last."""
+        """Return the last action."""
         return self.record.action
 
     @property
     def status(self) -> str:
-        """Return how that ended."""
+        """Return the status of the last action."""
         return self.record.status
 
     @property
     def status_reason(self) -> str:
-        """Return why it ended so."""
+        """Return the reason for that status."""
         return self.record.reason
 
     @property
@@ -126,89 +135,89 @@ class Resource:
 
     @property
     def uuid(self) -> str:
-        """Return what names the resource itself, and not what it stands for."""
+        """Return the id of the resource itself, which differs from its physical id."""
         return self.record.id
 
     @property
     def context(self) -> object:
-        """Return who asks, of whom there is only one here."""
+        """Return the context of the request: always None, because there is only one user."""
         return self.stack.context
 
     @property
     def resource_id(self) -> str | None:
-        """Return the id of what it stands for."""
+        """Return the physical id."""
         return self.record.physical
 
     def resource_id_set(self, inst: str | None) -> None:
-        """Keep the id of what it stands for: from here on it is found again, whatever happens."""
+        """Record the physical id, so that it is found again after an interruption."""
         self.record.physical = inst
         self.stack.keep(self.record)
         if not self.again_after_interruption:
-            self.stack.world.store.flush()
+            self.stack.flush()
 
     def type(self) -> str:
-        """Return its type, as it is written in the template."""
+        """Return the type as written in the template."""
         return self.definition.type
 
     def has_interface(self, resource_type: str) -> bool:
-        """Whether it is of a type."""
+        """Whether the resource has a type."""
         return resource_type in (self.definition.type, self.record.type)
 
     def physical_resource_name(self) -> str:
-        """Return a name for what it stands for that nothing else has."""
+        """Return a unique name for the physical resource."""
         short = base64.b32encode(UUID(self.record.id).bytes).decode().lower()[:12] if self.record.id else ""
         name = "-".join(filter(None, (self.stack.name, self.name, short)))
         limit = self.physical_resource_name_limit
         return name if not limit or len(name) <= limit else f"{name[:2]}-{name[3 - limit :]}"
 
     def physical_resource_name_or_FnGetRefId(self) -> str:
-        """Return the name that it gave to what it stands for, or the id of that."""
+        """Return the physical name, or the reference id."""
         return self.physical_resource_name()
 
-    # What it keeps.
+    # Stored values.
 
     def data(self) -> dict[str, Json]:
-        """Return what the class keeps."""
+        """Return the data that the class has stored."""
         return dict(self.record.data)
 
     def data_set(self, key: str, value: Json, redact: bool = False) -> None:
-        """Keep something."""
+        """Store a value under a key."""
         self.record.data[key] = value
         self.stack.keep(self.record)
 
     def data_delete(self, key: str) -> bool:
-        """Keep something no more, and return whether it was there."""
+        """Delete a stored value, and return whether there was one."""
         there = self.record.data.pop(key, None) is not None
         self.stack.keep(self.record)
         return there
 
     def metadata_get(self, refresh: bool = False) -> dict[str, Json]:
-        """Return its metadata as it is now."""
+        """Return the current metadata."""
         return dict(self.record.metadata)
 
     def metadata_set(self, metadata: Mapping[str, Json], merge_metadata: object = None) -> None:
-        """Replace its metadata."""
+        """Replace the metadata."""
         self.record.metadata = dict(metadata)
         self.stack.keep(self.record)
 
-    # What others see of it.
+    # Reference and attributes.
 
     def get_reference_id(self) -> Json:
-        """Return what get_resource gives."""
+        """Return the value of get_resource."""
         return self.name if self.resource_id is None else self.resource_id
 
     def FnGetRefId(self) -> Json:
-        """Return what get_resource gives."""
+        """Return the value of get_resource."""
         return self.get_reference_id()
 
     def get_attribute(self, key: str, *path: Json) -> Json:
-        """Return an attribute, or what is found in it."""
+        """Return an attribute, or the part of it at a path."""
         if key not in self.attributes:
             raise exception.InvalidTemplateAttribute(resource=self.name, key=key)
         return attributes.select_from_attribute(self.attributes[key], path)
 
     def FnGetAtt(self, key: str, *path: Json) -> Json:
-        """Return an attribute, or what is found in it."""
+        """Return an attribute, or the part of it at a path."""
         return self.get_attribute(key, *path)
 
     def _value_of(self, name: str) -> Json:
@@ -218,56 +227,63 @@ class Resource:
         """Return the value of an attribute."""
         return None
 
-    def _show_resource(self) -> Json:
-        """Return all that is known of what it stands for."""
-        return None
-
     def given_attributes(self) -> dict[str, Json]:
-        """Return all attributes but `show`."""
+        """Return all attributes except `show`."""
         return {name: self.FnGetAtt(name) for name in self.attributes}
 
-    # What it needs of others.
-
-    def client(self, name: str | None = None, version: str | None = None) -> Any:
-        """Return a client of a cloud's service: there is none."""
-        raise exception.ClientNotAvailable(client_name=name or self.default_client_name)
-
-    client_plugin = client
+    # Clients.
 
     @classmethod
     def is_service_available(cls, context: object) -> tuple[bool, str | None]:
-        """Return whether the service is there that it needs, and why not."""
+        """Return whether the service that the type needs is available, and if not, why."""
         return True, None
 
-    def translation_rules(self, properties: Properties) -> Iterable[object]:
-        """Return how names in properties become ids: there is no service to ask."""
+    def translation_rules(self, properties: Properties) -> Iterable[TranslationRule] | None:
+        """Return the rules that translate property values."""
         return ()
 
     # Checking.
 
     def mistakes(self) -> list[Wrong]:
-        """Return all that is wrong with its properties and its update policy, with paths counted from the resource."""
-        given = [] if self.any_property else self.known().mistakes()
-        found = [Wrong(each.problem, ("properties", *each.path)) for each in given]
-        policy = Properties(self.update_policy_schema, self.definition.update_policy, self.resolve)
-        return found + [Wrong(each.problem, ("update_policy", *each.path)) for each in policy.mistakes()]
+        """Return all mistakes in the properties and the update policy, with paths relative to the resource."""
+        mistakes = [Wrong(each.problem, ("properties", *each.path)) for each in wrong_properties(self, self.known())]
+        try:
+            tree = as_far_as_known(self.definition.update_policy, self.stack.look)
+        except Unresolved as error:
+            return [*mistakes, Wrong(str(error), ("update_policy",))]
+        if not isinstance(tree, Mapping):  # a function for all of it
+            shape = isinstance(tree, Later) or tree is None
+            return mistakes if shape else [*mistakes, Wrong("update_policy must be a map", ("update_policy",))]
+        policy = Properties(schemata(self.update_policy_schema), tree)
+        return mistakes + [Wrong(each.problem, ("update_policy", *each.path)) for each in policy.mistakes()]
 
     def known(self) -> Properties:
-        """Return the properties, with `Unknown` in the place of what cannot be known yet."""
+        """Return the properties, with `Unknown` in place of values that are not known yet."""
         return self.properties_of(lambda tree: as_far_as_known(tree, self.stack.look))
 
     def properties_of(self, resolve: Callable[[Tree], Tree]) -> Properties:
-        """Return the properties, resolved in a way."""
-        return Properties(self.properties.schema, self.definition.properties, resolve)
+        """Return the properties, resolved by a function."""
+        wanted = self.definition
+        known = Properties(self.properties.schema, wanted.properties, resolve, omitted=wanted.omitted)
+        known.rules = tuple(self.translation_rules(known) or ())
+        return known
 
     def has_attribute(self, name: str) -> bool:
-        """Whether there may be such an attribute, as far as is known before it is there."""
+        """Whether the resource has such an attribute, as far as is known before it exists."""
         return self.any_attribute or name in self.attributes
 
     def validate(self) -> None:
-        """Check what the schemas do not say. Raises `StackValidationFailed`."""
+        """Check more than the schemas do. Raises `StackValidationFailed`."""
 
-    # The handlers that have a meaning for every resource.
+    # Default handlers.
+
+    def handle_adopt(self, resource_data: Mapping[str, Json] | None = None) -> Any:
+        """Take over the physical id, the stored values and the metadata of a resource that exists already."""
+        transfer.adopt(self, resource_data or {})
+
+    def abandoned(self) -> dict[str, Json]:
+        """Return the state of the resource, for a snapshot or for another program that adopts it."""
+        return transfer.state(self)
 
     def handle_update(
         self,
@@ -275,18 +291,12 @@ class Resource:
         tmpl_diff: Mapping[str, Json],
         prop_diff: Mapping[str, Json],
     ) -> Any:
-        """Be made anew, if any property changes."""
+        """Ask for a replacement if a property changes."""
         if prop_diff:
             raise UpdateReplace(self.name)
 
-    def handle_delete(self) -> Any:
-        """Remove what it stands for, where that is a thing of a cloud's service."""
-        if self.entity and self.resource_id is not None:
-            getattr(self.client(), self.entity).delete(self.resource_id)
-        return self.resource_id
-
     def needs_replace(self, after_props: Properties) -> bool:
-        """Whether it is to be made anew because of what the properties will be."""
+        """Whether the new properties require a replacement."""
         return False
 
     def needs_replace_with_prop_diff(
@@ -295,39 +305,47 @@ class Resource:
         after_props: Properties,
         before_props: Properties,
     ) -> bool:
-        """Whether it is to be made anew because of which properties change."""
+        """Whether the changed properties require a replacement."""
         return False
 
     def needs_replace_with_tmpl_diff(self, tmpl_diff: Mapping[str, Json]) -> bool:
-        """Whether it is to be made anew because of what else changes."""
+        """Whether the changes outside the properties require a replacement."""
         return False
 
     def needs_replace_failed(self) -> bool:
-        """Whether it is to be made anew after it has failed."""
+        """Whether an update replaces the resource after it has failed."""
         return True
 
     def always_update(self) -> bool:
-        """Whether every update concerns it, even where its definition is the same."""
+        """Whether every update applies to the resource, even if its definition is unchanged."""
         return False
 
+    def settle(self) -> None:
+        """Prepare for a change of the stack, while all its resources are as they were."""
+
     def prepare_for_replace(self) -> None:
-        """Make room for the one that comes in its place."""
+        """Make room for the replacement."""
 
     def restore_prev_rsrc(self, convergence: bool = False) -> None:
-        """Be again what it was before the one that was to come in its place."""
+        """Undo `prepare_for_replace`."""
 
     def signal(self, details: Json = None) -> None:
-        """Take a signal."""
+        """Take a signal. Raises `NotSupported` if the type takes none."""
         handle = getattr(self, "handle_signal", None)
         if handle is None:
             raise exception.NotSupported(feature=f"to signal a resource of type {self.type()}")
         handle(details)
 
     @property
-    def child(self) -> Stack | None:
-        """Return the stack that it is; None where it is none, or not yet."""
+    def child(self) -> Host | None:
+        """Return the child stack; None if there is none."""
         return None
 
     def awaits(self) -> Hashable | None:
-        """Return what is going to happen before a check has anything new to say; None where nobody announces it."""
+        """Return the key that is woken when a check may have a new result; None if checks have to poll."""
         return None
+
+
+def wrong_properties(resource: Resource, properties: Properties) -> list[Wrong]:
+    """Return the mistakes in properties of a resource; none of a type that accepts any."""
+    return [] if resource.any_property else properties.mistakes()

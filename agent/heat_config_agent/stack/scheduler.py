@@ -1,7 +1,7 @@
-"""What goes on side by side: generators that yield what they wait for, in one thread.
+"""A scheduler for concurrent tasks: generators that yield the event that they wait for, in one thread.
 
-A task yields the key of what it waits for, which somebody `wake`s, or None to be asked again after a while, which is
-short at first and grows. So a thousand that wait for something to happen cost nothing until it does.
+A task yields a key, and continues after `wake` is called with that key. Or it yields None, and continues after a pause,
+which is short at first and grows. So thousands of waiting tasks cost nothing.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Hashable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 Task: TypeAlias = Generator[Hashable | None, None, None]
 
 FIRST, LAST, GROWTH = 0.01, 1.0, 1.5
-"""Seconds until something is asked for again: at first, at most; and by how much longer each time."""
+"""The first pause in seconds, the longest, and the factor between two."""
 
 
 @dataclass(slots=True)
@@ -27,11 +27,17 @@ class _Running:
     pause: float = FIRST
 
 
+class Pause(NamedTuple):
+    """A wait of a fixed length, which a task may yield."""
+
+    seconds: float
+
+
 class Scheduler:
     """Runs tasks."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Tell the time by `clock`, in seconds."""
+        """Take a clock that returns seconds."""
         self._clock = clock
         self._ready: deque[_Running] = deque()
         self._parked: dict[Hashable, list[_Running]] = {}
@@ -39,11 +45,11 @@ class Scheduler:
         self._count = itertools.count()
 
     def add(self, task: Task, ended: Callable[[], None] = lambda: None) -> None:
-        """Run a task, and call `ended` when it has come to its end."""
+        """Add a task, and call `ended` after it."""
         self._ready.append(_Running(task, ended))
 
     def wake(self, key: Hashable) -> None:
-        """Go on with those that wait for this."""
+        """Continue the tasks that wait for a key."""
         self._ready.extend(self._parked.pop(key, ()))
 
     @property
@@ -53,13 +59,13 @@ class Scheduler:
 
     @property
     def due(self) -> float | None:
-        """Seconds until there is something to do that nobody announces; None where there is nothing of the kind."""
+        """The seconds until a task continues by itself; None if none will."""
         if self._ready:
             return 0.0
         return max(self._timed[0][0] - self._clock(), 0.0) if self._timed else None
 
     def turn(self) -> None:
-        """Run all that can go on, until nothing can."""
+        """Run all tasks until each of them waits."""
         now = self._clock()
         while self._timed and self._timed[0][0] <= now:
             self._ready.append(heapq.heappop(self._timed)[2])
@@ -72,7 +78,9 @@ class Scheduler:
         except StopIteration:
             running.ended()
             return
-        if key is None:
+        if isinstance(key, Pause):
+            heapq.heappush(self._timed, (self._clock() + key.seconds, next(self._count), running))
+        elif key is None:
             heapq.heappush(self._timed, (self._clock() + running.pause, next(self._count), running))
             running.pause = min(running.pause * GROWTH, LAST)
         else:

@@ -1,38 +1,55 @@
-"""One stack that is worked on: what is asked of it, carried out to its end, or gone on with after an interruption."""
+"""One stack that is opened for work: carries out commands, and continues after an interruption."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from heat_config_agent.errors import StateError, UsageError
-from heat_config_agent.stack import preview, records, traversal, validation
+from heat_config_agent.errors import AgentError, StateError, UsageError, blame
+from heat_config_agent.stack import preview, procedure, records, traversal, validation
 from heat_config_agent.stack.definition import Definition, Identity, Invalid, Json, Loader
 from heat_config_agent.stack.endpoint import Endpoint
 from heat_config_agent.stack.live import Servers, Stack, World
-from heat_config_agent.stack.records import COMPLETE, CREATE, DELETE, FAILED, IN_PROGRESS, ROLLBACK, UPDATE, StackRecord
+from heat_config_agent.stack.procedures import Procedures
+from heat_config_agent.stack.records import (
+    COMPLETE,
+    CREATE,
+    DELETE,
+    FAILED,
+    IN_PROGRESS,
+    ROLLBACK,
+    UPDATE,
+    ProcedureRecord,
+    StackRecord,
+)
+from heat_config_agent.stack.resource import NoActionRequired, Resource
+from heat_config_agent.stack.resources.wait_conditions import HANDLES
 from heat_config_agent.stack.scheduler import Scheduler
 from heat_config_agent.stack.store import Store
 from heat_config_agent.stack.types import Types
+from heat_config_hooks import processes
+
+CATCHING_UP = 5.0
+"""Seconds in which scripts may deliver signals that nothing accepted while no process worked on the stack."""
 
 
 class Machine(Servers, Protocol):
-    """Servers that carry out what was delivered."""
+    """Servers that carry out deployments."""
 
     def work(self, world: World, timeout: float | None, also: Sequence[int]) -> None:
-        """Carry out what was delivered until there is a result, or for that many seconds; tell `deployments.take`.
+        """Carry out deployments until there is a result, or for that many seconds. Results go to `deployments.take`.
 
-        Return also when one of the descriptors in `also` can be read.
+        Return also if one of the descriptors in `also` is readable.
         """
 
     @property
     def busy(self) -> bool:
-        """Whether there is something that it works on."""
+        """Whether deployments are pending."""
 
 
 class Session:
-    """A stack of one name, in a folder of its own."""
+    """A stack in a folder of its own."""
 
     def __init__(
         self,
@@ -42,50 +59,85 @@ class Session:
         load: Loader,
         *,
         happened: Callable[[dict[str, Json]], None] = lambda _event: None,
+        warn: Callable[[str], None] = lambda _text: None,
     ) -> None:
-        """Open the stack in a folder, or one that is yet to be made. Raises LockedError, StateError."""
+        """Open the stack in a folder, or a new one. Raises LockedError, StateError."""
         self._types, self._machine, self._load = types, machine, load
-        self.store = Store(folder)
+        self._warn = warn
+        self.store = Store(folder, warn=warn)
         self._scheduler = Scheduler()
         self._endpoint: Endpoint | None = None
         self.world = World(self.store, types, machine, self._scheduler, self._expect, happened)
         self.root: Stack | None = None
+        self._procedures = Procedures(self._finish)
+        self._resumed = False
+        """Whether an earlier process was interrupted: its scripts may still be running."""
+        self._trouble: StateError | Invalid | None = None
+        """The reason why the stack can only be deleted; None if there is no such reason."""
         try:
             self._take_up()
         except BaseException:
-            self.store.close()
+            self.close()
             raise
 
     def _take_up(self) -> None:
-        """Go on with what is kept of the stack, if anything is."""
-        record = next((each for each in self.store.stacks.values() if not each.owner), None)
-        if record is not None:
-            self.root = Stack(self.world, record, self._definition(record, record.source))
-            self.root.earlier = self._definition(record, record.source_before)
+        """Read the records of the stack, if there are any. First listen again where its scripts send their signals."""
+        record = self.store.root
+        if self.store.damage:
+            self._trouble = damaged(self.store)
+        if record is None:
+            return
+        self._resumed = record.status == IN_PROGRESS
+        try:
+            if self._resumed and record.port:
+                self._listen_again(record.port)
+        except StateError as error:
+            self._trouble = self._trouble or error
+        try:
+            definition = self._definition(record, record.source)
+            earlier = self._definition(record, record.source_before if record.action == UPDATE else None)
+        except (StateError, Invalid) as error:
+            definition = earlier = None
+            self._trouble = self._trouble or error
+        self.root = Stack(self.world, record, definition)
+        self.root.earlier = earlier
+
+    def _listen_again(self, port: int) -> None:
+        """Accept signals for all handles of the stack: running scripts may know the address."""
+        tokens = {each.id: each.data.get("token") for each in self.store.resources.values() if each.type in HANDLES}
+        expected = {handle: token for handle, token in tokens.items() if isinstance(token, str) and token}
+        if expected:
+            self._endpoint = Endpoint(port, known=True)
+            for handle, token in expected.items():
+                self._endpoint.expect(handle, token)
+            self.world.catching_up_until = processes.since_boot() + CATCHING_UP
 
     def close(self) -> None:
-        """Let others work on it."""
+        """Close the stack, so that other programs can open it."""
         if self._endpoint is not None:
             self._endpoint.close()
+            self._endpoint = None
         self.store.close()
 
     @property
     def interrupted(self) -> bool:
-        """Whether an earlier process began something, and did not bring it to its end."""
+        """Whether an earlier process began an action and did not finish it."""
         return self.root is not None and self.root.record.status == IN_PROGRESS
 
-    # What is asked.
+    # Commands.
 
     def create(self, definition: Definition, *, rollback: bool = False) -> Stack:
-        """Make the stack; go on with it where that was begun. Raises `Invalid`, UsageError."""
+        """Create the stack, or continue to create it. Raises `Invalid`, UsageError."""
+        self._able()
         there = self.root
-        if there is not None and there.record.action == CREATE and self.interrupted:
+        if there is not None and self.interrupted and (there.record.action == CREATE or self._goes_back(definition)):
             return self.go_on()
         if there is not None and not self._is_gone(there):
             raise UsageError(f"there is a stack {there.name} already", hint="update it, or delete it first")
         validation.check(definition, self._types)
         if there is not None:
             self.store.drop(there.record)
+            self._procedures.forget(there)
         identity = definition.identity
         record = StackRecord(identity.id, identity.name, identity.project, source=definition.source, rollback=rollback)
         self.root = Stack(self.world, record, None)
@@ -93,53 +145,76 @@ class Session:
         return self._run()
 
     def update(self, definition: Definition, *, rollback: bool = False) -> Stack:
-        """Have the stack be something else. Raises `Invalid`, UsageError."""
+        """Update the stack. Raises `Invalid`, UsageError."""
+        self._able()
         root = self._there()
+        if self._goes_back(definition):
+            return self.go_on()
+        self._procedures.make_way(root)
         if self.interrupted and root.record.action != UPDATE:
             self.go_on()
         if self.interrupted and root.record.source == definition.source:
             return self.go_on()
+        if self._is_gone(root):
+            return self.create(definition, rollback=rollback)
         if root.record.action == records.SUSPEND:
-            raise UsageError("Updating a stack when it is suspended is not supported.", hint="resume it first")
-        if changed := _immutable(root.definition, definition):
+            hint = "resume it first" + (
+                "; the update is possible even if that fails" if root.record.status == FAILED else ""
+            )
+            raise UsageError("Updating a stack when it is suspended is not supported.", hint=hint)
+        if root.defined and (changed := _immutable(root.defined, definition)):
             problem = f"The following parameters are immutable and may not be updated: {', '.join(changed)}"
-            raise Invalid([definition.mistake(problem, ("parameters", changed[0]))])
+            raise Invalid([definition.mistake(problem, ("parameters", changed[0]))], definition.conceal)
         validation.check(definition, self._types)
         record = root.record
-        root.earlier = root.definition
+        root.earlier = root.defined
         record.source_before, record.source, record.rollback = record.source, definition.source, rollback
         traversal.converge(root, UPDATE, definition)
         return self._run()
 
     def preview(self, definition: Definition) -> list[preview.Change]:
-        """Return what an update would do. Raises `Invalid`."""
+        """Return the effects of an update. Raises `Invalid`."""
         validation.check(definition, self._types)
         return list(preview.changes(self._there(), definition))
 
-    def delete(self) -> None:
-        """Remove the stack, also where something else is going on."""
+    def delete(self, *, force: bool = False) -> None:
+        """Delete the stack, even if another action is in progress or nothing else is possible.
+
+        With `force`, resources whose deletion fails are forgotten, each with a warning.
+        """
+        if self.root is None and (self.store.damage or self.store.blank):
+            if self.store.damage:
+                self._warn("the records of its deployments are lost: everything that they created stays")
+            self.store.remove()
+            return
         root = self._there()
+        if not self._procedures.undeploy(root):
+            return
         root.traversal = None
+        self.world.forget = self._forgotten if force else None
         traversal.converge(root, DELETE, None)
         self._run()
         if root.record.status != FAILED:
             self.store.remove()
             self.root = None
 
+    def _forgotten(self, path: str, failure: str) -> None:
+        self._warn(f"{path} may still exist, and is forgotten: {failure}")
+
     def suspend(self) -> Stack:
-        """Put the stack to rest; one that rests already, does so."""
+        """Suspend the stack; do nothing if it is suspended."""
         return self._turn(records.SUSPEND)
 
     def resume(self) -> Stack:
-        """Wake the stack up."""
+        """Resume the stack."""
         return self._turn(records.RESUME)
 
     def check(self) -> Stack:
-        """Look whether all is as it should be."""
+        """Check the stack."""
         return self._turn(records.CHECK)
 
     def signal(self, resource: str, details: Json) -> None:
-        """Signal a resource: `NAME`, or `GROUP/MEMBER` of a child."""
+        """Signal a resource: `NAME`, or `GROUP/MEMBER` for one of a child stack. Raises UsageError."""
         stack: Stack | None = self._there()
         *parents, name = resource.split("/")
         for each in parents:
@@ -147,11 +222,40 @@ class Session:
         found = stack.resources.get(name) if stack else None
         if found is None:
             raise UsageError(f"there is no resource {resource} in {self._there().name}")
-        found.signal(details)
-        self.store.flush()
+        try:
+            _signal(found, details)
+        except ValueError as error:
+            raise UsageError(f"{resource} does not take the signal: {error}") from error
+        self._settle()
+
+    def carry_out(self, name: str, inputs: Mapping[str, Json]) -> ProcedureRecord:
+        """Carry out a procedure, or continue it after an interruption. Raises `Invalid`, UsageError, Refused."""
+        self._able()
+        if self.interrupted:
+            self.go_on()
+        return self._procedures.carry_out(self._there(), name, inputs)
+
+    def _finish(self, run: procedure.Run) -> None:
+        self._scheduler.add(run.task())
+        self._run(run.record)
+
+    def _settle(self) -> None:
+        """Finish what a signal has begun in a child stack. Raises UsageError if that fails."""
+        changing = [each for each in self.store.stacks.values() if each.status == IN_PROGRESS]
+        while any(each.status == IN_PROGRESS for each in changing) or self._machine.busy:
+            self._scheduler.turn()
+            self.store.flush()
+            if any(each.status == IN_PROGRESS for each in changing) or self._machine.busy:
+                self._wait()
+        self.store.flush(durable=True)
+        if failed := [each.failure for each in changing if each.failure]:
+            raise AgentError(
+                f"the signal was accepted, and the change failed: {self.world.conceal.text(str(failed[0]))}"
+            )
 
     def go_on(self) -> Stack:
-        """Bring to its end what an earlier process began."""
+        """Finish the action that an earlier process began."""
+        self._able()
         root = self._there()
         if self.interrupted:
             definition = root.defined
@@ -159,26 +263,35 @@ class Session:
             self._run()
         return root
 
-    # How it is carried out.
+    # Execution.
+
+    def _able(self) -> None:
+        """Raise an error if the stack can only be deleted."""
+        if self._trouble is not None:
+            raise self._trouble
 
     def _turn(self, action: str) -> Stack:
+        self._able()
         root = self._there()
+        self._procedures.make_way(root)
         if self.interrupted and root.record.action != action:
             self.go_on()
         if self.interrupted:
             return self.go_on()
         if action != records.CHECK and (root.record.action, root.record.status) == (action, COMPLETE):
-            return root  # it is so already
+            return root  # nothing to do
         traversal.turn(root, action)
         return self._run()
 
-    def _run(self) -> Stack:
+    def _run(self, of: ProcedureRecord | None = None) -> Stack:
+        """Work until an action of the stack, or a procedure, has ended."""
         root = self._there()
+        record = of or root.record
         try:
-            while root.record.status == IN_PROGRESS or self._machine.busy:
+            while record.status == IN_PROGRESS or self._machine.busy:
                 self._scheduler.turn()
                 self.store.flush()
-                if root.record.status == IN_PROGRESS or self._machine.busy:
+                if record.status == IN_PROGRESS or self._machine.busy:
                     self._wait()
         finally:
             self.store.flush(durable=True)
@@ -187,16 +300,20 @@ class Session:
     def _wait(self) -> None:
         due = self._scheduler.due
         if due is None and not self._machine.busy:
-            raise StateError("the stack waits for something that nobody is going to do")
-        self._machine.work(self.world, due, [self._endpoint.fileno()] if self._endpoint else [])
+            raise StateError("the stack waits for an event that cannot happen")
+        if self._endpoint is None:
+            self._machine.work(self.world, due, [])
+        else:
+            limits = [each for each in (due, self._endpoint.due) if each is not None]
+            self._machine.work(self.world, min(limits, default=None), [self._endpoint.fileno()])
         if self._endpoint is not None:
             self._endpoint.take(self._signalled)
 
     def _expect(self, handle: str, token: str) -> str:
-        """Take signals for a handle from here on, and return where they are to be sent."""
+        """Accept signals for a handle from now on, and return the URL for them."""
         root = self._there()
         if self._endpoint is None:
-            self._endpoint = Endpoint(root.record.port)
+            self._endpoint = Endpoint(root.record.port, known=self._resumed and bool(root.record.port))
         address = self._endpoint.expect(handle, token)
         if root.record.port != self._endpoint.port:
             root.record.port = self._endpoint.port
@@ -208,28 +325,65 @@ class Session:
         stack = self.world.stacks.get(record.stack) if record else None
         found = stack.resources.get(record.name) if stack and record else None
         if found is None:
-            raise ValueError("the handle is not there any more")
-        found.signal(details)
+            raise ValueError("the handle no longer exists")
+        _signal(found, details)
         self.store.flush(durable=True)
 
     def _definition(self, record: StackRecord, source: Json) -> Definition | None:
         if source is None:
             return None
-        return self._load(source, Identity(record.name, record.id, record.project))
+        return definition_of(record, source, self._load)
 
     def _there(self) -> Stack:
         if self.root is None:
             raise UsageError(f"there is no stack in {self.store.folder}")
         return self.root
 
+    def _goes_back(self, definition: Definition) -> bool:
+        """Whether an interrupted rollback followed a failed attempt of the same definition."""
+        record = self._there().record
+        return self.interrupted and record.action == ROLLBACK and record.source_before == definition.source
+
     @staticmethod
     def _is_gone(stack: Stack) -> bool:
-        """Whether only the record of a stack is left, whose making was rolled back."""
+        """Whether a rollback of a failed create has left only the record of the stack."""
         return stack.record.action == ROLLBACK and stack.record.status != FAILED and not stack.records()
 
 
-def _immutable(former: Definition, wanted: Definition) -> list[str]:
-    """Return the parameters whose values may not change, and do."""
-    both = former.parameters.keys() & wanted.parameters.keys()
-    changed = [name for name in both if former.parameters[name].value != wanted.parameters[name].value]
+def _signal(resource: Resource, details: Json) -> None:
+    """Signal a resource. Raises ValueError if it refuses, whatever its class raises."""
+    try:
+        resource.signal(details)
+    except NoActionRequired:
+        return
+    except (AgentError, ValueError):
+        raise
+    except BaseException as error:
+        raise ValueError(f"{type(error).__name__}: {blame(error)}") from error
+
+
+def definition_of(record: StackRecord, source: Json, load: Loader) -> Definition:
+    """Return the definition of a stack from its record. Raises `Invalid`, StateError."""
+    try:
+        return load(source, Identity(record.name, record.id, record.project))
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise StateError(
+            f"cannot read the definition of the stack {record.name}: {error}",
+            hint=f"delete it with `heat-config-agent stack delete {record.name}`, and create it again",
+        ) from error
+
+
+def damaged(store: Store) -> StateError:
+    """Return the error for a stack that has lost records and can only be deleted."""
+    return StateError(
+        store.damage,
+        hint=f"nothing was begun; delete the stack with `heat-config-agent stack delete {store.folder.name}`, "
+        "and create it again",
+    )
+
+
+def _immutable(former: Definition, new: Definition) -> list[str]:
+    """Return the immutable parameters whose values change."""
+    both = former.parameters.keys() & new.parameters.keys()
+    changed = [name for name in both if former.parameters[name].value != new.parameters[name].value]
     return sorted(name for name in changed if former.parameters[name].schema.immutable)

@@ -1,29 +1,47 @@
-"""A resource's definition as plug-ins see it, and as it is kept once its functions have been resolved."""
+"""The definition of a resource in the form that plug-ins see, and in the form that is stored."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from heat_config_agent.stack.definition import Json, ResourceDefinition, Tree
-from heat_config_agent.stack.properties import Properties, Schema
+from heat_config_agent.stack.definition import Json, Later, ResourceDefinition, Tree, Unresolved
+from heat_config_agent.stack.properties import Properties, Schema, shown
+
+POLICIES = {name.lower(): name for name in ("Delete", "Retain", "Snapshot")}
+
+
+def as_map(section: str, value: Json) -> dict[str, Json]:
+    """Return the resolved value of a section that must be a map; empty for None. Raises `Unresolved`."""
+    if value is None or isinstance(value, Mapping):
+        return dict(value or {})
+    raise Unresolved(f"{section} must be a map, and its function gives {shown(value)}")
+
+
+def as_policy(value: Json) -> str:
+    """Return the resolved value of a deletion policy; Delete for None. Raises `Unresolved`."""
+    policy = POLICIES.get(value.lower()) if isinstance(value, str) else "Delete" if value is None else None
+    if policy is None:
+        raise Unresolved(f'Invalid deletion policy "{value}"')
+    return policy
 
 
 def freeze(definition: ResourceDefinition, resolve: Callable[[Tree], Json]) -> dict[str, Json]:
-    """Return a definition with its functions resolved, as JSON. Raises `Unresolved`."""
+    """Return a definition as JSON, with its functions resolved. Raises `Unresolved`."""
     return {
         "type": definition.type,
         "properties": resolve(dict(definition.properties)),
-        "metadata": resolve(dict(definition.metadata)),
+        "metadata": as_map("metadata", resolve(definition.metadata)),
         "depends_on": sorted(definition.depends_on),
-        "deletion_policy": definition.deletion_policy,
-        "update_policy": resolve(dict(definition.update_policy)),
+        "deletion_policy": as_policy(resolve(definition.deletion_policy)),
+        "update_policy": as_map("update_policy", resolve(definition.update_policy)),
         "external_id": definition.external_id,
     }
 
 
 def thaw(name: str, frozen: Mapping[str, Json]) -> ResourceDefinition:
-    """Return the definition that was frozen."""
+    """Return the definition from its stored form."""
     return ResourceDefinition(
         name=name,
         type=frozen["type"],
@@ -36,11 +54,20 @@ def thaw(name: str, frozen: Mapping[str, Json]) -> ResourceDefinition:
     )
 
 
+def policy(schema: Mapping[str, Schema], tree: Tree, resolve: Callable[[Tree], Json]) -> Properties:
+    """Return an update policy as properties. Raises `Unresolved` if a function gives no map."""
+    data = as_map("update_policy", resolve(tree)) if isinstance(tree, Later) else tree
+    return Properties(schema, data, resolve)
+
+
+_PARTS = {"resource_type": "type", "depends": "depends_on"}
+
+
 class Snippet(Mapping[str, Any]):
-    """What `handle_update` gets: the definition after the update, its functions resolved as they are looked at."""
+    """The argument of `handle_update`: the new definition, with functions resolved on access."""
 
     def __init__(self, definition: ResourceDefinition, resolve: Callable[[Tree], Json]) -> None:
-        """Show a definition."""
+        """Take a definition, and a function that resolves its values."""
         self.definition, self._resolve = definition, resolve
         self.name, self.resource_type = definition.name, definition.type
         self.description = definition.description
@@ -50,7 +77,7 @@ class Snippet(Mapping[str, Any]):
             "Metadata": self.metadata,
             "DependsOn": lambda: list(definition.depends_on),
             "DeletionPolicy": self.deletion_policy,
-            "UpdatePolicy": lambda: resolve(dict(definition.update_policy)),
+            "UpdatePolicy": lambda: as_map("update_policy", resolve(definition.update_policy)),
         }
 
     def __getitem__(self, key: str) -> Any:
@@ -63,25 +90,30 @@ class Snippet(Mapping[str, Any]):
         return len(self._sections)
 
     def properties(self, schema: Mapping[str, Schema], context: object = None) -> Properties:  # noqa: ARG002
-        """Return its properties."""
+        """Return the properties."""
         return Properties(schema, self.definition.properties, self._resolve)
 
     def update_policy(self, schema: Mapping[str, Schema], context: object = None) -> Properties:  # noqa: ARG002
-        """Return its update policy."""
-        return Properties(schema, self.definition.update_policy, self._resolve)
+        """Return the update policy."""
+        return policy(schema, self.definition.update_policy, self._resolve)
 
     def metadata(self) -> Json:
-        """Return its metadata."""
-        return self._resolve(dict(self.definition.metadata))
+        """Return the metadata."""
+        return as_map("metadata", self._resolve(self.definition.metadata))
 
     def deletion_policy(self) -> str:
-        """Return its deletion policy."""
-        return self.definition.deletion_policy
+        """Return the deletion policy."""
+        return as_policy(self._resolve(self.definition.deletion_policy))
 
     def external_id(self) -> str | None:
-        """Return the id of a resource that is there already."""
+        """Return the id of a resource that exists already."""
         return self.definition.external_id
 
+    def freeze(self, **changes: Any) -> Snippet:
+        """Return the definition with some parts replaced, under the names that plug-ins use."""
+        changes = {_PARTS.get(key, key): value for key, value in changes.items()}
+        return Snippet(replace(self.definition, **changes), self._resolve)
+
     def required_resource_names(self) -> frozenset[str]:
-        """Return the names of the resources that it needs."""
+        """Return the names of the resources that it depends on."""
         return self.definition.requirements()

@@ -1,67 +1,93 @@
-"""A stack's records on disk: a file of lines, each what has become of one record; written anew when it has grown.
+"""The records of a stack on disk: a file of lines, each with the new state of one record.
 
-What is put is on disk with the next `flush`. A line that a kill left unfinished is the last one, and counts for
-nothing: what it said is done again. The file is 0600, for there are secrets in it.
+`flush` writes all changes to disk. The file is rewritten when it has grown. A kill can leave the last line incomplete;
+that line is ignored, and its change is repeated. The file has mode 0600, because it has secrets.
+
+The file is created together with its first lines, so it is never empty. If a line is damaged, a copy of the file is set
+aside, with a warning. If no later line replaces the damaged one, it is uncertain what was done with the stack: it can
+only be deleted.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
+import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from heat_config_agent.errors import LockedError, StateError
+from heat_config_agent.stack import lines
 from heat_config_agent.stack.definition import Json
+from heat_config_agent.stack.lines import Damage, Line
 from heat_config_agent.stack.records import (
     ConfigRecord,
     DeploymentRecord,
+    ProcedureRecord,
     Record,
     ResourceRecord,
+    SnapshotRecord,
     StackRecord,
     from_json,
     to_json,
 )
+from heat_config_agent.state import record_file
+from heat_config_agent.state.record_file import RecordFile
 from heat_config_hooks import files
 
 FILE = "stack"
 LOCK = "stack.lock"
 EVENT = "event"
+DAMAGED = "damaged"
+"""The kind of a line that says why the stack can only be deleted."""
+MADE = "file"
+"""The kind of the first line, which identifies the file, see `Store._remember`."""
 EVENTS = 1000
-"""How many of the last events are kept."""
+"""The number of events that are kept."""
 _SLACK = 2000
-"""Lines that may be of no use any more before the file is written anew."""
+"""The number of obsolete lines that causes a rewrite of the file."""
+_JOURNAL = "journal"
+"""The journal beside it, with the deployments that were run."""
 
 
 class Memory:
-    """Records that are kept nowhere else."""
+    """Records in memory only."""
 
     def __init__(self) -> None:
         self.stacks: dict[str, StackRecord] = {}
         self.resources: dict[str, ResourceRecord] = {}
         self.configs: dict[str, ConfigRecord] = {}
         self.deployments: dict[str, DeploymentRecord] = {}
+        self.snapshots: dict[str, SnapshotRecord] = {}
+        self.procedures: dict[str, ProcedureRecord] = {}
         self.events: list[Json] = []
         self._of: dict[str, dict[str, Any]] = {
             StackRecord.KIND: self.stacks,
             ResourceRecord.KIND: self.resources,
             ConfigRecord.KIND: self.configs,
             DeploymentRecord.KIND: self.deployments,
+            SnapshotRecord.KIND: self.snapshots,
+            ProcedureRecord.KIND: self.procedures,
         }
         self._of_stack: dict[tuple[str, str], dict[str, Record]] = {}
         """Records by kind and stack."""
 
+    @property
+    def root(self) -> StackRecord | None:
+        """Return the root stack, if there is one."""
+        return next((each for each in self.stacks.values() if not each.owner), None)
+
     def put(self, record: Record) -> None:
-        """Keep a record as it is now."""
+        """Keep the current state of a record."""
         self._know(record)
-        self._append([record.KIND, record.id, to_json(record)])
+        self._append(record.KIND, record.id, to_json(record))
 
     def drop(self, record: Record) -> None:
-        """Keep a record no more."""
+        """Delete a record."""
         if self._forget(record.KIND, record.id):
-            self._append([record.KIND, record.id, None])
+            self._append(record.KIND, record.id, None)
 
     def resources_of(self, stack: str) -> list[ResourceRecord]:
         """Return the resources of a stack."""
@@ -73,12 +99,12 @@ class Memory:
         return [each for kind in kinds for each in self._of_stack.get((kind, stack), {}).values()]
 
     def event(self, event: Json) -> None:
-        """Keep an event; of all, only the last ones."""
+        """Keep an event; only the last ones stay."""
         self.events.append(event)
-        self._append([EVENT, "", event])
+        self._append(EVENT, "", event)
 
     def flush(self, *, durable: bool = False) -> None:
-        """Have everything that was put survive the end of the process, or even a power cut. Raises StateError."""
+        """Write all changes, so that they survive the process; if `durable`, also a power cut. Raises StateError."""
 
     def _know(self, record: Record) -> None:
         self._of[record.KIND][record.id] = record
@@ -92,104 +118,235 @@ class Memory:
             self._of_stack[kind, record.stack].pop(key, None)
         return record is not None
 
-    def _append(self, line: Json) -> None:
-        """Have a line survive."""
+    def _append(self, kind: str, key: str, values: Json) -> None:
+        """Write a line."""
 
 
 class Store(Memory):
     """The records of one stack and its children, in a folder."""
 
-    def __init__(self, folder: Path, *, write: bool = True) -> None:
-        """Read what is there; nothing where there is no such stack. To write, hold its lock. Raises AgentError."""
+    def __init__(self, folder: Path, *, write: bool = True, warn: Callable[[str], None] = lambda _text: None) -> None:
+        """Read the records, if there are any; lock the folder to write to it. Raises AgentError.
+
+        `warn` receives sentences about damage, and about changes of the file by other programs.
+        """
         super().__init__()
         self.folder = folder
-        self._pending: list[str] = []
+        self.path = folder / FILE
+        self.damage = ""
+        """The reason why it is uncertain what was done with the stack; empty if it is certain."""
+        self.blank = False
+        """Whether the file has no content: nothing had been done when it was created."""
+        self._warn = warn
+        self._pending: list[bytes] = []
         self._lines = 0
-        self._file: int | None = None
+        self._file: RecordFile | None = None
+        """The file, if the stack is opened for writing."""
+        self._made = ""
+        """The identity of the file; each rewritten file has a new one."""
         self._lock: int | None = None
         try:
             if write:
                 files.make_directory(folder, durable=True)
                 self._lock = _locked(folder / LOCK)
-            self._read()
+                what = f"{self.path}, the record of the stack,"
+                self._file = RecordFile(self.path, what, renew=self._write_anew, warn=warn)
+            self._load(self._content())
         except OSError as error:
-            raise StateError(f"cannot read the stack in {folder}: {error.strerror}") from error
+            self._let_go()
+            raise StateError(f"cannot read the stack in {folder}: {_words(error)}") from error
+        except BaseException:
+            self._let_go()
+            raise
+
+    # Writing.
 
     def flush(self, *, durable: bool = False) -> None:
-        """Have everything that was put survive the end of the process, or even a power cut. Raises StateError."""
+        """Write all changes, so that they survive the process; if `durable`, also a power cut. Raises StateError."""
+        if self._file is None:
+            return
         try:
-            if self._pending:
-                self._open()
-            if self._file is None:
-                return
-            if self._pending:
-                text, self._pending = "".join(self._pending), []
-                files.write(self._file, text.encode())
-            if durable:
-                os.fsync(self._file)
+            if self._pending or (durable and self._file.opened):
+                self._write(self._file)
+            if durable and self._file.opened and not self._file.safe:
+                self._file.flush()
+                self._remember(self._file)
         except OSError as error:
-            raise StateError(f"cannot keep the stack in {self.folder}: {error.strerror}") from error
+            raise StateError(
+                f"cannot write {self.path}: {error.strerror}",
+                hint="its content is intact; fix that, and run the command again to continue",
+            ) from error
 
     def close(self) -> None:
-        """Put everything on disk, and let others write."""
+        """Write everything to disk, and release the lock."""
         if self._lock is None:
             return
-        self.flush(durable=True)
-        if self._lines > _SLACK + 2 * sum(map(len, self._of.values())) + EVENTS:
-            self._write_anew()
-        for descriptor in (self._file, self._lock):
-            if descriptor is not None:
-                os.close(descriptor)
-        self._file = self._lock = None
+        try:
+            self.flush(durable=True)
+            if self._lines > _SLACK + 2 * sum(map(len, self._of.values())) + EVENTS:
+                with contextlib.suppress(OSError):  # then it stays long
+                    self._write_anew()
+        finally:
+            self._let_go()
 
     def remove(self) -> None:
-        """Remove the records: there is no such stack any more."""
-        files.remove(self.folder / FILE)
-        self._pending = []
-        self._lines = 0
+        """Delete the records: the stack no longer exists."""
+        files.remove(self.path)
+        self._pending, self._lines = [], 0
         if self._file is not None:
-            os.close(self._file)
-            self._file = None
+            self._file.close()
 
-    def _append(self, line: Json) -> None:
-        self._pending.append(json.dumps(line, separators=(",", ":")) + "\n")
+    def _let_go(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        if self._lock is not None:
+            os.close(self._lock)
+        self._file = self._lock = None
+
+    def _append(self, kind: str, key: str, values: Json) -> None:
+        self._pending.append(lines.written(kind, key, values))
         self._lines += 1
 
-    def _open(self) -> None:
-        if self._file is None:
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            self._file = os.open(self.folder / FILE, flags, 0o600)
+    def _write(self, file: RecordFile) -> None:
+        """Append pending lines to the file under its name."""
+        if not file.opened:
+            self._write_anew(durable=False)
+            return
+        file.find()
+        if self._pending:  # unless the file had to be written anew
+            file.append(b"".join(self._pending))
+            self._pending = []
 
-    def _read(self) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            content = files.read(self.folder / FILE)
-            whole, _, torn = content.rpartition(b"\n")
-            for number, line in enumerate(whole.splitlines(), 1):
-                self._take(line, number)
-            if torn and self._lock is not None:
-                os.truncate(self.folder / FILE, len(content) - len(torn))
+    def _remember(self, file: RecordFile) -> None:
+        """Note in the lock's file how much of the file is safe, so that a later loss is noticed."""
+        if self._lock is not None and self._made:
+            with contextlib.suppress(OSError):  # then less is known to be safe
+                os.pwrite(self._lock, f"{self._made} {file.size:020d}\n".encode(), 0)
 
-    def _take(self, line: bytes, number: int) -> None:
+    def _remembered(self) -> int:
+        """Return the number of bytes of the file that were safe."""
         try:
-            kind, key, values = json.loads(line)
+            made, _, size = files.read(self.folder / LOCK)[:200].decode("ascii", "replace").partition(" ")
+            return int(size) if made == self._made else 0
+        except (OSError, ValueError):
+            return 0
+
+    def _write_anew(self, *, durable: bool = True) -> None:
+        """Write a new file beside the old one, and replace it."""
+        self._made = os.urandom(8).hex()
+        found: list[tuple[str, str, Json]] = [(MADE, "", self._made)]
+        found += [(kind, key, to_json(each)) for kind, all_ in self._of.items() for key, each in all_.items()]
+        found += [(EVENT, "", each) for each in self.events[-EVENTS:]]
+        found += [(DAMAGED, "", self.damage)] if self.damage else []
+        if self._file is not None:
+            self._file.rewrite(b"".join(lines.written(*each) for each in found), durable=durable)
+            if self._file.safe:
+                self._remember(self._file)
+        self._pending, self._lines = [], len(found)
+
+    # Reading.
+
+    def _content(self) -> bytes | None:
+        """Return the content of the file; None if there is none, or if it is not a regular file."""
+        try:
+            kind = self.path.lstat().st_mode
+            if stat.S_ISREG(kind):
+                return files.read(self.path)
+        except FileNotFoundError:
+            return None
+        self.damage = (
+            f"it is not known what has been done of the stack {self.folder.name} ({self.path} is not a regular file)"
+        )
+        return None
+
+    def _load(self, content: bytes | None) -> None:
+        if content is None:
+            return
+        size = record_file.whole(content)
+        if not size:
+            self._load_nothing(content)
+            return
+        hurt = 0
+        unsure: set[Damage] = set()
+        for each in lines.read(content):
+            self._lines += 1
+            found = each if isinstance(each, Damage) else self._take(each)
+            if isinstance(found, Damage):
+                hurt += 1
+                unsure.update({found} if found.kind != EVENT else ())
+            elif isinstance(each, Line):
+                unsure.discard(Damage(each.kind, each.key))
+        gone = self._remembered() > size
+        if hurt or gone:
+            self._set_aside(content, hurt, unsure=bool(unsure) or gone or self.root is None)
+        elif self._file is not None and len(content) > size:
+            self._file.cut(size)
+        if self._file is not None and not self._file.opened:
+            self._file.open(named=False)
+
+    def _load_nothing(self, content: bytes) -> None:
+        """Accept a file without a whole line: nothing was done with the stack, unless its journal says otherwise."""
+        if _size(self.folder / _JOURNAL):
+            self._set_aside(content, 0, unsure=True)
+        else:
+            self.blank = True
+            self._warn(
+                f"{self.path} is empty: the stack {self.folder.name} was interrupted before anything was done, "
+                "and counts as not existing"
+            )
+
+    def _take(self, line: Line) -> Damage | None:
+        """Apply a line; return the damage if it cannot be understood."""
+        kind, key, values = line
+        try:
             if kind == EVENT:
-                self.events.append(values)
+                self.events.append(_event(values))
                 self.events = self.events[-EVENTS:] if len(self.events) > 2 * EVENTS else self.events
+            elif kind == DAMAGED:
+                self.damage = str(values)
+            elif kind == MADE:
+                self._made = str(values)
             elif values is None:
                 self._forget(kind, key)
             else:
                 self._know(from_json(kind, values))
-        except (ValueError, KeyError, TypeError) as error:
-            raise StateError(
-                f"line {number} of {self.folder / FILE} cannot be understood: {error}", hint="restore it, or remove it"
-            ) from error
-        self._lines += 1
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return Damage(kind, key)
+        return None
 
-    def _write_anew(self) -> None:
-        lines = [[kind, key, to_json(each)] for kind, all_ in self._of.items() for key, each in all_.items()]
-        lines += [[EVENT, "", each] for each in self.events[-EVENTS:]]
-        text = "".join(json.dumps(each, separators=(",", ":")) + "\n" for each in lines)
-        files.replace(self.folder / FILE, text.encode(), durable=True)
+    def _set_aside(self, content: bytes, hurt: int, *, unsure: bool) -> None:
+        """Warn about damage, keep a copy of the file, and rewrite it without the damaged lines."""
+        cut = f"{self.path} was cut short" if record_file.whole(content) else f"{self.path} has no whole line"
+        what = f"{hurt} damaged line{'s' if hurt > 1 else ''} of {self.path}" if hurt else cut
+        aside = self._file.set_aside(content) if self._file else None
+        copy = f"a copy is {aside}" if aside else ""
+        if unsure:
+            cause = f"{what}{'; ' if copy else ''}{copy}"
+            self.damage = self.damage or f"it is not known what has been done of the stack {self.folder.name} ({cause})"
+        self._warn(f"{what}{' skipped' if hurt else ''}{'; ' if copy else ''}{copy}")
+        if aside:
+            self._write_anew()
+
+
+def _event(values: Json) -> Json:
+    """Return an event. Raises TypeError if it is not one."""
+    texts = ("path", "action", "status", "reason")
+    if not isinstance(values, dict) or not all(isinstance(values.get(each), str) for each in texts):
+        raise TypeError("not an event")
+    if not isinstance(values.get("time"), int | float):
+        raise TypeError("no time")
+    return values
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _words(error: OSError) -> str:
+    return f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror)
 
 
 def _locked(path: Path) -> int:

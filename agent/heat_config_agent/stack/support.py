@@ -1,4 +1,4 @@
-"""How well a type, a property or an attribute is kept, and since when: said by plug-ins, shown to people."""
+"""The support status of types, properties and attributes, as plug-ins declare it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ SUPPORT_STATUSES = (UNKNOWN, SUPPORTED, DEPRECATED, UNSUPPORTED, HIDDEN)
 
 
 class SupportStatus:
-    """How well something is kept."""
+    """The support status of a type, property or attribute."""
 
     def __init__(
         self,
@@ -17,14 +17,14 @@ class SupportStatus:
         previous_status: SupportStatus | None = None,
         substitute_class: type | None = None,
     ) -> None:
-        """Take one of `SUPPORT_STATUSES`; any other is unknown, as Heat has it."""
+        """Take one of `SUPPORT_STATUSES`; any other becomes UNKNOWN, as in Heat."""
         known = status in SUPPORT_STATUSES
         self.status = status if known else UNKNOWN
         self.message = message if known else f"Specified status is invalid, defaulting to {UNKNOWN}"
         self.version, self.previous_status, self.substitute_class = version, previous_status, substitute_class
 
     def to_dict(self) -> dict[str, object]:
-        """Return it as people are shown it."""
+        """Return the status as a dict, with the keys of Heat's API."""
         previous = self.previous_status.to_dict() if self.previous_status else None
         return {
             "status": self.status,
@@ -35,5 +35,5 @@ class SupportStatus:
 
 
 def is_valid_status(status: str) -> bool:
-    """Whether there is such a status."""
+    """Whether this is a support status."""
     return status in SUPPORT_STATUSES

@@ -1,21 +1,24 @@
-"""One way through all of a stack: to what its definition says, to its end, or to another state.
+"""The traversal of a stack: every resource, in the order of dependencies, to a new definition, state, or deletion.
 
-The steps and their order are those of Heat's convergence: each resource of the definition is made or updated after
-those that it needs; each that was there before is looked at once more after those that needed it, and removed if the
-stack has gone on without it. What fails holds up what needs it, and nothing else.
+The steps and their order are those of Heat's convergence. Each resource of the definition is created or updated after
+its dependencies. Each resource that existed before is visited a second time, after everything that depended on it, and
+is deleted if the stack no longer has it. A failure stops only what depends on the failed resource.
 """
 
 from __future__ import annotations
 
+import heapq
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
+from graphlib import TopologicalSorter
 from typing import NamedTuple
 
-from heat_config_agent.stack import acting, records
-from heat_config_agent.stack.definition import Definition
+from heat_config_agent.errors import AgentError, shortage
+from heat_config_agent.stack import actions, procedure, records, spans
+from heat_config_agent.stack.definition import Definition, Invalid
+from heat_config_agent.stack.definition.procedures import DEPLOY
 from heat_config_agent.stack.exception import ResourceFailure, UpdateReplace
-from heat_config_agent.stack.graph import Graph
 from heat_config_agent.stack.live import Stack, best
 from heat_config_agent.stack.records import COMPLETE, CREATE, DELETE, FAILED, IN_PROGRESS, INIT, ROLLBACK, UPDATE
 from heat_config_agent.stack.records import ResourceRecord as Record
@@ -27,27 +30,30 @@ class Node(NamedTuple):
     """A step of a traversal."""
 
     id: str
-    """Of the resource; of one that is replaced on the way, that of the old one."""
+    """The id of the resource; if it is replaced on the way, the id of the old one."""
     last: bool
-    """Whether it is the second look at it: is it to be removed?"""
+    """Whether it is the second visit: delete the resource if the stack no longer has it."""
 
 
-TURNS: dict[str, Callable[[Resource], acting.Acting]] = {
-    records.SUSPEND: acting.suspend,
-    records.RESUME: acting.resume,
-    records.CHECK: acting.check,
+TURNS: dict[str, Callable[[Resource], actions.Acting]] = {
+    records.SUSPEND: actions.suspend,
+    records.RESUME: actions.resume,
+    records.CHECK: actions.check,
+    records.SNAPSHOT: actions.snapshot,
 }
-"""What is done with each resource where the stack stays what it is."""
+"""The action for each resource in a traversal that leaves the definition as it is."""
 
 
 def key(stack: Stack) -> tuple[str, str]:
-    """Return what is woken when a stack has come to the end of its way."""
+    """Return the key that is woken when the traversal of a stack ends."""
     return ("stack", stack.id)
 
 
 def converge(stack: Stack, action: str, definition: Definition | None, attempt: str = "") -> None:
-    """Begin to have a stack be what a definition says; without one, to remove it."""
+    """Begin to create or update a stack to a definition; without one, to delete it."""
     record = stack.record
+    if record.action != DELETE:
+        stack.settle()
     if action != ROLLBACK:
         record.before, record.revision = record.revision, record.latest + 1
         record.latest = record.revision
@@ -57,12 +63,13 @@ def converge(stack: Stack, action: str, definition: Definition | None, attempt: 
 
 def turn(stack: Stack, action: str, attempt: str = "") -> None:
     """Begin to suspend, resume or check a stack."""
+    stack.settle()
     _begin(stack, action, attempt)
     _Turn(stack).start()
 
 
 def go_on(stack: Stack, definition: Definition | None) -> None:
-    """Go on with what an earlier process was doing."""
+    """Continue the traversal that an earlier process began."""
     if stack.record.action in TURNS:
         _Turn(stack).start()
     else:
@@ -79,17 +86,24 @@ def _begin(stack: Stack, action: str, attempt: str) -> None:
 
 
 class _Traversal:
-    """Takes the steps of a graph, each as soon as it can be taken."""
+    """Runs the steps of a graph, each as soon as its dependencies are done."""
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
-        self.graph: Graph[Node] = Graph()
+        self.graph: TopologicalSorter[Node] = TopologicalSorter()
+        """The graph. A failed step is never done, so the steps that depend on it never begin."""
         self._open = 0
+        self._in_turn = stack.in_turn
+        self._waiting: list[tuple[int, Node]] = []
+        """The steps that could begin, if the stack is worked on in turn: a heap, by their positions."""
+        self._is_over = False
+        """Whether a step has failed after which nothing more is begun."""
 
     def start(self) -> None:
-        """Begin with the steps that need nothing."""
+        """Begin with the steps that have no dependencies."""
         self.stack.traversal = self
-        self._take(self.graph.first())
+        self.graph.prepare()
+        self._take()
         if not self._open:
             self._ended()
 
@@ -97,24 +111,63 @@ class _Traversal:
         """Return the task of a step."""
         raise NotImplementedError
 
-    def _take(self, nodes: list[Node]) -> None:
+    def _take(self) -> None:
+        """Begin the steps whose dependencies are done."""
+        nodes = self._next(self.graph.get_ready()) if self._in_turn else self.graph.get_ready()
         self._open += len(nodes)
         for node in nodes:
             done: list[bool] = []
             self.stack.world.scheduler.add(self._guarded(node, done), partial(self._after, node, done))
+
+    def _next(self, nodes: Iterable[Node]) -> tuple[Node, ...]:
+        """Return the one step to begin; none while another one is open, or after a failure."""
+        for node in nodes:
+            heapq.heappush(self._waiting, (self.position(node), node))
+        if self.stack.record.failure is not None:  # only a removal goes on
+            self._waiting = [entry for entry in self._waiting if entry[1].last]
+            heapq.heapify(self._waiting)
+        if self._open or self._is_over or not self._waiting:
+            return ()
+        return (heapq.heappop(self._waiting)[1],)
+
+    def position(self, node: Node) -> int:
+        """Return the position of a step among those that could begin; the least is the first."""
+        raise NotImplementedError
 
     def _guarded(self, node: Node, done: list[bool]) -> Task:
         try:
             yield from self.step(node)
             done.append(True)
         except ResourceFailure as failure:
-            if self.stack.record.failure is None:
-                self.stack.record.failure = records.Failure(failure.kind, failure.path, failure.text)
+            self._fail(failure)
+        except (AgentError, GeneratorExit):
+            raise
+        except BaseException as error:  # plug-ins may raise anything, outside of their handlers too
+            if isinstance(error, OSError) and shortage(error):
+                raise
+            self._fail(self._broken(node, error))
+
+    def _fail(self, failure: ResourceFailure) -> None:
+        if self.stack.record.failure is None:
+            self.stack.record.failure = records.Failure(failure.kind, failure.path, failure.text)
+
+    def _broken(self, node: Node, error: BaseException) -> ResourceFailure:
+        """Record that a resource failed outside of its handlers; one that was not begun keeps its state."""
+        record = self.stack.world.store.resources.get(node.id)
+        failure = actions.failure(record.name if record else node.id, error, self.stack.world.conceal)
+        if record is not None and record.action != INIT:
+            record.status, record.reason, record.updated = FAILED, str(failure), time.time()
+            self.stack.keep(record)
+            self.stack.happened([record.name], record.action, FAILED, record.reason)
+        return failure
 
     def _after(self, node: Node, done: list[bool]) -> None:
-        if done and self.stack.traversal is self:
-            self._take(self.graph.done(node))
         self._open -= 1
+        self._is_over = self._is_over or not (done or node.last)
+        if self.stack.traversal is self and (done or self._in_turn):
+            if done or node.last:
+                self.graph.done(node)
+            self._take()
         if not self._open and self.stack.traversal is self:
             self._ended()
 
@@ -137,11 +190,19 @@ class _Turn(_Traversal):
         super().__init__(stack)
         ids = {name: each.record.id for name, each in stack.resources.items()}
         self._names = {of: name for name, of in ids.items()}
+        suspends = stack.record.action == records.SUSPEND
+        nodes = {of: Node(of, False) for of in (reversed(self._names) if suspends else self._names)}
+        self._positions = {of: position for position, of in enumerate(nodes)}
+        for node in nodes.values():
+            self.graph.add(node)
         for name, each in stack.resources.items():
-            needs = [other for other in each.record.requires if other in self._names]
-            self.graph.add(Node(ids[name], False), [Node(other, False) for other in needs])
-        if stack.record.action == records.SUSPEND:
-            self.graph = self.graph.reversed()
+            for other in each.record.requires:
+                if other in nodes:
+                    after, before = (other, ids[name]) if suspends else (ids[name], other)
+                    self.graph.add(nodes[after], nodes[before])
+
+    def position(self, node: Node) -> int:
+        return self._positions[node.id]
 
     def step(self, node: Node) -> Task:
         action, attempt = self.stack.record.action, self.stack.record.attempt
@@ -152,24 +213,30 @@ class _Turn(_Traversal):
 
 
 class _Convergence(_Traversal):
-    """Has a stack be what a definition says."""
+    """Creates, updates and deletes resources until the stack matches a definition."""
 
     def __init__(self, stack: Stack, definition: Definition | None) -> None:
         super().__init__(stack)
         self._definition = definition
         self._before = {each.id: each for each in stack.records()}
         self._current: dict[str, str] = {}
-        """The ids of the resources that the definition has, as they are at first, by name."""
+        """The ids of the resources of the definition at the start, by name."""
         self._names: dict[str, str] = {}
         self._pauses: dict[str, float] = {}
-        """The seconds to wait before a resource is made or updated, by name."""
+        """The seconds to wait before a resource is created or updated, by name."""
         stack.define(definition)
+        self._in_turn = stack.in_turn
         if definition is not None:
             self._plan(definition)
         self._plan_removals()
+        self._positions = {Node(of, True): len(self._before) - at for at, of in enumerate(self._before)}
+        self._positions |= {Node(of, False): at - len(self._names) for at, of in enumerate(self._names)}
+
+    def position(self, node: Node) -> int:
+        return self._positions[node]
 
     def _plan(self, definition: Definition) -> None:
-        """Find the resource of each name, or make one, and have each come after those that it needs."""
+        """Find or create the record of each resource, and order each after its dependencies."""
         stack, record = self.stack, self.stack.record
         there: dict[str, list[Record]] = {}
         for each in self._before.values():
@@ -183,7 +250,7 @@ class _Convergence(_Traversal):
                 stack.resources[name] = stack.resource(found)
         for name, wanted in definition.resources.items():
             needs = [self._current[other] for other in wanted.requirements() if other in self._current]
-            self.graph.add(Node(self._current[name], False), [Node(other, False) for other in needs])
+            self.graph.add(Node(self._current[name], False), *(Node(other, False) for other in needs))
             if stack.resources[name].record.definition is None:
                 stack.resources[name].record.requires = sorted(needs)
         if stack.batches:
@@ -191,22 +258,22 @@ class _Convergence(_Traversal):
             for at in range(size, len(names), size):
                 former = [Node(self._current[each], False) for each in names[at - size : at]]
                 for name in names[at : at + size]:
-                    self.graph.add(Node(self._current[name], False), former)
+                    self.graph.add(Node(self._current[name], False), *former)
                     self._pauses[name] = stack.batches[1]
 
     def _plan_removals(self) -> None:
-        """Have each resource that was there be looked at after itself and those that needed it."""
+        """Visit each existing resource again, after its own first visit and after everything that depended on it."""
         current = set(self._current.values())
         for of, each in self._before.items():
-            self.graph.add(Node(of, True), [Node(of, False)] if of in current else [])
+            self.graph.add(Node(of, True), *([Node(of, False)] if of in current else []))
             for other in each.requires:
                 if other in self._before and other != of:
-                    self.graph.add(Node(other, True), [Node(of, True)])
+                    self.graph.add(Node(other, True), Node(of, True))
             if each.replaces in self._before:
-                self.graph.add(Node(each.replaces, True), [Node(of, True)])
+                self.graph.add(Node(each.replaces, True), Node(of, True))
 
     def _new(self, name: str, replaces: str = "") -> Record:
-        """Return a resource that is not made yet. What it is to be is not known to be possible."""
+        """Return the record of a new resource, whose definition has not been resolved yet."""
         made = Record(records.new_id(), name, self.stack.id, revision=self.stack.record.revision, replaces=replaces)
         wanted = self.stack.as_defined(name).record
         made.type, made.template = wanted.type, wanted.template
@@ -220,30 +287,49 @@ class _Convergence(_Traversal):
             yield from self._remove(node)
 
     def _make(self, node: Node) -> Task:
-        """Make or update a resource, or replace it; one that an earlier process has done with is left as it is."""
+        """Create, update or replace a resource; leave one that an earlier process has finished."""
         resource = self.stack.resources[self._names[node.id]]
         record, attempt = resource.record, self.stack.record.attempt
         if (record.passed, record.revision, record.status) == (attempt, self.stack.record.revision, COMPLETE):
             return
-        until = time.monotonic() + self._pauses.get(resource.name, 0.0)
-        while time.monotonic() < until:
-            yield None
+        if record.passed != attempt:
+            yield from self._paused(resource)
         record.passed = attempt
         again = resource.state == (CREATE, IN_PROGRESS) and resource.again_after_interruption
+        again = again or resource.state == (records.ADOPT, IN_PROGRESS)
         if resource.action != INIT and not again:
             try:
-                yield from acting.update(resource, self.stack.as_defined(resource.name))
+                yield from actions.update(resource, self.stack.as_defined(resource.name))
             except UpdateReplace:
                 resource = self._made_new(self._new(resource.name, replaces=record.id))
-                yield from acting.create(resource)
+                yield from self._begun(resource)
         else:
             resource = self._made_new(record)
-            yield from acting.create(resource)
+            yield from self._begun(resource)
         self._needs_now(resource)
         self.stack.keep(resource.record)
 
+    def _begun(self, resource: Resource) -> Task:
+        """Create a resource, or adopt it with its stack."""
+        if self.stack.record.action == records.ADOPT:
+            return actions.adopt(resource, (self.stack.record.adopted or {}).get(resource.name))
+        return actions.create(resource)
+
+    def _paused(self, resource: Resource) -> Task:
+        """Wait before the batch of a resource; after an interruption, only for the rest of the pause."""
+        pause = self._pauses.get(resource.name, 0.0)
+        if not pause:
+            return
+        record = resource.record
+        spans.begin(record, self.stack.record.attempt)
+        self.stack.keep(record)
+        while spans.lasted(record) < pause:
+            if spans.renew(record):
+                self.stack.keep(record)
+            yield None
+
     def _made_new(self, record: Record) -> Resource:
-        """Return what works on a resource that is to be made, as the definition has it now."""
+        """Return a resource that is about to be created, as the definition has it now."""
         resource = self.stack.as_defined(record.name)
         record.type, record.template = resource.record.type, resource.record.template
         record.revision, record.passed = self.stack.record.revision, self.stack.record.attempt
@@ -258,17 +344,20 @@ class _Convergence(_Traversal):
         resource.record.requires = sorted(there[each].record.id for each in needs if each in there)
 
     def _remove(self, node: Node) -> Task:
-        """Remove a resource, if the stack has gone on without it."""
+        """Delete a resource if the stack no longer has it."""
         record = self._before[node.id]
         working = self.stack.resources.get(record.name)
         if working is None or working.record is not record:
-            yield from acting.delete(self.stack.resource(record))
+            yield from actions.delete(self.stack.resource(record))
         elif self._definition is None:
-            yield from acting.delete(working)
+            yield from actions.delete(working)
 
     def _ended(self) -> None:
         record = self.stack.record
-        failed, back = record.failure is not None, record.rollback and record.action in (CREATE, UPDATE)
+        if record.failure is None and procedure.is_to_deploy(self.stack):
+            self.stack.world.scheduler.add(self._deployed(), self._ended)
+            return
+        failed, back = record.failure is not None, record.rollback and record.action in (CREATE, UPDATE, records.ADOPT)
         if failed and back and self.stack.owner is None:
             self._go_back()
             return
@@ -276,20 +365,35 @@ class _Convergence(_Traversal):
             self._clear()
         super()._ended()
 
+    def _deployed(self) -> Task:
+        """Carry out the procedure that creates the operations."""
+        stack = self.stack
+        try:
+            run = procedure.deployment(stack)
+        except (Invalid, procedure.Refused) as error:
+            problem = str(error)
+        else:
+            yield from run.task()
+            problem = run.record.reason
+        if problem:
+            stack.record.failure = records.Failure("WorkflowFailed", ["workflows", DEPLOY], problem)
+        else:
+            procedure.take_over(stack)
+
     def _go_back(self) -> None:
-        """Have the stack be what it was before; one that was only being made, nothing at all."""
+        """Return to the earlier definition; after a failed create, to nothing."""
         stack, record = self.stack, self.stack.record
         failed = f"Resource {record.action} failed: {record.failure}"
         stack.happened([], record.action, FAILED, failed)
-        create = record.action == CREATE
+        create = record.action != UPDATE
         record.revision, record.before = (record.latest + 1 if create else record.before), record.revision
         record.latest = max(record.latest, record.revision)
-        record.source = record.source_before
+        record.source, record.source_before = record.source_before, record.source
         earlier = None if create else stack.earlier
         _begin(stack, ROLLBACK, record.attempt)
         _Convergence(stack, earlier).start()
 
     def _clear(self) -> None:
-        """Forget all that was kept beside the stack itself."""
+        """Delete all configs and deployments of the stack."""
         for each in self.stack.world.store.rest_of(self.stack.id):
             self.stack.world.store.drop(each)

@@ -1,9 +1,8 @@
-"""Which class works on which type of resource: ours, those of plug-ins, nested templates, placeholders."""
+"""The class for each type of resource: our own types, those of plug-ins, nested templates, and placeholders."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from heat_config_agent.stack.definition import Environment, Found, ResourceDefinition
@@ -12,48 +11,80 @@ from heat_config_agent.stack.exception import EntityNotFound
 if TYPE_CHECKING:
     from heat_config_agent.stack.resource import Resource
 
-_CLOUD = re.compile(r"(OS::(?!Heat::)[A-Za-z]+|AWS|Rackspace|Docker|DockerInc|Microsoft|Senlin)::\w+(::\w+)*")
-"""Types of which every cloud has some: there is nothing behind them here."""
-
 
 class Types:
     """The types that are known."""
 
-    def __init__(self, plugins: Mapping[str, type[Resource]] | None = None) -> None:
-        """Know our own types, and those of plug-ins, which go first."""
-        from heat_config_agent.stack import resources  # noqa: PLC0415  # they know this module
+    def __init__(
+        self,
+        builtin: Mapping[str, type[Resource]],
+        plugins: Mapping[str, type[Resource]],
+        service: Mapping[str, type[Resource]],
+        *,
+        template: type[Resource],
+        placeholder: type[Resource],
+        of_cloud: Callable[[str], type[Resource] | None],
+        former: Callable[[str], type[Resource] | None],
+    ) -> None:
+        """Take our own types, those of plug-ins, which take precedence, those of services, and the class for templates.
 
-        self._classes = {**resources.TYPES, **(plugins or {})}
-        self._template, self._placeholder = resources.TEMPLATE, resources.PLACEHOLDER
+        `of_cloud` returns the class for a cloud resource, which is derived from `placeholder`; None for any other type.
+        `former` does the same for cloud types that only existing stacks may contain.
+        """
+        self._classes, self._service = {**builtin, **plugins}, service
+        self._template, self._placeholder, self._of_cloud, self._former = template, placeholder, of_cloud, former
 
     def __contains__(self, type_: object) -> bool:
-        return isinstance(type_, str) and (type_ in self._classes or bool(_CLOUD.fullmatch(type_)))
+        return isinstance(type_, str) and self.known(type_) is not None
 
-    def found(self, wanted: ResourceDefinition, environment: Environment) -> Found:
-        """Return what the type of a resource stands for. Raises EntityNotFound."""
-        for each in environment.candidates(wanted.type, wanted.name):
-            if each.template or each.type in self:
-                return each
-        raise EntityNotFound(entity="Resource Type", name=wanted.type)
+    def __iter__(self) -> Iterator[str]:
+        """Yield the types that are carried out here."""
+        return iter(self._classes)
+
+    def known(self, type_: str) -> type[Resource] | None:
+        """Return the class for a type that is not a template; None if there is no such type."""
+        return self._classes.get(type_) or self._of_cloud(type_)
+
+    def found(self, resource: ResourceDefinition, environment: Environment) -> Found:
+        """Return the mapping of a resource's type that applies. Raises EntityNotFound."""
+        for candidate in environment.candidates(resource.type, resource.name):
+            if candidate.template or candidate.of_service or candidate.type in self:
+                return candidate
+        raise EntityNotFound(entity="Resource Type", name=resource.type)
 
     def class_of(self, found: Found) -> type[Resource]:
-        """Return the class that works on a type. Raises EntityNotFound."""
+        """Return the class for a mapped type. Raises EntityNotFound."""
         if found.template:
             return self._template
-        if found.type in self._classes:
-            return self._classes[found.type]
-        if found.type in self:
-            return self._placeholder
+        known = self._service.get(found.type) if found.of_service else self.known(found.type)
+        if known is not None:
+            return known
         raise EntityNotFound(entity="Resource Type", name=found.type)
 
+    def class_of_record(self, found: Found) -> type[Resource]:
+        """Return the class for the type of a resource that was created earlier. Raises EntityNotFound."""
+        if not found.template and found.type in self._service:
+            return self._service[found.type]
+        try:
+            return self.class_of(found)
+        except EntityNotFound:
+            if (former := self._former(found.type)) is None:
+                raise
+            return former
+
     def is_placeholder(self, resource: Resource) -> bool:
-        """Whether a resource stands for something in a cloud, of which there is nothing here."""
+        """Whether a resource is a placeholder for a cloud resource."""
         return isinstance(resource, self._placeholder)
 
-    def in_whose_place(self, wanted: ResourceDefinition, environment: Environment) -> type[Resource] | None:
-        """Return the class of the known type in whose place a template stands; None where it stands in none's."""
-        candidates = iter(environment.candidates(wanted.type, wanted.name))
+    def is_placeholder_class(self, class_: type[Resource]) -> bool:
+        """Whether the resources of a class are placeholders for cloud resources."""
+        return issubclass(class_, self._placeholder)
+
+    def replaced(self, resource: ResourceDefinition, environment: Environment) -> type[Resource] | None:
+        """Return the class of the known type that a template replaces; None if it replaces none."""
+        candidates = iter(environment.candidates(resource.type, resource.name))
         first = next(candidates, None)
         if first is None or not first.template:
             return None
-        return next((self._classes[each.type] for each in candidates if each.type in self._classes), None)
+        known = (self.known(each.type) for each in candidates if not each.template)
+        return next((class_ for class_ in known if class_ is not None), None)

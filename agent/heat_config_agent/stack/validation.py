@@ -1,10 +1,14 @@
-"""What is wrong with a definition, as far as types, properties and attributes say: all of it, before it is begun."""
+"""Validation of a definition: types, properties, attributes, circles and child stacks, before anything is begun."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import Any
 
+from heat_config_agent.errors import UsageError, blame
+from heat_config_agent.stack import heat_types
 from heat_config_agent.stack.definition import (
     Definition,
     Identity,
@@ -16,6 +20,7 @@ from heat_config_agent.stack.definition import (
     Path,
     ResourceDefinition,
     circle,
+    limits,
     requires,
 )
 from heat_config_agent.stack.definition import Schema as ParameterSchema
@@ -27,23 +32,54 @@ from heat_config_agent.stack.resource import Resource
 from heat_config_agent.stack.store import Memory
 from heat_config_agent.stack.types import Types
 
-if TYPE_CHECKING:
-    from heat_config_agent.stack.resources.nested import StackResource
-
 DEPTH = 5
-"""How many stacks may be in each other, beside the outermost."""
+"""The maximum depth of nested stacks, not counting the outermost."""
 
 
-def check(definition: Definition, types: Types) -> None:
-    """Raise `Invalid` with everything that is wrong."""
-    found = list(mistakes(definition, types))
+def check(definition: Definition, types: Types, owner: Resource | None = None, *, creating: bool = True) -> None:
+    """Raise `Invalid` with all mistakes of a stack, which an owner may have as its child."""
+    try:
+        found = limits.within_template(lambda: list(mistakes(definition, types, owner, creating=creating)))
+    except limits.TooMuch:
+        found = [definition.mistake(f"with its nested stacks and plug-ins, {limits.OUT_OF_TIME}", ())]
     if found:
-        raise Invalid(found)
+        raise Invalid(found, definition.conceal)
 
 
-def mistakes(definition: Definition, types: Types, owner: Resource | None = None) -> Iterator[Mistake]:
-    """Yield everything that is wrong with a stack and its children, with paths counted from it."""
-    world = World(Memory(), types, _Nowhere())
+@dataclass(slots=True)
+class _Count:
+    """The number of resources of a stack with its nested stacks, as far as it is known."""
+
+    number: int = 0
+    times: int = 1
+    """The number of stacks like the current one: a group has one for each member."""
+
+
+def mistakes(
+    definition: Definition,
+    types: Types,
+    owner: Resource | None = None,
+    count: _Count | None = None,
+    *,
+    creating: bool = False,
+) -> Iterator[Mistake]:
+    """Yield all mistakes of a stack and its children, with paths relative to the stack, and without secrets.
+
+    `creating` adds what Heat refuses only when a stack is created, such as times that are over.
+    """
+    conceal = definition.conceal
+    for each in _mistakes(definition, types, owner, count or _Count(), creating=creating):
+        yield each.concealed(conceal)
+
+
+def _mistakes(
+    definition: Definition, types: Types, owner: Resource | None, count: _Count, *, creating: bool
+) -> Iterator[Mistake]:
+    count.number += count.times * len(definition.resources)
+    if count.number > definition.largest:
+        yield definition.mistake(limits.too_many(count.number), ("resources",))
+        return
+    world = World(Memory(), types, _Nowhere(), creating=creating)
     stack = Stack(world, StackRecord(definition.identity.id, definition.identity.name), definition, owner)
     stack.look, stack.validating = _Unmade(), True
     if round_ := circle(definition.resources):
@@ -54,44 +90,65 @@ def mistakes(definition: Definition, types: Types, owner: Resource | None = None
         try:
             made[name] = stack.as_defined(name)
         except EntityNotFound as error:
-            yield definition.mistake(str(error), ("resources", name, "type"))
+            hint = _meant(definition.resources[name].type)
+            yield definition.mistake(str(error), ("resources", name, "type"), hint)
         except Invalid as error:
             yield from error.mistakes
+        except UsageError as error:
+            yield definition.mistake(str(error), ("resources", name, "type"))
     stack.resources = made
     for name, resource in made.items():
-        yield from _of_resource(definition, name, resource)
+        if count.number > definition.largest:
+            return
+        try:
+            yield from list(_of_resource(definition, name, resource, count, types))
+        except BaseException as error:  # noqa: BLE001  # schemas and constraints of plug-ins may raise anything
+            yield definition.mistake(f"{type(error).__name__}: {blame(error)}", ("resources", name))
     for need in _needs(definition):
         if need.resource in made:
-            yield from _of_need(definition, need, made[need.resource])
+            try:
+                yield from list(_of_need(definition, need, made[need.resource]))
+            except BaseException as error:  # noqa: BLE001  # attributes of plug-ins may raise anything
+                problem = f"{type(error).__name__}: {blame(error)}"
+                yield definition.mistake(problem, ("resources", need.resource))
 
 
-def _of_resource(definition: Definition, name: str, resource: Resource) -> Iterator[Mistake]:
+def _meant(type_: str) -> str:
+    """Return a hint with the type that an unknown one may be a misspelling of."""
+    close = difflib.get_close_matches(type_, heat_types.names(), 1, 0.8)
+    return f"did you mean {close[0]}?" if close else ""
+
+
+def _of_resource(
+    definition: Definition, name: str, resource: Resource, count: _Count, types: Types
+) -> Iterator[Mistake]:
     found = [definition.mistake(each.problem, ("resources", name, *each.path)) for each in resource.mistakes()]
     wanted = resource.definition
-    snapshot = wanted.deletion_policy.lower() == "snapshot"
+    snapshot = isinstance(wanted.deletion_policy, str) and wanted.deletion_policy.lower() == "snapshot"
     if snapshot and not (resource.deletes_with_snapshot or hasattr(resource, "handle_snapshot_delete")):
         problem = f'"{wanted.deletion_policy}" deletion policy not supported'
         found.append(definition.mistake(problem, ("resources", name, "deletion_policy")))
-    found += _not_in_place_of(definition, name, resource)
+    found += _unfit_to_replace(definition, name, resource, types)
     if not found:
         found += _validated(definition, name, resource)
     yield from found
     if not found and hasattr(resource, "child_to_validate"):
-        yield from _of_child(definition, name, resource)  # type: ignore[arg-type]  # a StackResource
+        yield from _of_child(definition, name, resource, count)
 
 
 def _validated(definition: Definition, name: str, resource: Resource) -> Iterator[Mistake]:
-    """Yield what the class itself finds wrong."""
+    """Yield the mistakes that the class itself finds."""
     try:
         resource.validate()
     except StackValidationFailed as error:
         inner = error.path[2:] if error.path[:2] == ["resources", name] else error.path
         yield definition.mistake(str(error), ("resources", name, *inner))
-    except Exception as error:  # noqa: BLE001  # whatever a plug-in raises says what is wrong
-        yield definition.mistake(f"{type(error).__name__}: {error}", ("resources", name))
+    except BaseException as error:  # noqa: BLE001  # plug-ins may raise anything
+        yield definition.mistake(f"{type(error).__name__}: {blame(error)}", ("resources", name))
 
 
-def _of_child(definition: Definition, name: str, resource: StackResource) -> Iterator[Mistake]:
+def _of_child(definition: Definition, name: str, resource: Any, count: _Count) -> Iterator[Mistake]:
+    """Yield the mistakes of the child stack of a resource, which has the methods of a `StackResource`."""
     here = ("resources", resource.child_mistakes_path())
     if len(resource.stack.path) >= DEPTH:
         yield definition.mistake(f"Recursion depth exceeds {DEPTH}.", here)
@@ -103,16 +160,19 @@ def _of_child(definition: Definition, name: str, resource: StackResource) -> Ite
         yield from (each.under(*here) for each in error.mistakes)
         return
     if child is not None:
-        for each in mistakes(child, resource.stack.world.types, resource):
+        times, count.times = count.times, count.times * resource.members_like_the_first()
+        world = resource.stack.world
+        for each in mistakes(child, world.types, resource, count, creating=world.creating):
             found = each.under(*here)
             yield found if found.place else definition.mistake(found.problem, found.path, found.hint)
+        count.times = times
 
 
 def _needs(definition: Definition) -> Iterator[Need]:
-    """Yield each attribute that something needs."""
+    """Yield each dependency on an attribute."""
     trees: list[object] = [each.value for each in definition.outputs.values()]
     for each in definition.resources.values():
-        trees += [dict(each.properties), dict(each.metadata)]
+        trees += [dict(each.properties), each.metadata]
     for tree in trees:
         for need in requires(tree):
             if need.attribute:
@@ -126,16 +186,16 @@ def _of_need(definition: Definition, need: Need, resource: Resource) -> Iterator
     path: Path = need.path
     name = resource.name
     if hasattr(resource, "attribute_of_members"):
-        # What is asked of a group's members is asked in an output of its stack.
+        # As in Heat, an attribute of the members is an output of the nested stack.
         path, name = ("resources", f"{name}<nested_stack>", "outputs", attribute, "Value[0]", "get_attr"), "0"
     problem = f"The Referenced Attribute ({name} {attribute}) is incorrect."
     yield Mistake(problem, path, definition.place(need.path))
 
 
-def _not_in_place_of(definition: Definition, name: str, resource: Resource) -> Iterator[Mistake]:
-    """Yield why a template cannot stand in the place of a type that it was put in the place of."""
+def _unfit_to_replace(definition: Definition, name: str, resource: Resource, types: Types) -> Iterator[Mistake]:
+    """Yield the reasons why a template cannot replace the type that it is mapped to."""
     wanted: ResourceDefinition = resource.definition
-    facade = resource.stack.world.types.in_whose_place(wanted, definition.environment)
+    facade = types.replaced(wanted, definition.environment)
     if facade is None or not hasattr(resource, "interface"):
         return
     interface: Interface = resource.interface()
@@ -155,13 +215,13 @@ def _not_in_place_of(definition: Definition, name: str, resource: Resource) -> I
 
 
 def _fitting(parameter: str) -> tuple[str, ...]:
-    """Return the types of properties in whose place a parameter of that type may stand."""
+    """Return the types of properties that a parameter of that type can replace."""
     made = of_parameter(ParameterSchema("", parameter)).type
     return (made, Schema.ANY, *((Schema.INTEGER,) if made == Schema.NUMBER else ()))
 
 
 class _Unmade:
-    """What can be looked up while nothing is there."""
+    """A view of a stack in which nothing exists yet."""
 
     def reference(self, resource: str) -> Json:
         return resource
@@ -172,12 +232,12 @@ class _Unmade:
     def attributes(self, resource: str) -> Json:  # noqa: ARG002
         return None
 
-    def facade(self, what: str) -> Json:  # noqa: ARG002
+    def facade(self, section: str) -> Json:  # noqa: ARG002
         return None
 
 
 class _Nowhere:
-    """No server."""
+    """A server that accepts nothing."""
 
     def deliver(self, deployment: DeploymentRecord) -> None:
         raise AssertionError(deployment)

@@ -1,4 +1,4 @@
-"""Functions of which conditions are made. A condition is the name of one, a truth value, or such a function.
+"""The functions of conditions. A condition is the name of a condition, a boolean, or one of these functions.
 
 `and`, `or` and `not` stay as they are until they are asked: what they name is looked up by whoever knows the names, and
 only as far as is needed.

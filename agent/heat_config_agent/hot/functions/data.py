@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from heat_config_agent.hot.functions.base import Function, Wrong, as_list, is_function, need_map, shape, shown, text
-from heat_config_agent.stack.definition import Json, Tree, Unresolved
+from heat_config_agent.stack.definition import Json, Tree, Unresolved, limits
 
 _MERGE = '[ { "key1": "val1" }, { "key2": "val2" } ]'
 _REPLACE = '[ { "key1": "val1" }, {"keys": {"key1": "key2"}, "values": {"val1": "val2"}}]'
@@ -23,6 +23,7 @@ def merge(args: Json, name: str) -> Json:
         if each is not None and not isinstance(each, dict):
             raise Unresolved(f"Incorrect arguments: Items to merge must be maps. {shown(each)} is none")
         found.update(each or {})
+        limits.Room().spend(values=len(found))
     return found
 
 
@@ -58,7 +59,7 @@ def _map(value: Json, name: str) -> dict[str, Json]:
 
 
 def _replaced(value: Json, values: dict[str, Json]) -> Json:
-    """Return what is to stand for a value. Keys of JSON are text, so nothing else is ever found."""
+    """Return the replacement of a value. Keys of JSON are text, so only text is ever replaced."""
     return values.get(value, value) if isinstance(value, str) else value
 
 
@@ -66,12 +67,16 @@ def concat(args: Json, name: str) -> Json:
     """list_concat."""
     if not isinstance(args, list):
         raise Unresolved(shape(name, _CONCAT))
-    problem = f"Incorrect arguments: Items to concat must be lists. {text(args)} contains an item that is not a list"
-    return [item for each in args for item in as_list(each, problem)]
+    wrong = any(each is not None and not isinstance(each, list) for each in args)
+    said = text(args) if wrong else ""
+    problem = f"Incorrect arguments: Items to concat must be lists. {said} contains an item that is not a list"
+    lists = [as_list(each, problem) for each in args]
+    limits.Room().spend(values=sum(map(len, lists)))
+    return [item for each in lists for item in each]
 
 
 def concat_unique(args: Json, name: str) -> Json:
-    """list_concat_unique: the first of those that are equal."""
+    """list_concat_unique: of equal items the first is kept."""
     found: list[Json] = []
     for item in concat(args, name):
         if item not in found:
@@ -80,7 +85,7 @@ def concat_unique(args: Json, name: str) -> Json:
 
 
 def check_filter(args: Tree, name: str) -> None:
-    """Refuse what is not values and a list."""
+    """Raise `Wrong` unless the arguments are values and a list."""
     if not isinstance(args, list):
         raise Wrong(f'Argument to "{name}" must be a list')
     if len(args) != 2:
@@ -104,7 +109,7 @@ def filtered(args: Json, name: str) -> Json:
 
 
 def check_contains(args: Tree, name: str) -> None:
-    """Refuse what is not a value and a list."""
+    """Raise `Wrong` unless the arguments are a value and a list."""
     if not args or not isinstance(args, list):
         raise Wrong(shape(name, _CONTAINS))
     if len(args) != 2:
@@ -125,7 +130,7 @@ def contains(args: Json, name: str) -> Json:
 
 
 def check_repeat(args: Tree, name: str) -> None:
-    """Refuse what is not a template and what to repeat it for."""
+    """Raise `Wrong` unless the arguments have a template and `for_each`."""
     need_map(args, name)
     if "for_each" not in args or "template" not in args:
         raise Wrong(f'"{name}" syntax should be {name}: {{template: This is %var%, for_each: {{%var%: [a, b, c]}}}}')
@@ -134,7 +139,7 @@ def check_repeat(args: Tree, name: str) -> None:
 
 
 def check_repeat_in_step(args: Tree, name: str) -> None:
-    """Refuse what is not a template, what to repeat it for, and how."""
+    """Raise `Wrong` unless the arguments have a template, `for_each` and at most `permutations`."""
     check_repeat(args, name)
     if not isinstance(args.get("permutations", True), bool):
         raise Wrong(f'"permutations" should be boolean type for {name} function.')
@@ -157,10 +162,16 @@ def _repeat(*, maps: bool, in_step: bool) -> Callable[[Json, str], Json]:
         if not permuted:
             if len({len(found) for found, each in zip(lists, for_each.values(), strict=True) if each is not None}) > 1:
                 raise Unresolved(f"For {name}, the length of for_each values should be equal if no nested loop.")
-            chosen = list(zip(*lists, strict=False))
+            chosen: Iterator[tuple[Json, ...]] = zip(*lists, strict=False)
         else:
-            chosen = list(itertools.product(*lists))
-        return [_filled(args["template"], tuple(for_each), each) for each in chosen]
+            limits.product(list(map(len, lists)))
+            chosen = itertools.product(*lists)
+        room, found = limits.Room(), []
+        for each in chosen:
+            made = _filled(args["template"], tuple(for_each), each)
+            room.take(made)
+            found.append(made)
+        return found
 
     return compute
 
@@ -171,7 +182,7 @@ def _filled(template: Json, keys: tuple[str, ...], values: tuple[Json, ...]) -> 
         for key, value in zip(keys, values, strict=True):
             if not isinstance(value, str):
                 raise Unresolved(f"only text can be put in for {key}, not {shown(value)}")
-            template = template.replace(key, value)
+            template = limits.replaced(template, key, value)
         return template
     if isinstance(template, list):
         return [_filled(each, keys, values) for each in template]

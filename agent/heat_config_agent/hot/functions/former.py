@@ -1,4 +1,4 @@
-"""Functions of CloudFormation, which the first versions of HOT have as well."""
+"""Functions of CloudFormation, which the first versions of HOT have too."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 
 from heat_config_agent.hot.functions import texts
 from heat_config_agent.hot.functions.base import Function, Wrong, shape, shown
-from heat_config_agent.stack.definition import Json, Tree, Unresolved
+from heat_config_agent.stack.definition import Json, Tree, Unresolved, limits
 
 _SPLIT = '[ ",", "str1,str2"]]'
 _REPLACE = '[ {"$var1": "foo", "%var2%": "bar"}, "$var1 is %var2%"]'
@@ -26,6 +26,8 @@ def _select(args: Json, name: str) -> Json:
     if isinstance(values, str):
         try:
             values = json.loads(values)
+        except RecursionError:
+            raise Unresolved(f'"{name}": this JSON is nested too deeply') from None
         except ValueError as error:
             raise Unresolved(f'"{name}": {error}') from None
     if isinstance(values, dict):
@@ -55,7 +57,7 @@ def _split(args: Json, name: str) -> Json:
         raise Unresolved(f"String to split must be string; got {shown(value)}")
     if not delimiter:
         raise Unresolved(f'"{name}" cannot split by nothing: empty separator')
-    return value.split(delimiter)
+    return limits.split(value, delimiter)
 
 
 def _check_replace(args: Tree, name: str) -> None:
@@ -70,7 +72,7 @@ def _replace(args: Json, name: str) -> Json:
 
 
 def _as_it_is(args: Json, name: str) -> Json:
-    """Fn::Base64: it does not encode."""
+    """Fn::Base64: as in Heat, nothing is encoded."""
     if not isinstance(args, str):
         raise Unresolved(f'"{name}" argument must be a string')
     return args
@@ -101,7 +103,7 @@ def _members(args: Json, name: str) -> Json:
 
 
 def _zones(_args: Json, _name: str) -> Json:
-    """Fn::GetAZs: what a Heat says that cannot ask."""
+    """Fn::GetAZs: the answer of a Heat that cannot ask a cloud."""
     return ["nova"]
 
 

@@ -1,13 +1,12 @@
-"""Functions that make or take apart text."""
+"""Functions that build or split text."""
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 from urllib import parse
 
 from heat_config_agent.hot.functions.base import Function, Wrong, is_function, need_list, need_map, shape, shown, text
-from heat_config_agent.stack.definition import Json, Tree, Unresolved
+from heat_config_agent.stack.definition import Json, Tree, Unresolved, limits
 
 _JOIN = '[ " ", [ "str1", "str2"]]'
 _JOIN_MANY = '[ " ", [ "str1", "str2"] ...]'
@@ -18,7 +17,7 @@ _SPLIT = '[ ",", "apples,pears", <index>]'
 
 
 def check_replace(args: Tree, name: str) -> None:
-    """Refuse what is not a template and what to put into it."""
+    """Raise `Wrong` unless the arguments have a template and params."""
     need_map(args, name)
     if "params" not in args or "template" not in args:
         raise Wrong(f'"{name}" syntax should be {name}: {{template: This is var1, params: {{var1: a}}}}')
@@ -26,7 +25,7 @@ def check_replace(args: Tree, name: str) -> None:
 
 
 def need_params(params: Tree, name: str) -> None:
-    """Refuse literal parameters that are no map."""
+    """Raise `Wrong` unless the params are a map or a function."""
     if not isinstance(params, dict) and not is_function(params):
         raise Wrong(f'"{name}" parameters must be a mapping')
 
@@ -48,7 +47,7 @@ def _not_empty(name: str, key: str, value: Json) -> str:
 
 
 def replaced(template: Json, params: Json, name: str, written: Any = _plain, *, strict: bool = False) -> str:
-    """Return the template with each key of `params` replaced, in one pass: the longest first, then by the alphabet."""
+    """Return the template with each key of `params` replaced in one pass: the longest first, then alphabetically."""
     if not isinstance(template, str):
         raise Unresolved(f'"{name}" template must be a string')
     if not isinstance(params, dict):
@@ -57,10 +56,11 @@ def replaced(template: Json, params: Json, name: str, written: Any = _plain, *, 
         raise Unresolved(f'"{name}" cannot replace an empty key: empty separator')
     keys = sorted(params, key=lambda key: (-len(key), key))
     missing = set(keys)
-    # What is text of the template still and what has been put in take turns: nothing is put into what was put in.
+    # Parts of the template and replacements alternate, so that nothing is replaced in a replacement.
     parts = [template]
     for key in keys:
         value = written(name, key, params[key])
+        limits.Room().spend(values=len(parts) + sum(part.count(key) for part in parts[::2]))
         found = [part.split(key) if index % 2 == 0 else [part] for index, part in enumerate(parts)]
         if any(len(each) > 1 for each in found):
             missing.discard(key)
@@ -71,7 +71,7 @@ def replaced(template: Json, params: Json, name: str, written: Any = _plain, *, 
     if strict and missing:
         names = ",".join(key for key in keys if key in missing)
         raise Unresolved(f"The following params were not found in the template: {names}")
-    return "".join(parts)
+    return limits.joined("", parts)
 
 
 def replace(args: Json, name: str) -> Json:
@@ -98,14 +98,14 @@ def replace_very_strict(args: Json, name: str) -> Json:
 
 
 def check_join(args: Tree, name: str) -> None:
-    """Refuse what is not a delimiter and one list."""
+    """Raise `Wrong` unless the arguments are a delimiter and one list."""
     need_list(args, name, _JOIN)
     if len(args) != 2:
         raise Wrong(shape(name, _JOIN))
 
 
 def check_join_many(args: Tree, name: str) -> None:
-    """Refuse what is not a delimiter and lists."""
+    """Raise `Wrong` unless the arguments are a delimiter and lists."""
     need_list(args, name, _JOIN_MANY)
     if len(args) < 2:
         raise Wrong(shape(name, _JOIN_MANY))
@@ -123,7 +123,7 @@ def _joined(delimiter: Json, items: list[Json], name: str, *, as_json: bool) -> 
         else:
             kinds = "string, map or list" if as_json else "strings"
             raise Unresolved(f"Items to join must be {kinds} not {shown(item)}")
-    return delimiter.join(found)
+    return limits.joined(delimiter, found)
 
 
 def join(args: Json, name: str) -> Json:
@@ -142,6 +142,7 @@ def join_many(args: Json, name: str) -> Json:
         if each and not isinstance(each, list):
             raise Unresolved(f'"{name}" must operate on a list')
         items += each or []
+        limits.Room().spend(values=len(items))
     return _joined(delimiter, items, name, as_json=True)
 
 
@@ -149,7 +150,7 @@ def join_many(args: Json, name: str) -> Json:
 
 
 def check_split(args: Tree, name: str) -> None:
-    """Refuse what can be no list of arguments."""
+    """Raise `Wrong` if the arguments are text or a map."""
     if isinstance(args, str | dict):
         raise Wrong(shape(name, _SPLIT))
 
@@ -165,7 +166,7 @@ def split(args: Json, name: str) -> Json:
         raise Unresolved(f'"{name}" splits text by text, not {shown(value)} by {shown(delimiter)}')
     if not delimiter:
         raise Unresolved(f'"{name}" cannot split by nothing: empty separator')
-    found = value.split(delimiter)
+    found = limits.split(value, delimiter)
     if len(args) == 2:
         return found
     try:
@@ -183,6 +184,8 @@ def digest(args: Json, name: str) -> Json:
     if len(args) != 2:
         raise Unresolved(f'Function "{name}" usage: ["<algorithm>", "<value>"]')
     algorithm, value = args
+    import hashlib  # noqa: PLC0415  # it loads OpenSSL, and few templates need it
+
     if algorithm.lower() not in hashlib.algorithms_available:
         raise Unresolved(f"Algorithm must be one of {', '.join(sorted(hashlib.algorithms_available))}")
     try:
@@ -200,7 +203,7 @@ _PARTS = ("scheme", "username", "password", "host", "port", "path", "query", "fr
 
 
 def check_url(args: Tree, name: str) -> None:
-    """Refuse parts that no URL has, and literal ones that are of the wrong type."""
+    """Raise `Wrong` for unknown parts of a URL, and for parts of the wrong type."""
     if not isinstance(args, dict):
         raise Wrong(f'The arguments to "{name}" must be a map')
     unknown = [key for key in args if key not in _PARTS]

@@ -1,4 +1,4 @@
-"""The function yaql, by the library of that name, which is an extra: few templates need it."""
+"""The function yaql. It needs the library of that name, which is an optional dependency."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import functools
 import importlib
 from typing import Any
 
-from heat_config_agent.hot.functions.base import Function, Wrong, is_function
-from heat_config_agent.stack.definition import Json, Tree, Unresolved
+from heat_config_agent.errors import blame
+from heat_config_agent.hot.functions.base import LONGEST, Function, Wrong, is_function
+from heat_config_agent.stack.definition import Json, Tree, Unresolved, limits
 
 MISSING = "yaql is not installed here: pip install 'heat-config-agent[yaql]'"
 
 _OPTIONS = {"yaql.limitIterators": 200, "yaql.memoryQuota": 10000}
-"""Elements and bytes: Heat's own limits, unless somebody has set others there."""
+"""Elements and bytes: the defaults of Heat's own limits."""
 
 
 def _check(args: Tree, name: str) -> None:
@@ -32,9 +33,17 @@ def _parsed(expression: Json, name: str) -> Any:
         raise Unresolved(f'The "expression" argument to {name} must contain a string.')
     engine, yaql_error, _ = _engine()
     try:
-        return engine(expression)
+        return limits.within(limits.SECONDS, lambda: engine(expression))
     except yaql_error as error:
         raise Unresolved(f"Bad expression {error}.") from None
+    except RecursionError:
+        raise Unresolved("Bad expression: it is nested too deeply.") from None
+    except limits.TooMuch as error:
+        raise Unresolved(f"Bad expression: {error}.") from None
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001  # its parser, of odd input
+        raise Unresolved(f"Bad expression: {_problem(error)}.") from None
 
 
 @functools.lru_cache(maxsize=1)
@@ -51,17 +60,31 @@ def _compute(args: Json, name: str) -> Json:
     statement = _parsed(args["expression"], name)
     _, yaql_error, context = _engine()
     try:
-        return _json(statement.evaluate({"data": args.get("data", {})}, context.create_child_context()))
+        with limits.memory():
+            return _json(statement.evaluate({"data": args.get("data", {})}, context.create_child_context()))
     except yaql_error as error:
         raise Unresolved(str(error)) from None
+    except RecursionError:
+        raise Unresolved(f'"{name}": the expression goes into itself too deeply') from None
     except KeyError as error:
         raise Unresolved(f'"{name}": there is no {error} in the data') from None
-    except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
-        raise Unresolved(f'"{name}": {error}') from None
+    except (limits.TooMuch, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001  # yaql's functions raise whatever Python raises
+        raise Unresolved(f'"{name}": {_problem(error)}') from None
+
+
+def _problem(error: Exception) -> str:
+    """Return the message of an exception, or its class if there is none.
+
+    Of a long value Python repeats the beginning, and half of a secret would not be recognised as one.
+    """
+    text = blame(error)
+    return text if 0 < len(text) <= LONGEST else type(error).__name__
 
 
 def _json(value: Any) -> Json:
-    """Return what yaql has made as JSON: it has kinds of lists and maps of its own."""
+    """Return a result of yaql as JSON: yaql has lists and maps of its own types."""
     if isinstance(value, dict) or hasattr(value, "items"):
         return {str(key): _json(each) for key, each in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

@@ -1,7 +1,10 @@
-"""The types of resources that a stack on this machine has, each a class as a plug-in has it."""
+"""Our own types of resources, each a class like that of a plug-in."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from heat_config_agent.stack.definition import HOST, NODE, OPERATION
 from heat_config_agent.stack.resource import Resource
 from heat_config_agent.stack.resources.configs import CloudConfig, SoftwareComponent, SoftwareConfig, StructuredConfig
 from heat_config_agent.stack.resources.deployment import SoftwareDeployment, StructuredDeployment
@@ -11,30 +14,62 @@ from heat_config_agent.stack.resources.groups import (
     SoftwareDeploymentGroup,
     StructuredDeploymentGroup,
 )
+from heat_config_agent.stack.resources.instance_groups import (
+    CfnAutoScalingGroup,
+    CfnScalingPolicy,
+    InstanceGroup,
+    LaunchConfiguration,
+)
 from heat_config_agent.stack.resources.multipart import MultipartMime
 from heat_config_agent.stack.resources.nested import TemplateResource
-from heat_config_agent.stack.resources.servers import DeployedServer, Placeholder
+from heat_config_agent.stack.resources.operations import Operation
+from heat_config_agent.stack.resources.scaling import AutoScalingGroup, ScalingPolicy
+from heat_config_agent.stack.resources.servers import DeployedServer, Placeholder, former_placeholder, placeholder
+from heat_config_agent.stack.resources.service_nodes import ServiceHost, ServiceNode
+from heat_config_agent.stack.resources.signal_urls import (
+    AccessPolicy,
+    CfnWaitCondition,
+    CfnWaitConditionHandle,
+    SwiftSignal,
+    SwiftSignalHandle,
+    UpdateWaitConditionHandle,
+)
+from heat_config_agent.stack.resources.stacks import CfnStack, HeatStack
 from heat_config_agent.stack.resources.values import Delay, Nothing, RandomString, TestResource, Value
-from heat_config_agent.stack.resources.waiting import UpdateWaitConditionHandle, WaitCondition, WaitConditionHandle
+from heat_config_agent.stack.resources.wait_conditions import WaitCondition, WaitConditionHandle
+from heat_config_agent.stack.types import Types
 
 TYPES: dict[str, type[Resource]] = {
+    "AWS::AutoScaling::AutoScalingGroup": CfnAutoScalingGroup,
+    "AWS::AutoScaling::LaunchConfiguration": LaunchConfiguration,
+    "AWS::AutoScaling::ScalingPolicy": CfnScalingPolicy,
+    "AWS::CloudFormation::Stack": CfnStack,
+    "AWS::CloudFormation::WaitCondition": CfnWaitCondition,
+    "AWS::CloudFormation::WaitConditionHandle": CfnWaitConditionHandle,
+    "OS::Heat::AccessPolicy": AccessPolicy,
+    "OS::Heat::AutoScalingGroup": AutoScalingGroup,
     "OS::Heat::CloudConfig": CloudConfig,
     "OS::Heat::Delay": Delay,
     "OS::Heat::DeployedServer": DeployedServer,
+    "OS::Heat::InstanceGroup": InstanceGroup,
     "OS::Heat::MultipartMime": MultipartMime,
     "OS::Heat::None": Nothing,
     "OS::Heat::RandomString": RandomString,
     "OS::Heat::ResourceChain": ResourceChain,
     "OS::Heat::ResourceGroup": ResourceGroup,
+    "OS::Heat::ScalingPolicy": ScalingPolicy,
     "OS::Heat::SoftwareComponent": SoftwareComponent,
     "OS::Heat::SoftwareConfig": SoftwareConfig,
     "OS::Heat::SoftwareDeployment": SoftwareDeployment,
     "OS::Heat::SoftwareDeploymentGroup": SoftwareDeploymentGroup,
     "OS::Heat::SoftwareDeployments": SoftwareDeploymentGroup,
+    "OS::Heat::Stack": HeatStack,
     "OS::Heat::StructuredConfig": StructuredConfig,
     "OS::Heat::StructuredDeployment": StructuredDeployment,
     "OS::Heat::StructuredDeploymentGroup": StructuredDeploymentGroup,
     "OS::Heat::StructuredDeployments": StructuredDeploymentGroup,
+    "OS::Heat::SwiftSignal": SwiftSignal,
+    "OS::Heat::SwiftSignalHandle": SwiftSignalHandle,
     "OS::Heat::TestResource": TestResource,
     "OS::Heat::UpdateWaitConditionHandle": UpdateWaitConditionHandle,
     "OS::Heat::Value": Value,
@@ -42,5 +77,21 @@ TYPES: dict[str, type[Resource]] = {
     "OS::Heat::WaitConditionHandle": WaitConditionHandle,
 }
 
+SERVICE_TYPES: dict[str, type[Resource]] = {HOST: ServiceHost, NODE: ServiceNode, OPERATION: Operation}
+"""The types for services: only the language of services chooses them."""
+
 TEMPLATE = TemplateResource
 PLACEHOLDER = Placeholder
+
+
+def known_types(plugins: Mapping[str, type[Resource]] | None = None) -> Types:
+    """Return all known types: our own, and those of plug-ins, which take precedence."""
+    return Types(
+        TYPES,
+        plugins or {},
+        SERVICE_TYPES,
+        template=TEMPLATE,
+        placeholder=PLACEHOLDER,
+        of_cloud=placeholder,
+        former=former_placeholder,
+    )

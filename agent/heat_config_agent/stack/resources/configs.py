@@ -1,4 +1,4 @@
-"""Configs: what deployments are made of. A config never changes: another one takes its place."""
+"""Config resources, which deployments carry out. A config never changes: an update replaces it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from heat_config_agent.stack import deployments, exception
 from heat_config_agent.stack.attributes import Schema as Attribute
 from heat_config_agent.stack.constraints import AllowedValues, Length
 from heat_config_agent.stack.definition import Json
+from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.properties import Schema
 from heat_config_agent.stack.resource import Resource
 
@@ -22,9 +23,9 @@ _INPUT = Schema(
         "name": Schema(Schema.STRING, "Name of the input.", required=True),
         "description": Schema(Schema.STRING, "Description of the input."),
         "type": Schema(Schema.STRING, "Type of the value.", default="String", constraints=[_TYPES]),
-        "default": Schema(Schema.ANY, "Value where none is given."),
+        "default": Schema(Schema.ANY, "Value if none is given."),
         "replace_on_change": Schema(
-            Schema.BOOLEAN, "Whether another value means another deployment, and no update.", default=False
+            Schema.BOOLEAN, "Whether a changed value replaces the deployment instead of updating it.", default=False
         ),
     },
 )
@@ -35,50 +36,61 @@ _OUTPUT = Schema(
         "name": Schema(Schema.STRING, "Name of the output.", required=True),
         "description": Schema(Schema.STRING, "Description of the output."),
         "type": Schema(Schema.STRING, "Type of the value.", default="String", constraints=[_TYPES]),
-        "error_output": Schema(Schema.BOOLEAN, "Whether the deployment has failed if there is one.", default=False),
+        "error_output": Schema(Schema.BOOLEAN, "Whether a value means that the deployment has failed.", default=False),
     },
 )
 
 _SHARED = {
-    "options": Schema(Schema.MAP, "What is for the tool, and for no script."),
-    "inputs": Schema(Schema.LIST, "What is given to the tool.", schema=_INPUT),
-    "outputs": Schema(Schema.LIST, "What the tool is to give back.", schema=_OUTPUT),
+    "options": Schema(Schema.MAP, "Options of the tool."),
+    "inputs": Schema(Schema.LIST, "Values for the tool.", schema=_INPUT),
+    "outputs": Schema(Schema.LIST, "Values from the tool.", schema=_OUTPUT),
 }
 _GROUP = Schema(Schema.STRING, "The tool.", default="Heat::Ungrouped")
 
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+"""Heat writes YAML with libyaml, which breaks long lines at other places than the writer in Python."""
+
 
 class _Config(Resource):
-    """What all configs have."""
+    """The base class of all configs."""
 
+    stack: Stack
     again_after_interruption: ClassVar[bool] = True
     attributes_schema: ClassVar[Mapping[str, Attribute]] = {
         "config": Attribute("The config, as it is given to the tool.", type=Attribute.STRING)
     }
 
     def content(self) -> dict[str, Any]:
-        """Return group, config, inputs, outputs and options."""
+        """Return the group, config, inputs, outputs and options."""
         return {name: self.properties[name] for name in self.properties}
 
     def handle_create(self) -> None:
-        """Make the config."""
+        """Store the config."""
         values = {"name": self.physical_resource_name(), **self.content()}
         config = deployments.new_config(values, self.stack.id)
         self.stack.world.store.put(config)
         self.resource_id_set(config.id)
 
+    def handle_adopt(self, resource_data: Mapping[str, Json] | None = None) -> None:
+        """Store the config under the id that it had."""
+        super().handle_adopt(resource_data)
+        config = deployments.new_config({"name": self.physical_resource_name(), **self.content()}, self.stack.id)
+        config.id = str(self.resource_id)
+        self.stack.world.store.put(config)
+
     def handle_delete(self) -> None:
-        """Remove the config; deployments have one of their own, derived of it."""
+        """Delete the config; deployments have derived copies of their own."""
         found = self.stack.world.store.configs.get(self.resource_id or "")
         if found is not None:
             self.stack.world.store.drop(found)
 
     def _resolve_attribute(self, name: str) -> Json:
         found = self.stack.world.store.configs.get(self.resource_id or "")
-        return (found.config or None) if name == "config" and found is not None else None
+        return found.config if name == "config" and found is not None else None
 
 
 class SoftwareConfig(_Config):
-    """A script or whatever else a tool understands, as text."""
+    """A config that is text, such as a script."""
 
     properties_schema: ClassVar[Mapping[str, Schema]] = {
         "group": _GROUP,
@@ -86,23 +98,15 @@ class SoftwareConfig(_Config):
         **_SHARED,
     }
 
-    def content(self) -> dict[str, Any]:
-        """Return group, config, inputs, outputs and options."""
-        return {**super().content(), "config": self.properties["config"] or ""}
-
 
 class StructuredConfig(_Config):
-    """A config that is a map, in which `get_input` stands where an input's value is to be."""
+    """A config that is a map; `get_input` in it stands for the value of an input."""
 
     properties_schema: ClassVar[Mapping[str, Schema]] = {
         "group": _GROUP,
         "config": Schema(Schema.MAP, "The config itself."),
         **_SHARED,
     }
-
-    def content(self) -> dict[str, Any]:
-        """Return group, config, inputs, outputs and options."""
-        return {**super().content(), "config": self.properties["config"] or {}}
 
 
 class SoftwareComponent(_Config):
@@ -117,7 +121,7 @@ class SoftwareComponent(_Config):
                 schema={
                     "actions": Schema(
                         Schema.LIST,
-                        "The lifecycle actions that it is for.",
+                        "The lifecycle actions that run it.",
                         schema=Schema(Schema.STRING),
                         default=["CREATE", "UPDATE"],
                         constraints=[Length(min=1)],
@@ -133,32 +137,32 @@ class SoftwareComponent(_Config):
     }
 
     def validate(self) -> None:
-        """No action may be in two configs."""
+        """Refuse an action in two configs."""
         seen: set[str] = set()
-        for each in self.properties["configs"]:
-            if seen & set(each["actions"]):
-                what = "Defining more than one configuration for the same action in SoftwareComponent"
-                raise exception.StackValidationFailed(message=f'{what} "{self.name}" is not allowed.')
-            seen |= set(each["actions"])
+        for config in self.properties["configs"]:
+            if seen & set(config["actions"]):
+                problem = "Defining more than one configuration for the same action in SoftwareComponent"
+                raise exception.StackValidationFailed(message=f'{problem} "{self.name}" is not allowed.')
+            seen |= set(config["actions"])
 
     def content(self) -> dict[str, Any]:
-        """Return group, config, inputs, outputs and options."""
+        """Return the group, config, inputs, outputs and options."""
         shared = {name: self.properties[name] for name in _SHARED}
         return {"group": "component", "config": {"configs": self.properties["configs"]}, **shared}
 
     def _resolve_attribute(self, name: str) -> Json:
-        """Heat has none for a component, though it declares one."""
+        """Return None: Heat declares the attribute for components, but has no value for it."""
         return None
 
 
 class CloudConfig(_Config):
-    """What cloud-init reads."""
+    """A config for cloud-init."""
 
     properties_schema: ClassVar[Mapping[str, Schema]] = {
-        "cloud_config": Schema(Schema.MAP, "The map that is to be written as YAML.")
+        "cloud_config": Schema(Schema.MAP, "The map that becomes YAML.")
     }
 
     def content(self) -> dict[str, Any]:
-        """Return the text."""
-        text = yaml.safe_dump(self.properties["cloud_config"], default_flow_style=False)
+        """Return the config as YAML text."""
+        text = yaml.dump(self.properties["cloud_config"], Dumper=_DUMPER, default_flow_style=False)
         return {"config": f"#cloud-config\n{text}"}

@@ -1,4 +1,4 @@
-"""Deployments: a config for a server, carried out at the lifecycle actions that it is for."""
+"""Deployment resources: a config for a server, carried out for some lifecycle actions."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from heat_config_agent.stack.attributes import Schema as Attribute
 from heat_config_agent.stack.attributes import select_from_attribute
 from heat_config_agent.stack.constraints import AllowedValues
 from heat_config_agent.stack.definition import Json
+from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.properties import Properties, Schema
 from heat_config_agent.stack.records import COMPLETE, FAILED, ConfigRecord, DeploymentRecord
 from heat_config_agent.stack.resource import Resource
@@ -23,7 +24,7 @@ SHARED: dict[str, Schema] = {
     "input_values": Schema(Schema.MAP, "Values of the config's inputs.", update_allowed=True),
     "actions": Schema(
         Schema.LIST,
-        "The lifecycle actions at which it is carried out.",
+        "The lifecycle actions that run it.",
         update_allowed=True,
         default=["CREATE", "UPDATE"],
         constraints=[AllowedValues(ACTIONS)],
@@ -31,18 +32,21 @@ SHARED: dict[str, Schema] = {
     "name": Schema(Schema.STRING, "Name of the derived config.", update_allowed=True),
     "signal_transport": Schema(
         Schema.STRING,
-        "How the server tells what came of it.",
+        "How the server sends the result.",
         default="CFN_SIGNAL",
         constraints=[AllowedValues(TRANSPORTS)],
     ),
 }
-"""The properties of deployments and of groups of them."""
+"""The properties that deployments and deployment groups share."""
+
+LAST = "heat-config-agent"
+"""The key of the stored values of an abandoned deployment that has its last result."""
 
 STRUCTURED: dict[str, Schema] = {
     "input_key": Schema(Schema.STRING, "The key of a map that is an input's value.", default="get_input"),
     "input_values_validate": Schema(
         Schema.STRING,
-        "Whether every input that is referred to must be given.",
+        "Whether every input that the config names must be given.",
         default="LAX",
         constraints=[AllowedValues(["LAX", "STRICT"])],
     ),
@@ -52,6 +56,9 @@ STRUCTURED: dict[str, Schema] = {
 class SoftwareDeployment(Resource):
     """A config for a server."""
 
+    EMPTY: ClassVar[Json] = ""
+    """The config for the tool if there is none."""
+    stack: Stack
     again_after_interruption: ClassVar[bool] = True
     any_attribute: ClassVar[bool] = True
     properties_schema: ClassVar[Mapping[str, Schema]] = {
@@ -59,19 +66,19 @@ class SoftwareDeployment(Resource):
         "server": Schema(Schema.STRING, "Id of the server.", required=True),
     }
     attributes_schema: ClassVar[Mapping[str, Attribute]] = {
-        "deploy_stdout": Attribute("What it printed.", type=Attribute.STRING),
-        "deploy_stderr": Attribute("What it printed to standard error.", type=Attribute.STRING),
-        "deploy_status_code": Attribute("What it ended with.", type=Attribute.STRING),
+        "deploy_stdout": Attribute("Standard output.", type=Attribute.STRING),
+        "deploy_stderr": Attribute("Standard error.", type=Attribute.STRING),
+        "deploy_status_code": Attribute("Exit code.", type=Attribute.STRING),
     }
 
-    # What it is made of.
+    # The derived config.
 
     @property
     def _deployment(self) -> DeploymentRecord | None:
         return self.stack.world.store.deployments.get(self.resource_id or "")
 
     def _config(self, properties: Properties) -> ConfigRecord | None:
-        """Return the config; None where none is named. Raises NotFound."""
+        """Return the config; None if none is named. Raises NotFound."""
         named = properties["config"]
         if not named:
             return None
@@ -81,7 +88,7 @@ class SoftwareDeployment(Resource):
         return found
 
     def _is_for(self, action: str, config: ConfigRecord | None) -> bool:
-        """Whether an action is carried out: of a component its configs say so."""
+        """Whether an action is carried out: by the property `actions`, or for a component by its configs."""
         if config is not None and config.group == "component":
             return any(action in each["actions"] for each in config.config["configs"])
         return action in self.properties["actions"]
@@ -90,10 +97,12 @@ class SoftwareDeployment(Resource):
         given = self.properties["input_values"] or {}
         blank = ConfigRecord("", self.physical_resource_name(), "Heat::Ungrouped", "", {}, [], [], "")
         base = source or blank
-        made = deployments.new_config({"name": self.properties["name"] or base.name}, self.stack.id)
+        name = self.properties["name"] or base.name or self.physical_resource_name()
+        made = deployments.new_config({"name": name}, self.stack.id)
         made.group, made.options, made.outputs = base.group, base.options, base.outputs
         made.inputs = deployments.inputs_of(base, given, self._told(action))
-        made.config = self.with_inputs(base.config, made.inputs)
+        made.config = self.with_inputs(base.config, made.inputs) or self.EMPTY
+        made.secrets = self.stack.world.conceal.distinctive.within([made.name, made.config, made.options, made.inputs])
         return made
 
     def _told(self, action: str) -> dict[str, Json]:
@@ -108,14 +117,46 @@ class SoftwareDeployment(Resource):
         }
 
     def with_inputs(self, config: Json, inputs: list[dict[str, Json]]) -> Json:
-        """Return the config as the tool is to get it: a script gets its inputs in another way."""
+        """Return the config for the tool; scripts receive their inputs in another way."""
         return config
 
     # The handlers.
 
     def handle_create(self) -> str:
-        """Carry the config out for CREATE."""
+        """Carry out the config for CREATE."""
         return self._act("CREATE")
+
+    def abandoned(self) -> dict[str, Json]:
+        """Return the state of the resource, with its last result."""
+        found = self._deployment
+        config = found and self.stack.world.store.configs.get(found.config)
+        state = super().abandoned()
+        if found is None or config is None:
+            return state
+        last = {"deployment": records.to_json(found), "config": records.to_json(config)}
+        return {**state, "resource_data": {**state["resource_data"], LAST: last}}
+
+    def handle_adopt(self, resource_data: Mapping[str, Json] | None = None) -> None:
+        """Take over the deployment with its last result, if it was abandoned here; nothing is run."""
+        super().handle_adopt(resource_data)
+        last = self.data().get(LAST)
+        self.data_delete(LAST)
+        if not isinstance(last, Mapping):
+            return
+        try:
+            deployment = records.from_json(DeploymentRecord.KIND, last["deployment"])
+            config = records.from_json(ConfigRecord.KIND, last["config"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise exception.Error(f"the last result in the adopted data cannot be read: {error!r}") from error
+        if not isinstance(deployment, DeploymentRecord) or not isinstance(config, ConfigRecord):
+            return
+        config.id, config.stack = records.new_id(), self.stack.id
+        deployment.id, deployment.config = str(self.resource_id), config.id
+        deployment.stack, deployment.resource, deployment.attempt = self.stack.id, self.record.id, ""
+        if deployment.status == records.IN_PROGRESS:
+            deployment.status, deployment.reason = FAILED, "it was abandoned while it ran"
+        self.stack.world.store.put(config)
+        self.stack.world.store.put(deployment)
 
     def handle_update(
         self,
@@ -123,20 +164,20 @@ class SoftwareDeployment(Resource):
         tmpl_diff: Mapping[str, Json],
         prop_diff: Mapping[str, Json],
     ) -> str:
-        """Carry the config out for UPDATE, if anything changes that concerns it."""
+        """Carry out the config for UPDATE if a property changes."""
         self.define(json_snippet.definition)
         return self._act("UPDATE") if prop_diff else ""
 
     def handle_suspend(self) -> str:
-        """Carry the config out for SUSPEND."""
+        """Carry out the config for SUSPEND."""
         return self._act("SUSPEND")
 
     def handle_resume(self) -> str:
-        """Carry the config out for RESUME."""
+        """Carry out the config for RESUME."""
         return self._act("RESUME")
 
     def handle_delete(self) -> str:
-        """Carry the config out for DELETE."""
+        """Carry out the config for DELETE."""
         try:
             return self._act("DELETE")
         except exception.NotFound:
@@ -145,7 +186,7 @@ class SoftwareDeployment(Resource):
     def needs_replace_with_prop_diff(
         self, changed_properties_set: set[str], after_props: Properties, before_props: Properties
     ) -> bool:
-        """Whether an input changes of which the config says that it takes another deployment."""
+        """Whether an input with `replace_on_change` changes."""
         if not changed_properties_set & {"input_values", "config"}:
             return False
         configs = self.stack.world.store.configs
@@ -159,10 +200,10 @@ class SoftwareDeployment(Resource):
         return False
 
     def _act(self, action: str) -> str:
-        """Have the server carry an action out, and return the deployment's id; nothing where there is nothing to do."""
+        """Deliver an action to the server, and return the deployment's id; empty if there is nothing to do."""
         world, there = self.stack.world, self._deployment
         if there is not None and there.attempt == self.record.attempt:
-            world.servers.deliver(there)  # an earlier process has told it so
+            world.servers.deliver(there)  # an earlier process delivered it
             return there.id
         source = self._config(self.properties)
         if not self._is_for(action, source):
@@ -170,6 +211,8 @@ class SoftwareDeployment(Resource):
         derived = self._derived(action, source)
         if there is None:
             server = self.properties["server"]
+            if not server:
+                raise ValueError("server_id must be specified")
             there = DeploymentRecord(records.new_id(), self.stack.id, self.record.id, server, "", action, "", "")
             self.resource_id_set(there.id)
         there.action, there.attempt = action, self.record.attempt
@@ -195,7 +238,7 @@ class SoftwareDeployment(Resource):
     check_resume_complete = _is_complete
 
     def check_delete_complete(self, token: str) -> bool:
-        """Whether DELETE has been carried out; then there is no deployment any more."""
+        """Delete the deployment once DELETE has been carried out, and return whether it has."""
         if not self._is_complete(token):
             return False
         found = self._deployment
@@ -204,15 +247,15 @@ class SoftwareDeployment(Resource):
         return True
 
     def handle_signal(self, details: Json) -> None:
-        """Take the result."""
+        """Accept the result."""
         found = self._deployment
         if found is not None:
             deployments.take(self.stack.world, found, details)
 
-    # What others see of it.
+    # Attributes.
 
     def get_attribute(self, key: str, *path: Json) -> Json:
-        """Return an output; None as long as there is none."""
+        """Return an output; None if it has no value yet."""
         found = self._deployment
         if found is not None:
             config = self.stack.world.store.configs.get(found.config)
@@ -227,12 +270,13 @@ class SoftwareDeployment(Resource):
 
 
 class StructuredDeployment(SoftwareDeployment):
-    """A structured config for a server, in which the inputs' values are put."""
+    """A structured config for a server, with the values of its inputs inserted."""
 
+    EMPTY: ClassVar[Json] = {}
     properties_schema: ClassVar[Mapping[str, Schema]] = {**SoftwareDeployment.properties_schema, **STRUCTURED}
 
     def with_inputs(self, config: Json, inputs: list[dict[str, Json]]) -> Json:
-        """Return the config with the values in the place of `{get_input: NAME}`. Raises UserParameterMissing."""
+        """Return the config with values in place of `{get_input: NAME}`. Raises UserParameterMissing."""
         if not isinstance(config, dict):
             return config
         values = {each["name"]: each["value"] for each in inputs}

@@ -1,4 +1,4 @@
-"""Resources whose child has many members of one kind: groups, chains, and deployments to several servers."""
+"""Groups: resources whose child stack has many members of one kind."""
 
 from __future__ import annotations
 
@@ -9,60 +9,84 @@ from typing import Any, ClassVar
 from heat_config_agent.stack import attributes, exception
 from heat_config_agent.stack.attributes import Schema as Attribute
 from heat_config_agent.stack.constraints import AllowedValues, Length, Range
-from heat_config_agent.stack.definition import Definition, Identity, Json, Later, ResourceDefinition
+from heat_config_agent.stack.definition import Definition, Identity, Json, Later, ResourceDefinition, limits
 from heat_config_agent.stack.properties import Properties, Schema
 from heat_config_agent.stack.records import CREATE
 from heat_config_agent.stack.resource import Resource
 from heat_config_agent.stack.resources.deployment import SHARED, STRUCTURED
 from heat_config_agent.stack.resources.nested import MEMBER, StackResource
+from heat_config_agent.stack.snippet import policy
 
 _BATCH = {
-    "max_batch_size": Schema(Schema.INTEGER, "How many at once.", default=1, constraints=[Range(1)]),
+    "max_batch_size": Schema(Schema.INTEGER, "Members per batch.", default=1, constraints=[Range(1)]),
     "pause_time": Schema(Schema.NUMBER, "Seconds between two batches.", default=0, constraints=[Range(0)]),
 }
-_IN_SERVICE = Schema(Schema.INTEGER, "How many are left alone.", default=0, constraints=[Range(0)])
+_IN_SERVICE = Schema(Schema.INTEGER, "Members that stay in service.", default=0, constraints=[Range(0)])
+_BATCHES: dict[str, Schema] = {
+    "rolling_update": Schema(Schema.MAP, "How members are updated.", schema=_BATCH),
+    "batch_create": Schema(Schema.MAP, "How members are created.", schema=_BATCH),
+}
 _POLICY: dict[str, Schema] = {
+    **_BATCHES,
     "rolling_update": Schema(Schema.MAP, "How members are updated.", schema={"min_in_service": _IN_SERVICE, **_BATCH}),
-    "batch_create": Schema(Schema.MAP, "How members are made.", schema=_BATCH),
 }
 
 
 class _Group(StackResource):
-    """What all of these have."""
+    """The base class of all groups."""
 
-    def members(self, given: Properties) -> Iterator[ResourceDefinition]:
-        """Yield what the members are to be by the properties; nothing that needs what is `Unknown`."""
+    batch: tuple[int, float] | None = None
+    """The size of a batch and the seconds between two, if the update policy names none."""
+
+    def members(self, properties: Properties) -> Iterator[ResourceDefinition]:
+        """Yield the definitions of the members; none that depends on an `Unknown` value."""
         raise NotImplementedError
 
     def child_definition(self, identity: Identity) -> Definition:
-        """Return a stack of the members."""
+        """Return a definition with all members."""
         return self._stack_of(identity, self.members(self.properties))
 
     def child_to_validate(self, identity: Identity) -> Definition | None:
-        """Return a stack of the first member: the others are like it."""
+        """Return a definition with the first member: the others are like it."""
         return self._stack_of(identity, itertools.islice(self.members(self.known()), 1))
 
+    def members_like_the_first(self) -> int:
+        """Return the number of members that the first one represents in validation."""
+        return len(list(self.members(self.known())))
+
     def _stack_of(self, identity: Identity, members: Iterable[ResourceDefinition]) -> Definition:
+        room, resources = limits.Room(), {}
+        for each in members:
+            resources[each.name] = each
+            if len(resources) > limits.MOST_RESOURCES:
+                raise exception.Error(limits.too_many(len(resources)))
+            try:
+                room.take(each.properties)
+            except limits.TooMuch as error:
+                raise exception.Error(f"the properties of the members of {self.name} have {error}") from None
         return Definition(
             identity=identity,
             description="",
             parameters={},
             groups=(),
-            resources={each.name: each for each in members},
+            resources=resources,
             outputs={},
             environment=self.stack.environment.inside(self.name),
             source=None,
         )
 
     def has_attribute(self, name: str) -> bool:
-        """Whether the group has it, or each of its members has."""
+        """Whether the group or its members have the attribute."""
         if name in self.attributes or name.startswith(MEMBER):
             return True
         return self.attribute_of_members(name)
 
     def attribute_of_members(self, name: str) -> bool:
-        """Whether a member may have an attribute, as far as is known."""
-        first = next(self.members(self.known()), None)
+        """Whether a member has the attribute, as far as is known."""
+        try:
+            first = next(self.members(self.known()), None)
+        except ValueError:  # a mistake in the properties, which is reported for them
+            return True
         if first is None:
             return True
         environment, types = self.stack.environment.inside(self.name), self.stack.world.types
@@ -72,19 +96,29 @@ class _Group(StackResource):
             return True
         return of.any_attribute or name in of.attributes_schema or name == attributes.SHOW
 
-    def _converge(self, action: str, child: Any) -> str:
+    def _converge(self, action: str, child: Any, checked: Definition | None = None) -> str:
         named = "batch_create" if action == CREATE else "rolling_update"
-        policy = Properties(self.update_policy_schema, self.definition.update_policy, self.resolve)
-        batch = policy[named] if named in policy and named in policy.data else None
-        child.batches = (batch["max_batch_size"], float(batch["pause_time"])) if batch else None
-        return super()._converge(action, child)
+        rules = policy(self.update_policy_schema, self.definition.update_policy, self.resolve)
+        batch = rules[named] if named in rules and named in rules.data else None
+        child.batches = (batch["max_batch_size"], float(batch["pause_time"])) if batch else self.batch
+        return super()._converge(action, child, checked)
 
     def _members(self) -> dict[str, Resource]:
         child = self.child
-        return child.resources if child is not None else {}
+        if child is None or child.defined is None:
+            return {}
+        return {name: child.resources[name] for name in child.defined.resources if name in child.resources}
+
+    def _refs(self) -> dict[str, Json]:
+        """Return the reference of every member, by the member's name; while there is no child stack, null."""
+        if self.child is None:
+            return {each.name: None for each in self.members(self.properties)}
+        return {name: each.FnGetRefId() for name, each in self._members().items()}
 
     def by_name(self, key: str, path: tuple[Json, ...]) -> dict[str, Json]:
-        """Return an attribute of every member, by the member's name."""
+        """Return an attribute of every member, by the member's name; while there is no child stack, null."""
+        if self.child is None:
+            return {each.name: None for each in self.members(self.properties)}
         return {name: each.FnGetAtt(key, *path) for name, each in self._members().items()}
 
     def get_attribute(self, key: str, *path: Json) -> Json:
@@ -97,7 +131,7 @@ class _Group(StackResource):
             if not path:
                 raise exception.InvalidTemplateAttribute(resource=self.name, key=key)
             return self.by_name(str(path[0]), path[1:])
-        refs = {name: each.FnGetRefId() for name, each in self._members().items()}
+        refs = self._refs()
         own = {"refs": list(refs.values()), "refs_map": refs, "removed_rsrc_list": self.data().get("removed", [])}
         if key in own:
             return attributes.select_from_attribute(own[key], path)
@@ -105,16 +139,19 @@ class _Group(StackResource):
 
 
 class ResourceGroup(_Group):
-    """Several resources that are alike."""
+    """Several resources with the same definition."""
 
     properties_schema: ClassVar[Mapping[str, Schema]] = {
-        "count": Schema(Schema.INTEGER, "How many.", default=1, update_allowed=True, constraints=[Range(0)]),
+        "count": Schema(Schema.INTEGER, "Number of members.", default=1, update_allowed=True, constraints=[Range(0)]),
         "index_var": Schema(
-            Schema.STRING, "What stands for the number in properties.", default="%index%", constraints=[Length(min=3)]
+            Schema.STRING,
+            "Text in properties that stands for the number of the member.",
+            default="%index%",
+            constraints=[Length(min=3)],
         ),
         "resource_def": Schema(
             Schema.MAP,
-            "What each is.",
+            "Definition of a member.",
             required=True,
             update_allowed=True,
             schema={
@@ -125,16 +162,16 @@ class ResourceGroup(_Group):
         ),
         "removal_policies": Schema(
             Schema.LIST,
-            "Which go first.",
+            "Members to remove first.",
             default=[],
             update_allowed=True,
             schema=Schema(
-                Schema.MAP, schema={"resource_list": Schema(Schema.LIST, "Names or references.", default=[])}
+                Schema.MAP, schema={"resource_list": Schema(Schema.LIST, "Names or references of members.", default=[])}
             ),
         ),
         "removal_policies_mode": Schema(
             Schema.STRING,
-            "Whether the names are added to those that went before.",
+            "Whether the names are added to earlier ones, or replace them.",
             default="append",
             update_allowed=True,
             constraints=[AllowedValues(["append", "update"])],
@@ -149,39 +186,45 @@ class ResourceGroup(_Group):
     update_policy_schema: ClassVar[Mapping[str, Schema]] = _POLICY
 
     def handle_create(self) -> str:
-        """Make the members; names that are to be removed are left out from the start."""
+        """Create the members, without the names to be removed."""
         self._remove_names()
         return super().handle_create()
 
-    def _converge(self, action: str, child: Any) -> str:
+    def _converge(self, action: str, child: Any, checked: Definition | None = None) -> str:
         if action != CREATE:
             self._remove_names()
-        return super()._converge(action, child)
+        return super()._converge(action, child, checked)
 
     def _remove_names(self) -> None:
-        """Keep which names are not to be used."""
+        """Record the names that are not to be used."""
         asked = [str(each) for policy in self.properties["removal_policies"] for each in policy["resource_list"]]
         there = self._members()
         if there:
-            refs = {str(each.FnGetRefId()): name for name, each in there.items()}
+            refs = {str(each.FnGetRefId()): name for name, each in reversed(there.items())}  # the first of several
             asked = [refs.get(each, each) for each in asked]
             asked = [each for each in asked if each in there]
         former = self.data().get("removed", []) if self.properties["removal_policies_mode"] == "append" else []
-        self.data_set("removed", [*former, *(each for each in dict.fromkeys(asked) if each not in former)])
+        self.data_set("removed", sorted({*former, *asked}))
 
-    def members(self, given: Properties) -> Iterator[ResourceDefinition]:
-        """Yield as many members as there are to be."""
-        made, variable, count = given["resource_def"], given["index_var"], given["count"]
-        if isinstance(made, Later) or isinstance(made["type"], Later) or isinstance(variable, Later):
+    def members_like_the_first(self) -> int:
+        """Return the number of members."""
+        count = self.known()["count"]
+        return 1 if isinstance(count, Later) else int(count)
+
+    def members(self, properties: Properties) -> Iterator[ResourceDefinition]:
+        """Yield the members, or one more than a stack may have."""
+        member, variable, count = properties["resource_def"], properties["index_var"], properties["count"]
+        if isinstance(member, Later) or isinstance(member["type"], Later) or isinstance(variable, Later):
             return
         removed = set(self.data().get("removed", ()))
         names = (str(number) for number in itertools.count() if str(number) not in removed)
-        for name in itertools.islice(names, 1 if isinstance(count, Later) else count):
+        many = 1 if isinstance(count, Later) else min(count, limits.MOST_RESOURCES + 1)
+        for name in itertools.islice(names, many):
             yield ResourceDefinition(
                 name=name,
-                type=made["type"],
-                properties=_indexed(made["properties"] or {}, variable, name),
-                metadata=made["metadata"] or {},
+                type=member["type"],
+                properties=_indexed(member["properties"] or {}, variable, name),
+                metadata=member["metadata"] or {},
             )
 
 
@@ -198,7 +241,7 @@ class ResourceChain(_Group):
 
     properties_schema: ClassVar[Mapping[str, Schema]] = {
         "resources": Schema(Schema.LIST, "The types.", required=True, update_allowed=True),
-        "concurrent": Schema(Schema.BOOLEAN, "Whether they are made at once.", default=False),
+        "concurrent": Schema(Schema.BOOLEAN, "Whether they are created at the same time.", default=False),
         "resource_properties": Schema(Schema.MAP, "The properties of all."),
     }
     attributes_schema: ClassVar[Mapping[str, Attribute]] = {
@@ -206,17 +249,31 @@ class ResourceChain(_Group):
         "attributes": Attribute("An attribute of all members by name.", type=Attribute.MAP),
     }
 
-    def members(self, given: Properties) -> Iterator[ResourceDefinition]:
+    def members(self, properties: Properties) -> Iterator[ResourceDefinition]:
         """Yield a member for each type."""
-        shared = given["resource_properties"] or {}
-        types = [] if isinstance(given["resources"], Later) or isinstance(shared, Later) else given["resources"]
+        shared = properties["resource_properties"] or {}
+        resources = properties["resources"]
+        types = [] if isinstance(resources, Later) or isinstance(shared, Later) else resources
         for number, type_ in enumerate(types):
-            needs = () if given["concurrent"] or not number else (str(number - 1),)
+            if not isinstance(type_, str | Later) or not type_:
+                raise ValueError(f"the type of the resource {number} of the chain must be a text that is not empty")
+            needs = () if properties["concurrent"] or not number else (str(number - 1),)
             if isinstance(type_, str):
                 yield ResourceDefinition(name=str(number), type=type_, properties=shared, depends_on=needs)
 
+    def validate(self) -> None:
+        """Refuse a type that is no text."""
+        try:
+            list(self.members(self.known()))
+        except ValueError as error:
+            raise exception.StackValidationFailed(path=["properties", "resources"], message=str(error)) from None
+
+    def members_like_the_first(self) -> int:
+        """Return 1: all members are validated."""
+        return 1
+
     def child_to_validate(self, identity: Identity) -> Definition | None:
-        """Return all members: they are of different types."""
+        """Return a definition with all members, because their types differ."""
         return self._stack_of(identity, self.members(self.known()))
 
 
@@ -230,21 +287,21 @@ class SoftwareDeploymentGroup(_Group):
         "servers": Schema(Schema.MAP, "Names and ids of the servers.", required=True, update_allowed=True),
     }
     attributes_schema: ClassVar[Mapping[str, Attribute]] = {
-        "deploy_stdouts": Attribute("What each printed.", type=Attribute.MAP),
-        "deploy_stderrs": Attribute("What each printed to standard error.", type=Attribute.MAP),
-        "deploy_status_codes": Attribute("What each ended with.", type=Attribute.MAP),
+        "deploy_stdouts": Attribute("Standard output of each.", type=Attribute.MAP),
+        "deploy_stderrs": Attribute("Standard error of each.", type=Attribute.MAP),
+        "deploy_status_codes": Attribute("Exit code of each.", type=Attribute.MAP),
     }
-    update_policy_schema: ClassVar[Mapping[str, Schema]] = _POLICY
+    update_policy_schema: ClassVar[Mapping[str, Schema]] = _BATCHES
 
-    def members(self, given: Properties) -> Iterator[ResourceDefinition]:
+    def members(self, properties: Properties) -> Iterator[ResourceDefinition]:
         """Yield a deployment for each server."""
-        same = {name: given[name] for name in self.SAME}
-        servers = given["servers"] or {}
+        same = {name: properties[name] for name in self.SAME}
+        servers = properties["servers"] or {}
         for name, server in () if isinstance(servers, Later) else servers.items():
             yield ResourceDefinition(name=name, type=self.MEMBER_TYPE, properties={**same, "server": server})
 
     def get_attribute(self, key: str, *path: Json) -> Json:
-        """Return an output of all members by name."""
+        """Return an output of all members, by name."""
         if key == attributes.SHOW:
             return None
         of_member = key.removesuffix("s") if key in self.attributes_schema else key

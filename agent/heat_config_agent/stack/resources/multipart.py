@@ -1,4 +1,4 @@
-"""A config of several parts for cloud-init: a MIME message."""
+"""A config of several parts for cloud-init, as a MIME message."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from email.mime.text import MIMEText
 from pathlib import PurePath
 from typing import Any, ClassVar
 
+from heat_config_agent.stack import exception
 from heat_config_agent.stack.constraints import AllowedValues
+from heat_config_agent.stack.definition import Json
 from heat_config_agent.stack.properties import Schema
 from heat_config_agent.stack.resources.configs import _GROUP, _Config
 
@@ -18,7 +20,7 @@ TEXT, MULTIPART = "text", "multipart"
 
 
 class MultipartMime(_Config):
-    """Several configs, for one that takes a single one."""
+    """Several configs in one."""
 
     properties_schema: ClassVar[Mapping[str, Schema]] = {
         "group": _GROUP,
@@ -30,14 +32,14 @@ class MultipartMime(_Config):
                 Schema.MAP,
                 schema={
                     "config": Schema(Schema.STRING, "Text, or the id of a config.", required=True),
-                    "filename": Schema(Schema.STRING, "Name of the file that the part is to be."),
+                    "filename": Schema(Schema.STRING, "File name of the part."),
                     "type": Schema(
                         Schema.STRING,
-                        "`multipart` takes the config's own parts.",
+                        "Whether the config is one part, or a message whose parts are added.",
                         default=TEXT,
                         constraints=[AllowedValues([TEXT, MULTIPART])],
                     ),
-                    "subtype": Schema(Schema.STRING, "What comes after `text/`."),
+                    "subtype": Schema(Schema.STRING, "The subtype of `text`."),
                 },
             ),
         ),
@@ -53,21 +55,31 @@ class MultipartMime(_Config):
 
     def _parts(self, part: Mapping[str, Any]) -> Iterator[Message]:
         named = self.stack.world.store.configs.get(part["config"])
-        text = str(named.config) if named is not None else part["config"]
-        if part["type"] == MULTIPART:
-            for each in email.message_from_string(text).walk():
-                if each.get_content_maintype() == TEXT:
-                    content = each.get_payload(decode=True)
-                    decoded = content.decode(errors="replace") if isinstance(content, bytes) else str(content)
-                    yield _part(decoded, each.get_content_subtype(), each.get_filename())
-        else:
+        text = named.config if named is not None else part["config"]
+        if part["type"] != MULTIPART:
             yield _part(text, part["subtype"], part["filename"])
+            return
+        message = email.message_from_string(_text(text))
+        for each in message.get_payload() if message.is_multipart() else ():
+            if isinstance(each, Message):
+                yield _part(each.get_payload(), each.get_content_subtype(), each.get_filename())
 
 
-def _part(text: str, subtype: str | None, filename: str | None) -> Message:
-    if not subtype:
-        subtype = "part-handler" if filename and PurePath(filename).name == "part-handler.py" else "plain"
-    made = MIMEText(text, subtype, "us-ascii" if text.isascii() else "utf-8")
+def _part(content: Json, subtype: str | None, filename: str | None) -> Message:
+    """Return a part as Heat writes it: its subtype is its file name without the suffix if none is declared.
+
+    The payload of a part of another message is taken as it is written there, encoded or not.
+    """
+    text = _text(content)
+    if not subtype and filename:
+        subtype = filename.removesuffix(PurePath(filename).suffix)
+    made = MIMEText(text, subtype or "plain", "us-ascii" if text.isascii() else "utf-8")
     if filename:
         made.add_header("Content-Disposition", "attachment", filename=filename)
     return made
+
+
+def _text(content: Json) -> str:
+    if not isinstance(content, str):
+        raise exception.Error(f"a part must be text, and this is {'nothing' if content is None else 'a list or a map'}")
+    return content

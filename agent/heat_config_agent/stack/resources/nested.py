@@ -1,11 +1,11 @@
-"""Resources that are stacks themselves: nested templates, and what groups and chains are made of."""
+"""Resources with a child stack: nested templates, and the base class of groups and chains."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import ClassVar
 
-from heat_config_agent.stack import attributes, exception, properties, records, traversal
+from heat_config_agent.stack import attributes, exception, properties, records, traversal, validation
 from heat_config_agent.stack.definition import (
     Definition,
     Found,
@@ -13,6 +13,7 @@ from heat_config_agent.stack.definition import (
     Interface,
     Json,
     Unresolved,
+    limits,
     requires,
 )
 from heat_config_agent.stack.live import Stack
@@ -21,30 +22,50 @@ from heat_config_agent.stack.resource import Resource
 from heat_config_agent.stack.snippet import Snippet
 
 MEMBER = "resource."
-"""Begins an attribute that is one of a resource of the child: `resource.NAME.ATTRIBUTE`."""
+"""The prefix of an attribute that belongs to a resource of the child: `resource.NAME.ATTRIBUTE`."""
+
+
+def abandoned(stack: Stack) -> dict[str, Json]:
+    """Return the state of a stack and its resources, with the keys of Heat's API."""
+    record = stack.record
+    return {
+        "name": record.name,
+        "id": record.id,
+        "action": record.action,
+        "status": record.status,
+        "resources": {name: each.abandoned() for name, each in stack.resources.items()},
+        "project_id": record.project,
+        "stack_user_project_id": "",
+        "tags": [],
+    }
 
 
 class StackResource(Resource):
-    """A resource with a child stack. Its class says what the child is to be."""
+    """A resource with a child stack, which its class defines."""
 
+    stack: Stack
     again_after_interruption: ClassVar[bool] = True
     any_attribute: ClassVar[bool] = True
 
     def child_definition(self, identity: Identity) -> Definition:
-        """Return what the child is to be, by the properties as they are now."""
+        """Return the definition of the child, from the current properties."""
         raise NotImplementedError
 
     def child_to_validate(self, identity: Identity) -> Definition | None:
-        """Return what the child is to be as far as that is known yet; None where nothing is."""
+        """Return the definition of the child as far as it is known; None if it is not known."""
         raise NotImplementedError
 
+    def members_like_the_first(self) -> int:
+        """Return the number of resources that each resource of `child_to_validate` represents."""
+        return 1
+
     def child_mistakes_path(self) -> str:
-        """Return how the child is named in the paths of mistakes."""
+        """Return the name of the child in the paths of mistakes."""
         return f"{self.name}<nested_stack>"
 
     @property
     def child(self) -> Stack | None:
-        """Return the child stack, once it is there."""
+        """Return the child stack; None before it exists."""
         world = self.stack.world
         found = self.stack.world.stacks.get(self.resource_id or "")
         if found is not None and found.record.id in world.store.stacks:
@@ -54,8 +75,8 @@ class StackResource(Resource):
         if record is None:
             return None
         try:
-            definition = self.child_definition(Identity(record.name, record.id, self.stack.identity.project))
-        except Exception:  # noqa: BLE001  # what it was to be is not said any more: it can only be removed
+            definition = self.child_definition(self._identity_of(record))
+        except Exception:  # noqa: BLE001  # without a definition, it can only be deleted
             return Stack(world, record, None, self)
         return Stack(world, record, definition, self)
 
@@ -66,27 +87,51 @@ class StackResource(Resource):
         return self.child is not None
 
     def awaits(self) -> Hashable | None:
-        """Wait for the child to come to the end of its way."""
+        """Wait for the end of the child's traversal."""
         return traversal.key(self.child) if self.child else None
 
     def always_update(self) -> bool:
-        """Whether there is a child: its resources are to decide what an update means to them."""
+        """Whether there is a child: its resources decide what an update changes."""
         return self.child is not None
 
     def needs_replace_failed(self) -> bool:
-        """Whether there is no child that could be mended."""
+        """Whether there is no child that could be repaired."""
         return self.child is None
 
     # The handlers.
 
     def handle_create(self) -> str:
-        """Make the child."""
+        """Create the child."""
         if self.child is None:
             record = StackRecord(records.new_id(), self.physical_resource_name(), owner=self.record.id)
+            definition = self._checked(record, CREATE)
             self.stack.world.store.put(record)
             self.resource_id_set(record.id)
-            return self._converge(CREATE, Stack(self.stack.world, record, None, self))
+            return self._converge(CREATE, Stack(self.stack.world, record, None, self), definition)
         return self._converge(CREATE, self.child)
+
+    def handle_adopt(self, resource_data: Mapping[str, Json] | None = None) -> str:
+        """Adopt the child with its resources; its stored values are there if the stack was abandoned here."""
+        data = resource_data or {}
+        if self.child is None:
+            record = StackRecord(
+                records.new_id(), self.physical_resource_name(), owner=self.record.id, adopted=data.get("resources")
+            )
+            self.stack.world.store.put(record)
+            self.resource_id_set(record.id)
+            self.adopt_values(data.get("resource_data") or {}, list(data.get("resources") or {}))
+            return self._converge(records.ADOPT, Stack(self.stack.world, record, None, self))
+        return self._converge(records.ADOPT, self.child)
+
+    def adopt_values(self, values: Mapping[str, Json], members: Sequence[str]) -> None:
+        """Take over stored values; without them, `members` are the names of the child's resources."""
+        for key, value in values.items():
+            self.data_set(key, value)
+
+    def abandoned(self) -> dict[str, Json]:
+        """Return the state of the child with its resources."""
+        child = self.child
+        return {**abandoned(child), "resource_data": self.data()} if child is not None else {}
 
     def handle_update(
         self,
@@ -94,14 +139,14 @@ class StackResource(Resource):
         tmpl_diff: Mapping[str, Json],
         prop_diff: Mapping[str, Json],
     ) -> str:
-        """Have the child be what the properties say now."""
+        """Update the child."""
         self.define(json_snippet.definition)
         if self.child is None:
             return self.handle_create()
         return self._converge(records.UPDATE, self.child)
 
     def handle_delete(self) -> str:
-        """Remove the child."""
+        """Delete the child."""
         child = self.child
         if child is None:
             return ""
@@ -123,12 +168,25 @@ class StackResource(Resource):
             raise exception.Error("Resource not created")
         return self._turn(records.CHECK)
 
-    def _converge(self, action: str, child: Stack) -> str:
-        definition = self.child_definition(Identity(child.name, child.id, self.stack.identity.project))
+    def _checked(self, record: StackRecord, action: str) -> Definition:
+        """Return the definition of the child if it is valid with the values that are known now. Raises `Invalid`."""
+        definition = self.child_definition(self._identity_of(record))
+        others = sum(each.stack != record.id for each in self.stack.world.store.resources.values())
+        if others + len(definition.resources) > limits.MOST_RESOURCES:
+            raise exception.Error(limits.too_many(others + len(definition.resources)))
+        validation.check(definition, self.stack.world.types, self, creating=action == CREATE)
+        return definition
+
+    def _identity_of(self, record: StackRecord) -> Identity:
+        return Identity(record.name, record.id, self.stack.identity.project)
+
+    def _converge(self, action: str, child: Stack, checked: Definition | None = None) -> str:
+        """Begin to create or update the child, or continue."""
         if self._is_under_way(child, action):
             if child.traversal is None:
-                traversal.go_on(child, definition)
+                traversal.go_on(child, self.child_definition(self._identity_of(child.record)))
         elif child.record.attempt != self.record.attempt:
+            definition = checked or self._checked(child.record, action)
             traversal.converge(child, action, definition, self.record.attempt)
         return action
 
@@ -144,7 +202,7 @@ class StackResource(Resource):
         return action
 
     def _is_under_way(self, child: Stack, action: str) -> bool:
-        """Whether an earlier process has begun the very same, and perhaps this one goes on with it."""
+        """Whether the child is already performing the same action, from this process or an earlier one."""
         record = child.record
         mine = (record.attempt, record.action, record.status) == (self.record.attempt, action, IN_PROGRESS)
         if mine and child.traversal is None and action == DELETE:
@@ -166,12 +224,13 @@ class StackResource(Resource):
 
     check_create_complete = _is_complete
     check_update_complete = _is_complete
+    check_adopt_complete = _is_complete
     check_suspend_complete = _is_complete
     check_resume_complete = _is_complete
     check_check_complete = _is_complete
 
     def check_delete_complete(self, token: str) -> bool:
-        """Whether the child is gone; nothing is kept of it then."""
+        """Whether the child is deleted; if so, delete its record."""
         done = self._is_complete(token)
         child = self.child
         if done and child is not None:
@@ -179,7 +238,7 @@ class StackResource(Resource):
             self.stack.world.stacks.pop(child.id, None)
         return done
 
-    # What others see of it.
+    # Attributes.
 
     def member(self, name: str) -> Resource:
         """Return a resource of the child. Raises `NotFound`."""
@@ -189,7 +248,7 @@ class StackResource(Resource):
         return child.resources[name]
 
     def of_member(self, key: str, path: tuple[Json, ...]) -> Json:
-        """Return `resource.NAME` or `resource.NAME.ATTRIBUTE`: the member's reference, or an attribute of it."""
+        """Return `resource.NAME` or `resource.NAME.ATTRIBUTE`: the reference of a member, or an attribute."""
         name, _, attribute = key.removeprefix(MEMBER).partition(".")
         found = self.member(name)
         if attribute:
@@ -201,19 +260,19 @@ class TemplateResource(StackResource):
     """A nested template: its parameters are the properties, its outputs the attributes."""
 
     def interface(self) -> Interface:
-        """Return what the template looks like from outside."""
+        """Return the parameters and outputs of the template."""
         found = self.found()
         return self.stack.environment.interface(found.template)
 
     def found(self) -> Found:
-        """Return which template it is."""
+        """Return the mapping of the type, with the template's file."""
         return self.stack.world.types.found(self.definition, self.stack.environment)
 
     def schema_of_properties(self) -> Mapping[str, properties.Schema]:
         """Return the parameters of the template."""
         try:
             declared = self.interface().properties
-        except Exception:  # noqa: BLE001  # the template is not there any more: it can only be removed
+        except Exception:  # noqa: BLE001  # without the template, it can only be deleted
             return {}
         return {name: properties.of_parameter(each) for name, each in declared.items()}
 
@@ -226,11 +285,11 @@ class TemplateResource(StackResource):
         return {name: attributes.Schema(about) for name, about in declared.items()}
 
     def child_definition(self, identity: Identity) -> Definition:
-        """Return what the template says with these parameters."""
+        """Return the definition of the template with the current properties."""
         return self.stack.environment.nested(self.name, self.found(), identity, self._given())
 
     def child_to_validate(self, identity: Identity) -> Definition:
-        """Return the same while the values of some parameters are not known yet."""
+        """Return the definition while some properties are not known yet."""
         known = self.known()
         given = {name: known[name] for name in known.data if name in known.schema}
         given = {name: value for name, value in given.items() if value is not None and not any(requires(value))}
@@ -241,7 +300,7 @@ class TemplateResource(StackResource):
         return {name: self.properties[name] for name in named if self.properties.get_user_value(name) is not None}
 
     def child_mistakes_path(self) -> str:
-        """Return how the child is named in the paths of mistakes."""
+        """Return the name of the child in the paths of mistakes."""
         return f"{self.name}<{self.found().template}>"
 
     def get_reference_id(self) -> Json:
@@ -251,14 +310,16 @@ class TemplateResource(StackResource):
             return self.name
         if "OS::stack_id" in child.definition.outputs:
             return child.output("OS::stack_id")
-        return f"arn:openstack:heat::{child.identity.project}:stacks/{child.name}/{child.id}"
+        return child.arn
 
     def get_attribute(self, key: str, *path: Json) -> Json:
-        """Return an output of the template, or something of one of its resources."""
+        """Return an output of the template, or an attribute of one of its resources."""
         if key.startswith(MEMBER):
             return self.of_member(key, path)
         child = self.child
-        if child is None or key not in child.definition.outputs:
+        if child is None:
+            return None
+        if key not in child.definition.outputs:
             raise exception.InvalidTemplateAttribute(resource=self.name, key=key)
         try:
             value = child.output(key)

@@ -1,15 +1,19 @@
-"""Servers, which are all this machine, and everything else that takes a cloud: nothing stands behind these."""
+"""Servers, which are all this machine; and placeholders for cloud resources, with nothing behind them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import re
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-from heat_config_agent.stack import deployments, records
+from heat_config_agent.stack import deployments, exception, records
 from heat_config_agent.stack.attributes import Schema as Attribute
 from heat_config_agent.stack.attributes import select_from_attribute
-from heat_config_agent.stack.constraints import AllowedValues, Length
-from heat_config_agent.stack.definition import Json
+from heat_config_agent.stack.constraints import AllowedValues, CustomConstraint, Length
+from heat_config_agent.stack.definition import Json, Tree
+from heat_config_agent.stack.heat_types import EXPIRATION, HeatType, canonical, former_type, heat_type
+from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.properties import Properties, Schema, Wrong
 from heat_config_agent.stack.resource import Resource
 from heat_config_agent.stack.snippet import Snippet
@@ -18,13 +22,14 @@ HERE = "127.0.0.1"
 """The address of every server."""
 
 
-class _Placeholder(Resource):
-    """Something that only a template says anything of."""
+class NothingBehind(Resource):
+    """A resource that exists only in the template."""
 
+    stack: Stack
     again_after_interruption: ClassVar[bool] = True
 
     def handle_create(self) -> None:
-        """Have an id."""
+        """Create an id."""
         self.resource_id_set(records.new_id())
 
     def handle_update(
@@ -33,25 +38,33 @@ class _Placeholder(Resource):
         tmpl_diff: Mapping[str, Json],
         prop_diff: Mapping[str, Json],
     ) -> None:
-        """Be what the template says now."""
+        """Accept all changes."""
 
 
-class DeployedServer(_Placeholder):
-    """A server that is there already: this machine."""
+class Named(NothingBehind):
+    """A resource that exists only in the template, and to which others refer by its name."""
+
+    def get_reference_id(self) -> Json:
+        """Return the name."""
+        return self.name if self.resource_id is None else self.physical_resource_name()
+
+
+class DeployedServer(NothingBehind):
+    """A server that exists already: this machine."""
 
     properties_schema: ClassVar[Mapping[str, Schema]] = {
-        "name": Schema(Schema.STRING, "Its name.", update_allowed=True),
-        "metadata": Schema(Schema.MAP, "Metadata that it is given.", update_allowed=True),
+        "name": Schema(Schema.STRING, "Name of the server.", update_allowed=True),
+        "metadata": Schema(Schema.MAP, "Metadata of the server.", update_allowed=True),
         "software_config_transport": Schema(
             Schema.STRING,
-            "How it learns of its deployments. Here it does so in no such way.",
+            "How the server receives its deployments; not used on this machine.",
             default="POLL_SERVER_CFN",
             update_allowed=True,
             constraints=[AllowedValues(["POLL_SERVER_CFN", "POLL_SERVER_HEAT", "POLL_TEMP_URL", "ZAQAR_MESSAGE"])],
         ),
         "deployment_swift_data": Schema(
             Schema.MAP,
-            "Where they are kept in Swift. Here they are not.",
+            "Where deployments are stored in Swift; not used on this machine.",
             default={},
             update_allowed=True,
             schema={
@@ -61,12 +74,12 @@ class DeployedServer(_Placeholder):
         ),
     }
     attributes_schema: ClassVar[Mapping[str, Attribute]] = {
-        "name": Attribute("Its name.", type=Attribute.STRING),
+        "name": Attribute("Name of the server.", type=Attribute.STRING),
         "os_collect_config": Attribute("Settings of the agent.", type=Attribute.MAP),
     }
 
     def metadata_get(self, refresh: bool = False) -> dict[str, Json]:
-        """Return its metadata with the deployments."""
+        """Return the metadata with the deployments."""
         metadata = super().metadata_get(refresh)
         return {**metadata, "deployments": deployments.entries(self.stack.world, self.resource_id or "")}
 
@@ -76,33 +89,89 @@ class DeployedServer(_Placeholder):
         return {}
 
 
-class Placeholder(_Placeholder):
-    """A resource of a type that takes a cloud. It takes any property, and has the attributes that it is given."""
+class Placeholder(NothingBehind):
+    """A cloud resource: its properties are checked, nothing is created, and its attributes are given by the user."""
 
-    any_property: ClassVar[bool] = True
-    any_attribute: ClassVar[bool] = True
+    facts: ClassVar[HeatType]
 
     def schema_of_properties(self) -> Mapping[str, Schema]:
-        """Return a property for whatever the template says."""
-        return {each: Schema(Schema.ANY, update_allowed=True) for each in self.definition.properties}
+        """Return the schemas; of a type whose service is gone, one for each property in the template."""
+        if self.any_property:
+            return {name: Schema(Schema.ANY, update_allowed=True) for name in self.definition.properties}
+        return self.properties_schema
 
     def mistakes(self) -> list[Wrong]:
-        """Return what cannot be resolved: whatever can be is taken."""
-        given = Properties(self.schema_of_properties(), self.definition.properties, self.resolve)
-        return [Wrong(each.problem, ("properties", *each.path)) for each in given.mistakes()]
+        """Return all mistakes; none in the properties of a resource that exists already."""
+        return [] if self.definition.external_id is not None else super().mistakes()
+
+    def properties_of(self, resolve: Callable[[Tree], Tree]) -> Properties:
+        """Return the properties with those of older names translated, resolved by a function."""
+        wanted = self.definition
+        return Properties(
+            self.properties.schema, self.facts.translated(wanted.properties), resolve, omitted=wanted.omitted
+        )
+
+    def validate(self) -> None:
+        """Refuse a time that is over when a stack is created, as Heat does."""
+        for name in self.facts.expiring if self.stack.world.creating else ():
+            value = self.known()[name] if name in self.definition.properties else None
+            if isinstance(value, str) and (problem := CustomConstraint(EXPIRATION).violated(value, "string")):
+                raise exception.StackValidationFailed(path=["properties", name], message=problem)
+
+    def has_attribute(self, name: str) -> bool:
+        """Whether Heat's type has the attribute, or a value was given for it."""
+        return super().has_attribute(name) or any(name in given for given in self._given())
+
+    def _given(self) -> tuple[Mapping[str, Json], ...]:
+        """Return the attributes that were given for the resource, by its path and by its type."""
+        attributes = self.stack.environment.attributes
+        return attributes("/".join((*self.stack.path, self.name))), attributes(self.type())
 
     def get_attribute(self, key: str, *path: Json) -> Json:
         """Return what is given for it, by its path or its type; of a server its name and this machine's address."""
-        given = self.stack.environment.attributes
-        of = "/".join((*self.stack.path, self.name))
-        for each in (given(of), given(self.type()), self._own()):
-            if key in each:
-                return select_from_attribute(each[key], path)
+        for attributes in (*self._given(), self._own()):
+            if key in attributes:
+                return select_from_attribute(attributes[key], path)
+        if not self.has_attribute(key):
+            raise exception.InvalidTemplateAttribute(resource=self.name, key=key)
         return None
 
     def _own(self) -> dict[str, Json]:
         name = self.properties.get("name")
         made: dict[str, Json] = {"name": name or self.physical_resource_name()}
+        if canonical(self.record.type) == "AWS::EC2::Instance":
+            made |= dict.fromkeys(("PublicIp", "PrivateIp"), HERE)
         if self.record.type.endswith("::Server"):
             made |= {"first_address": HERE, "accessIPv4": HERE, "instance_name": made["name"]}
         return made
+
+
+@functools.cache
+def placeholder(type_: str) -> type[Placeholder] | None:
+    """Return the class for a type of Heat that needs a cloud; None if Heat has no such type."""
+    facts = heat_type(type_)
+    return _class_of(facts) if facts else None
+
+
+@functools.cache
+def former_placeholder(type_: str) -> type[Placeholder] | None:
+    """Return the class for a cloud type that Heat does not have, but that an existing stack may contain; else None."""
+    return _class_of(former_type(type_)) if _FORMER.fullmatch(type_) else None
+
+
+_FORMER = re.compile(r"(OS::(?!Heat::)[A-Za-z]+|AWS|Rackspace|Docker|DockerInc|Microsoft|Senlin)::\w+(::\w+)*")
+"""The types that were accepted as placeholders before those of Heat were known."""
+
+
+def _class_of(facts: HeatType) -> type[Placeholder]:
+    members = {
+        "facts": facts,
+        "properties_schema": facts.properties,
+        "attributes_schema": facts.attributes,
+        "update_policy_schema": facts.update_policy,
+        "support_status": facts.status,
+        "any_property": facts.is_nothing,
+        "any_attribute": facts.is_nothing or facts.open_attributes,
+        "deletes_with_snapshot": facts.snapshot,
+    }
+    return type("Placeholder", (Placeholder,), members)

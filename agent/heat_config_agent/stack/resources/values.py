@@ -1,4 +1,4 @@
-"""Resources that stand for nothing but a value, or for nothing at all."""
+"""Resources that are only a value, a delay, or nothing."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from heat_config_agent.stack.exception import UpdateReplace
 from heat_config_agent.stack.properties import Schema
 from heat_config_agent.stack.resource import Resource
 from heat_config_agent.stack.snippet import Snippet
+from heat_config_agent.stack.support import HIDDEN, SupportStatus
 
 _TYPES = {
     "string": Schema.STRING,
@@ -28,13 +29,13 @@ _TYPES = {
 
 
 class Value(Resource):
-    """A value that has a name."""
+    """A value with a name."""
 
     again_after_interruption: ClassVar[bool] = True
     properties_schema: ClassVar[Mapping[str, Schema]] = {
         "type": Schema(
             Schema.STRING,
-            "What the value has to be; it is not made that.",
+            "Type of the value; it is checked, not converted.",
             update_allowed=True,
             constraints=[AllowedValues(list(_TYPES))],
         ),
@@ -43,7 +44,7 @@ class Value(Resource):
     attributes_schema: ClassVar[Mapping[str, Attribute]] = {"value": Attribute("The value.")}
 
     def schema_of_properties(self) -> Mapping[str, Schema]:
-        """Return what the value has to be."""
+        """Return the schemas, with the declared type of the value."""
         type_ = self.definition.properties.get("type")
         if not isinstance(type_, str) or type_ not in _TYPES:
             return self.properties_schema
@@ -51,7 +52,7 @@ class Value(Resource):
         return {**self.properties_schema, "value": value}
 
     def handle_create(self) -> None:
-        """Have a name."""
+        """Create an id."""
         self.resource_id_set(self.physical_resource_name())
 
     def handle_update(
@@ -60,34 +61,34 @@ class Value(Resource):
         tmpl_diff: Mapping[str, Json],
         prop_diff: Mapping[str, Json],
     ) -> None:
-        """Have another value: it is that of the properties."""
+        """Do nothing: the value is that of the properties."""
 
     def _resolve_attribute(self, name: str) -> Json:
-        return self.resolve(self.properties.data["value"])  # as it was given, whatever it has to be
+        return self.resolve(self.properties.data["value"])  # not converted
 
 
 class Nothing(Resource):
-    """Whatever it is said to be, it is nothing."""
+    """A resource that does nothing, and accepts any property."""
 
     again_after_interruption: ClassVar[bool] = True
     any_property: ClassVar[bool] = True
     any_attribute: ClassVar[bool] = True
 
     def handle_create(self) -> None:
-        """Have an id."""
+        """Create an id."""
         self.resource_id_set(records.new_id())
 
     def frozen(self) -> dict[str, Json]:
-        """Return a definition that no update changes."""
+        """Return the definition without properties, so that no update changes it."""
         return {**super().frozen(), "properties": {}}
 
     def get_attribute(self, key: str, *path: Json) -> Json:
-        """Return nothing."""
+        """Return None."""
         return None
 
 
 class RandomString(Resource):
-    """A text that nobody can guess, and that stays."""
+    """A random text that stays the same."""
 
     again_after_interruption: ClassVar[bool] = True
     CLASSES: ClassVar[Mapping[str, str]] = {
@@ -99,12 +100,12 @@ class RandomString(Resource):
         "hexdigits": string.digits + "ABCDEF",
         "octdigits": string.octdigits,
     }
-    _MIN = Schema(Schema.INTEGER, "How many at least.", default=1, constraints=[Range(1, 512)])
+    _MIN = Schema(Schema.INTEGER, "Minimum count.", default=1, constraints=[Range(1, 512)])
     properties_schema: ClassVar[Mapping[str, Schema]] = {
         "length": Schema(Schema.INTEGER, "Length of the text.", default=32, constraints=[Range(1, 512)]),
         "character_classes": Schema(
             Schema.LIST,
-            "Kinds of characters.",
+            "Character classes.",
             schema=Schema(
                 Schema.MAP,
                 schema={
@@ -116,17 +117,25 @@ class RandomString(Resource):
         ),
         "character_sequences": Schema(
             Schema.LIST,
-            "Characters.",
+            "Sets of characters.",
             schema=Schema(Schema.MAP, schema={"sequence": Schema(Schema.STRING, required=True), "min": _MIN}),
         ),
-        "salt": Schema(Schema.STRING, "Another one means another text."),
+        "sequence": Schema(
+            Schema.STRING,
+            "A character class; the older form of character_classes.",
+            constraints=[AllowedValues(list(CLASSES))],
+            support_status=SupportStatus(HIDDEN, version="5.0.0"),
+        ),
+        "salt": Schema(Schema.STRING, "A change creates a new text."),
     }
     attributes_schema: ClassVar[Mapping[str, Attribute]] = {"value": Attribute("The text.", type=Attribute.STRING)}
 
     def _kinds(self) -> list[tuple[str, int]]:
-        """Return characters, and how many of them there have to be."""
+        """Return character sets, each with its minimum count."""
         sequences = self.properties["character_sequences"] or []
         classes = self.properties["character_classes"] if "character_classes" in self.properties.data else []
+        if self.properties["sequence"]:
+            classes = [*classes, {"class": self.properties["sequence"], "min": 1}]
         if not sequences and not classes:
             classes = self.properties["character_classes"]
         return [(self.CLASSES[each["class"]], each["min"]) for each in classes] + [
@@ -134,7 +143,7 @@ class RandomString(Resource):
         ]
 
     def validate(self) -> None:
-        """The text must be long enough for all that has to be in it."""
+        """Check that the length suffices for all minimum counts."""
         least = sum(of for _, of in self._kinds())
         if self.properties["length"] < least:
             raise exception.StackValidationFailed(
@@ -143,7 +152,7 @@ class RandomString(Resource):
             )
 
     def handle_create(self) -> None:
-        """Make the text."""
+        """Create the text."""
         kinds = self._kinds()
         found = [secrets.choice(characters) for characters, of in kinds for _ in range(of)]
         rest = [secrets.choice(kinds)[0] for _ in range(self.properties["length"] - len(found))]
@@ -164,15 +173,15 @@ _SECONDS = Schema(Schema.NUMBER, "Seconds.", update_allowed=True)
 
 
 class TestResource(Resource):
-    """Does as it is told, to try out templates."""
+    """A resource for tests of templates, whose properties say what it does."""
 
     __test__ = False
     again_after_interruption: ClassVar[bool] = True
     properties_schema: ClassVar[Mapping[str, Schema]] = {
         "value": Schema(Schema.STRING, "The output.", default="test_string", update_allowed=True),
         "fail": Schema(Schema.BOOLEAN, "Whether it fails.", default=False, update_allowed=True),
-        "update_replace": Schema(Schema.BOOLEAN, "Whether it is replaced.", default=False, update_allowed=True),
-        "update_replace_value": Schema(Schema.STRING, "Another one means that it is replaced."),
+        "update_replace": Schema(Schema.BOOLEAN, "Whether an update replaces it.", default=False, update_allowed=True),
+        "update_replace_value": Schema(Schema.STRING, "A change replaces it."),
         "wait_secs": Schema(Schema.NUMBER, "Seconds that an action takes.", default=0, update_allowed=True),
         "action_wait_secs": Schema(
             Schema.MAP,
@@ -198,7 +207,7 @@ class TestResource(Resource):
             raise ValueError(f"Test Resource failed {self.name}")
 
     def handle_create(self) -> float:
-        """Take the value."""
+        """Store the value."""
         self._fail()
         self.data_set("value", self.properties["value"])
         self.resource_id_set(self.physical_resource_name())
@@ -210,7 +219,7 @@ class TestResource(Resource):
         tmpl_diff: Mapping[str, Json],
         prop_diff: Mapping[str, Json],
     ) -> float:
-        """Take the new value."""
+        """Store the new value."""
         self.properties = json_snippet.properties(self.properties_schema)
         if self.properties["update_replace"]:
             raise UpdateReplace(self.name)
@@ -220,11 +229,11 @@ class TestResource(Resource):
         return self._seconds("update")
 
     def handle_delete(self) -> float:
-        """Take as long as it is said to take."""
+        """Start the delay."""
         return self._seconds("delete")
 
     def handle_check(self) -> None:
-        """Be there."""
+        """Fail if the resource was not created."""
         if self.resource_id is None:
             raise Exception("Resource not created")  # noqa: TRY002  # Heat's own has this class
 
@@ -240,20 +249,26 @@ class TestResource(Resource):
 
 
 class Delay(Resource):
-    """Takes some time."""
+    """A resource that takes some time."""
 
     again_after_interruption: ClassVar[bool] = True
     properties_schema: ClassVar[Mapping[str, Schema]] = {
-        "min_wait": Schema(Schema.NUMBER, "Seconds at least.", default=0, update_allowed=True, constraints=[Range(0)]),
+        "min_wait": Schema(
+            Schema.NUMBER, "Minimum of seconds.", default=0, update_allowed=True, constraints=[Range(0)]
+        ),
         "max_jitter": Schema(
-            Schema.NUMBER, "Random seconds more at most.", default=0, update_allowed=True, constraints=[Range(0)]
+            Schema.NUMBER,
+            "Maximum of additional random seconds.",
+            default=0,
+            update_allowed=True,
+            constraints=[Range(0)],
         ),
         "jitter_multiplier": Schema(
-            Schema.NUMBER, "By how much these are multiplied.", default=1.0, update_allowed=True, constraints=[Range(0)]
+            Schema.NUMBER, "Factor for the random seconds.", default=1.0, update_allowed=True, constraints=[Range(0)]
         ),
         "actions": Schema(
             Schema.LIST,
-            "The actions that take time.",
+            "Actions that take time.",
             default=["CREATE"],
             update_allowed=True,
             constraints=[AllowedValues(["CREATE", "DELETE", "SUSPEND", "RESUME"])],
@@ -268,7 +283,7 @@ class Delay(Resource):
         return time.monotonic() + wait
 
     def handle_create(self) -> float:
-        """Begin to wait."""
+        """Start the delay."""
         self.resource_id_set(self.physical_resource_name())
         return self._until("CREATE")
 
@@ -278,18 +293,18 @@ class Delay(Resource):
         tmpl_diff: Mapping[str, Json],
         prop_diff: Mapping[str, Json],
     ) -> None:
-        """Wait differently from the next action on."""
+        """Apply the new properties from the next action on."""
 
     def handle_delete(self) -> float:
-        """Begin to wait."""
+        """Start the delay."""
         return self._until("DELETE")
 
     def handle_suspend(self) -> float:
-        """Begin to wait."""
+        """Start the delay."""
         return self._until("SUSPEND")
 
     def handle_resume(self) -> float:
-        """Begin to wait."""
+        """Start the delay."""
         return self._until("RESUME")
 
     def _is_complete(self, until: float) -> bool:

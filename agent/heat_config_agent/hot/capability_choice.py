@@ -1,0 +1,109 @@
+"""The choice of one template from a list in the resource_registry: the one that meets the environments' requirements.
+
+    requires: {deployment: puppet}
+    resource_registry:
+      My::Web: [puppet/web.yaml, docker/web.yaml]
+
+A template fits if it has every required capability. Exactly one must fit; otherwise the list is a mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from heat_config_agent.hot import registry
+from heat_config_agent.hot.capabilities import Capabilities, fits, written
+from heat_config_agent.hot.template import Template
+from heat_config_agent.language.report import Report, meant
+from heat_config_agent.language.text import Text
+from heat_config_agent.stack.definition import Invalid, Json, Mistake, Path
+
+
+class Choice:
+    """The choice of one template for each list in a resource_registry."""
+
+    def __init__(self, requires: Capabilities, texts: Mapping[Path, Text], template: Callable[[str], Template]) -> None:
+        """Take the environment in which each list is, and a function that returns the template of a file.
+
+        The function raises `Invalid` if the file is no template.
+        """
+        self._requires, self._texts, self._template = requires, texts, template
+        self.mistakes: list[Mistake] = []
+
+    def made(self, section: Mapping[str, Json], path: Path = ("resource_registry",)) -> dict[str, Json]:
+        """Return the registry with one template in place of each list.
+
+        A list from which none can be chosen is left out and is a mistake.
+        """
+        found: dict[str, Json] = {}
+        for name, value in section.items():
+            at = (*path, name)
+            if isinstance(value, dict):
+                found[name] = self.made(value, at)
+            elif registry.is_list(name, value):
+                found[name] = self._one(value, at)
+            else:
+                found[name] = value
+        return {name: value for name, value in found.items() if value is not None}
+
+    def _one(self, names: list[str], path: Path) -> str | None:
+        report = Report(self._texts[path])
+        known = {name: self._capabilities(name, report, (*path, index)) for index, name in enumerate(names)}
+        candidates = {name: each for name, each in known.items() if each is not None}
+        fitting = [name for name, each in candidates.items() if fits(each, self._requires)]
+        if len(candidates) == len(known) and len(fitting) != 1:
+            report.wrong(*self._refusal(candidates, fitting, path), "environment")
+        self.mistakes += report.mistakes
+        return None if report.mistakes else fitting[0]
+
+    def _capabilities(self, name: str, report: Report, path: Path) -> Capabilities | None:
+        """Return the capabilities of a candidate; None if it has mistakes."""
+        try:
+            template = self._template(name)
+            wrong = [each for each in template.mistakes if each.path[:1] == ("capabilities",)]
+        except Invalid as invalid:
+            wrong = list(invalid.mistakes)
+        place = self._texts[path[:-1]].place(path)
+        report.mistakes += [each if each.place else replace(each, path=path, place=place) for each in wrong]
+        return None if wrong else template.capabilities
+
+    def _refusal(self, candidates: Mapping[str, Capabilities], fitting: list[str], path: Path) -> tuple[str, Path, str]:
+        """Return the problem of a list, its path and a hint."""
+        wanted = f"what is required ({written(self._requires)})"
+        others = [f"{name} has {self._instead(each)}" for name, each in candidates.items() if name not in fitting]
+        if not fitting:
+            return f"no template fits {wanted}: {'; '.join(others)}", path, self._meant(candidates.values())
+        said = f"fit {wanted}" if self._requires else "fit, as nothing is required"
+        also = "; ".join([", ".join(fitting), *others])
+        hint = _difference([candidates[each] for each in fitting])
+        return f"{len(fitting)} templates {said}: {also}", path, hint
+
+    def _instead(self, capabilities: Capabilities) -> str:
+        """Return why a template does not fit."""
+        lacking = [key for key, values in self._requires.items() if not fits(capabilities, {key: values})]
+        return " and ".join(
+            written({key: capabilities[key]}) if key in capabilities else f"no {key}" for key in lacking
+        )
+
+    def _meant(self, candidates: Iterable[Capabilities]) -> str:
+        """Return a hint if a required key or value that no candidate has may be misspelt, else an empty text."""
+        every: dict[str, set[str]] = {}
+        for each in candidates:
+            for key, values in each.items():
+                every.setdefault(key, set()).update(values)
+        for key, values in self._requires.items():
+            for word, known in [(key, set(every)), *((value, every.get(key, set())) for value in values)]:
+                if word not in known and (hint := meant(word, sorted(known))):
+                    return hint
+        return ""
+
+
+def _difference(fitting: list[Capabilities]) -> str:
+    """Return a hint that names a capability which distinguishes the templates that fit."""
+    for key in dict.fromkeys(key for each in fitting for key in each):
+        values = [each.get(key) for each in fitting]
+        if any(values.count(value) == 1 for value in values if value):
+            said = ", ".join(dict.fromkeys(each for value in values for each in value or ()))
+            return f"require one {key} of {said}"
+    return "keep one of them in the list"

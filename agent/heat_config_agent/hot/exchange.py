@@ -1,0 +1,74 @@
+"""A stack's source in the form in which Heat's API exchanges it: template, environment and files as values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from heat_config_agent.errors import UsageError
+from heat_config_agent.hot import environment
+from heat_config_agent.hot.registry import is_template
+from heat_config_agent.hot.source import Source
+from heat_config_agent.hot.text import heat_text
+from heat_config_agent.language.files import File
+from heat_config_agent.stack.definition import Json
+
+_FILES = ("get_file", "TemplateURL")
+
+
+def exported(source: Json) -> dict[str, Json]:
+    """Return `template`, `environment` and `files` of a stored source. Raises `Invalid`."""
+    found = Source.from_json(source)
+    template = heat_text(found.template.name, found.template.text, "template_format").value
+    texts = [heat_text(each.name, each.text, "environment_format") for each in found.environments]
+    merged = environment.merge(texts, found, {})
+    registry: dict[str, Json] = {}
+    sections: dict[str, Json] = {}
+    for text in texts:
+        said = text.value if isinstance(text.value, dict) else {}
+        registry |= environment.located(said.get("resource_registry") or {}, text.file, found)
+        sections |= {key: said[key] for key in ("requires", "encrypted_param_names", "event_sinks") if said.get(key)}
+    return {
+        "template": _self_contained(template, found),
+        "environment": {
+            "parameters": merged.parameters,
+            "parameter_defaults": merged.parameter_defaults,
+            "resource_registry": registry,
+            **({"attributes": merged.attributes} if merged.attributes else {}),
+            **sections,
+        },
+        "files": dict(found.files),
+    }
+
+
+def _self_contained(tree: Json, source: Source) -> Json:
+    """Return a template in which files have the names that they have in `files`."""
+    if isinstance(tree, dict):
+        return {
+            key: source.find(value, source.template.name) or value
+            if isinstance(value, str) and (key in _FILES or (key == "type" and is_template(value)))
+            else _self_contained(value, source)
+            for key, value in tree.items()
+        }
+    return [_self_contained(each, source) for each in tree] if isinstance(tree, list) else tree
+
+
+def imported(
+    data: Mapping[str, Any], name: str, environments: Sequence[File], files: Mapping[str, str], parameters: Json
+) -> Source:
+    """Return the source of a stack that is adopted; `data` is from the file `name`. Raises UsageError."""
+    template, given, own = data.get("template"), data.get("environment") or {}, data.get("files") or {}
+    if not isinstance(template, dict):
+        raise UsageError(f"{name} has no template: expected the output of `stack abandon`")
+    if not isinstance(given, dict):
+        raise UsageError(f"the environment in {name} is not a map")
+    if not isinstance(own, dict) or not all(isinstance(each, str) for each in own.values()):
+        raise UsageError(f"files in {name} is not a map of texts")
+    own_environment = File(f"{name}#environment", json.dumps(given, ensure_ascii=False))
+    return Source(
+        File(f"{name}#template", json.dumps(template, ensure_ascii=False)),
+        (own_environment, *environments),
+        {**{str(key): text for key, text in own.items()}, **files},
+        parameters,
+    )

@@ -1,0 +1,10 @@
+"""What the languages of templates share.
+
+| module | content |
+|---|---|
+| `text` | YAML or JSON to its value, with the position and the written form of every part |
+| `report` | mistakes and warnings of one text, in the order of the text, with hints |
+| `files` | files by name, read from disk with limits |
+
+A language is a package above this one. What differs between languages is a parameter: see `text.Language`.
+"""

@@ -1,0 +1,107 @@
+"""Warnings about a definition that is valid: types that Heat no longer supports, and configs that never run."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from heat_config_agent.stack import heat_types, type_schemas
+from heat_config_agent.stack.definition import Definition, Mistake, Path, ResourceDefinition
+from heat_config_agent.stack.exception import EntityNotFound
+from heat_config_agent.stack.properties import Schema, schemata
+from heat_config_agent.stack.records import CREATE, DELETE, RESUME, SUSPEND, UPDATE
+from heat_config_agent.stack.resource import Resource
+from heat_config_agent.stack.support import DEPRECATED, HIDDEN, UNSUPPORTED, SupportStatus
+from heat_config_agent.stack.types import Types
+
+ACTIONS = (CREATE, UPDATE, SUSPEND, RESUME, DELETE)
+"""The actions for which a stack delivers a component."""
+COMPONENT = "OS::Heat::SoftwareComponent"
+_DOUBTFUL = {DEPRECATED: "is deprecated", HIDDEN: "is obsolete", UNSUPPORTED: "is unsupported"}
+
+
+def warnings(definition: Definition, types: Types, tools: Collection[str]) -> list[Mistake]:
+    """Return the warnings about a stack, without its nested stacks. `tools` are those that are installed."""
+    found: list[Mistake] = []
+    for name, resource in definition.resources.items():
+        try:
+            mapped = types.found(resource, definition.environment)
+            class_ = None if mapped.template else types.class_of(mapped)
+        except (EntityNotFound, ValueError):  # a mistake, which is reported elsewhere
+            continue
+        if class_ is None:
+            continue
+        found += _of_type(definition, resource, mapped.type, class_)
+        if mapped.type == COMPONENT:
+            found += _of_component(definition, name, resource.properties.get("configs"), tools)
+    return [each.concealed(definition.conceal) for each in found]
+
+
+def _of_type(
+    definition: Definition, resource: ResourceDefinition, type_: str, class_: type[Resource]
+) -> Iterator[Mistake]:
+    """Yield the warnings about the support status of a type, and of the properties that the resource has."""
+    status = type_schemas.status(type_, class_)
+    if status.status in _DOUBTFUL:
+        instead = heat_types.instead(type_)
+        hint = f"use {instead}" if instead else ""
+        yield definition.mistake(_sentence(type_, status), ("resources", resource.name, "type"), hint)
+    try:
+        schemas = schemata(class_.properties_schema)
+    except TypeError:  # the class of a plug-in is wrong, which is reported elsewhere
+        return
+    here: Path = ("resources", resource.name, "properties")
+    for path, doubtful in _properties(schemas, resource.properties):
+        problem = _sentence(f"the property {'.'.join(map(str, path))}", doubtful)
+        yield definition.mistake(problem, (*here, *path))
+
+
+def _sentence(what: str, status: SupportStatus) -> str:
+    since = f" since Heat {status.version}" if status.version else ""
+    return f"{what} {_DOUBTFUL[status.status]}{since}{f': {status.message}' if status.message else ''}"
+
+
+def _properties(schemas: Mapping[str, Schema], values: Mapping[str, Any]) -> Iterator[tuple[Path, SupportStatus]]:
+    """Yield the path and the status of each property with a value that is no longer supported."""
+    for name, value in values.items():
+        schema = schemas.get(name)
+        if schema is None:
+            continue
+        if schema.support_status.status in _DOUBTFUL:
+            yield (name,), schema.support_status
+        for path, status in _members(schema, value):
+            yield (name, *path), status
+
+
+def _members(schema: Schema, value: Any) -> Iterator[tuple[Path, SupportStatus]]:
+    if not isinstance(schema.schema, Mapping):
+        return
+    if isinstance(value, dict):
+        yield from _properties(schemata(schema.schema), value)
+    elif isinstance(value, list) and "*" in schema.schema:
+        for index, member in enumerate(value):
+            for path, status in _members(schemata(schema.schema)["*"], member):
+                yield (index, *path), status
+
+
+def _of_component(definition: Definition, name: str, configs: Any, tools: Collection[str]) -> Iterator[Mistake]:
+    """Yield the warnings about actions and tools of a component that never run."""
+    for index, config in enumerate(configs if isinstance(configs, list) else ()):
+        if not isinstance(config, dict):
+            continue
+        here: Path = ("resources", name, "properties", "configs", index)
+        actions = config.get("actions")
+        for at, action in enumerate(actions if isinstance(actions, list) else ()):
+            if isinstance(action, str) and action not in ACTIONS:
+                problem = f"a stack has no action {action}: the config never runs for it"
+                yield definition.mistake(problem, (*here, "actions", at), _meant(action.upper(), ACTIONS))
+        tool = config.get("tool")
+        if isinstance(tool, str) and tool not in tools:
+            problem = f"no hook for the tool {tool} is installed on this machine: the config fails here"
+            yield definition.mistake(problem, (*here, "tool"), _meant(tool, tools))
+
+
+def _meant(word: str, known: Collection[str]) -> str:
+    close = difflib.get_close_matches(word, known, 1, 0.7) if len(word) < 100 else []
+    return f"did you mean {close[0]}?" if close else f"one of {', '.join(known)}"

@@ -1,0 +1,67 @@
+"""Clients of services, for plug-ins that use one: the default handlers, and the meaning of exceptions."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from heat_config_agent.stack import exception
+from heat_config_agent.stack.definition import Json
+
+
+class ClientPlugin:
+    """The meaning of a client's exceptions, by their names and status codes."""
+
+    def is_not_found(self, error: BaseException) -> bool:
+        """Whether an exception means that something does not exist."""
+        return isinstance(error, exception.NotFound | exception.EntityNotFound) or _means(error, 404, "NotFound")
+
+    def is_conflict(self, error: BaseException) -> bool:
+        """Whether an exception means that there is a conflict."""
+        return _means(error, 409, "Conflict")
+
+    def ignore_not_found(self, error: BaseException) -> None:
+        """Raise an exception again, unless it means that something does not exist."""
+        if not self.is_not_found(error):
+            raise error
+
+
+def _means(error: BaseException, status: int, name: str) -> bool:
+    codes = (getattr(error, key, None) for key in ("code", "http_status", "status_code"))
+    return status in codes or any(name in class_.__name__ for class_ in type(error).__mro__)
+
+
+class ClientUser:
+    """The part of a resource that uses the client of a service. A plug-in overrides `client`."""
+
+    default_client_name: ClassVar[str | None] = None
+    entity: ClassVar[str | None] = None
+
+    @property
+    def resource_id(self) -> str | None:
+        """Return the physical id."""
+        raise NotImplementedError
+
+    def client(self, name: str | None = None, version: str | None = None) -> Any:  # noqa: ARG002
+        """Raise ClientNotAvailable: there is no cloud."""
+        raise exception.ClientNotAvailable(client_name=name or self.default_client_name)
+
+    def client_plugin(self, name: str | None = None) -> Any:  # noqa: ARG002
+        """Return the plug-in for a client, which knows what the client's exceptions mean."""
+        return ClientPlugin()
+
+    def _show_resource(self) -> Json:
+        """Return the value of the attribute `show`: by default, what the client of a cloud service has."""
+        if not self.entity or self.resource_id is None:
+            return None
+        found = getattr(self.client(), self.entity).get(self.resource_id)
+        return found.to_dict() if hasattr(found, "to_dict") else found
+
+    def handle_delete(self) -> Any:
+        """Delete the physical resource if it belongs to a cloud service."""
+        if self.entity and self.resource_id is not None:
+            try:
+                getattr(self.client(), self.entity).delete(self.resource_id)
+            except Exception as error:  # noqa: BLE001  # that of any client
+                self.client_plugin().ignore_not_found(error)
+                return None
+        return self.resource_id

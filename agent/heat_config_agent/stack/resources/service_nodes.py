@@ -1,0 +1,35 @@
+"""Nodes of a service: those that are this machine, and those that operations make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from heat_config_agent.stack import exception, nodes
+from heat_config_agent.stack.attributes import Schema as Attribute
+from heat_config_agent.stack.attributes import select_from_attribute
+from heat_config_agent.stack.definition import Json
+from heat_config_agent.stack.properties import Schema
+from heat_config_agent.stack.resources.servers import NothingBehind
+
+
+class ServiceNode(NothingBehind):
+    """A node, which is there when all of its operations are done."""
+
+    properties_schema: ClassVar[Mapping[str, Schema]] = {}
+    attributes_schema: ClassVar[Mapping[str, Attribute]] = {
+        "state": Attribute("The state of the node.", type=Attribute.STRING)
+    }
+
+    def _resolve_attribute(self, name: str) -> Any:
+        if name == "state":
+            return nodes.state(self.stack, self.name)
+        raise exception.InvalidTemplateAttribute(resource=self.name, key=name)
+
+    def get_attribute(self, key: str, *path: Json) -> Json:
+        """Return the state of the node."""
+        return select_from_attribute(self._resolve_attribute(key), path)
+
+
+class ServiceHost(ServiceNode):
+    """A node that is this machine, or another one that carries out its own part of the service."""

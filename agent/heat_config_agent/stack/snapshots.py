@@ -1,0 +1,230 @@
+"""Snapshots of a stack, and stacks that come from elsewhere or go there: snapshot, restore, adopt, abandon.
+
+A snapshot is one of the records of its stack. It has the source of the definition, and the state of each resource,
+with whatever the handlers of the resource have stored. A process that is killed leaves a snapshot that is in progress;
+the next one completes or deletes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from heat_config_agent.errors import AgentError, UsageError, blame
+from heat_config_agent.stack import actions, records, traversal, validation
+from heat_config_agent.stack.definition import Definition, Invalid, Json
+from heat_config_agent.stack.live import Stack
+from heat_config_agent.stack.records import (
+    COMPLETE,
+    DELETE,
+    FAILED,
+    IN_PROGRESS,
+    ProcedureRecord,
+    SnapshotRecord,
+    StackRecord,
+)
+from heat_config_agent.stack.resource import Resource
+from heat_config_agent.stack.resources.nested import abandoned
+from heat_config_agent.stack.scheduler import Task
+from heat_config_agent.stack.session import Session, definition_of
+from heat_config_agent.stack.snippet import Snippet
+from heat_config_agent.stack.store import Memory
+
+
+def find(store: Memory, wanted: str) -> SnapshotRecord:
+    """Return the snapshot with that id, or the only one with that name. Raises UsageError."""
+    if wanted in store.snapshots:
+        return store.snapshots[wanted]
+    named = [each for each in store.snapshots.values() if each.name == wanted]
+    if len(named) == 1:
+        return named[0]
+    stack = store.root.name if store.root else ""
+    if named:
+        raise UsageError(f"{wanted!r} is the name of {len(named)} snapshots of {stack}", hint="name one by its id")
+    every = ", ".join(each.name or each.id for each in store.snapshots.values())
+    raise UsageError(f"{stack} has no snapshot {wanted!r}", hint=f"it has {every or 'none'}")
+
+
+class ArchivingSession(Session):
+    """A session that also takes snapshots of its stack, restores it, adopts it and abandons it."""
+
+    def _take_up(self) -> None:
+        super()._take_up()
+        root = self.root
+        if root is None or self._trouble is not None:
+            return
+        if self.interrupted and root.record.action == records.RESTORE and root.defined is not None:
+            root.define(self._restored(root, root.defined, find(self.store, root.record.restores)))
+        self._complete_snapshots()
+
+    def _run(self, of: ProcedureRecord | None = None) -> Stack:
+        root = super()._run(of)
+        self._complete_snapshots()
+        self.store.flush(durable=True)
+        return root
+
+    # Snapshots.
+
+    def snapshot(self, name: str) -> SnapshotRecord:
+        """Take a snapshot of the stack. An interrupted snapshot is completed instead. Raises AgentError."""
+        self._able()
+        root = self._there()
+        if self.interrupted:
+            action = root.record.action
+            self.go_on()
+            if action == records.SNAPSHOT:
+                return max(self.store.snapshots.values(), key=lambda each: each.created)
+        record = SnapshotRecord(records.new_id(), name, root.id, source=root.record.source)
+        self.store.put(record)
+        self.store.flush(durable=True)
+        traversal.turn(root, records.SNAPSHOT)
+        self._run()
+        return record
+
+    def _complete_snapshots(self) -> None:
+        """Store the state of the stack in a snapshot whose handlers have run."""
+        root = self._there()
+        if root.record.action != records.SNAPSHOT or root.record.status == IN_PROGRESS:
+            return
+        for each in self.store.snapshots.values():
+            if (each.action, each.status) == (records.CREATE, IN_PROGRESS):
+                each.data, each.status, each.reason = abandoned(root), root.record.status, root.record.reason
+                self.store.put(each)
+
+    def restore(self, wanted: str) -> Stack:
+        """Restore the stack to a snapshot. Raises AgentError, `Invalid`."""
+        self._able()
+        root = self._there()
+        snapshot = find(self.store, wanted)
+        if self.interrupted:
+            again = root.record.action == records.RESTORE and root.record.restores == snapshot.id
+            self.go_on()
+            if again:
+                return root
+        if snapshot.status != COMPLETE:
+            raise UsageError(
+                f"the snapshot {wanted} is not complete: {snapshot.action}_{snapshot.status}", hint="take another one"
+            )
+        definition = definition_of(root.record, snapshot.source, self._load)
+        definition = self._restored(root, definition, snapshot)
+        validation.check(definition, self._types)
+        record = root.record
+        record.source_before, record.source, record.restores = record.source, snapshot.source, snapshot.id
+        traversal.converge(root, records.RESTORE, definition)
+        return self._run()
+
+    def _restored(self, root: Stack, definition: Definition, snapshot: SnapshotRecord) -> Definition:
+        """Return the definition of a snapshot as the handlers of its resources change it. Raises UsageError."""
+        other = root.if_it_were(definition)
+        saved: Mapping[str, Json] = snapshot.data.get("resources") or {}
+        resources = dict(definition.resources)
+        for name, wanted in definition.resources.items():
+            resource = _resource(root, other, name)
+            handle = getattr(resource, "handle_restore", None)
+            if handle is None or name not in saved:
+                continue
+            try:
+                changed = handle(Snippet(wanted, resource.resolve), saved[name])
+            except AgentError:
+                raise
+            except BaseException as error:
+                problem = f"{name} cannot be restored: {type(error).__name__}: {blame(error)}"
+                raise UsageError(self.world.conceal.text(problem)) from error
+            if not isinstance(changed, Snippet):
+                raise UsageError(f"{name} cannot be restored: its handler returns no definition")
+            resources[name] = changed.definition
+        return replace(definition, resources=resources)
+
+    def delete_snapshot(self, wanted: str) -> None:
+        """Delete a snapshot, and what the handlers of its resources have stored for it. Raises AgentError."""
+        root = self._there()
+        snapshot = find(self.store, wanted)
+        if self.interrupted and root.record.action == records.SNAPSHOT:
+            self.go_on()
+        snapshot.action, snapshot.status, snapshot.reason = DELETE, IN_PROGRESS, ""
+        self.store.put(snapshot)
+        self.store.flush()
+        try:
+            definition = definition_of(root.record, snapshot.source, self._load)
+        except AgentError as error:
+            self._end_removal(snapshot, str(error))
+        else:
+            self._scheduler.add(self._removal(root, definition, snapshot))
+            while self._scheduler.busy:
+                self._scheduler.turn()
+                self.store.flush()
+                if self._scheduler.busy:
+                    self._wait()
+        self.store.flush(durable=True)
+        if snapshot.status == FAILED:
+            problem = f"the snapshot {snapshot.name or snapshot.id} is not deleted: {snapshot.reason}"
+            raise AgentError(problem, hint="what is deleted of it stays deleted; fix that, and delete it again")
+
+    def _removal(self, root: Stack, definition: Definition, snapshot: SnapshotRecord) -> Task:
+        other = root.if_it_were(definition)
+        saved: dict[str, Json] = snapshot.data.get("resources") or {}
+        for name in [name for name in definition.resources if name in saved]:
+            try:
+                yield from actions.delete_snapshot(_resource(root, other, name), saved[name])
+            except GeneratorExit:
+                raise
+            except BaseException as error:  # noqa: BLE001  # plug-ins may raise anything
+                self._end_removal(snapshot, f"{name}: {type(error).__name__}: {blame(error)}")
+                return
+            del saved[name]
+            self.store.put(snapshot)
+        self.store.drop(snapshot)
+
+    def _end_removal(self, snapshot: SnapshotRecord, reason: str) -> None:
+        snapshot.status, snapshot.reason = FAILED, self.world.conceal.text(reason)
+        self.store.put(snapshot)
+
+    def delete(self, *, force: bool = False) -> None:
+        """Delete the stack with its snapshots. Raises AgentError if a snapshot cannot be deleted."""
+        for snapshot in list(self.store.snapshots.values()) if self.root is not None else ():
+            try:
+                self.delete_snapshot(snapshot.id)
+            except AgentError as error:
+                if not force:
+                    raise
+                self._warn(f"{error}; it is forgotten")
+                self.store.drop(snapshot)
+        super().delete(force=force)
+
+    # Adopting and abandoning.
+
+    def adopt(self, definition: Definition, resources: Mapping[str, Json], *, rollback: bool = False) -> Stack:
+        """Adopt a stack: each resource exists already, in the state that is given by its name. Raises as `create`."""
+        self._able()
+        there = self.root
+        if there is not None and self.interrupted and there.record.action == records.ADOPT:
+            return self.go_on()
+        if there is not None:
+            raise UsageError(f"there is a stack {there.name} already", hint="adopt it under another name")
+        validation.check(definition, self._types)
+        identity = definition.identity
+        record = StackRecord(identity.id, identity.name, identity.project, source=definition.source, rollback=rollback)
+        record.adopted = dict(resources)
+        self.root = Stack(self.world, record, None)
+        traversal.converge(self.root, records.ADOPT, definition)
+        return self._run()
+
+    def abandoned(self) -> dict[str, Json]:
+        """Return the state of the stack, for another program that adopts it. Raises AgentError."""
+        self._able()
+        return abandoned(self._there())
+
+    def abandon(self) -> None:
+        """Forget the stack, and leave everything that it created as it is."""
+        self.store.remove()
+        self.root = None
+
+
+def _resource(root: Stack, other: Stack, name: str) -> Resource:
+    """Return a resource of a snapshot: the current one of that name and type, or one that is only looked at."""
+    try:
+        wanted = other.as_defined(name)
+    except Invalid as error:
+        raise UsageError(str(error)) from error
+    found = root.resources.get(name)
+    return found if found is not None and found.record.type == wanted.record.type else wanted

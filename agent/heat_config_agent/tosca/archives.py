@@ -1,0 +1,281 @@
+"""Archives and folders that service templates come in (chapter 6 of the specification).
+
+Nothing is unpacked: members are read when they are named. The whole list of members is checked before that.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import stat
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Protocol
+
+from heat_config_agent.language.files import path_of
+from heat_config_hooks.files import LARGEST, take
+
+if TYPE_CHECKING:
+    import zipfile
+
+MOST_MEMBERS = 100_000
+MOST_BYTES = 1024**3
+METADATA = "TOSCA-Metadata/TOSCA.meta"
+
+_LONGEST_METADATA = 1024**2
+
+
+class Refused(Exception):  # noqa: N818  # it is the archive that is
+    """An archive is not taken; the code and the text say why."""
+
+    def __init__(self, code: str, problem: str, hint: str = "") -> None:
+        super().__init__(problem)
+        self.code, self.hint = code, hint
+
+
+class Files(Protocol):
+    """Where the files of a service template are."""
+
+    def read(self, path: str) -> bytes:
+        """Return the content of a file. Raises `OSError`."""
+
+    def has(self, path: str) -> bool:
+        """Return whether there is a file of that path."""
+
+    def shown(self, path: str) -> str:
+        """Return how a mistake names a file."""
+
+
+class Disk:
+    """Files of this machine."""
+
+    def read(self, path: str) -> bytes:
+        """Return the content of a file. Raises `OSError`."""
+        return take(path)
+
+    def has(self, path: str) -> bool:
+        """Return whether there is a file of that path."""
+        try:
+            return os.path.isfile(path)  # noqa: PTH113  # called for each script
+        except ValueError:
+            return False
+
+    def shown(self, path: str) -> str:
+        """Return how a mistake names a file."""
+        return path
+
+
+class Folder(Disk):
+    """A folder with the content of an archive (A7): nothing outside of it is read."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def all_members(self) -> list[str]:
+        """Return the paths of all files in it; nothing that is hidden or leads outside."""
+        found = []
+        for folder, folders, names in os.walk(self._path):
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            inside = os.path.relpath(folder, self._path)
+            paths = (posixpath.normpath(posixpath.join(inside, name)) for name in names if not name.startswith("."))
+            found += [path for path in paths if self.has(path)]
+        return sorted(found)
+
+    def size(self, names: list[str]) -> int:
+        """Return the bytes of some files together."""
+        return sum(FilePath(self._path, name).stat().st_size for name in names)
+
+    @property
+    def root(self) -> str:
+        """Return the path of the folder."""
+        return self._path
+
+    def members(self) -> list[str]:
+        """Return the names of the files at its root."""
+        return sorted(entry.name for entry in os.scandir(self._path) if entry.is_file())
+
+    def read(self, path: str) -> bytes:
+        """Return the content of a file. Raises `OSError`."""
+        if not self._is_inside(path):
+            raise FileNotFoundError(2, "it is outside of the folder")
+        return take(posixpath.join(self._path, path))
+
+    def has(self, path: str) -> bool:
+        """Return whether there is a file of that path."""
+        return self._is_inside(path) and super().has(posixpath.join(self._path, path))
+
+    def shown(self, path: str) -> str:
+        """Return how a mistake names a file."""
+        return posixpath.join(self._path, path)
+
+    def _is_inside(self, path: str) -> bool:
+        if not _is_within(path):
+            return False
+        try:
+            root = FilePath(self._path).resolve()
+            return FilePath(self._path, path).resolve().is_relative_to(root)
+        except (OSError, ValueError, RuntimeError):
+            return False
+
+
+class Archive:
+    """A zip file, of which no member leads outside (A5)."""
+
+    def __init__(self, name: str) -> None:
+        """Open it and check its members. Raises `OSError` and `Refused`."""
+        import zipfile  # noqa: PLC0415  # it loads much, and most templates are in no archive
+
+        self._name = name
+        self._damaged = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError)
+        try:
+            self._zip = zipfile.ZipFile(name)
+            self._members = self._checked()
+        except (zipfile.BadZipFile, zipfile.LargeZipFile, ValueError, NotImplementedError, EOFError) as error:
+            raise Refused("archive", f"it is no zip file that can be read: {str(error)[:100]}") from None
+
+    def _checked(self) -> dict[str, zipfile.ZipInfo]:
+        members: dict[str, zipfile.ZipInfo] = {}
+        total = 0
+        infos = self._zip.infolist()
+        if len(infos) > MOST_MEMBERS:
+            raise Refused("archive", f"it has over {MOST_MEMBERS:,} members")
+        for info in infos:
+            name = info.filename
+            shown = ascii(name)
+            if info.flag_bits & 0x1:
+                raise Refused("archive-member", f"the member {shown} is encrypted", "pack it without a password")
+            if "\\" in name or "\0" in name or not _is_within(name) or not _is_clean(name):
+                raise Refused("archive-member", f"the member {shown} leads out of the archive")
+            kind = stat.S_IFMT(info.external_attr >> 16)
+            if kind not in {0, stat.S_IFREG, stat.S_IFDIR}:
+                raise Refused("archive-member", f"the member {shown} is neither a file nor a folder")
+            total += info.file_size
+            if total > MOST_BYTES:
+                raise Refused("archive", f"unpacked it is over {MOST_BYTES // 1024**3} GiB long")
+            if name.endswith("/"):
+                continue
+            if name in members:
+                raise Refused("archive-member", f"the member {shown} is there twice")
+            members[name] = info
+        return members
+
+    def members(self) -> list[str]:
+        """Return the names of the files at its root."""
+        return sorted(name for name in self._members if "/" not in name)
+
+    def all_members(self) -> list[str]:
+        """Return the names of all files."""
+        return sorted(self._members)
+
+    def size(self, names: list[str]) -> int:
+        """Return the bytes of some files together."""
+        return sum(self._members[name].file_size for name in names)
+
+    def read(self, path: str) -> bytes:
+        """Return the content of a member, at most as much as it says that it has. Raises `OSError`."""
+        info = self._members.get(path)
+        if info is None:
+            raise FileNotFoundError(2, "it is not in the archive")
+        if info.file_size > LARGEST:
+            raise OSError(27, f"it is over {LARGEST // 1024**2} MiB long")
+        try:
+            with self._zip.open(info) as file:
+                return file.read(info.file_size + 1)[: info.file_size]
+        except self._damaged as error:
+            raise OSError(5, f"the archive is damaged: {str(error)[:100]}") from None
+        except Exception as error:  # each way of packing has errors of its own
+            if type(error).__module__ in {"zlib", "_lzma", "lzma", "builtins"}:
+                raise OSError(5, "the archive is damaged") from None
+            raise
+
+    def has(self, path: str) -> bool:
+        """Return whether there is a member of that path."""
+        return path in self._members
+
+    def shown(self, path: str) -> str:
+        """Return how a mistake names a member (A6)."""
+        return f"{self._name}!/{path}"
+
+
+def _is_within(path: str) -> bool:
+    normal = posixpath.normpath(path)
+    return not posixpath.isabs(path) and normal != ".." and not normal.startswith("../")
+
+
+def _is_clean(name: str) -> bool:
+    return ".." not in name.split("/") and name[1:2] != ":"
+
+
+def entry_of(files: Archive | Folder) -> str:
+    """Return the path of the entry of an archive or a folder (A1, A2). Raises `Refused`."""
+    if files.has(METADATA):
+        return _named_entry(files)
+    roots = [name for name in files.members() if name.endswith((".yaml", ".yml"))]
+    if len(roots) != 1:
+        found = "none" if not roots else f"{len(roots)}"
+        problem = f"without {METADATA} there has to be exactly one .yaml or .yml file at the root; there are {found}"
+        raise Refused("archive-entry", problem, f"name the entry in {METADATA}")
+    return roots[0]
+
+
+def _named_entry(files: Archive | Folder) -> str:
+    try:
+        content = files.read(METADATA)
+    except OSError as error:
+        raise Refused("archive-metadata", f"cannot read {METADATA}: {error.strerror}") from None
+    if len(content) > _LONGEST_METADATA:
+        raise Refused("archive-metadata", f"{METADATA} is over 1 MiB long")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise Refused("archive-metadata", f"{METADATA} is no text in UTF-8") from None
+    block = _first_block(text)
+    wanted = {"TOSCA-Meta-File-Version": ("1.0", "1.1"), "CSAR-Version": ("1.1",), "Created-By": ()}
+    for key, versions in wanted.items():
+        if not block.get(key):
+            raise Refused("archive-metadata", f"{METADATA} has no {key}", f"add it: {key}: …")
+        if versions and block[key] not in versions:
+            raise Refused("archive-metadata", f"the {key} in {METADATA} must be {' or '.join(versions)}")
+    entry = block.get("Entry-Definitions", "")
+    if not entry:
+        raise Refused("archive-metadata", f"{METADATA} has no Entry-Definitions", "add the path of the entry")
+    normal = posixpath.normpath(entry)
+    if not _is_within(entry) or not files.has(normal):
+        raise Refused("archive-entry", f"the entry {entry!a} is not there", f"{METADATA} names it")
+    return normal
+
+
+def _first_block(text: str) -> dict[str, str]:
+    """Return the names and values of the first block of TOSCA.meta; a line that begins with a space goes on."""
+    block: dict[str, str] = {}
+    name = ""
+    for line in text.splitlines():
+        if not line.strip():
+            if block:
+                break
+            continue
+        if line[0] == " " and name:
+            block[name] += line[1:]
+            continue
+        name, colon, value = line.partition(":")
+        if not colon:
+            raise Refused("archive-metadata", f"a line of {METADATA} has no colon", "write NAME: VALUE")
+        name = name.strip()
+        block[name] = value.strip()
+    return block
+
+
+def is_archive(content: bytes) -> bool:
+    """Return whether a file that begins like this is a zip file."""
+    return content[:4] in {b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08"}
+
+
+def local_path(name: str, base: str, folder: str = "") -> str:
+    """Return the path of a file that another one, `base`, names; `folder` is the URL of a repository on disk."""
+    if folder:
+        return posixpath.normpath(posixpath.join(beside(folder, base), name))
+    return beside(name, base)
+
+
+def beside(name: str, base: str) -> str:
+    """Return the path of a file that another file, `base`, names."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(base), path_of(name)))

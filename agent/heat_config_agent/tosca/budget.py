@@ -1,0 +1,32 @@
+"""What checking one file may cost where somebody may have written a text to make it slow.
+
+What is left out then is help or what nobody can check: hints, matches of requirements, and patterns that take long.
+"""
+
+from __future__ import annotations
+
+HINTS = 200
+"""Names for which a similar one is looked for."""
+
+PATTERN_SECONDS = 0.3
+"""Seconds that all patterns together may take to be held against values."""
+
+MATCHES = 20_000
+"""Nodes that are held against requirements without a named node."""
+
+
+class Budget:
+    """What is left for one file."""
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin with the next file."""
+        self.hints = HINTS
+        self.pattern_seconds = PATTERN_SECONDS
+        self.matches = MATCHES
+
+
+left = Budget()
+"""What is left for the file that is being checked: there is one at a time."""

@@ -1,0 +1,191 @@
+"""All that is wrong with a service template or an archive."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from heat_config_agent.language.report import ordered
+from heat_config_agent.stack.definition import Invalid, Mistake, Place, limits
+from heat_config_agent.tosca import budget, functions
+from heat_config_agent.tosca.archives import METADATA, Archive, Disk, Files, Folder, Refused, entry_of
+from heat_config_agent.tosca.documents import Document, Library
+from heat_config_agent.tosca.functions import Holder, Scope
+from heat_config_agent.tosca.groups import check_groups, check_policies
+from heat_config_agent.tosca.inputs import check_inputs
+from heat_config_agent.tosca.report import Report
+from heat_config_agent.tosca.requirements import check_circles
+from heat_config_agent.tosca.service import Service
+from heat_config_agent.tosca.substitution import check_substitutable, check_substitution
+from heat_config_agent.tosca.template_checks import check_templates
+from heat_config_agent.tosca.type_checks import check_definitions, check_types
+from heat_config_agent.tosca.workflows import check_workflows
+
+SECONDS = 60.0
+"""Seconds that one file with all that it imports may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What was found in a file."""
+
+    file: str
+    service: Service | None
+    """The model; None where the file cannot be read at all."""
+    mistakes: list[Mistake]
+    warnings: list[Mistake]
+    open: list[Mistake]
+    """What is still needed to apply it here, and is no mistake of its own."""
+    is_readable: bool = True
+
+
+class Checker:
+    """Checks one file after the other; what they share is read once."""
+
+    def __init__(self, disk: Disk | None = None) -> None:
+        """Begin with nothing. `disk` has the files that are in no archive and no folder."""
+        self._library = Library()
+        self._disk = disk or Disk()
+
+    def check(
+        self,
+        name: str,
+        given: Mapping[str, str] | None = None,
+        record: Callable[[Files], Files] = lambda files: files,
+    ) -> Checked:
+        """Return all that is wrong with a service template, an archive or a folder (sections 3 and 6).
+
+        `given` are values of inputs as a command line has them: those that do not fit are mistakes as well.
+        `record` returns the files to read in the place of those that were opened.
+        """
+        return self._within(name, lambda: self._check(name, given or {}, record))
+
+    def check_inner(self, files: Files, path: str, version: str) -> Checked:
+        """Return all that is wrong with a service template that stands in the place of a node of another one."""
+        name = files.shown(path)
+        return self._within(name, lambda: self._check_read(name, (files, path, version), {}, needs_metadata=False))
+
+    def document(self, files: Files, path: str, version: str) -> Document | None:
+        """Return a document, with what is wrong in its report; None where it cannot be read."""
+        try:
+            return self._library.read(files, path, version)
+        except (OSError, ValueError, Invalid):
+            return None
+
+    def _within(self, name: str, work: Callable[[], Checked]) -> Checked:
+        budget.left.renew()
+        try:
+            return limits.within(SECONDS, work)
+        except limits.TooMuch:
+            problem = f"it takes over {SECONDS:g} s to check"
+            return Checked(name, None, [_mistake(name, "yaml", problem)], [], [])
+
+    def _check(self, name: str, given: Mapping[str, str], record: Callable[[Files], Files]) -> Checked:
+        try:
+            files, path = self._opened(name)
+        except Refused as refused:
+            return Checked(name, None, [_mistake(name, refused.code, str(refused), refused.hint)], [], [])
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            return Checked(name, None, [_mistake(name, "file", f"cannot read {name}: {reason}")], [], [], False)
+        needs_metadata = files is not self._disk and not files.has(METADATA)
+        return self._check_read(name, (record(files), path, ""), given, needs_metadata=needs_metadata)
+
+    def _check_read(
+        self, name: str, place: tuple[Files, str, str], given: Mapping[str, str], *, needs_metadata: bool
+    ) -> Checked:
+        try:
+            document = self._library.read(*place)
+        except Refused as refused:
+            return Checked(name, None, [_mistake(name, refused.code, str(refused), refused.hint)], [], [])
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            return Checked(name, None, [_mistake(name, "file", f"cannot read {name}: {reason}")], [], [], False)
+        except Invalid as invalid:
+            return Checked(name, None, list(invalid.mistakes), [], [])
+        return self._examined(name, document, given, needs_metadata=needs_metadata)
+
+    def _opened(self, name: str) -> tuple[Files, str]:
+        """Return the files of a service template and the path of its entry. Raises `OSError` and `Refused`."""
+        if os.path.isdir(name):  # noqa: PTH112  # called for each file
+            folder = Folder(name)
+            return folder, entry_of(folder)
+        with open(name, "rb") as file:
+            begin = file.read(4)
+        if begin[:2] == b"PK" or name.endswith((".csar", ".zip")):
+            archive = Archive(name)
+            return archive, entry_of(archive)
+        return self._disk, os.path.normpath(name)
+
+    def _examined(self, name: str, document: Document, given: Mapping[str, str], *, needs_metadata: bool) -> Checked:
+        documents = list(document.all_documents())
+        service = Service(document)
+        scope = Scope(document, document.report, None, None, None)
+        if document.content.get("topology_template") is not None:
+            inputs = dict(service.inputs)
+            for workflow in service.workflows.values():
+                inputs.update(workflow.get("inputs") or {})
+            scope = Scope(document, document.report, None, inputs, service.templates)
+        for other in reversed(documents):
+            if other is document:
+                check_types(other, scope)
+            elif not other.is_checked:
+                other.is_checked = True
+                check_types(other, Scope(other, other.report))
+        if needs_metadata:
+            _check_archive_metadata(document)
+        _check_service(service, documents, scope, given)
+        reports = [other.report for other in documents]
+        return Checked(
+            name,
+            service,
+            ordered(mistake for report in reports for mistake in report.mistakes),
+            ordered(mistake for report in reports for mistake in report.warnings),
+            ordered(mistake for report in reports for mistake in report.open),
+        )
+
+
+def _mistake(file: str, code: str, problem: str, hint: str = "") -> Mistake:
+    found = Report(None).mistake(code, problem, (), hint)
+    return Mistake(problem, (), Place(file, 1, 1), hint, found.kind, code)
+
+
+def _check_archive_metadata(document: Document) -> None:
+    """Report metadata that the entry of an archive without TOSCA.meta has to have (A3)."""
+    metadata = document.content.get("metadata") or {}
+    for key in ("template_name", "template_version"):
+        if not metadata.get(key):
+            problem = f"the entry of an archive without {METADATA} needs {key} in its metadata"
+            document.report.wrong("archive-metadata", problem, ("metadata",), f"add {key}")
+
+
+def _check_service(service: Service, documents: list[Document], scope: Scope, given: Mapping[str, str]) -> None:
+    document = service.document
+    if document.content.get("topology_template") is None:
+        return
+    for section, needs_type in (("inputs", True), ("outputs", False)):
+        own = service.content.get(section) or {}
+        path = (*service.path, section)
+        check_definitions(own, getattr(service, section), path, document, needs_type=needs_type)
+        for name, content in own.items():
+            for key in ("default", "value"):
+                functions.check(content.get(key), (*path, name, key), scope)
+    check_inputs(service.inputs, given, (*service.path, "inputs"), document.report)
+    check_templates(service, scope)
+    check_circles(service, scope)
+    check_groups(service, scope)
+    check_policies(service, scope)
+    check_substitution(service, scope)
+    check_substitutable(service, documents, scope)
+    check_workflows(service, scope)
+    functions.check_circles(scope, lambda holder: _place(scope, holder))
+
+
+def _place(scope: Scope, holder: Holder) -> tuple[str | int, ...]:
+    """Return the path of the value that a circle begins with."""
+    path = next(iter(scope.uses[holder].values()))
+    for position in range(len(path) - 1, 0, -1):
+        if path[position] == holder[-1]:
+            return path[: position + 1]
+    return path

@@ -1,0 +1,240 @@
+"""Constraints on values (section 3.5.3 of the specification)."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from operator import ge, gt, le, lt
+from typing import Any
+
+from heat_config_agent.stack.definition import Json, Path, limits
+from heat_config_agent.tosca import budget
+from heat_config_agent.tosca.primitives import READERS, UNBOUNDED, UNITS
+from heat_config_agent.tosca.report import Report, nearest
+from heat_config_agent.tosca.text import written
+
+_ORDERED = frozenset({"integer", "float", "timestamp", "string", "version", *UNITS})
+_MEASURED = frozenset({"string", "list", "map"})
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "greater_than": gt,
+    "greater_or_equal": ge,
+    "less_than": lt,
+    "less_or_equal": le,
+}
+_LENGTHS: dict[str, Callable[[int, int], bool]] = {
+    "length": lambda length, limit: length == limit,
+    "min_length": ge,
+    "max_length": le,
+}
+
+OPERATORS = ("equal", *_COMPARISONS, "in_range", "valid_values", *_LENGTHS, "pattern", "schema")
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One constraint."""
+
+    operator: str
+    argument: Json
+    primitive: str
+    """The primitive type of the values that it is for; nothing for those of complex types."""
+
+    def is_met(self, value: Json) -> bool:
+        """Return whether a value meets it. Raises `ValueError` where the value is none of the type."""
+        operator, argument = self.operator, self.argument
+        if operator == "schema":
+            return True
+        if operator in _LENGTHS:
+            return _LENGTHS[operator](len(value), argument)
+        if operator == "pattern":
+            return _matches(argument, value)
+        read = _reader(self.primitive)
+        if operator == "equal":
+            return bool(read(value) == read(argument))
+        if operator == "valid_values":
+            wanted = read(value)
+            return any(wanted == read(item) for item in argument)
+        if operator == "in_range":
+            lower, upper = (None if end == UNBOUNDED else _end(end, self.primitive) for end in argument)
+            ends = read(value) if self.primitive == "range" else (read(value),) * 2
+            return (lower is None or lower <= ends[0]) and (upper is None or ends[1] <= upper)
+        return _COMPARISONS[operator](read(value), read(argument))
+
+    def __str__(self) -> str:
+        argument = self.argument
+        shown = written(argument) if not isinstance(argument, dict | list) else json.dumps(argument, ensure_ascii=False)
+        return f"{self.operator} {shown if len(shown) <= 80 else shown[:79] + '…'}"
+
+
+def _end(end: Json, primitive: str) -> Any:
+    return _reader("integer" if primitive == "range" else primitive)(end)
+
+
+def _reader(primitive: str) -> Callable[[Json], Any]:
+    if primitive in {"list", "map", "null", ""}:
+        return _comparable
+    return READERS[primitive]
+
+
+def _comparable(value: Json) -> str:
+    """Return a value of a complex type as something that can be compared: JSON with sorted keys."""
+    return json.dumps(value, sort_keys=True)
+
+
+def _matches(pattern: str, value: str) -> bool:
+    """Return whether a pattern matches all of a text; not if that takes too long."""
+    if budget.left.pattern_seconds <= 0:
+        return False
+    start = time.monotonic()
+    try:
+        return limits.within(budget.left.pattern_seconds, lambda: re.fullmatch(pattern, value) is not None)
+    except limits.TooMuch:
+        return False
+    finally:
+        budget.left.pattern_seconds -= time.monotonic() - start
+
+
+def clauses(content: Sequence[Json], primitive: str, *, is_complex: bool) -> tuple[Clause, ...]:
+    """Return the constraints of a list that are right; the others are reported by `check`."""
+    found = []
+    for item in content:
+        operator, argument, problem = _parsed(item)
+        if not problem and not _unfit(operator, argument, primitive, is_complex=is_complex):
+            found.append(Clause(operator, argument, primitive))
+    return tuple(found)
+
+
+def _parsed(item: Json) -> tuple[str, Json, Any]:
+    """Return operator and argument of a constraint, and what is wrong with its form: a problem and a hint."""
+    if item is None or isinstance(item, list):
+        return "", None, ("a constraint must be a map of one operator, or a value", "write `OPERATOR: VALUE`")
+    if not isinstance(item, dict):
+        return "equal", item, _FINE
+    if len(item) != 1:
+        return "", None, ("a constraint has one operator", "write each as an entry of its own")
+    ((operator, argument),) = item.items()
+    if operator not in OPERATORS:
+        return operator, argument, (f"there is no constraint {operator}", nearest(operator, OPERATORS))
+    return operator, argument, _malformed(operator, argument)
+
+
+_FINE: Any = ()
+
+
+def _malformed(operator: str, argument: Json) -> Any:
+    """Return what is wrong with the form of an argument, whatever the type: a problem and a hint; or nothing."""
+    if operator == "in_range" and (not isinstance(argument, list) or len(argument) != 2):
+        return "in_range needs a list of two values", f"write `in_range: [ 1, {UNBOUNDED} ]`, say"
+    if operator == "valid_values" and not isinstance(argument, list):
+        return "valid_values needs a list", "write `valid_values: [ … ]`"
+    if operator in _LENGTHS and (isinstance(argument, bool) or not isinstance(argument, int) or argument < 0):
+        return f"{operator} needs a whole number from 0", ""
+    if operator == "pattern":
+        if not isinstance(argument, str):
+            return "pattern needs a regular expression", "quote it"
+        if not _is_expression(argument):
+            return "the pattern is no regular expression", ""
+    if operator in _COMPARISONS and (isinstance(argument, list) or argument is None):
+        return f"{operator} needs one value", ""
+    if operator == "schema" and not isinstance(argument, str):
+        return "schema needs text", ""
+    return _FINE
+
+
+@lru_cache(maxsize=256)
+def _is_expression(text: str) -> bool:
+    try:
+        re.compile(text)
+    except (re.error, OverflowError, RecursionError):
+        return False
+    return True
+
+
+def _unfit(operator: str, argument: Json, primitive: str, *, is_complex: bool) -> str:
+    """Return the problem of a constraint with a type that does not allow it; nothing where it does."""
+    if is_function(argument):
+        return ""
+    if operator in _COMPARISONS or operator == "in_range":
+        allowed = primitive in _ORDERED or (operator == "in_range" and primitive == "range")
+        if not allowed and not is_complex and primitive != "map":
+            return f"{operator} is not for values of the type {primitive}"
+    elif (operator in _LENGTHS and primitive not in _MEASURED) or (
+        operator in {"pattern", "schema"} and primitive != "string"
+    ):
+        return f"{operator} is not for values of {f'the type {primitive}' if primitive else 'a complex type'}"
+    if operator in _LENGTHS or operator in {"pattern", "schema"}:
+        return ""
+    return _argument_problem(operator, argument, primitive)
+
+
+def _argument_problem(operator: str, argument: Json, primitive: str) -> str:
+    items = argument if operator in {"in_range", "valid_values"} else [argument]
+    if operator == "in_range":
+        items = [end for end in items if end != UNBOUNDED]
+        primitive = "integer" if primitive == "range" else primitive
+    if not primitive:
+        return ""
+    read = READERS[primitive]
+    for item in items:
+        if is_function(item):
+            continue
+        try:
+            read(item)
+        except ValueError as error:
+            return f"a value of {operator} {error}"
+    return ""
+
+
+def is_function(value: Json) -> bool:
+    """Return whether a value can only be known once functions are evaluated."""
+    return isinstance(value, dict) and len(value) == 1 and next(iter(value)) in FUNCTIONS
+
+
+FUNCTIONS = frozenset(
+    """get_input get_property get_attribute get_operation_output get_nodes_of_type get_artifact concat join
+    token""".split()  # noqa: SIM905
+)
+"""The functions (chapter 4 of the specification)."""
+
+
+def check(
+    content: Sequence[Json], primitive: str | None, path: Path, report: Report, *, is_complex: bool = False
+) -> None:
+    """Report what is wrong with a list of constraints. Without a primitive type, their form alone is checked."""
+    for index, item in enumerate(content):
+        check_clause(item, primitive, (*path, index), report, is_complex=is_complex)
+
+
+def check_clause(
+    item: Json, primitive: str | None, path: Path, report: Report, *, is_complex: bool = False
+) -> Clause | None:
+    """Return a constraint, or report what is wrong with it."""
+    operator, argument, problem = _parsed(item)
+    here = (*path, operator) if isinstance(item, dict) and len(item) == 1 else path
+    if problem:
+        report.wrong("constraint-bad", problem[0], here, problem[1])
+        return None
+    if primitive is None and not is_complex:
+        return Clause(operator, argument, "")
+    unfit = _unfit(operator, argument, primitive or "", is_complex=is_complex)
+    if unfit:
+        report.wrong("constraint-unfit", unfit, here)
+        return None
+    if operator in _COMPARISONS or operator == "in_range":
+        if primitive == "map" or is_complex:
+            report.warn("constraint-uncomparable", f"{operator} says little of maps: they are compared as text", here)
+        elif operator == "in_range" and _is_upside_down(argument, primitive or ""):
+            report.wrong("constraint-bad", "the range ends before it begins", here, "write the lower end first")
+            return None
+    return Clause(operator, argument, primitive or "")
+
+
+def _is_upside_down(argument: Sequence[Json], primitive: str) -> bool:
+    if UNBOUNDED in argument or any(map(is_function, argument)):
+        return False
+    lower, upper = (_end(end, primitive) for end in argument)
+    return bool(upper < lower)

@@ -1,0 +1,399 @@
+"""Definitions in types: of properties, capabilities, requirements, artifacts and interfaces (sections 3.5 and 3.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Protocol
+
+from heat_config_agent.stack.definition import Json, Path
+from heat_config_agent.tosca.constraints import Clause, clauses
+from heat_config_agent.tosca.entities import operations
+from heat_config_agent.tosca.primitives import UNBOUNDED
+from heat_config_agent.tosca.report import Report
+
+
+class Names(Protocol):
+    """The names that a document knows."""
+
+    file: str
+    report: Report
+
+    def find(self, section: str, name: str) -> Type | None:
+        """Return the type of that name; None where there is none."""
+
+
+class Type(Protocol):
+    """A type with what it inherits. Maps of members have those of the parents, over which its own stand."""
+
+    section: str
+    """Its section in the document: `node_types`."""
+    name: str
+    content: Mapping[str, Json]
+    """What its document says of it (`grammar.held`)."""
+    names: Names
+    path: Path
+    key: object
+    """What tells it from others; normative types of all versions have their name."""
+
+    @property
+    def parent(self) -> Type | None:
+        """The type that it is derived of, as it is written; it may lead back to this one."""
+
+    @property
+    def lineage(self) -> tuple[Type, ...]:
+        """The type itself, its parent, and so on."""
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether it is unknown what it inherits: a parent is not there, or the parents form a circle."""
+
+    @property
+    def keys(self) -> frozenset[object]:
+        """The keys of the types that it may stand for."""
+
+    def is_a(self, other: Type) -> bool:
+        """Return whether it is the other type, or derived of it."""
+
+    def may_be(self, other: Type) -> bool:
+        """Return whether it is the other type or derived of it, as far as its parents are known."""
+
+    @property
+    def properties(self) -> Mapping[str, PropertyDefinition]:
+        """Definitions of properties."""
+
+    @property
+    def attributes(self) -> Mapping[str, PropertyDefinition]:
+        """Definitions of attributes, without those that properties are as well."""
+
+    @property
+    def capabilities(self) -> Mapping[str, CapabilityDefinition]:
+        """Definitions of capabilities."""
+
+    @property
+    def requirements(self) -> Mapping[str, RequirementDefinition]:
+        """Definitions of requirements."""
+
+    @property
+    def artifacts(self) -> Mapping[str, ArtifactDefinition]:
+        """Artifacts."""
+
+    @property
+    def interfaces(self) -> Mapping[str, InterfaceDefinition]:
+        """Definitions of interfaces."""
+
+    def interface(self, name: str) -> InterfaceDefinition | None:
+        """Return the interface of a name: its own, its type's, or a short form of that (section 5.8)."""
+
+    @property
+    def inputs(self) -> Mapping[str, PropertyDefinition]:
+        """Of an interface type: definitions of the inputs of all its operations."""
+
+    @property
+    def operations(self) -> Mapping[str, OperationDefinition]:
+        """Of an interface type: its operations."""
+
+    @property
+    def primitive(self) -> str:
+        """Of a data type: the primitive type that it is derived of, or nothing."""
+
+    @property
+    def schema(self) -> Schema:
+        """Of a data type: what its values are."""
+
+    @property
+    def clauses(self) -> tuple[Clause, ...]:
+        """Of a data type: its constraints and those of its parents."""
+
+
+class Schema:
+    """What the values of a property, an input or an entry have to be."""
+
+    __slots__ = ("_clauses", "_content", "_names", "_parent", "_parts", "type")
+
+    def __init__(self, type_: Type | None, content: Mapping[str, Json], parent: Schema | None, names: Names) -> None:
+        """Take the type (None where it is unknown: then anything fits), the definition, and the one that it refines."""
+        self.type = type_
+        self._content, self._parent, self._names = content, parent, names
+        self._clauses: tuple[Clause, ...] | None = None
+        self._parts: dict[str, Schema | None] = {}
+
+    @property
+    def primitive(self) -> str:
+        """The primitive type of the values, or nothing."""
+        return self.type.primitive if self.type else ""
+
+    @property
+    def clauses(self) -> tuple[Clause, ...]:
+        """All constraints: of the type, of what is refined, and its own."""
+        if self._clauses is None:
+            inherited = self._parent.clauses if self._parent else self.type.clauses if self.type else ()
+            own = self._content.get("constraints")
+            is_complex = self.type is not None and not self.primitive
+            self._clauses = (*inherited, *clauses(own, self.primitive, is_complex=is_complex)) if own else inherited
+        return self._clauses
+
+    @property
+    def entry(self) -> Schema | None:
+        """What the entries of a list or a map have to be; None where they may be anything."""
+        return self._part("entry_schema")
+
+    @property
+    def key(self) -> Schema | None:
+        """What the keys of a map have to be (1.3); None where they may be anything."""
+        return self._part("key_schema")
+
+    def _part(self, key: str) -> Schema | None:
+        if key not in self._parts:
+            self._parts[key] = None  # for types that are derived of one another in a circle
+            content = self._content.get(key)
+            if content is None:
+                inherited = self._parent
+                if inherited is None and self.type is not None and self.type.content.get(key) is not None:
+                    content = self.type.content[key]
+                    self._parts[key] = schema(content, self.type.names)
+                elif inherited is None and self.type is not None and len(self.type.lineage) > 1:
+                    self._parts[key] = self.type.lineage[1].schema._part(key)  # noqa: SLF001  # of its own class
+                else:
+                    self._parts[key] = inherited._part(key) if inherited else None  # noqa: SLF001
+            else:
+                self._parts[key] = schema(content, self._names)
+        return self._parts[key]
+
+
+def schema(content: Json, names: Names) -> Schema:
+    """Return the schema of entries or keys (section 3.5.10): a type's name, or a map."""
+    if isinstance(content, str):
+        content = {"type": content}
+    name = content.get("type")
+    return Schema(names.find("data_types", name) if name else None, content, None, names)
+
+
+class _Definition:
+    """What all definitions have."""
+
+    def __init__(self, name: str, content: Mapping[str, Json], parent: Any, names: Names, path: Path) -> None:
+        """Take the name, what the document says, and the definition of that name that it refines."""
+        self.name, self.content, self.parent, self.names, self.path = name, content, parent, names, path
+
+
+class PropertyDefinition(_Definition):
+    """The definition of a property, an attribute or a parameter, with what it inherits."""
+
+    parent: PropertyDefinition | None
+
+    def get(self, key: str, default: Json = None) -> Json:
+        """Return what stands under a keyname, here or in the definition that is refined."""
+        value = self.content.get(key)
+        if value is None:
+            return self.parent.get(key, default) if self.parent else default
+        return value
+
+    @cached_property
+    def schema(self) -> Schema:
+        """What its values have to be."""
+        inherited = self.parent.schema if self.parent else None
+        name = self.content.get("type")
+        if name is None:
+            return Schema(inherited.type if inherited else None, self.content, inherited, self.names)
+        return Schema(self.names.find("data_types", name), self.content, inherited, self.names)
+
+    @property
+    def required(self) -> bool:
+        """Whether a value has to be there; a default is one."""
+        return bool(self.get("required", True))
+
+    @property
+    def default(self) -> Json:
+        """The value where none is assigned; None where there is none."""
+        return self.get("default")
+
+    @property
+    def status(self) -> str:
+        """`supported`, `unsupported`, `experimental` or `deprecated`."""
+        return str(self.get("status", "supported"))
+
+
+def definitions(
+    own: Mapping[str, Json], inherited: Mapping[str, PropertyDefinition], names: Names, path: Path
+) -> dict[str, PropertyDefinition]:
+    """Return the definitions of properties with those that are inherited."""
+    found = dict(inherited)
+    for name, content in own.items():
+        found[name] = PropertyDefinition(name, content, found.get(name), names, (*path, name))
+    return found
+
+
+class CapabilityDefinition(_Definition):
+    """A capability of a node type (section 3.6.2)."""
+
+    parent: CapabilityDefinition | None
+
+    @cached_property
+    def type(self) -> Type | None:
+        """Its type; None where that is unknown."""
+        name = self.content.get("type")
+        if name is None:
+            return self.parent.type if self.parent else None
+        return self.names.find("capability_types", name)
+
+    @cached_property
+    def properties(self) -> Mapping[str, PropertyDefinition]:
+        """The properties of its type, which the definition refines and adds to."""
+        return self._refined("properties")
+
+    @cached_property
+    def attributes(self) -> Mapping[str, PropertyDefinition]:
+        """The attributes of its type, which the definition refines and adds to."""
+        return self._refined("attributes")
+
+    def _refined(self, member: str) -> Mapping[str, PropertyDefinition]:
+        of_type: Mapping[str, PropertyDefinition] = getattr(self.type, member) if self.type else {}
+        refined = {**(getattr(self.parent, member) if self.parent else {}), **of_type}
+        own = self.content.get(member)
+        return definitions(own, refined, self.names, (*self.path, member)) if own else refined
+
+    @property
+    def valid_source_types(self) -> tuple[Type, ...]:
+        """The node types that may use it; none where all may."""
+        definition: CapabilityDefinition | None = self
+        while definition is not None:
+            named = definition.content.get("valid_source_types")
+            if named is not None:
+                return _found(named, definition.names, "node_types")
+            definition = definition.parent
+        if self.type is not None:
+            for type_ in self.type.lineage:
+                if type_.content.get("valid_source_types"):
+                    return _found(type_.content["valid_source_types"], type_.names, "node_types")
+        return ()
+
+
+def _found(named: list[Json], names: Names, section: str) -> tuple[Type, ...]:
+    types = (names.find(section, name) for name in named if name)
+    return tuple(type_ for type_ in types if type_ is not None)
+
+
+class RequirementDefinition:
+    """A requirement of a node type (section 3.6.3).
+
+    A definition that names a capability stands in the place of the inherited one; another is merged with it.
+    """
+
+    def __init__(
+        self, name: str, content: Mapping[str, Json], parent: RequirementDefinition | None, names: Names, path: Path
+    ) -> None:
+        self.name, self.content, self.names, self.path = name, content, names, path
+        self.parent = None if content.get("capability") is not None else parent
+
+    def _sought(self, key: str, section: str) -> Type | None:
+        name = self.content.get(key)
+        if name is None:
+            return self.parent._sought(key, section) if self.parent else None  # noqa: SLF001  # of its own class
+        if isinstance(name, dict):
+            name = name.get("type")
+        return self.names.find(section, name) if name else None
+
+    @cached_property
+    def capability(self) -> Type | None:
+        """The capability type that the target needs to have."""
+        return self._sought("capability", "capability_types")
+
+    @cached_property
+    def node(self) -> Type | None:
+        """The node type that the target needs to be of; None where it may be any."""
+        return self._sought("node", "node_types")
+
+    @cached_property
+    def relationship(self) -> Type | None:
+        """The type of the relationship; None where the capability decides it."""
+        return self._sought("relationship", "relationship_types")
+
+    @property
+    def interfaces(self) -> Mapping[str, Json]:
+        """What the definition says of the interfaces of the relationship."""
+        relationship = self.content.get("relationship")
+        if relationship is None:
+            return self.parent.interfaces if self.parent else {}
+        return relationship.get("interfaces") or {}
+
+    @property
+    def node_filter(self) -> Json:
+        """What the target has to meet besides (1.3); None where there is nothing."""
+        found = self.content.get("node_filter")
+        return self.parent.node_filter if found is None and self.parent else found
+
+    @property
+    def occurrences(self) -> tuple[int, float]:
+        """How many targets there have to be at least and at most."""
+        ends = self.content.get("occurrences")
+        if ends is None:
+            return self.parent.occurrences if self.parent else (1, 1)
+        return ends[0], float("inf") if ends[1] == UNBOUNDED else ends[1]
+
+
+class ArtifactDefinition(_Definition):
+    """An artifact of a type or a template (section 3.5.7)."""
+
+    parent: ArtifactDefinition | None
+
+    def get(self, key: str) -> Json:
+        """Return what stands under a keyname, here or in the definition that is refined."""
+        value = self.content.get(key)
+        return self.parent.get(key) if value is None and self.parent else value
+
+    @cached_property
+    def type(self) -> Type | None:
+        """Its type; None where it is not named, or unknown."""
+        name = self.content.get("type")
+        if name is None:
+            return self.parent.type if self.parent else None
+        return self.names.find("artifact_types", name)
+
+
+class OperationDefinition(_Definition):
+    """An operation of an interface, with what it inherits (section 3.5.15)."""
+
+    parent: OperationDefinition | None
+
+    @cached_property
+    def inputs(self) -> Mapping[str, PropertyDefinition]:
+        """Definitions of its inputs."""
+        inherited = self.parent.inputs if self.parent else {}
+        return definitions(self.content.get("inputs") or {}, inherited, self.names, (*self.path, "inputs"))
+
+    @property
+    def implemented(self) -> OperationDefinition | None:
+        """The innermost definition with an implementation; None where nothing is to be run."""
+        if self.content.get("implementation"):
+            return self
+        return self.parent.implemented if self.parent else None
+
+
+class InterfaceDefinition(_Definition):
+    """An interface of a node, relationship or group type (section 3.5.16)."""
+
+    parent: InterfaceDefinition | None
+
+    @cached_property
+    def type(self) -> Type | None:
+        """Its type: the one that is named, the inherited one, or the one that has its very name."""
+        name = self.content.get("type")
+        if name is None and self.parent:
+            return self.parent.type
+        return self.names.find("interface_types", self.name if name is None else name)
+
+    @cached_property
+    def inputs(self) -> Mapping[str, PropertyDefinition]:
+        """Definitions of the inputs of all its operations."""
+        inherited = self.parent.inputs if self.parent else self.type.inputs if self.type else {}
+        return definitions(self.content.get("inputs") or {}, inherited, self.names, (*self.path, "inputs"))
+
+    @cached_property
+    def operations(self) -> Mapping[str, OperationDefinition]:
+        """Its operations by name."""
+        of_type = dict(self.type.operations) if self.type else {}
+        found = {**of_type, **self.parent.operations} if self.parent else of_type
+        for name, content, path in operations(self.content, self.path):
+            found[name] = OperationDefinition(name, content, found.get(name), self.names, path)
+        return found

@@ -1,0 +1,297 @@
+"""A service as a HOT template: its nodes as servers and values, its operations as components and deployments.
+
+The template is for an agent with the tool `tosca`: that processes the files of an operation, which the template has.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from heat_config_agent.stack.definition import HOST, ROOT, Definition, Json, ResourceDefinition, Tree
+from heat_config_agent.tosca.definitions import PropertyDefinition
+from heat_config_agent.tosca.hot_values import Marks, NotExpressible, Writer
+from heat_config_agent.tosca.later import Attribute, Soft
+from heat_config_agent.tosca.reader import Exported
+
+VERSION = "2021-04-16"
+
+_RUN = "tosca.run"
+_AFTER = "tosca.after"
+_SURROUNDINGS = "tosca.surroundings"
+
+_ACTIONS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "create": (("CREATE", "UPDATE"), ("DELETE",)),
+    "configure": (("CREATE", "UPDATE"), ()),
+    "start": (("CREATE", "RESUME"), ("SUSPEND", "DELETE")),
+    "add": (("CREATE", "UPDATE"), ("DELETE",)),
+    "target_changed": (("UPDATE",), ()),
+}
+"""The actions that make and that undo, by the kind of operation; a start is also a restart for UPDATE."""
+
+HEAD = """\
+What Heat does otherwise than this agent does with the service itself:
+- An operation that failed is replaced: what undoes it runs after the next attempt.
+- A removal stops at its first failure.
+- SOURCES and TARGETS count as inputs: an operation runs again when they change.
+"""
+
+
+def exported(read: Callable[[Mapping[str, Json]], Exported], *, deployed: bool) -> tuple[dict[str, Any], list[str]]:
+    """Return the template of a service, and remarks about it. Raises NotExpressible.
+
+    `read` returns the service in which marks stand for some inputs. With `deployed`, servers are machines that exist.
+    """
+    of = read({})
+    real = _Template(of.definition, deployed=deployed)
+    marks = Marks({name: parameter.value for name, parameter in of.definition.parameters.items()})
+    body: dict[str, Any] = {}
+    for _ in range(len(marks.values) + 1):
+        before = {*marks.fixed}
+        marked = _Template(read(marks.given).definition, deployed=deployed)
+        if marked.body.keys() != real.body.keys() or marked.resources != real.resources:
+            marks.fixed.update(marks.values)
+        body = marks.merged(real.body, marked.body)
+        if marks.fixed == before:
+            break
+    else:
+        body = real.body
+    _declare_types(body["resources"], real.body["resources"])
+    used = {name for name in marks.values if f'{{"get_param": {json.dumps(name)}}}' in json.dumps(body)}
+    parameters = {
+        name: _parameter(of.inputs[name], parameter.schema.type, parameter.value, is_secret=parameter.schema.secret)
+        for name, parameter in of.definition.parameters.items()
+        if name in used
+    }
+    clash = parameters.keys() & real.parameters.keys()
+    if clash:
+        raise NotExpressible(f"the input {min(clash)} has the name of a parameter of the servers: rename it")
+    template: dict[str, Any] = {"heat_template_version": VERSION}
+    if of.definition.description:
+        template["description"] = of.definition.description
+    return {**template, "parameters": {**parameters, **real.parameters}, **body}, [*_remarks(of, used), *real.remarks()]
+
+
+def _declare_types(resources: Mapping[str, Any], real: Mapping[str, Any]) -> None:
+    """Declare the types of inputs, which are those of their values, whether parameters stand for them or not."""
+    for name, resource in real.items():
+        for each in resources[f"{name}.config"]["properties"]["inputs"] if f"{name}.config" in real else ():
+            each["type"] = _type(resource["properties"]["input_values"][each["name"]])
+
+
+def _remarks(of: Exported, used: set[str]) -> Iterator[str]:
+    for name in of.definition.parameters:
+        if name not in used:
+            yield f"The input {name} is no parameter: the template has its value of now."
+    for name in of.workflows:
+        yield f"The workflow {name} is not in the template: Heat has none."
+    if of.has_policies:
+        yield "Policies are not in the template."
+
+
+def _parameter(of: PropertyDefinition, type_: str, value: Json, *, is_secret: bool) -> dict[str, Json]:
+    found: dict[str, Json] = {"type": type_}
+    if of.get("description"):
+        found["description"] = str(of.get("description"))
+    if is_secret:
+        found["hidden"] = True
+    if not is_secret:
+        found["default"] = value
+    constraints = [made for each in of.get("constraints") or () if (made := _constraint(each, type_))]
+    return {**found, "constraints": constraints} if constraints else found
+
+
+def _constraint(of: Json, type_: str) -> dict[str, Json]:
+    """Return a constraint; empty for one that HOT does not have."""
+    if not isinstance(of, dict) or len(of) != 1:
+        return {}
+    ((kind, value),) = of.items()
+    if kind == "valid_values":
+        return {"allowed_values": value}
+    if kind == "pattern" and type_ == "string":
+        return {"allowed_pattern": f"^({value})$"}
+    limits = {"min_length": "min", "max_length": "max"}
+    if type_ == "string" and kind in limits:
+        return {"length": {limits[kind]: value}}
+    if type_ == "string" and kind == "length":
+        return {"length": {"min": value, "max": value}}
+    if type_ == "number" and kind == "in_range" and isinstance(value, list | tuple):
+        ends = {end: each for end, each in zip(("min", "max"), value, strict=False) if each != "UNBOUNDED"}
+        return {"range": ends} if ends else {}
+    bounds = {"greater_or_equal": "min", "less_or_equal": "max"}
+    return {"range": {bounds[kind]: value}} if type_ == "number" and kind in bounds else {}
+
+
+class _Template:
+    """The resources and outputs of a definition, in HOT."""
+
+    def __init__(self, definition: Definition, *, deployed: bool) -> None:
+        self._definition, self._deployed = definition, deployed
+        self.resources = [*definition.resources]
+        self.parameters: dict[str, dict[str, Json]] = {}
+        self.writers: dict[str, Writer] = {}
+        self._kinds = {name: self._kind(name) for name in self.resources}
+        self._needs = {name: resource.requirements() for name, resource in definition.resources.items()}
+        resources: dict[str, Any] = {}
+        for name, resource in definition.resources.items():
+            try:
+                resources.update(self._resource(name, resource))
+            except NotExpressible as error:
+                raise NotExpressible(f"{name}: {error}") from None
+        self.body: dict[str, Any] = {"resources": resources}
+        outputs = {}
+        for name, output in definition.outputs.items():
+            try:
+                outputs[name] = {"value": Writer(self._attribute, self.resources).value(output.value)}
+            except NotExpressible as error:
+                raise NotExpressible(f"the output {name}: {error}") from None
+            if output.description:
+                outputs[name]["description"] = output.description
+        if outputs:
+            self.body["outputs"] = outputs
+
+    def remarks(self) -> Iterator[str]:
+        """Yield a sentence for each operation whose inputs are not all there."""
+        for name, writer in self.writers.items():
+            if writer.lost:
+                inputs = ", ".join(dict.fromkeys(writer.lost))
+                yield f"{name}: {inputs} is null where it is handed on, because Heat has no order for that."
+
+    def _kind(self, name: str) -> str:
+        resource = self._definition.resources[name]
+        return next(self._definition.environment.candidates(resource.type, name)).type
+
+    def _earlier(self, name: str) -> set[str]:
+        """Return the resources that are complete before another one is begun."""
+        found: set[str] = set()
+        open_ = [*self._needs[name]]
+        while open_:
+            other = open_.pop()
+            if other not in found and other in self._needs:
+                found.add(other)
+                open_ += self._needs[other]
+        return found
+
+    def _attribute(self, of: Attribute) -> Json:
+        if of.attribute == "state":
+            return "started"
+        if of.attribute == "run":
+            return {"get_attr": [of.resource, _RUN]}
+        if of.attribute == "first_address":
+            if not self._deployed:
+                return {"get_attr": [of.resource, of.attribute]}
+            name = f"{of.resource}_address"
+            description = f"the address of the server {of.resource}"
+            self.parameters[name] = {"type": "string", "description": description, "default": "127.0.0.1"}
+            return {"get_param": name}
+        return {"get_attr": [of.resource, *of.path]}
+
+    def _resource(self, name: str, resource: ResourceDefinition) -> dict[str, Any]:
+        needs = {"depends_on": [*resource.depends_on]} if resource.depends_on else {}
+        if self._kinds[name] == HOST:
+            return {name: {**self._server(name), **needs}}
+        if not resource.properties:
+            return {name: {"type": "OS::Heat::Value", **needs, "properties": {"value": "started"}}}
+        return self._operation(name, resource, needs)
+
+    def _server(self, name: str) -> dict[str, Any]:
+        transport = {"software_config_transport": "POLL_SERVER_HEAT"}
+        if self._deployed:
+            return {"type": "OS::Heat::DeployedServer", "properties": {"name": name, **transport}}
+        for parameter, default in (("image", "debian-12"), ("flavor", "m1.small")):
+            description = f"the {parameter} of the server {name}"
+            self.parameters[f"{name}_{parameter}"] = {"type": "string", "description": description, "default": default}
+        properties = {
+            "name": name,
+            "image": {"get_param": f"{name}_image"},
+            "flavor": {"get_param": f"{name}_flavor"},
+            "user_data_format": "SOFTWARE_CONFIG",
+            **transport,
+        }
+        return {"type": "OS::Nova::Server", "properties": properties}
+
+    def _operation(self, name: str, resource: ResourceDefinition, needs: dict[str, Any]) -> dict[str, Any]:
+        of = resource.properties
+        writer = Writer(self._attribute, self._earlier(name))
+        self.writers[name] = writer
+        inputs = self._inputs(of, writer)
+        wanted = [output for names in _map(of.get("outputs")).values() for output in names]
+        component = {
+            "type": "OS::Heat::SoftwareComponent",
+            "properties": {
+                "inputs": [{"name": each} for each in inputs],
+                "outputs": [{"name": each} for each in dict.fromkeys([*wanted, _RUN])],
+                "configs": [*_configs(of, self._definition.files)],
+                **({"options": {"tosca": of["options"]}} if of.get("options") else {}),
+            },
+        }
+        deployment = {
+            "type": "OS::Heat::SoftwareDeployment",
+            **needs,
+            "properties": {
+                "config": {"get_resource": f"{name}.config"},
+                "server": writer.value(of["server"]),
+                "signal_transport": "HEAT_SIGNAL",
+                "input_values": inputs,
+            },
+        }
+        return {f"{name}.config": component, name: deployment}
+
+    def _inputs(self, of: Mapping[str, Tree], writer: Writer) -> dict[str, Json]:
+        values: dict[str, Json] = {key: writer.value(tree) for key, tree in _map(of.get("input_values")).items()}
+        values[_SURROUNDINGS] = writer.value(_soft(of.get("surroundings") or {}))
+        if of.get("inverse_config"):
+            values[f"tosca.{of.get('inverse')}"] = writer.value(_soft(of.get("inverse_values") or {}))
+        if of.get("trigger") is not None:
+            values[_AFTER] = writer.value(of["trigger"])
+        return values
+
+
+def _soft(tree: Tree) -> Tree:
+    return tree if isinstance(tree, Soft) else Soft(tree)
+
+
+def _map(tree: Any) -> Mapping[str, Any]:
+    return tree if isinstance(tree, Mapping) else {}
+
+
+def _type(value: Json) -> str:
+    if isinstance(value, bool):
+        return "Boolean"
+    if isinstance(value, int | float):
+        return "Number"
+    is_text = isinstance(value, str) or (isinstance(value, dict) and value.keys() & {"list_join", "str_replace"})
+    return "String" if is_text else "Json"  # as for other functions, whose values may be of any type
+
+
+def _configs(of: Mapping[str, Any], beside: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
+    """Yield the configs of a component, by the actions of its operations."""
+    makes, undoes = _ACTIONS[of["kind"]]
+    forward = _step(of.get("operation") or "", _map(of.get("config")), "")
+    back = _step(of.get("inverse") or "", _map(of.get("inverse_config")), f"tosca.{of.get('inverse')}")
+    groups = [(makes, [forward]), (undoes, [back])]
+    if of["kind"] == "start":
+        groups.insert(1, (("UPDATE",), [back, forward]))
+    for actions, steps in groups:
+        wanted = [step for step in steps if step]
+        if actions and wanted:
+            config: dict[str, Any] = {"files": {**beside, **_files(of, wanted)}, "root": ROOT}
+            parts = [{key: value for key, value in step.items() if key != "files" and value} for step in wanted]
+            parts = [part for part in parts if part.get("primary")]  # the others copy files only
+            config.update(parts[0] if len(parts) == 1 else {"steps": parts} if parts else {})
+            if of.get("places"):
+                config["places"] = of["places"]
+            text = json.dumps(config, ensure_ascii=False, indent=1)
+            yield {"actions": [*actions], "tool": "tosca", "config": text}
+
+
+def _step(operation: str, config: Mapping[str, Any], inputs: str) -> dict[str, Any]:
+    return {**config, "operation": operation, "inputs": inputs} if config else {}
+
+
+def _files(of: Mapping[str, Any], steps: list[dict[str, Any]]) -> dict[str, Json]:
+    found = dict(_map(of.get("files")))
+    for step in steps:
+        found.update(_map(step.get("files")))
+    return found

@@ -1,0 +1,48 @@
+"""Values of inputs that somebody gives, held against their definitions (S2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from heat_config_agent.stack.definition import Json, Path
+from heat_config_agent.tosca import values
+from heat_config_agent.tosca.definitions import PropertyDefinition
+from heat_config_agent.tosca.report import Report, nearest
+from heat_config_agent.tosca.text import json_value
+
+_JSON = frozenset({"integer", "float", "boolean", "null", "list", "map", "range", ""})
+"""Primitive types whose values are written as JSON on a command line; those of complex types are, too."""
+
+
+def parsed(definition: PropertyDefinition, text: str) -> Json:
+    """Return the value that a text on a command line stands for: JSON, where the type of the input wants no text."""
+    type_ = definition.schema.type
+    if type_ is None or type_.primitive not in _JSON:
+        return text
+    try:
+        return json_value(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def check_inputs(
+    defined: Mapping[str, PropertyDefinition], given: Mapping[str, str], path: Path, report: Report
+) -> dict[str, Json]:
+    """Return the values that texts stand for, and report those that do not fit; inputs without value are left open.
+
+    `path` is that of the section that defines them.
+    """
+    found: dict[str, Json] = {}
+    for name, text in given.items():
+        definition = defined.get(name)
+        if definition is None:
+            report.wrong("input-unknown", f"there is no input {name}", path, nearest(name, defined))
+            continue
+        found[name] = parsed(definition, text)
+        values.check(found[name], definition.schema, (*path, name), report)
+    for name, definition in defined.items():
+        has_value = definition.default is not None or definition.get("value") is not None
+        if definition.required and not has_value and name not in found:
+            hint = f"give it: --input {name}=VALUE"
+            report.leave_open("open-input", f"the input {name} has no value", (*path, name), hint)
+    return found

@@ -1,0 +1,366 @@
+"""Source → the definition of a stack, with the mistakes in the values that a service is applied with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from heat_config_agent.deployments.redaction import OPEN, Concealer
+from heat_config_agent.language.report import ordered
+from heat_config_agent.model.deployment import Input
+from heat_config_agent.stack.definition import (
+    Definition,
+    Environment,
+    Found,
+    Identity,
+    Interface,
+    Invalid,
+    Json,
+    Mistake,
+    Parameter,
+    Path,
+    Place,
+    Schema,
+    Tree,
+    Unresolved,
+    limits,
+)
+from heat_config_agent.tosca import budget, values
+from heat_config_agent.tosca.archives import Files
+from heat_config_agent.tosca.compiler import Compiler
+from heat_config_agent.tosca.definitions import PropertyDefinition
+from heat_config_agent.tosca.documents import Document, Library
+from heat_config_agent.tosca.evaluation import NOTHING, Context, Evaluator, TooDeep
+from heat_config_agent.tosca.inputs import parsed
+from heat_config_agent.tosca.later import Attribute, is_known, static
+from heat_config_agent.tosca.operations import Scripts
+from heat_config_agent.tosca.procedures import triggers, workflows
+from heat_config_agent.tosca.report import Report, nearest
+from heat_config_agent.tosca.service import Node, Service
+from heat_config_agent.tosca.source import Kept, Source, machine_template
+from heat_config_agent.tosca.topology import Layer, Part, Surroundings, Topology, Values
+
+LARGEST = 20_000
+"""The maximum of resources of a service."""
+
+_TYPES = {"integer": "number", "float": "number", "boolean": "boolean", "string": "string"}
+
+_COMPLEX = frozenset({"list", "map", "range", "null", ""})
+
+Substitutes = Callable[[Part], "tuple[str, Document] | None"]
+
+
+def load(source: Json, identity: Identity) -> Definition:
+    """Return the definition of a stack from its stored source: a `definition.Loader`. Raises `Invalid`.
+
+    A command loads the same source several times: to look at the stack, to work on it, and to go back to it.
+    """
+    for known, of, definition in _loaded:
+        if of == identity and known == source:
+            return definition
+    made = _load(source, identity)
+    _loaded.append((source, identity, made))
+    del _loaded[:-_MOST_LOADED]
+    return made
+
+
+_MOST_LOADED = 2
+_loaded: list[tuple[Json, Identity, Definition]] = []
+"""The definitions that were loaded last."""
+
+
+def _load(source: Json, identity: Identity) -> Definition:
+    kept = Source.from_json(source)
+    files, library = Kept(kept), Library()
+    document = library.read(files, kept.entry)
+    return define(kept, document, files, identity, _Stored(kept, library, files, document).found)
+
+
+class _Stored:
+    """The services that stand in the place of nodes, as they were found when the stack was made."""
+
+    def __init__(self, source: Source, library: Library, files: Files, document: Document) -> None:
+        self._source, self._library, self._files, self._document = source, library, files, document
+
+    def found(self, part: Part) -> tuple[str, Document] | None:
+        path = self._source.substitutes.get(part.name)
+        if path is None:
+            return None
+        return path, self._library.read(self._files, path, self._document.version)
+
+
+def define(
+    source: Source,
+    document: Document,
+    files: Files,
+    identity: Identity,
+    substitutes: Substitutes,
+    *,
+    is_complete: bool = True,
+    marks: Mapping[str, Json] | None = None,
+) -> Definition:
+    """Return the definition of a service whose document has no mistakes. Raises `Invalid`.
+
+    With `is_complete` false, inputs may have no values: then the definition can be shown, but not used.
+    For an export, `marks` are values that stand for inputs, and addresses are attributes of the servers.
+    """
+    budget.left.renew()
+    loading = _Loading(source, document, files, identity, substitutes)
+    loading.is_complete = is_complete
+    if marks is not None:
+        loading.marks = marks
+        loading.evaluator.address_of = lambda part: Attribute(part.name, "first_address")
+    try:
+        return limits.within_template(loading.definition)
+    except limits.TooMuch:
+        raise Invalid([Mistake(limits.OUT_OF_TIME, (), Place(document.file, 1, 1))], OPEN) from None
+
+
+class _Loading:
+    """One service, as it becomes a definition."""
+
+    def __init__(
+        self, source: Source, document: Document, files: Files, identity: Identity, substitutes: Substitutes
+    ) -> None:
+        self.source, self.document, self.identity = source, document, identity
+        self._substitutes = substitutes
+        self.is_complete = True
+        self.service = Service(document)
+        machine = Node("this_machine", machine_template(source.machine), document, ()) if source.machine else None
+        self.evaluator = Evaluator(given=source.attributes)
+        self.topology = Topology(
+            Surroundings(
+                machine,
+                self._substitute,
+                lambda tree, part: static(self.evaluator.value(tree, Context(part, part.layer))),
+                lambda part, name: _there(self.evaluator.property_value(part, name)),
+                lambda part, capability, name: _there(self.evaluator.capability_value(part, capability, name)),
+                self._inner_inputs,
+            )
+        )
+        self.scripts = Scripts(self.topology, self.evaluator, files, source.base)
+        self.evaluator.path_of = self.scripts.path_of
+        self.evaluator.parts = self.topology.parts.values
+        self._chosen: dict[str, Service | None] = {}
+        self.marks: Mapping[str, Json] = {}
+
+    def definition(self) -> Definition:
+        """Return the definition. Raises `Invalid`."""
+        parameters = self._parameters()
+        if self.topology.mistakes:
+            raise Invalid(ordered(self.topology.mistakes), _conceal(parameters))
+        layer = self._built({**{name: parameter.value for name, parameter in parameters.items()}, **self.marks})
+        compiler = Compiler(self.topology, self.evaluator, self.scripts)
+        compiler.compile()
+        outputs = compiler.outputs(layer)
+        procedures, actions = workflows(compiler, layer), triggers(compiler, layer)
+        for procedure in (*procedures.values(), *actions.values()):
+            procedure.outline()
+        self._check_given()
+        made = Definition(
+            self.identity,
+            str(self.document.content.get("description") or self.service.content.get("description") or ""),
+            parameters,
+            (),
+            compiler.finish(),
+            outputs,
+            _Types(compiler.types),
+            self.source.to_json(),
+            tuple(ordered([*self.topology.warnings, *self._warned()])),
+            self._place,
+            compiler.nodes,
+            in_turn=True,
+            files={self.scripts.inside(path): self.scripts.content(path, self.document) for path in self.source.beside},
+            procedures=procedures,
+            triggers=actions,
+            largest=LARGEST,
+        )
+        if self.topology.mistakes:
+            raise Invalid(ordered(self.topology.mistakes), made.conceal)
+        if not re.fullmatch(r"[a-zA-Z][a-zA-Z0-9_.-]{0,254}", self.identity.name):
+            hint = 'it begins with a letter, and has at most 255 letters, digits, "_", "-" and "."'
+            raise Invalid([Mistake(f"Invalid stack name {self.identity.name}", (), None, hint, "stack")], made.conceal)
+        return replace(made, warnings=tuple(warning.concealed(made.conceal) for warning in made.warnings))
+
+    def _built(self, inputs: Values) -> Layer:
+        try:
+            return self.topology.build(self.service, inputs)
+        except (TooDeep, Unresolved) as error:
+            problem = f"values need each other in a circle: {error}" if isinstance(error, TooDeep) else str(error)
+            mistake = self.document.report.mistake("function-circle", problem, self.service.path)
+            raise Invalid([*ordered(self.topology.mistakes), mistake], OPEN) from None
+
+    def _warned(self) -> Iterator[Mistake]:
+        for document in self.document.all_documents():
+            yield from document.report.warnings
+
+    def _place(self, path: Path) -> Place | None:
+        """Return where the node of a resource stands."""
+        if path[:1] != ("resources",) or len(path) < 2:  # the name follows
+            return None
+        part = self.topology.parts.get(str(path[1])) or self.topology.parts.get(str(path[1]).partition(".")[0])
+        return part.template.document.report.mistake("kind", "", part.template.path).place if part else None
+
+    # Inputs.
+
+    def _parameters(self) -> dict[str, Parameter]:
+        """Return the inputs with their values (S2)."""
+        given, defined = self.source.inputs, self.service.inputs
+        for name in given:
+            if name not in defined:
+                problem = f"the service has no input {name}"
+                self._wrong("input-unknown", problem, (*self.service.path, "inputs"), nearest(name, defined))
+        found = {}
+        for name, of in defined.items():
+            value, is_given = _given(given.get(name), of), given.get(name) is not None
+            path = (*self.service.path, "inputs", name)
+            if is_given:
+                self._check(value, of, name, path)
+            else:
+                value = of.get("value")
+                value = of.default if value is None else value
+                if value is None and of.required and self.is_complete:
+                    self._wrong("open-input", f"the input {name} has no value", path, f"give it: --input {name}=VALUE")
+            found[name] = Parameter(_schema(name, of), value, is_given)
+        layer = Layer(Service(self.document), self.topology, {})
+        for name, parameter in found.items():
+            try:
+                value = static(self.evaluator.value(parameter.value, Context(None, layer)))
+                found[name] = replace(parameter, value=value)
+            except (TooDeep, Unresolved) as error:
+                self._wrong("function-arguments", str(error), (*self.service.path, "inputs", name))
+        return found
+
+    def _check(self, value: Json, of: PropertyDefinition, name: str, path: Path) -> None:
+        report = Report(None)
+        values.check(value, of.schema, (name,), report)
+        for mistake in report.mistakes:
+            self._wrong(mistake.code, mistake.problem, path, mistake.hint or f"it was given as --input {name}")
+
+    def _wrong(self, code: str, problem: str, path: Path, hint: str = "") -> None:
+        self.topology.mistakes[self.document.report.mistake(code, problem, path, hint)] = None
+
+    def _check_given(self) -> None:
+        """Refuse attributes of nodes that are not there (X2)."""
+        nodes = {part.name: part for part in self.topology.parts.values()}
+        for name in self.source.attributes:
+            node, _, capability = name.rpartition(".")
+            part = nodes.get(name) or nodes.get(node)
+            inner = part is not None and (part.name == name or (part.type and capability in part.type.capabilities))
+            if not inner:
+                self._wrong(
+                    "entity-unknown", f"--attribute names no node {name}", self.service.path, nearest(name, nodes)
+                )
+
+    # Substitution.
+
+    def _substitute(self, part: Part) -> Service | None:
+        if part.name not in self._chosen:
+            found = self._substitutes(part)
+            self._chosen[part.name] = Service(found[1]) if found is not None else None
+        return self._chosen[part.name]
+
+    def _inner_inputs(self, part: Part, inner: Service) -> Values:
+        """Return the inputs of a service that stands in the place of a node (U2)."""
+        mapping = (inner.content.get("substitution_mappings") or {}).get("properties") or {}
+        source: dict[str, str] = {}
+        for name, entry in mapping.items():
+            mapped = entry.get("mapping") if isinstance(entry, dict) else entry
+            if isinstance(mapped, str):
+                source[mapped] = name
+            elif isinstance(mapped, list) and len(mapped) == 1:
+                source[mapped[0]] = name
+        found: dict[str, Tree] = {}
+        for name, of in inner.inputs.items():
+            property_ = source.get(name, name)
+            value = self.evaluator.property_value(part, property_)
+            if value is NOTHING or value is None:
+                value = of.default
+            if value is None and of.required:
+                problem = f"{inner.document.file}, which stands in for {part.name}, has no value for its input {name}"
+                path = part.template.path
+                self.topology.wrong(
+                    "open-input", problem, part.template, path, "map a property to it, or give a default"
+                )
+            if is_known(value) and value is not None:
+                report = Report(None)
+                values.check(value, of.schema, (name,), report)
+                for mistake in report.mistakes:
+                    self.topology.wrong(
+                        mistake.code, f"{part.name}: {mistake.problem}", part.template, part.template.path
+                    )
+            found[name] = value
+        return found
+
+
+def _there(tree: Tree) -> Json:
+    return None if tree is NOTHING else static(tree)
+
+
+def _conceal(parameters: Mapping[str, Parameter]) -> Concealer:
+    secret = ((name, parameter) for name, parameter in parameters.items() if parameter.schema.secret)
+    return Concealer(Input(name=name, value=parameter.value, hidden=True) for name, parameter in secret)
+
+
+def _given(value: Json, of: PropertyDefinition) -> Json:
+    return parsed(of, value) if isinstance(value, str) else value
+
+
+def _schema(name: str, of: PropertyDefinition) -> Schema:
+    metadata = of.get("metadata") or {}
+    hidden = str(metadata.get("sensitive", "")).lower() == "true"
+    type_ = _TYPES.get(of.schema.primitive, "json" if of.schema.primitive in _COMPLEX else "string")
+    return Schema(name, type_, "", str(of.get("description", "")), of.default, hidden)
+
+
+class _Types:
+    """The types of the resources of a service (`definition.Environment`)."""
+
+    def __init__(self, types: Mapping[str, str]) -> None:
+        self._types = types
+
+    def candidates(self, type_: str, resource: str) -> Iterator[Found]:  # noqa: ARG002
+        yield Found(self._types[resource], of_service=True)
+
+    def interface(self, template: str) -> Interface:
+        raise Invalid([Mistake(f"a service has no nested template {template}")], OPEN)
+
+    def nested(
+        self,
+        resource: str,
+        found: Found,
+        identity: Identity,
+        parameters: Mapping[str, Json],
+        *,
+        known: bool = True,
+    ) -> Definition:
+        return self.of_file(resource, found.template, identity, parameters, known=known)
+
+    def of_text(
+        self, resource: str, template: str, identity: Identity, parameters: Mapping[str, Json], *, known: bool = True
+    ) -> Definition:
+        return self.of_file(resource, template, identity, parameters, known=known)
+
+    def of_file(
+        self,
+        resource: str,
+        template: str,  # noqa: ARG002
+        identity: Identity,  # noqa: ARG002
+        parameters: Mapping[str, Json],  # noqa: ARG002
+        *,
+        known: bool = True,  # noqa: ARG002
+    ) -> Definition:
+        raise Invalid([Mistake(f"a service has no nested templates, and {resource} is none")], OPEN)
+
+    def inside(self, resource: str) -> Environment:  # noqa: ARG002
+        return self
+
+    def restricted(self, resource: str) -> frozenset[str]:  # noqa: ARG002
+        return frozenset()
+
+    def hooks(self, resource: str) -> frozenset[str]:  # noqa: ARG002
+        return frozenset()
+
+    def attributes(self, resource: str) -> Mapping[str, Json]:  # noqa: ARG002
+        return {}

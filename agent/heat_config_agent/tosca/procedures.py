@@ -1,0 +1,293 @@
+"""Workflows of a service → procedures of a stack (section 7.3 of the specification)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.language.report import ordered
+from heat_config_agent.stack.definition import HOST, Invalid, Json, Mistake, ResourceDefinition, Tree
+from heat_config_agent.stack.definition.procedures import (
+    Activity,
+    Delivery,
+    Plan,
+    Precondition,
+    ProcedureInput,
+    StateChange,
+    Step,
+    Steps,
+    Work,
+)
+from heat_config_agent.tosca import conditions
+from heat_config_agent.tosca.compiler import Compiler, Reference
+from heat_config_agent.tosca.definitions import PropertyDefinition, definitions
+from heat_config_agent.tosca.evaluation import Context, Subject
+from heat_config_agent.tosca.inputs import check_inputs
+from heat_config_agent.tosca.later import written_out
+from heat_config_agent.tosca.operations import ORCHESTRATOR, Implemented, machine, surroundings
+from heat_config_agent.tosca.report import Report
+from heat_config_agent.tosca.service import Interface, Policy
+from heat_config_agent.tosca.topology import Layer, Link, Part
+
+MOST = 5000
+"""Activities of a workflow at most, with those of the workflows that it inlines."""
+
+
+class Workflow:
+    """A workflow of a service (`definition.Procedure`)."""
+
+    def __init__(self, name: str, content: Mapping[str, Any], compiler: Compiler, layer: Layer) -> None:
+        self.name = name
+        self._compiler, self._layer = compiler, layer
+        self._content = content
+
+    @property
+    def description(self) -> str:
+        """What it is for."""
+        return str(self._content.get("description") or "")
+
+    @cached_property
+    def _inputs(self) -> Mapping[str, PropertyDefinition]:
+        own = self._content.get("inputs") or {}
+        return definitions(own, {}, self._layer.service.document, (*self._path, "inputs"))
+
+    @property
+    def _path(self) -> tuple[str, ...]:
+        return (*map(str, self._layer.service.path), "workflows", self.name)
+
+    @property
+    def inputs(self) -> Mapping[str, ProcedureInput]:
+        """Its inputs."""
+        return {
+            name: ProcedureInput(
+                str(of.get("type", "")),
+                " ".join(str(of.get("description", "")).split()),
+                of.default,
+                of.required,
+                of.get("metadata") or {},
+            )
+            for name, of in self._inputs.items()
+        }
+
+    def plan(self, values: Mapping[str, Json]) -> Plan:
+        """Return what it does with some values of its inputs. Raises `Invalid`."""
+        report = Report(None)
+        texts = {name: value for name, value in values.items() if isinstance(value, str)}
+        chosen = check_inputs(self._inputs, texts, (*self._path, "inputs"), report)
+        mistakes = [*report.mistakes, *report.open]
+        if mistakes:
+            place = self._layer.service.document.report.mistake("value", "", (*self._path, "inputs")).place
+            raise Invalid([Mistake(of.problem, of.path, place, of.hint, of.kind, of.code) for of in mistakes], OPEN)
+        weaver = _Weaver(self._compiler, self._layer)
+        plan = weaver.plan(self._content, self._defaults(chosen))
+        if self._compiler.topology.mistakes:
+            raise Invalid(ordered(self._compiler.topology.mistakes), OPEN)
+        return plan
+
+    def outline(self) -> None:
+        """Evaluate it once, so that the definition of the stack has all that it needs."""
+        weaver = _Weaver(self._compiler, self._layer)
+        weaver.plan(self._content, self._defaults({}))
+
+    def _defaults(self, chosen: Mapping[str, Json]) -> dict[str, Tree]:
+        """Return the values of its inputs; those without one leave the service's input of that name in place (W9)."""
+        values = {name: of.default for name, of in self._inputs.items() if of.default is not None}
+        return {**values, **chosen}
+
+
+def workflows(compiler: Compiler, layer: Layer) -> dict[str, Workflow]:
+    """Return the workflows of a service by name."""
+    return {name: Workflow(name, content, compiler, layer) for name, content in layer.service.workflows.items()}
+
+
+def triggers(compiler: Compiler, layer: Layer) -> dict[str, Workflow]:
+    """Return the actions of the triggers of all policies, as workflows: `POLICY.TRIGGER` (section 15)."""
+    found = {}
+    for policy in layer.service.policies:
+        inherited: dict[str, Any] = {}
+        for ancestor in reversed(policy.type.lineage if policy.type else ()):
+            inherited |= ancestor.content.get("triggers") or {}
+        for name, trigger in {**inherited, **(policy.content.get("triggers") or {})}.items():
+            content = _action(trigger.get("action"), policy, layer)
+            if content is not None:
+                full = f"{policy.name}.{name}"
+                found[full] = Workflow(full, content, compiler, layer)
+    return found
+
+
+def _action(action: Json, policy: Policy, layer: Layer) -> Mapping[str, Any] | None:
+    """Return the action of a trigger as a workflow: one of the service, or a step for each target of the policy."""
+    if isinstance(action, str) and action in layer.service.workflows:
+        content: Mapping[str, Any] = layer.service.workflows[action]
+        return content
+    if isinstance(action, str):
+        activities: list[Any] = [{"call_operation": action}]
+    elif isinstance(action, dict):
+        activities = [
+            {"call_operation": {"operation": name, "inputs": (of or {}).get("inputs") or {}}}
+            for name, of in action.items()
+            if isinstance(of, dict | None)
+        ]
+    else:
+        activities = [activity for activity in action or () if activity]
+    own = [activity for activity in activities if "inline" in activity]
+    rest = [activity for activity in activities if "inline" not in activity]
+    targets = [name for name in policy.content.get("targets") or () if name]
+    steps: dict[str, Any] = {f"{name}": {"target": name, "activities": rest} for name in targets if rest}
+    if own:
+        steps["inline"] = {"activities": own}
+    return {"steps": steps} if steps else None
+
+
+class _Weaver:
+    """Makes the plan of one workflow."""
+
+    def __init__(self, compiler: Compiler, layer: Layer) -> None:
+        self._compiler, self._layer, self._service = compiler, layer, layer.service
+        self._evaluator = compiler.evaluator
+        self._left = MOST
+
+    def plan(self, content: Mapping[str, Any], values: Mapping[str, Tree]) -> Plan:
+        """Return the plan of a workflow."""
+        with self._inputs(values):
+            found = [
+                Precondition(condition, f"the precondition for {part.name} does not hold")
+                for part, condition in self._preconditions(content)
+            ]
+            return Plan(tuple(found), self._steps(content, {}))
+
+    @contextmanager
+    def _inputs(self, values: Mapping[str, Tree]) -> Iterator[None]:
+        """Let functions see the inputs of a workflow before those of the service."""
+        before = self._layer.inputs
+        evaluated = {name: self._evaluator.value(value, Context(None, self._layer)) for name, value in values.items()}
+        self._layer.inputs = {**before, **evaluated}
+        try:
+            yield
+        finally:
+            self._layer.inputs = before
+
+    def _preconditions(self, content: Mapping[str, Any]) -> Iterator[tuple[Part, conditions.Combined]]:
+        for precondition in content.get("preconditions") or ():
+            for part in self._targets((precondition or {}).get("target")):
+                yield part, conditions.all_of(precondition.get("condition"), part, self._evaluator)
+
+    def _targets(self, name: str | None) -> list[Part]:
+        """Return the nodes that a name stands for: one, or the members of a group."""
+        if name in self._layer.parts:
+            return [self._layer.parts[name]]
+        group = self._service.groups.get(name or "")
+        return [self._layer.parts[member] for member in group.members if member in self._layer.parts] if group else []
+
+    def _steps(self, content: Mapping[str, Any], filters: Mapping[str, tuple[conditions.Combined, ...]]) -> Steps:
+        found = {}
+        for name, step in (content.get("steps") or {}).items():
+            works = tuple(self._works(step, filters))
+            found[name] = Step(works, _names(step.get("on_success")), _names(step.get("on_failure")))
+        return Steps(found)
+
+    def _works(self, step: Mapping[str, Any], filters: Mapping[str, tuple[conditions.Combined, ...]]) -> Iterator[Work]:
+        activities = [activity for activity in step.get("activities") or () if activity]
+        if step.get("target") is None:
+            yield Work("", conditions.Combined("and", ()), tuple(self._activities(activities, step, None)))
+        for part in self._targets(step.get("target")):
+            own = conditions.all_of(step.get("filter"), part, self._evaluator)
+            condition = conditions.Combined("and", (*filters.get(part.name, ()), own))
+            yield Work(part.name, condition, tuple(self._activities(activities, step, part)))
+
+    def _activities(
+        self, activities: list[Mapping[str, Any]], step: Mapping[str, Any], part: Part | None
+    ) -> Iterator[Activity]:
+        for activity in activities:
+            self._left -= 1
+            if self._left < 0:
+                problem = f"a workflow has over {MOST:,} activities"
+                raise Invalid([Mistake(problem, (*self._service.path, "workflows"))], OPEN)
+            if activity.get("inline") is not None:
+                yield self._inlined(activity["inline"])
+            elif part is not None and activity.get("set_state") is not None:
+                yield StateChange(part.name, str(activity["set_state"]))
+            elif part is not None and activity.get("call_operation") is not None:
+                yield from self._called(activity["call_operation"], step, part)
+
+    def _inlined(self, inline: Json) -> Steps:
+        """Return the steps of another workflow; its preconditions pass over nodes that do not meet them (W6)."""
+        name = inline["workflow"] if isinstance(inline, dict) else inline
+        content = self._service.workflows[name]
+        own = content.get("inputs") or {}
+        values = {key: of["default"] for key, of in own.items() if of.get("default") is not None}
+        if isinstance(inline, dict):
+            values |= inline.get("inputs") or {}
+        with self._inputs(values):
+            filters: dict[str, tuple[conditions.Combined, ...]] = {}
+            for part, condition in self._preconditions(content):
+                filters[part.name] = (*filters.get(part.name, ()), condition)
+            return self._steps(content, filters)
+
+    def _called(self, called: Json, step: Mapping[str, Any], part: Part) -> Iterator[Delivery]:
+        """Return the operations that a node, or its relationships, have by the name of a call (W4)."""
+        name = called["operation"] if isinstance(called, dict) else called
+        inputs = (called.get("inputs") if isinstance(called, dict) else None) or {}
+        interface, _, operation = name.rpartition(".")
+        relationship = step.get("target_relationship")
+        subjects: list[Subject] = [part] if relationship is None else [*part.of_requirement(relationship)]
+        for subject in subjects:
+            found = subject.template.interface(interface) if interface else _with_operation(subject, operation)
+            definition = found.operations.get(operation) if found else None
+            if found is not None and definition is not None and definition.implemented is not None:
+                yield self._delivery(Implemented(subject, found, definition), part, step, inputs)
+
+    def _delivery(self, of: Implemented, part: Part, step: Mapping[str, Any], inputs: Mapping[str, Json]) -> Delivery:
+        script = self._compiler.scripts.script(of)
+        context = Context(of.subject, self._layer)
+        own = {name: written_out(self._evaluator.value(value, context)) for name, value in inputs.items()}
+        server = self._server(of, part, step.get("operation_host"))
+        operation = of.operation.name
+        place = self._evaluator.resource_of(of.subject, of.interface.name, operation)
+        keeper = place[0] if place else part.name
+        names = [*self._evaluator.outputs.get(keeper, {}).get(operation, ())]
+        properties: dict[str, Tree] = {
+            "server": Reference(server),
+            "kind": "configure",
+            "operation": operation,
+            "config": script.config,
+            "files": script.files,
+            "places": script.places,
+            "input_values": {**script.inputs, **own},
+            "surroundings": {**surroundings(of, part), **script.of_ends},
+            "outputs": {operation: names} if names else {},
+            "options": script.options,
+        }
+        kept = {key: value for key, value in properties.items() if value not in ({}, [], "")}
+        name = f"{of.subject.name}.{of.interface.name}.{operation}"
+        return Delivery(name, kept, keeper)
+
+    def _server(self, of: Implemented, part: Part, host: str | None) -> str:
+        """Return the machine of an operation: that of a step goes before that of its implementation (O15)."""
+        end: Part | None = part
+        if host in ("SOURCE", "TARGET") and isinstance(of.subject, Link):
+            end = of.subject.source if host == "SOURCE" else of.subject.target
+            end = end.machine
+            name = end.name if end is not None else ORCHESTRATOR
+        else:
+            name = ORCHESTRATOR if host == ORCHESTRATOR else machine(of, part)
+        if name == ORCHESTRATOR and name not in self._compiler.resources:
+            self._compiler.add(ResourceDefinition(ORCHESTRATOR, ORCHESTRATOR, {}), HOST)
+        return name
+
+
+def _with_operation(subject: Subject, operation: str) -> Interface | None:
+    """Return the first interface that implements an operation, which a trigger names without its interface."""
+    for interface, definition in subject.template.operations:
+        if definition.name == operation:
+            return interface
+    return None
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (value,)
+    return tuple(dict.fromkeys(name for name in value or () if name is not None))

@@ -1,0 +1,50 @@
+"""What is wrong with triggers of policies and policy types (section 3.5.18 of the specification)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from heat_config_agent.stack.definition import Json, Path
+from heat_config_agent.tosca import entities, values
+from heat_config_agent.tosca.definitions import schema
+from heat_config_agent.tosca.documents import Document
+from heat_config_agent.tosca.grammar import held, list_of
+from heat_config_agent.tosca.primitives import READERS
+
+_INTERVAL = "tosca.datatypes.TimeInterval"
+_ACTIONS = list_of(entities.ACTIVITY)
+
+
+def check_triggers(triggers: Mapping[str, Json], path: Path, document: Document) -> None:
+    """Report what is wrong with triggers, as far as that shows without a topology."""
+    report = document.report
+    for name, content in triggers.items():
+        here = (*path, name)
+        if not content:
+            continue
+        if content.get("event") is None and content.get("event_type") is None:
+            report.wrong("key-missing", "a trigger needs event", here, "add event")
+        if content.get("schedule") is not None:
+            values.check(content["schedule"], schema(_INTERVAL, document), (*here, "schedule"), report)
+        condition = content.get("condition")
+        _check_period(content.get("period"), (*here, "period"), document)
+        if isinstance(condition, dict):
+            _check_period(condition.get("period"), (*here, "condition", "period"), document)
+        activities(content, here, document)
+
+
+def _check_period(value: Json, path: Path, document: Document) -> None:
+    """Report a period that is text, and no time. A number is taken for seconds."""
+    if not isinstance(value, str):
+        return
+    try:
+        READERS["scalar-unit.time"](value)
+    except ValueError as error:
+        document.report.wrong("value", f"period {error}", path)
+
+
+def activities(content: Mapping[str, Any], path: Path, document: Document) -> list[Any]:
+    """Return the activities of a trigger (1.3), without their faulty parts, which are reported; none of other forms."""
+    action = content.get("action")
+    return held(action, _ACTIONS, (*path, "action"), document.report) if isinstance(action, list) else []
