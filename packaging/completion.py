@@ -1,4 +1,6 @@
-"""What completes the commands in a shell, made of how they are declared: no program of ours is started for it.
+"""Shell completion for the commands, generated from their declarations.
+
+Only for the names of deployments and stacks, a command of ours is started.
 
 `python completion.py FOLDER` writes it there, for bash and for zsh.
 """
@@ -16,6 +18,40 @@ from heat_config_agent.cli import agent, apply
 
 FILES = {"FILE": shtab.FILE, "DIR": shtab.DIRECTORY}
 """What a value is, by what the help calls it."""
+
+_DEPLOYMENTS = (
+    "command heat-config-agent status --json 2>/dev/null | sed 's/^.*\"deployments\": \\[//' "
+    '| grep -oE \'"(id|name)": "[A-Za-z0-9._-]+"\' | cut -d\'"\' -f4 | sort -u'
+)
+_STACKS = (
+    "command heat-config-agent stack list --json 2>/dev/null "
+    '| grep -oE \'"stack_name": "[A-Za-z0-9._-]+"\' | cut -d\'"\' -f4 | sort -u'
+)
+"""Shell commands that print the ids and names of deployments, and the names of stacks."""
+
+PREAMBLE = {
+    "bash": f"""
+_heat_config_deployments() {{
+  compgen -W "$({_DEPLOYMENTS})" -- "$1"
+}}
+_heat_config_stacks() {{
+  compgen -W "$({_STACKS})" -- "$1"
+}}
+""",
+    "zsh": f"""
+_heat_config_deployments() {{
+  compadd -- ${{(f)"$({_DEPLOYMENTS})"}}
+}}
+_heat_config_stacks() {{
+  compadd -- ${{(f)"$({_STACKS})"}}
+}}
+""",
+}
+"""Shell → its functions that complete the names of deployments and stacks."""
+
+DEPLOYMENT, STACK = (
+    {"bash": f"_heat_config_{kind}", "zsh": f"_heat_config_{kind}"} for kind in ("deployments", "stacks")
+)
 
 NAMES = {"bash": "{}", "zsh": "_{}"}
 """Shell → what the file for a command is called."""
@@ -36,6 +72,10 @@ def told(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
                 told(each)
         elif action.metavar in FILES:
             action.complete = FILES[str(action.metavar)]  # type: ignore[attr-defined]  # it is what shtab looks for
+        elif action.metavar == "ID":
+            action.complete = DEPLOYMENT  # type: ignore[attr-defined]
+        elif action.metavar == "NAME" and action.dest in ("name", "names") and " stack " in parser.prog:
+            action.complete = STACK  # type: ignore[attr-defined]
         elif action.metavar == "TOOL":
             action.choices = sorted(heat_config_hooks.HOOKS)
     return parser
@@ -47,7 +87,7 @@ def main() -> int:
         for shell, name in NAMES.items():
             path = Path(sys.argv[1]) / shell / name.format(parser.prog)
             path.parent.mkdir(parents=True, exist_ok=True)
-            text = shtab.complete(told(parser), shell)
+            text = shtab.complete(told(parser), shell, preamble=PREAMBLE[shell])
             if shell == "bash":  # in a folder, it goes on with what is in that
                 text = text.replace("complete -o bashdefault", "complete -o filenames")
             path.write_text(text, encoding="utf-8")

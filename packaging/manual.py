@@ -11,12 +11,14 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from heat_config_agent import __version__
 from heat_config_agent.cli import agent, apply
-from heat_config_agent.configuration import SETTINGS, Setting, written
+from heat_config_agent.settings.kinds import Setting, written
+from heat_config_agent.settings.schema import SECTIONS, SETTINGS
 from heat_config_hooks import standalone
 
 AGENT, APPLY, HOOK, SETTINGS_PAGE = (
@@ -41,21 +43,52 @@ FILES = {
     "/usr/libexec/heat-config/hooks": "hooks that win over the agent's own of the same name",
 }
 
-SAYS = {
-    "agent": "How the agent works. In os-collect-config's file, collectors, polling_interval and splay may stand in "
-    "[DEFAULT]; Heat's metadata may set them, too.",
-    "heat": "Heat's metadata by Heat's own interface.",
-    "cfn": "Heat's metadata by its CloudFormation interface.",
-    "request": "Heat's metadata at a signed URL.",
-    "zaqar": "Heat's metadata in a queue.",
-    "heat_local": "What cloud-init has left of what Heat gave the instance.",
-    "ec2": "What the metadata service says to the instance. Unless collectors names it, it is asked only on machines "
-    "that look like a cloud's.",
-    "config_drive": "What the drive says that was given to the instance.",
-    "local": "Directories with documents on this machine.",
-    "file": "Documents on this machine.",
+EXAMPLES = {
+    AGENT: {
+        "See what ran, what runs and what waits": "heat-config-agent status",
+        "Read what a deployment prints, while it prints it": "heat-config-agent log -f web",
+        "Run a deployment again, and send the new result": "heat-config-agent retry web",
+        "Find out why Heat is not reached": "heat-config-agent doctor",
+        "Create a stack of a template on this machine": "heat-config-agent stack create shop -t shop.yaml",
+        "Follow the daemon": "journalctl -u heat-config-agent -f",
+    },
+    APPLY: {
+        "Show what would be done with a list of deployments": "heat-config-apply --plan site.yaml",
+        "Carry it out": "heat-config-apply site.yaml",
+        "Carry out the deployments of one name": "heat-config-apply --only web site.yaml",
+        "Create a stack of a template, or update it": "heat-config-apply --name shop shop.yaml",
+        "Take deployments from another program": "make-deployments | heat-config-apply -",
+    },
+    HOOK: {"Run one script deployment": "heat-config-hook script <deployment.json"},
+    SETTINGS_PAGE: {
+        "Poll once a minute, and keep details for a week": "[agent]\npolling_interval = 60\nkeep_for = 604800",
+        "See which settings are in force, and which file set each": "heat-config-agent config",
+    },
 }
-"""What each section of the settings is about."""
+"""What people do most, and how. Without a command or a file, a page has none."""
+
+ENVIRONMENT = {
+    "HEAT_CONFIG_AGENT_STATE": "the state directory, unless the command line names one",
+    "HEAT_CONFIG_HOOKS": "another directory of hooks",
+    "HEAT_CONFIG_DEPLOYED": "heat-agents' record of what was run (default: /var/lib/heat-config/deployed)",
+    "HEAT_SHELL_CONFIG": "the file that heat-config-apply applies if it is given none",
+    "XDG_STATE_HOME": "the state directory of a user who is not root is below it (default: ~/.local/state)",
+    "http_proxy, https_proxy, no_proxy": "proxies for requests to Heat and to other servers",
+    "REQUESTS_CA_BUNDLE": "a file with the certificates to trust, unless the setting ca_file names one",
+    "NO_COLOR": "if it is set, nothing is printed in colour",
+}
+"""Variables and their meaning, for the pages of commands."""
+
+_ENVIRONMENT_OF = {AGENT: set(ENVIRONMENT) - {"HEAT_SHELL_CONFIG"}, APPLY: set(ENVIRONMENT)}
+
+SIGNALS = {
+    "HUP": "the daemon reads its settings again",
+    "USR1": "the daemon polls all sources and sends pending results now",
+    "TERM, INT": "the daemon ends; runs that have begun go on, and the next daemon follows them",
+}
+
+COMMON = 4
+"""Options that this many commands of a program have, with the same meaning, are explained once."""
 
 _ROW = re.compile(r" +(\S+)  +(\S.*)")
 """A line of a table in a help text, such as an exit code and what it means."""
@@ -100,6 +133,27 @@ def _page(name: str, section: int, date: str) -> Iterator[str]:
 
 def _end(name: str) -> Iterator[str]:
     """Yield how a page ends."""
+    if name in _ENVIRONMENT_OF:
+        yield ".SH ENVIRONMENT"
+        for variable, meaning in ENVIRONMENT.items():
+            if variable in _ENVIRONMENT_OF[name]:
+                yield from _item(variable, meaning)
+    if name == AGENT:
+        yield ".SH SIGNALS"
+        for signal, meaning in SIGNALS.items():
+            yield from _item(signal, meaning)
+    yield ".SH EXAMPLES"
+    for purpose, lines in EXAMPLES[name].items():
+        yield from (
+            ".PP",
+            *words(f"{purpose}:"),
+            ".PP",
+            ".RS 4",
+            ".nf",
+            *map(escaped, lines.splitlines()),
+            ".fi",
+            ".RE",
+        )
     yield ".SH FILES"
     for path, says in FILES.items():
         yield from _item(path, says)
@@ -112,7 +166,7 @@ def _blocks(text: str, heading: str) -> Iterator[str]:
     """Yield what a help text says beside its options: paragraphs, and tables, each under a `heading` of its own."""
     for block in filter(None, re.split(r"\n\s*\n", text.strip("\n"))):
         first, _, rest = block.partition("\n")
-        rows = _table(rest.splitlines()) if first.endswith(":") else []
+        rows = table(rest.splitlines()) if first.endswith(":") else []
         if not rows:
             yield ".PP"
             yield from words(block)
@@ -123,7 +177,7 @@ def _blocks(text: str, heading: str) -> Iterator[str]:
             yield from _item(code, says)
 
 
-def _table(lines: Iterable[str]) -> list[tuple[str, str]]:
+def table(lines: Iterable[str]) -> list[tuple[str, str]]:
     """Return the rows of a table, of which a line that is indented deeper goes on with the one before it."""
     rows: list[tuple[str, str]] = []
     for line in lines:
@@ -155,12 +209,26 @@ def arguments(parser: argparse.ArgumentParser) -> list[argparse.Action]:
     ]
 
 
-def _arguments(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Yield each argument and option of a command, and what it does."""
-    for action in arguments(parser):
+def explained(action: argparse.Action) -> tuple[tuple[str, ...], str]:
+    """Return what makes an option the same as that of another command: how it is written, and its help."""
+    return tuple(action.option_strings), str(action.help)
+
+
+def common(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    """Return the options that mean the same in each of many commands that have them, in their order."""
+    options = [action for command in every(parser).values() for action in arguments(command) if action.option_strings]
+    counts = Counter(map(explained, options))
+    meanings = Counter(names for names, _ in counts)
+    shared = {explained(each): each for each in options if counts[explained(each)] >= COMMON}
+    return [each for (names, _), each in shared.items() if meanings[names] == 1]
+
+
+def _arguments(actions: Iterable[argparse.Action], prog: str) -> Iterator[str]:
+    """Yield each argument and option, and what it does."""
+    for action in actions:
         named = str(action.metavar or action.dest).upper() if action.nargs != 0 else ""
         tag = " ".join(each for each in (", ".join(action.option_strings), named) if each)
-        yield from _item(tag, (action.help or "") % {**vars(action), "prog": parser.prog})
+        yield from _item(tag, (action.help or "") % {**vars(action), "prog": prog})
 
 
 def commands(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
@@ -189,24 +257,48 @@ def program(parser: argparse.ArgumentParser, date: str) -> Iterator[str]:
     yield ".SH DESCRIPTION"
     yield from words(parser.description or "")
     yield ".SH OPTIONS"
-    yield from _arguments(parser)
+    yield from _arguments(arguments(parser), name)
+    shared, endings = common(parser), dict[str, list[str]]()
+    if shared:
+        yield ".SH COMMON OPTIONS"
+        yield from words("Where the usage of a command names them, these options mean the same.")
+        yield from _arguments(shared, name)
     for index, (each, command) in enumerate(every(parser).items()):
         if not index:
             yield ".SH COMMANDS"
         yield f".SS {_quoted(each)}"
-        yield from _command(command)
+        yield from _command(command, {explained(action) for action in shared}, endings)
+    notes = parser.epilog or ""
+    if endings:
+        notes, _, rows = notes.partition("exit codes:\n")
+        endings.setdefault(rows.strip("\n"), []).append("all others")
+        yield ".SH EXIT STATUS"
+        yield from words("The codes have these meanings, command by command.")
+    for block, names in endings.items():
+        yield ".PP"
+        yield from words(f"{', '.join(names)}:")
+        for code, meaning in table(block.splitlines()):
+            yield from _item(code, meaning)
     yield ".SH NOTES"
-    yield from _blocks(parser.epilog or "", ".SH")
+    yield from _blocks(notes, ".SH")
     yield from _end(name)
 
 
-def _command(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Yield one of several commands of a program."""
+def _command(
+    parser: argparse.ArgumentParser, shared: Container[tuple[tuple[str, ...], str]], endings: dict[str, list[str]]
+) -> Iterator[str]:
+    """Yield one of several commands of a program, without `shared` options; add its exit codes to `endings`."""
     yield from _usage(parser)
     text = parser.description or ""
     yield from _blocks(text[:1].upper() + text[1:], ".PP\n.B")
-    yield from _arguments(parser)
-    yield from _blocks(parser.epilog or "", ".PP\n.B")
+    yield from _arguments([each for each in arguments(parser) if explained(each) not in shared], parser.prog)
+    blocks = re.split(r"\n\s*\n", (parser.epilog or "").strip("\n"))
+    for block in blocks:
+        first, _, rows = block.partition("\n")
+        if first == "exit codes:":
+            endings.setdefault(rows, []).append(parser.prog.partition(" ")[2])
+        else:
+            yield from _blocks(block, ".PP\n.B")
 
 
 def hook(text: str, date: str) -> Iterator[str]:
@@ -229,9 +321,9 @@ def settings(date: str) -> Iterator[str]:
         "in force, and who says so."
     )
     yield ".SH SECTIONS"
-    for section in dict.fromkeys(each.section for each in SETTINGS):
+    for section, about in SECTIONS.items():
         yield f".SS {_quoted(f'[{section}]')}"
-        yield from words(SAYS[section])
+        yield from words(about)
         for each in SETTINGS:
             if each.section == section:
                 yield from _item(each.name, _setting(each))
@@ -239,13 +331,12 @@ def settings(date: str) -> Iterator[str]:
 
 
 def _setting(each: Setting) -> str:
-    says = each.says[:1].upper() + each.says[1:]
+    says = each.description[:1].upper() + each.description[1:]
     default = (
-        "needed, where the section is to say anything"
-        if each.required
-        else f"default: {written(each.kind, each.default) or 'none'}"
+        "required if the section is used" if each.required else f"default: {written(each.kind, each.default) or 'none'}"
     )
-    return f"{says}. It is {each.expected}; {default}."
+    example = f" Example: {each.example}." if each.example else ""
+    return f"{says}. It is {each.expected}; {default}.{example}"
 
 
 def pages(date: str) -> dict[str, str]:

@@ -1,48 +1,69 @@
-"""What can go wrong in a way we understand, and the exit code each comes to.
+"""The failures that the agent foresees, and the exit code of each.
 
-An `AgentError` is shown as one sentence and a hint, never as a traceback; everything else is a defect of ours and keeps
-its traceback.
+An `AgentError` is shown as one sentence and a hint, never as a traceback. Every other exception is a defect of the
+agent and keeps its traceback.
 """
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import errno
 
 PASSING = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
+    | {errno.EFBIG}
 )
-"""What cannot be done now, and may be later: the machine has no space, no processes, no memory, no open files left."""
+"""The errors that may pass: the machine has run out of space, processes, memory or open files.
+
+EFBIG is about the agent's own limit (`ulimit -f`), and not about a deployment: with a higher limit it can be run.
+"""
 
 
 class ExitCode(enum.IntEnum):
-    """How a command ended. `docs/operate.md` documents these numbers: they are a contract."""
+    """The exit codes of the commands. They are public: `docs/operate.md` documents them."""
 
     OK = 0
-    """All is well: everything asked for is done and its result delivered (or nobody wanted it)."""
+    """All work is done, and each result that a server waits for is delivered."""
     FAILED = 1
     """At least one deployment failed, or an entry of a document could not be read."""
     USAGE = 2
-    """Bad usage or configuration: a wrong option, an unreadable document, a state directory that cannot be used."""
+    """Wrong usage or settings: a wrong option, an unreadable document, a state directory that cannot be used."""
     NO_SOURCE = 3
     """No source answered: there was no document to apply."""
     LOCKED = 4
     """Another agent holds the lock of the state directory."""
     UNDELIVERED = 5
-    """All ran well, but a result could not be delivered: the next run sends it, unless it was refused for good."""
+    """All deployments succeeded, but a result was not delivered. The next run sends it, unless it was refused."""
     REBOOT = 6
-    """A deployment waits for a reboot of the machine, and goes on with the first run after it."""
+    """A deployment waits for a reboot of the machine. The first run after the reboot continues it."""
     INTERRUPTED = 130
-    """Ended by a signal. What was running goes on, and the next run picks it up."""
+    """The command was ended by a signal. Running deployments continue, and the next run follows them."""
+
+
+class Interrupted(BaseException):
+    """A signal asks the command to end.
+
+    The command can stop anywhere, because the next run continues from the journal.
+    """
+
+
+class TimeOver(BaseException):
+    """A piece of work has exceeded its time limit, see `stack.definition.limits.within`."""
+
+    def __init__(self, end: float) -> None:
+        """Store the moment at which the time was over (monotonic seconds)."""
+        super().__init__()
+        self.end = end
 
 
 class AgentError(Exception):
-    """A failure we understand. Shown as one line; never as a traceback."""
+    """A foreseen failure. It is shown as one line, never as a traceback."""
 
     exit_code = ExitCode.FAILED
 
     def __init__(self, brief: str, *, hint: str = "") -> None:
-        """Say in `brief` what could not be done and why; in `hint` what to do about it."""
+        """Store what failed and why (`brief`), and what to do about it (`hint`)."""
         super().__init__(brief)
         self.brief = brief
         self.hint = hint
@@ -52,7 +73,7 @@ class AgentError(Exception):
 
 
 class UsageError(AgentError):
-    """The command was called wrongly, or a document or a setting cannot be understood."""
+    """The command was called wrongly, or a document or a setting is not valid."""
 
     exit_code = ExitCode.USAGE
 
@@ -64,39 +85,100 @@ class SourceError(AgentError):
 
 
 class AccessError(SourceError):
-    """A source does not let us in: our credentials are not good, or no longer."""
+    """A source denies access: the credentials are not valid, or not any more."""
 
 
 class UnreachableError(AgentError):
-    """A server gave no answer; the text says why."""
+    """A server did not answer; the text says why."""
+
+
+class ProxyError(UnreachableError):
+    """The proxy in front of a server did not connect to it."""
 
 
 class DeniedError(UnreachableError):
-    """A server is there, and does not let us in."""
+    """A server answered and denied access."""
 
 
 class LockedError(AgentError):
-    """Another agent works on the same state directory."""
+    """Another agent uses the same state directory."""
 
     exit_code = ExitCode.LOCKED
 
 
 class StateError(AgentError):
-    """The state directory cannot be read or written. What was not recorded has not been done."""
+    """The state directory cannot be read or written. Nothing is done that could not be recorded first."""
 
     exit_code = ExitCode.USAGE
 
 
-def shortage(error: OSError | MemoryError | ImportError) -> StateError | None:
-    """Return what the machine is short of, where that is what an error is about.
+def blame(error: BaseException) -> str:
+    """Return the message of an exception that foreign code has raised: a hook, a plug-in or a source.
 
-    What cannot be loaded is either not installed as it should be, or the machine cannot read it now; nobody can tell.
+    Raises the exception again if that code is not to blame: a signal asks the agent to end, or the machine has no
+    memory left. Any other exception fails only the work that the code was called for.
+    """
+    if isinstance(error, Interrupted | TimeOver | GeneratorExit):
+        raise error
+    if isinstance(error, MemoryError):
+        if not _has_memory(error):
+            raise error
+        return "it needs more memory than there is"
+    if isinstance(error, SystemExit):
+        return f"it called sys.exit({error.code!r})"
+    if isinstance(error, KeyboardInterrupt):
+        return "it raised KeyboardInterrupt"
+    try:
+        return str(error)
+    except (Interrupted, TimeOver):
+        raise
+    except BaseException as inner:  # noqa: BLE001  # the same foreign code makes its text
+        return f"its message cannot be shown: {type(inner).__name__}"
+
+
+_MEMORY = 32 * 1024 * 1024
+"""Bytes. If this much is available, the machine has memory, and the code has asked for far too much of it."""
+
+
+def _has_memory(error: MemoryError) -> bool:
+    """Return True if memory is available after the frames of the failed attempt are cleared."""
+    trace = error.__traceback__
+    while trace is not None:
+        with contextlib.suppress(RuntimeError):  # this frame is still running
+            trace.tb_frame.clear()
+        trace = trace.tb_next
+    try:
+        bytearray(_MEMORY)
+    except MemoryError:
+        return False
+    return True
+
+
+def shortage(error: OSError | MemoryError | ImportError) -> StateError | None:
+    """Return an error that says which resource the machine lacks; None if the error is about something else.
+
+    A module that cannot be imported is either not installed, or the machine cannot read it now; the two look the same.
     """
     if isinstance(error, ImportError):
-        return StateError(f"a part of the agent cannot be loaded now: {error}", hint="is its installation complete?")
+        return StateError(f"cannot load a part of the agent: {error}", hint="is its installation complete?")
     if isinstance(error, MemoryError):
         return StateError("the machine has no memory left for the agent")
     if error.errno not in PASSING:
         return None
     about = f": {error.filename}" if error.filename else ""
-    return StateError(f"the machine cannot do what the agent asks of it now: {error.strerror}{about}")
+    return StateError(f"the machine lacks a resource: {error.strerror}{about}")
+
+
+def obstacle(error: Exception) -> str:
+    """Return in words why a command cannot be started, without any argument or variable: those may be secret."""
+    if isinstance(error, OSError):
+        about = f": {error.filename}" if error.filename else ""
+        limit = " (the limit on the size of files, «ulimit -f», is too low)" if error.errno == errno.EFBIG else ""
+        return f"{error.strerror or type(error).__name__}{about}{limit}"
+    if isinstance(error, MemoryError):
+        return "the machine has no memory left for it"
+    if isinstance(error, UnicodeError):
+        return "its arguments, variables or file names contain half of a character, which UTF-8 cannot encode"
+    if isinstance(error, ValueError) and "null" in str(error):
+        return "its arguments, variables or file names contain a NUL character, which cannot be passed to a program"
+    return f"{type(error).__name__} (a defect of heat-config-agent; please report it)"

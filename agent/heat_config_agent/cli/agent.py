@@ -1,4 +1,4 @@
-"""`heat-config-agent`: what ran, runs and waits on this machine."""
+"""`heat-config-agent`: the command line of the agent, made of one module per command."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Sequence
 
 from heat_config_agent import __version__
-from heat_config_agent.cli import chosen
+from heat_config_agent.cli import state_options
 from heat_config_agent.errors import ExitCode
 
 COMMANDS = {
@@ -18,9 +18,9 @@ COMMANDS = {
     "retry": "retry",
     "forget": "forget",
     "prune": "prune",
-    "pause": "pausing",
-    "resume": "pausing",
-    "poke": "pausing",
+    "pause": "pause",
+    "resume": "pause",
+    "poke": "pause",
     "config": "config",
     "doctor": "doctor",
     "hooks": "hooks",
@@ -28,16 +28,16 @@ COMMANDS = {
     "template": "template",
     "migrate": "migrate",
 }
-"""Command → module beside this one, in the order of `--help`."""
+"""Command → module in this package, in the order of `--help`."""
 
 _DESCRIPTION = """\
-Run the agent of this machine, and see and steer what it does. Only run and doctor ask Heat: all else is about what is
-on this machine, and works with Heat away. To apply a document, use heat-config-apply.
+Run the agent of this machine, and inspect and control its work. Only run and doctor contact Heat; all other commands
+work without Heat. To apply a document, use heat-config-apply.
 """
 
 _EPILOG = """\
-ID is a deployment's id, a beginning of it that no other has, or its name; of several with one name, show and log take
-the newest.
+ID is a deployment's id, a unique beginning of it, its name, or the name of its resource in the template. If several
+deployments have that name, show and log take the newest one.
 
 """
 
@@ -54,19 +54,19 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def parser(first: str = "") -> argparse.ArgumentParser:
-    """Declare the commands and their options: of the one that the line begins with alone, or else of all.
+    """Return the parser of the command line: with the command `first` only, or else with all commands.
 
-    The manual page and the completion of shells are made of it, too.
+    The manual page and the completion are generated from it too.
     """
     parser = argparse.ArgumentParser(
         prog="heat-config-agent",
         description=_DESCRIPTION,
-        epilog=_EPILOG + chosen.EXIT_CODES,
+        epilog=_EPILOG + state_options.EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"heat-config-agent {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
-    named = COMMANDS.get(first)
-    for module in [named] if named else dict.fromkeys(COMMANDS.values()):  # one loads much faster than all
+    only = COMMANDS.get(first)
+    for module in [only] if only else dict.fromkeys(COMMANDS.values()):  # one loads much faster than all
         importlib.import_module(f"heat_config_agent.cli.{module}").add(commands)
     return parser

@@ -1,4 +1,4 @@
-"""`heat-config-apply`: apply what a document says, once."""
+"""`heat-config-apply`: apply a document once."""
 
 from __future__ import annotations
 
@@ -9,140 +9,75 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from heat_config_agent import (
-    __version__,
-    asked,
-    clean_up,
-    instance,
-    journal,
-    lock,
-    metadata,
-    plan,
-    settings,
-    tools,
-    unchanged,
-)
-from heat_config_agent.apply import WAITS, Applier, known
-from heat_config_agent.cli import chosen, plain, progress, terminal
-from heat_config_agent.cli.plain import Option
-from heat_config_agent.delivery import Delivery
-from heat_config_agent.deployed import Deployed
+from heat_config_agent import __version__
+from heat_config_agent.cli import command_line, progress, shortcut, terminal
+from heat_config_agent.cli.apply_options import OPTIONS, TEMPLATE
+from heat_config_agent.deployments import cleanup, metadata, plan
+from heat_config_agent.deployments.plan import Step
+from heat_config_agent.engine.applier import WAITS
+from heat_config_agent.engine.survey import survey
+from heat_config_agent.engine.workplace import open_state
 from heat_config_agent.errors import AgentError, ExitCode, SourceError, UsageError
-from heat_config_agent.model import Document, Entry
-from heat_config_agent.plan import Step
-from heat_config_agent.pruning import LAST_SLICE, Pruning, is_full
-from heat_config_agent.settings import Settings
-from heat_config_agent.signals import Outbox
-from heat_config_agent.sources import Source
+from heat_config_agent.model.deployment import Document
+from heat_config_agent.model.entry import Entry
+from heat_config_agent.runs import tools
+from heat_config_agent.settings import effective
+from heat_config_agent.settings.effective import Settings
+from heat_config_agent.signals.outbox import Outbox
 from heat_config_agent.sources.file import File, ShellConfig, Stdin
+from heat_config_agent.state import instance, journal, lock, requests
+from heat_config_agent.state.deployed import Deployed
+from heat_config_agent.state.pruning import LAST_SLICE, is_full
 from heat_config_hooks import files, processes
-from heat_config_hooks.values import replace
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
     import argparse
     from types import SimpleNamespace
+    from typing import TypeAlias
+
+    Named: TypeAlias = File | Stdin | ShellConfig
 
 _DESCRIPTION = """\
-Apply software deployments on this machine: choose each one's config for its action, run it with its tool, and send
-the result to where the deployment says. Run again, nothing is done twice, what is still running is followed, and
-results that could not be delivered are sent. Of a HOT template, make a stack on this machine; or where there is one of
-its name, have that be what the template says now.
+Apply software deployments on this machine: choose the config for the action of each deployment, run it with its tool,
+and send the result to the address in the deployment. The command can be repeated: nothing runs twice, runs that have
+not ended are followed, and results that could not be delivered are sent again. From a HOT template, the command
+creates a stack on this machine, or updates the stack of that name.
 """
 
 _EPILOG = """\
-FILE holds Heat's server metadata (an object with `deployments`) or a list of deployments, as JSON or YAML; or it is a
-HOT template (with `heat_template_version`), which is applied by itself: `heat-config-agent stack` shows what was made
-of it, suspends it, removes it. Without a FILE, $HEAT_SHELL_CONFIG or /var/run/heat-config/heat-config is applied the
-way heat-agents' 55-heat-config does it: the exit code is then 0 even if a deployment failed.
+FILE contains Heat's server metadata (an object with `deployments`) or a list of deployments, as JSON or YAML. It may
+also be a HOT template (with `heat_template_version`), which has to be the only FILE; `heat-config-agent stack` shows,
+suspends and deletes the stack. Without a FILE, $HEAT_SHELL_CONFIG or /var/run/heat-config/heat-config is applied as
+heat-agents' 55-heat-config does it: the exit code is then 0 even if a deployment failed.
 
 exit codes:
-  0    all is well
-  1    a deployment failed in this run, or a document, or an entry of one, could not be read; a stack has failed
-  2    bad usage or configuration; mistakes in a template, of which nothing was begun
+  0    success
+  1    a deployment failed in this run, a document or an entry of it could not be read, or a stack failed
+  2    bad usage or configuration, or mistakes in a template: nothing was begun
   3    no source answered
   4    another agent holds the lock
-  5    all ran well, but a result could not be delivered: the next run sends it, unless it was refused for good
+  5    every run succeeded, but a result could not be delivered: the next run sends it, unless it was refused for good
   6    a deployment waits for a reboot of the machine: reboot it, and run the command again
-  130  interrupted; what was running goes on
+  130  interrupted; runs that have begun go on
 """
 
 
 _TOLERATED = (ExitCode.FAILED, ExitCode.UNDELIVERED, ExitCode.REBOOT)
-"""What callers of heat-agents' 55-heat-config do not expect."""
+"""Exit codes that callers of heat-agents' 55-heat-config do not expect."""
 
 
 _RUBBISH = 200_000
-"""Objects more after which what is of no use any more is looked for: a document of thousands is none of it."""
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1
-    if not 0 <= value < float("inf"):
-        raise ValueError(f"expected a number of seconds, 0 or more, not {text!r}")
-    return value
-
-
-TEMPLATE = (
-    Option("--environment", "of a template: an environment; may be repeated", "FILE", repeated=True, short="-e"),
-    Option("--parameter", "of a template: the value of a parameter; may be repeated", "NAME=VALUE", repeated=True),
-    Option("--parameter-file", "of a template: the same, from a file; may be repeated", "NAME=PATH", repeated=True),
-    Option(
-        "--attribute",
-        "of a template: an attribute of a resource that takes a cloud; may be repeated",
-        "RESOURCE.NAME=VALUE",
-        repeated=True,
-    ),
-    Option("--name", "of a template: what the stack is called (default: as the file)", "STACK"),
-    Option("--server", "of a template: do only what is for this server; every server is this machine", "NAME"),
-    Option("--rollback", "of a template: go back to what was before when something fails"),
-)
-"""The options that are about templates alone, in the order of `--help`."""
-
-OPTIONS = (
-    Option("--plan", "show each step and its reason, and run nothing"),
-    Option("--only", "apply only this deployment; may be repeated", "NAME|ID", repeated=True),
-    Option(
-        "--json",
-        "print one JSON object instead of lines for people; of a template, one for each event, and at last the stack",
-    ),
-    *chosen.STATE,
-    chosen.HOOKS,
-    Option(
-        "--timeout",
-        f"time limit of deployments that do not say their own (default {settings.TIME_LIMIT:g}; 0 is none)",
-        "SECONDS",
-        read=_seconds,
-    ),
-    Option(
-        "--grace",
-        f"time between TERM and KILL when a time limit is over (default {settings.GRACE_SECONDS:g})",
-        "SECONDS",
-        read=_seconds,
-    ),
-    Option(
-        "--deliver-for",
-        "how long to go on trying to deliver a result before leaving it to the next run "
-        f"(default {settings.DELIVERY_SECONDS:g})",
-        "SECONDS",
-        read=_seconds,
-    ),
-    Option("--ca-file", "certificates to trust when delivering results", "FILE"),
-    *TEMPLATE,
-)
-"""In the order of `--help`."""
+"""Number of new objects after which the garbage collector runs; a document of thousands of entries is not garbage."""
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command and return its exit code."""
     gc.set_threshold(_RUBBISH)
-    options = plain.read(arguments, OPTIONS, rest="file") or parser().parse_args(arguments)
-    at_first = unchanged.given(arguments, os.environ)
-    found = settings.make(
+    options = command_line.read(arguments, OPTIONS, rest="file") or parser().parse_args(arguments)
+    at_first = shortcut.inputs(arguments, os.environ)
+    settings = effective.make(
         os.environ,
         config=options.config,
         state=options.state_dir,
@@ -152,67 +87,93 @@ def main(arguments: Sequence[str]) -> int:
         delivery=options.deliver_for,
         ca_file=options.ca_file,
     )
-    watched = _watched(found)
-    before = at_first, unchanged.seen(watched)
-    sources, drop_in = _sources(options.file, found)
+    watched = _watched(settings)
+    before = at_first, shortcut.seen(watched)
+    if any(map(_is_packed, options.file)):
+        return _apply_template(settings, options, None)
+    sources, drop_in = _sources(options.file, settings)
     try:
         documents, troubles = _collect(sources)
-    except UsageError:  # what is wrong with a template, those say who know templates
+    except UsageError:  # mistakes in a template are reported below, with their positions
         documents, troubles = [], []
-        if not any(_reads_as_template(each) for each in options.file):
+        if not any(map(_reads_as_template, sources)):
             raise
     if not documents or any(_is_template(each.content) for each in documents):
-        return _apply_template(found, options)
+        return _apply_template(settings, options, sources[0].content)
+    for source in sources:
+        source.content = b""  # it may be large, and is no longer needed
     for each in TEMPLATE:
         if getattr(options, each.variable):
             raise UsageError(
-                f"{each.name} is about templates, and this is none", hint="a template says heat_template_version"
+                f"{each.name} is for templates, and {options.file[0]} is not one"
+                if options.file
+                else f"{each.name} is for templates, and no template is named",
+                hint="a template has heat_template_version or tosca_definitions_version",
             )
     _check_only(options.only, documents)
     if options.plan:
-        return _show_plan(found, documents, options.only, as_json=options.json)
+        return _show_plan(settings, documents, options.only, as_json=options.json)
 
     def settled(until: float) -> None:
         if options.json:
-            return  # there are results in it, which are not to be kept in one more place
-        after = unchanged.given(arguments, os.environ), unchanged.seen(watched)
-        said = unchanged.keep(before, after, watched, until=until, said="".join(terminal.heard))
-        if said is not None and not terminal.complaints:
-            files.replace(found.state / unchanged.FILE, said)
+            return  # the output contains results, which must not be stored in one more place
+        after = shortcut.inputs(arguments, os.environ), shortcut.seen(watched)
+        content = shortcut.keep(before, after, watched, until=until, output="".join(terminal.heard))
+        if content is not None and not terminal.complaints:
+            files.replace(settings.state / shortcut.FILE, content)
 
-    code = _apply(found, documents, options.only, settled, as_json=options.json)
+    code = _apply(settings, documents, options.only, settled, as_json=options.json)
     if troubles and code is ExitCode.OK:
         code = ExitCode.FAILED
     return ExitCode.OK if drop_in and code in _TOLERATED else code
 
 
-def _is_template(content: object) -> bool:
-    return isinstance(content, dict) and "heat_template_version" in content
+_VERSIONS = ("heat_template_version", "HeatTemplateFormatVersion", "AWSTemplateFormatVersion")
+_SERVICE = ("tosca_definitions_version", "topology_template")
+"""The keys of service templates."""
 
 
-def _reads_as_template(path: str) -> bool:
-    """Whether a file that is no document says at the beginning of some line that it is a template."""
+def _is_packed(name: str) -> bool:
+    """Whether a file is an archive of a service, or a folder with one."""
+    if name.endswith((".csar", ".zip")):
+        return True
     try:
-        with open(path, "rb") as file:
-            return any(line.lstrip(b"{ \"'").startswith(b"heat_template_version") for line in file)
+        names = os.listdir(name) if name != "-" and os.path.isdir(name) else ()  # noqa: PTH112
     except OSError:
         return False
+    return any(each == "TOSCA-Metadata" or each.endswith((".yaml", ".yml")) for each in names)
 
 
-def _apply_template(given: Settings, options: SimpleNamespace | argparse.Namespace) -> int:
-    """Make a stack of the template that is named."""
+def _is_template(content: object) -> bool:
+    """Whether a document is a template; CloudFormation's are refused as such."""
+    return isinstance(content, dict) and not content.keys().isdisjoint((*_VERSIONS, *_SERVICE))
+
+
+def _reads_as_template(source: Named) -> bool:
+    """Whether a file that cannot be parsed is an archive, or has a line that begins with the version of a template."""
+    if not isinstance(source, File):
+        return False
+    versions = (b"heat_template_version", b"tosca_definitions_version")
+    lines = source.content.splitlines()
+    return source.content.startswith(b"PK") or any(line.lstrip(b"{ \"'").startswith(versions) for line in lines)
+
+
+def _apply_template(settings: Settings, options: SimpleNamespace | argparse.Namespace, content: bytes | None) -> int:
+    """Create or update the stack of a template."""
     if len(options.file) != 1 or options.file == ["-"]:
-        raise UsageError("a template is applied by itself, from a file", hint="name it alone")
+        raise UsageError(
+            "a template cannot be applied together with other files, or from standard input", hint="name one file"
+        )
     if options.only:
-        raise UsageError("--only is about documents, and this is a template")
-    from heat_config_agent.cli.stack import doing  # noqa: PLC0415  # it takes much longer to load than all else here
+        raise UsageError(f"--only is for documents, and {options.file[0]} is a template")
+    from heat_config_agent.cli.stack import operations  # noqa: PLC0415  # slow to load, and only needed for templates
 
-    return doing.apply(given, options.file[0], options)
+    return operations.apply(settings, options.file[0], options, content)
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return what reads any command line, and what the manual page and the completion of shells are made of."""
-    import argparse  # noqa: PLC0415  # 6 ms with all that it loads, and seldom needed
+    """Return the parser of the command line, from which the manual page and the completion are generated too."""
+    import argparse  # noqa: PLC0415  # 6 ms, and seldom needed
 
     made = argparse.ArgumentParser(
         prog="heat-config-apply",
@@ -227,24 +188,24 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def _sources(named: Sequence[str], given: Settings) -> tuple[list[Source], bool]:
-    """Return the sources to ask, and whether they are what heat-agents would apply."""
-    if named:
-        if list(named).count("-") > 1:
+def _sources(paths: Sequence[str], settings: Settings) -> tuple[Sequence[Named], bool]:
+    """Return the sources to ask, and whether they are the document that heat-agents would apply."""
+    if paths:
+        if list(paths).count("-") > 1:
             raise UsageError("standard input can be read only once", hint="name - once")
-        return [Stdin() if each == "-" else File(Path(each)) for each in named], False
-    if given.shell_config:
-        return [ShellConfig(given.shell_config)], True
-    if settings.SHELL_CONFIG.exists():
-        return [ShellConfig(settings.SHELL_CONFIG)], True
+        return [Stdin() if each == "-" else File(Path(each)) for each in paths], False
+    if settings.shell_config:
+        return [ShellConfig(settings.shell_config)], True
+    if effective.SHELL_CONFIG.exists():
+        return [ShellConfig(effective.SHELL_CONFIG)], True
     raise SourceError(
-        f"there is nothing to apply: no FILE is named, and there is no {settings.SHELL_CONFIG}",
+        f"nothing to apply: no FILE is named, and {effective.SHELL_CONFIG} does not exist",
         hint="try heat-config-apply FILE; see --help",
     )
 
 
-def _collect(sources: Sequence[Source]) -> tuple[list[Document], list[AgentError]]:
-    """Return what the sources answer, and why others do not. Raises the first reason where none does."""
+def _collect(sources: Sequence[Named]) -> tuple[list[Document], list[AgentError]]:
+    """Return the documents of the sources, and the errors of sources without one. Raises the first if all failed."""
     documents: list[Document] = []
     troubles: list[AgentError] = []
     for source in sources:
@@ -253,7 +214,7 @@ def _collect(sources: Sequence[Source]) -> tuple[list[Document], list[AgentError
         except (SourceError, UsageError) as error:
             troubles.append(error)
         else:
-            documents += [found] if found else []
+            documents.append(found)
     if not documents:
         raise troubles[0]
     for trouble in troubles:
@@ -261,16 +222,16 @@ def _collect(sources: Sequence[Source]) -> tuple[list[Document], list[AgentError
     return documents, troubles
 
 
-def _watched(given: Settings) -> list[str]:
-    """Return what others may change so that there is something to do."""
-    state = [given.state / each for each in (journal.FILE, asked.FOLDER, asked.PAUSED, instance.FILE)]
-    return [str(each) for each in (*state, given.deployed, given.deployed_old) if each is not None]
+def _watched(settings: Settings) -> list[str]:
+    """Return the files and folders whose change may mean new work."""
+    state = [settings.state / each for each in (journal.FILE, requests.FOLDER, requests.PAUSED, instance.FILE)]
+    return [str(each) for each in (*state, settings.deployed, settings.deployed_old) if each is not None]
 
 
 def _is_idle(steps: Iterable[Step], entries: Mapping[str, Entry]) -> bool:
-    """Whether there was nothing to do, and is nothing before somebody changes something, or something falls due."""
+    """Whether there was nothing to do, and there will be nothing until something changes or falls due."""
     known = {each.key for each in entries.values() if each.settled and not each.again}
-    failed = any(each.action == clean_up.ACTION and each.failed for each in entries.values())  # it is tried again
+    failed = any(each.action == cleanup.ACTION and each.failed for each in entries.values())  # it is retried
     return (
         not failed
         and len(known) == len(entries)
@@ -279,43 +240,37 @@ def _is_idle(steps: Iterable[Step], entries: Mapping[str, Entry]) -> bool:
 
 
 def _apply(
-    given: Settings,
+    settings: Settings,
     documents: list[Document],
     only: Sequence[str],
     idle: Callable[[float], None],
     *,
     as_json: bool,
 ) -> ExitCode:
-    """Apply documents; after a run that had nothing to do, tell `idle` until when (seconds since boot) that holds."""
-    report: progress.Lines | progress.Collected = progress.Collected() if as_json else progress.Lines(given.state)
-    with lock.held(given.state):
-        if aside := instance.set_aside(given.state, instance.identity(), given.deployed):
+    """Apply documents. After a run without work, call `idle` with the time until which that holds.
+
+    The time is in seconds since boot.
+    """
+    report: progress.Lines | progress.Collected = progress.Collected() if as_json else progress.Lines(settings.state)
+    with lock.held(settings.state):
+        if aside := instance.set_aside(settings.state, instance.identity(), settings.deployed):
             report.warn(aside)
-        book = journal.Journal(given.state)
-        for warning in book.warnings:
-            report.warn(warning)
-        deployed = Deployed(given.deployed, old=given.deployed_old)
-        applier = Applier(
-            journal=book,
-            tools=tools.Tools(given.hooks),
-            deployed=deployed,
-            delivery=Delivery(Outbox(given.ca_file), given.delivery),
-            where=given.where,
-            report=report,
-        )
-        pruning = Pruning(book, deployed, given.state, given.limits, report)
-        prune_asked = asked.wants_pruning(given.state)
-        if is_full(given.state):
+        place = open_state(settings, Outbox(settings.ca_file), report, patience=settings.delivery)
+        book, applier, pruning = place.journal, place.applier, place.pruning
+        prune_asked = requests.wants_pruning(settings.state)
+        if is_full(settings.state):
             pruning.consider()
             pruning.work(LAST_SLICE)
-        done, wrong = asked.carry_out(given.state, book, deployed)
+        done, wrong = requests.carry_out(settings.state, book, place.deployed)
         for line in done:
             report.note(line)
         for line in wrong:
             report.warn(line)
-        if pause := asked.paused(given.state):
+        if pause := requests.paused(settings.state):
             applier.hold = f"paused: {pause[0]}"
-            report.warn(f"nothing new is begun, as it is {applier.hold}; `{given.command('resume')}` ends that")
+            report.warn(
+                f"nothing new begins: the agent is {applier.hold}; `{settings.command('resume')}` ends the pause"
+            )
         steps = applier.offer(documents, only=only)
         try:
             while applier.busy:
@@ -325,7 +280,7 @@ def _apply(
             report.clear()
         if applier.reboots and applier.waiting:
             report.warn(WAITS)
-        entries = book.entries  # as they are now: what follows may remove results
+        entries = book.entries  # a copy: pruning may remove results
         applier.settle()
         pruning.offered([each.source for each in documents])
         pruning.has_grown(applier.printed)
@@ -335,7 +290,7 @@ def _apply(
         code = progress.exit_code(steps, entries, applier.mistakes)
         report.summary(steps, entries, applier.mistakes, code)
         if code is ExitCode.OK and not (applier.hold or pruning.busy) and _is_idle(steps, book.entries):
-            with contextlib.suppress(OSError):  # a full disk: all is looked at anew next time
+            with contextlib.suppress(OSError):  # on a full disk, the next run looks at everything again
                 idle(processes.since_boot() + pruning.idle_for)
     return code
 
@@ -346,25 +301,22 @@ def _check_only(only: Sequence[str], documents: Sequence[Document]) -> None:
     present = {name for deployment in metadata.parse_all(documents)[0] for name in (deployment.name, deployment.id)}
     missing = [each for each in only if each not in present]
     if missing:
-        raise UsageError(
-            f"no deployment is named {missing[0]!r}", hint="--only takes a name or an id; --plan shows them all"
-        )
+        raise UsageError(f"no deployment has the name or id {missing[0]!r}", hint="`--plan` shows all of them")
 
 
-def _show_plan(given: Settings, documents: list[Document], only: Sequence[str], *, as_json: bool) -> int:
-    deployments, sources, mistakes = metadata.parse_all(documents)
-    entries = journal.read(given.state)
-    ready = known(entries, tools.Tools(given.hooks), Deployed(given.deployed, old=given.deployed_old), given.state)
-    due = clean_up.due(deployments, sources, entries, ready.now)
-    steps = plan.make([*due.left, *deployments], replace(ready, back=due.back), only=only)
-    gone = [entries[key] for key in plan.superseded(deployments, sources, entries)]
+def _show_plan(settings: Settings, documents: list[Document], only: Sequence[str], *, as_json: bool) -> int:
+    entries = journal.read(settings.state)
+    deployed = Deployed(settings.deployed, old=settings.deployed_old)
+    found = survey(documents, entries, tools.Tools(settings.hooks), deployed, settings.state, only=only)
+    steps, mistakes = found.steps, found.mistakes
+    gone = [entries[key] for key in found.superseded]
     if as_json:
         terminal.say(
             json.dumps(
                 {
                     "steps": [progress.step_values(step) for step in steps],
                     "superseded": [entry.id for entry in gone],
-                    "mistakes": progress.mistakes(mistakes),
+                    "mistakes": progress.mistake_values(mistakes),
                 }
             )
         )
@@ -383,7 +335,7 @@ def _show_plan(given: Settings, documents: list[Document], only: Sequence[str], 
             terminal.say(line)
         for entry in gone:
             terminal.say(
-                f"the result of {terminal.line(entry.name)} would never be sent: its deployment has been replaced"
+                f"the result of {terminal.line(entry.name)} would not be sent: its deployment has been replaced"
             )
         terminal.say(f"{terminal.count(len(steps), 'deployment')}; nothing was run")
     return ExitCode.FAILED if mistakes else ExitCode.OK

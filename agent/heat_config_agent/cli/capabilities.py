@@ -1,63 +1,70 @@
-"""`heat-config-agent template capabilities` and `capabilities-find`: what templates are capable of."""
+"""`heat-config-agent template capabilities` and `capabilities-find`: the capabilities of templates."""
 
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 from collections.abc import Sequence
 
-from heat_config_agent.cli import chosen, terminal
-from heat_config_agent.cli.template import mistake_line
+from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli.mistakes import mistake_line
+from heat_config_agent.deployments.redaction import OPEN
 from heat_config_agent.errors import ExitCode, UsageError
-from heat_config_agent.hot import finding
 from heat_config_agent.stack.definition import Mistake
 
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from heat_config_agent.hot import capability_search
+
 _FIND = """\
-Print the templates that have all the capabilities which are asked for: those among files, and in folders. In a folder
-the files are looked at whose names end with .yaml or .template. What is no template is passed over.
+Print the templates that have all of the required capabilities. A PATH is a template or a folder; in a folder, files
+whose names end with .yaml or .template are searched. Files that are not templates are ignored.
 """
 _SHOW = """\
-Show what can be required of templates, and which of them has it. Of an environment, those are looked at that its
-resource_registry names.
+Show all capabilities of templates, and the templates that have them. For an environment, the templates in its
+resource_registry are read.
 """
 _FIND_CODES = """\
 exit codes:
   0  at least one template was found
-  1  none was found, or a template has a mistake or cannot be read: the others are printed
+  1  no template was found, or a template has a mistake or cannot be read; the others are printed
   2  bad usage, or a PATH that cannot be read
 """
 _SHOW_CODES = """\
 exit codes:
-  0  all were looked at
-  1  a template has a mistake or cannot be read: the others are shown
+  0  all templates were read
+  1  a template has a mistake or cannot be read; the others are shown
   2  bad usage, or a FILE that cannot be read, or is neither a template nor an environment
 """
 
 
-def add(commands: chosen.Commands) -> None:
+def add(commands: state_options.Commands) -> None:
     """Declare both commands."""
     find = commands.add_parser(
         "capabilities-find",
-        help="find templates by what they are capable of",
+        help="find templates by their capabilities",
         description=_FIND,
         epilog=_FIND_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     find.add_argument("path", metavar="PATH", nargs="+", help="a template, or a folder of them")
-    find.add_argument("-r", "--recursive", action="store_true", help="look into the folders of a folder as well")
+    find.add_argument("-r", "--recursive", action="store_true", help="search subfolders too")
     find.add_argument(
         "-c",
         "--capability",
         metavar="KEY=VALUE",
         action="append",
         required=True,
-        help="what the templates are to be capable of; may be repeated, and all of it counts",
+        help="a required capability; may be repeated, and all of them are required",
     )
-    find.add_argument("--json", action="store_true", help="print one JSON object, of files and their capabilities")
-    find.set_defaults(run=run_find)
+    find.add_argument("--json", action="store_true", help="print one JSON object with files and their capabilities")
+    state_options.CONFIG.add(find)
+    find.set_defaults(run=run_find, state_dir=None)
     show = commands.add_parser(
         "capabilities",
-        help="show what templates are capable of",
+        help="show the capabilities of templates",
         description=_SHOW,
         epilog=_SHOW_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -74,50 +81,59 @@ def add(commands: chosen.Commands) -> None:
     show.add_argument(
         "--json",
         action="store_true",
-        help="print one JSON object, of keys and values, and of types and templates",
+        help="print one JSON object with keys and values, and with types and templates",
     )
-    show.set_defaults(run=run_show)
+    state_options.CONFIG.add(show)
+    show.set_defaults(run=run_show, state_dir=None)
 
 
-def run_find(said: argparse.Namespace) -> int:
+def run_find(options: argparse.Namespace) -> int:
     """Find templates."""
-    found = finding.find(said.path, _wanted(said.capability), recursive=said.recursive)
-    if said.json:
+    from heat_config_agent.hot import capability_search  # noqa: PLC0415  # `template validate` needs none of it
+
+    found = capability_search.find(options.path, _required(options.capability), recursive=options.recursive)
+    if options.json:
         terminal.say(json.dumps(found.capable))
     else:
         for each in found.capable:
             terminal.say(terminal.line(each))
     _complain(found.mistakes)
+    _doubt(found, options)
     return ExitCode.OK if found.capable and not found.mistakes else ExitCode.FAILED
 
 
-def _wanted(said: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    wanted: dict[str, tuple[str, ...]] = {}
-    for each in said:
-        key, sign, value = each.partition("=")
+def _required(pairs: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    required: dict[str, tuple[str, ...]] = {}
+    for pair in pairs:
+        key, sign, value = pair.partition("=")
         if not sign or not key:
-            raise UsageError(f"-c takes KEY=VALUE, not {each!r}")
-        wanted[key] = (*wanted.get(key, ()), value)
-    return wanted
+            raise UsageError(f"-c takes KEY=VALUE, not {pair!r}")
+        required[key] = (*required.get(key, ()), value)
+    return required
 
 
-def run_show(said: argparse.Namespace) -> int:
+def run_show(options: argparse.Namespace) -> int:
     """Show all capabilities."""
-    found = finding.named(said.file)
-    if said.json:
+    from heat_config_agent.hot import capability_search  # noqa: PLC0415
+
+    found = capability_search.named(options.file)
+    if options.json:
         terminal.say(json.dumps(found.summary()))
     elif found.capable:
         _show(found)
     _complain(found.mistakes)
+    _doubt(found, options)
     return ExitCode.FAILED if found.mistakes else ExitCode.OK
 
 
-def _show(found: finding.Templates) -> None:
+def _show(templates: capability_search.Templates) -> None:
     rows = [
-        (key, value, ", ".join(files)) for key, values in found.by_value().items() for value, files in values.items()
+        (key, value, ", ".join(files))
+        for key, values in templates.by_value().items()
+        for value, files in values.items()
     ]
     if not rows:
-        terminal.say("no template says what it is capable of")
+        terminal.say("no template declares capabilities")
         return
     header, *lines = terminal.table([("CAPABILITY", "VALUE", "TEMPLATES"), *rows])
     terminal.say(terminal.styled(header, "quiet"))
@@ -127,4 +143,19 @@ def _show(found: finding.Templates) -> None:
 
 def _complain(mistakes: Sequence[Mistake]) -> None:
     for each in mistakes:
-        terminal.say(mistake_line(each, "error", "bad"), error=True)
+        terminal.say(mistake_line(each, "error", "bad", OPEN), error=True)
+
+
+def _doubt(templates: capability_search.Templates, options: argparse.Namespace) -> None:
+    """Warn about a `resource_type` that is probably misspelt: no type, also none of a plug-in, but close to one."""
+    named = templates.by_value().get("resource_type", {})
+    if not named:
+        return
+    from heat_config_agent.cli.stack import sessions  # noqa: PLC0415  # only type-based capabilities need the types
+    from heat_config_agent.stack import type_schemas  # noqa: PLC0415
+
+    types = sessions.types(state_options.of(options).words("plugin_dirs"))
+    for name, files in named.items():
+        close = [] if name in types else difflib.get_close_matches(name, type_schemas.names(types), 1, 0.9)
+        if close:
+            sessions.warned(f"{', '.join(files)}: there is no resource type {name!r}: did you mean {close[0]}?")

@@ -1,32 +1,32 @@
-"""`heat-config-agent forget ID`: remove all that is kept of a deployment.
+"""`heat-config-agent forget ID`: Remove everything that is kept of a deployment.
 
-If it is still in the metadata, it is new again.
+If the deployment is still in the metadata, it counts as new and runs again.
 """
 
 from __future__ import annotations
 
 import argparse
 
-from heat_config_agent.asked import Wish
-from heat_config_agent.cli import chosen, wishing
+from heat_config_agent.cli import requests, state_options
 from heat_config_agent.errors import AgentError
-from heat_config_agent.model import State
+from heat_config_agent.model.entry import State
+from heat_config_agent.state.requests import Wish
 
 
-def add(commands: chosen.Commands) -> None:
+def add(commands: state_options.Commands) -> None:
     """Declare the command."""
-    parser = chosen.command(commands, "forget", "remove all that is kept of it", __doc__)
-    chosen.add_id(parser)
+    parser = state_options.command(commands, "forget", "remove everything that is kept of a deployment", __doc__)
+    state_options.add_id(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Ask for it."""
-    given = chosen.of(options)
-    entry = chosen.entry(given, options.id)
+    """Request it."""
+    settings = state_options.of(options)
+    entry = state_options.entry(settings, options.id)
     if entry.state is State.RUNNING:
         raise AgentError(
             f"{entry.name} is running, and cannot be forgotten",
-            hint=f"`{given.command('log', '-f', entry.id)}` follows it; forget it once it has ended",
+            hint=f"`{settings.command('log', '-f', entry.id)}` follows it; forget it when it has ended",
         )
-    return wishing.wish(given, entry, Wish.FORGET)
+    return requests.wish(settings, entry, Wish.FORGET)

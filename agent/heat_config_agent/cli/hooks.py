@@ -1,4 +1,4 @@
-"""`heat-config-agent hooks [TOOL]`: the tools of this machine, and whether the programs that they need are there."""
+"""`heat-config-agent hooks [TOOL]`: Show the tools of this machine, and whether their programs are installed."""
 
 from __future__ import annotations
 
@@ -7,59 +7,61 @@ import json
 import os
 
 import heat_config_hooks
-from heat_config_agent import settings, tools
-from heat_config_agent.cli import chosen, ready, terminal
+from heat_config_agent.cli import ready, state_options, terminal
 from heat_config_agent.cli.ready import State
 from heat_config_agent.errors import AgentError, ExitCode
-from heat_config_agent.model import Tool
+from heat_config_agent.model.deployment import Tool
+from heat_config_agent.runs import tools
+from heat_config_agent.settings import effective
 from heat_config_hooks import options
 from heat_config_hooks.options import Option
 
 _EXIT_CODES = """\
 exit codes:
-  0  the hooks are shown, whatever they lack
+  0  the hooks are shown, even if programs are missing
   1  there is no hook for TOOL
   2  bad usage or configuration
 """
 
 
-def add(commands: chosen.Commands) -> None:
+def add(commands: state_options.Commands) -> None:
     """Declare the command."""
     parser = commands.add_parser(
         "hooks",
-        help="which tools there are, and what they lack",
+        help="show the tools, and which programs are missing",
         description=(__doc__ or "").partition(": ")[2],
         epilog=_EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("tool", metavar="TOOL", nargs="?", help="show all about one hook, its options for one")
+    parser.add_argument("tool", metavar="TOOL", nargs="?", help="show everything about one hook, with its options")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    chosen.HOOKS.add(parser)
+    state_options.HOOKS.add(parser)
     parser.set_defaults(run=run)
 
 
-def run(given: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Show all hooks, or one."""
-    found = settings.make(os.environ, hooks=tuple(given.hooks_dir))
-    installed = tools.Tools(found.hooks)
-    if given.tool is not None:
-        tool = installed.find(given.tool)
+    settings = effective.make(os.environ, hooks=tuple(arguments.hooks_dir))
+    installed = tools.Tools(settings.hooks)
+    if arguments.tool is not None:
+        tool = installed.find(arguments.tool)
         if tool is None:
-            raise AgentError(f"no hook for the tool {given.tool!r}", hint="`heat-config-agent hooks` shows them all")
-        [state] = ready.states([tool], found.environment)
-        _show_one(tool, state, as_json=given.json)
+            raise AgentError(
+                f"no hook for tool {arguments.tool!r}", hint="`heat-config-agent hooks` shows the installed ones"
+            )
+        [state] = ready.states([tool], settings.environment)
+        _show_one(tool, state, as_json=arguments.json)
         return ExitCode.OK
-    # A file whose name is no tool's is nobody's hook.
-    every = [tool for name in installed.installed() if (tool := installed.find(name)) and tool.name == name]
-    states = ready.states(every, found.environment)
-    if given.json:
-        values = [_values(tool, state) for tool, state in zip(every, states, strict=True)]
+    hooks = list(installed.installed().values())
+    states = ready.states(hooks, settings.environment)
+    if arguments.json:
+        values = [_values(tool, state) for tool, state in zip(hooks, states, strict=True)]
         terminal.say(json.dumps({"hooks": values}))
         return ExitCode.OK
-    rows = [("TOOL", "HOOK", "PROGRAM", "VERSION", "WHAT")]
+    rows = [("TOOL", "HOOK", "PROGRAM", "VERSION", "DETAILS")]
     rows += [
-        (tool.name, _hook(tool), state.program or "-", state.version or "-", _what(tool, state))
-        for tool, state in zip(every, states, strict=True)
+        (tool.name, _hook(tool), state.program or "-", state.version or "-", _details(tool, state))
+        for tool, state in zip(hooks, states, strict=True)
     ]
     header, *lines = terminal.table([tuple(map(terminal.line, row)) for row in rows])
     terminal.say(terminal.styled(header, "quiet"))
@@ -70,12 +72,12 @@ def run(given: argparse.Namespace) -> int:
 
 def _show_one(tool: Tool, state: State, *, as_json: bool) -> None:
     about = ready.about(tool)
-    known = {**about.options, **options.COMMON, **about.options} if about is not None else {}
+    declared = {**about.options, **options.COMMON, **about.options} if about is not None else {}
     if as_json:
         values = {
             **_values(tool, state),
             "config": about.config if about is not None else None,
-            "options": [_option(name, each) for name, each in known.items()],
+            "options": [_option(name, option) for name, option in declared.items()],
             "variables": list(about.variables) if about is not None else [],
             "tested": about.tested if about is not None else None,
         }
@@ -85,7 +87,7 @@ def _show_one(tool: Tool, state: State, *, as_json: bool) -> None:
         ("tool", tool.name),
         ("hook", _hook(tool)),
         ("program", " ".join(filter(None, (state.program, state.version)))),
-        ("", _what(tool, state)),
+        ("", _details(tool, state)),
     ]
     if about is not None:
         facts += [
@@ -95,13 +97,13 @@ def _show_one(tool: Tool, state: State, *, as_json: bool) -> None:
         ]
     else:
         facts.append(
-            ("options", "its own: they are handed on as they are, and `timeout` and `idempotent` are ours too")
+            ("options", "all options are passed to the hook; the agent itself uses `timeout` and `idempotent`")
         )
     for line in terminal.table([fact for fact in facts if fact[1]]):
         terminal.say(terminal.plain(line))
-    if known:
-        rows = [("OPTION", "VALUE", "DEFAULT", "WHAT")]
-        rows += [(name, each.expected, _default(each) or "-", each.says) for name, each in known.items()]
+    if declared:
+        rows = [("OPTION", "VALUE", "DEFAULT", "MEANING")]
+        rows += [(name, option.expected, _default(option) or "-", option.says) for name, option in declared.items()]
         header, *lines = terminal.table(rows)
         terminal.say(f"\n{terminal.styled(header, 'quiet')}")
         for line in lines:
@@ -130,14 +132,14 @@ def _default(option: Option) -> str:
 
 
 def _hook(tool: Tool) -> str:
-    return "ours" if tool.builtin else tool.hook
+    return "built-in" if tool.builtin else tool.hook
 
 
 def _hides(tool: Tool) -> bool:
-    """Whether an executable has taken the place of a hook of ours."""
+    """Whether an executable overrides a built-in hook."""
     return not tool.builtin and tool.name in heat_config_hooks.HOOKS
 
 
-def _what(tool: Tool, state: State) -> str:
-    hides = ["it hides ours"] if _hides(tool) else []
+def _details(tool: Tool, state: State) -> str:
+    hides = ["it overrides the built-in hook"] if _hides(tool) else []
     return "; ".join([state.problem or "ready", *hides])

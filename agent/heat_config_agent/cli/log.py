@@ -1,4 +1,4 @@
-"""`heat-config-agent log ID`: what a deployment's tool printed, all of it, without its secrets."""
+"""`heat-config-agent log ID`: Print everything that a deployment's tool printed, with secrets masked."""
 
 from __future__ import annotations
 
@@ -8,41 +8,44 @@ import time
 from functools import partial
 from pathlib import Path
 
-from heat_config_agent import runner, streams
-from heat_config_agent.cli import chosen, terminal
+from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.deployments.redaction import beginning, redactor
 from heat_config_agent.errors import AgentError, ExitCode
-from heat_config_agent.model import Deployment, Entry, Removed, State
-from heat_config_agent.redaction import beginning, redactor
+from heat_config_agent.model.deployment import Deployment
+from heat_config_agent.model.entry import Entry, Removed, State
+from heat_config_agent.runs import streams, supervisor
 from heat_config_hooks import files
 from heat_config_hooks.reply import CUT, EDGE
 
 _INTERVAL = 0.2
-"""Seconds between two looks at a run that is followed."""
+"""Seconds between two reads of the output of a run that is followed."""
 
 _BLOCK = 256 * 1024
 
 _LONGEST = 64 * 1024
-"""Characters of a line that has not ended which are held back: the beginning of a secret may be the last of them."""
+"""Number of characters that are held back of a line that has not ended: they may be the beginning of a secret."""
 
 
-def add(commands: chosen.Commands) -> None:
+def add(commands: state_options.Commands) -> None:
     """Declare the command."""
-    parser = chosen.command(commands, "log", "what its tool printed", __doc__)
-    chosen.add_id(parser)
-    parser.add_argument("-f", "--follow", action="store_true", help="go on until the run ends")
+    parser = state_options.command(commands, "log", "print the output of a deployment's tool", __doc__)
+    state_options.add_id(parser)
+    parser.add_argument("-f", "--follow", action="store_true", help="follow the output until the run ends")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print standard output to standard output, and standard error to standard error."""
-    given = chosen.of(options)
-    entry = chosen.entry(given, options.id, newest=True)
-    folder = given.state / "runs" / entry.key
+    """Print the run's standard output to standard output, and its standard error to standard error."""
+    settings, entry = state_options.newest(options)
+    folder = settings.state / "runs" / entry.key
     if not folder.is_dir():
-        raise AgentError(f"there is no output of {entry.name}: {_status_of(entry)}")
-    deployment = chosen.deployment(given, entry)
+        raise AgentError(f"there is no output of {entry.name}: {_why_none(entry)}")
+    deployment = state_options.deployment(settings, entry)
     if deployment is None:
-        raise AgentError(f"what is secret in the output of {entry.name} is no longer known", hint=f"it is in {folder}")
+        raise AgentError(
+            f"cannot mask the secrets in the output of {entry.name}: they are no longer known",
+            hint=f"the output is in {folder}",
+        )
     printed = [_Stream(folder / "stdout", deployment), _Stream(folder / "stderr", deployment, error=True)]
     while True:
         running = options.follow and _is_running(entry)
@@ -53,15 +56,15 @@ def run(options: argparse.Namespace) -> int:
         time.sleep(_INTERVAL)
 
 
-def _status_of(entry: Entry) -> str:
-    """Say why there is no output."""
+def _why_none(entry: Entry) -> str:
+    """Return why there is no output."""
     if entry.removed is Removed.ALL or (entry.settled and entry.run):
-        return "it was removed, as settings say how long it is kept (keep_…)"
+        return "it was pruned; the settings keep_… say how long it is kept"
     return "it has not been started yet" if entry.state is State.ACCEPTED else "nothing was run for it"
 
 
 def _is_running(entry: Entry) -> bool:
-    return entry.state is State.RUNNING and entry.run is not None and runner.going_on(entry.run)
+    return entry.state is State.RUNNING and entry.run is not None and supervisor.going_on(entry.run)
 
 
 class _Stream:
@@ -90,19 +93,22 @@ class _Stream:
                 if left_out:
                     block = self._leap(left_out, block)
                 text = self._rest + self._decoder.decode(block)
-                # What may be half of a secret waits for the rest of it: also of one that has several lines, of which
-                # the last may be too short to be hidden by itself.
+                # What may be half of a secret waits for its other half. A secret may have several lines, and its last
+                # line may be too short to be masked by itself.
                 whole = len(text) - self._begun(text)
-                known = self._redact(text[:whole])
-                end = max(known.rfind("\n") + 1, len(known) - _LONGEST)
-                self._print(known[:end])
-                self._rest = known[end:] + text[whole:]
+                masked = self._redact(text[:whole])
+                end = max(masked.rfind("\n") + 1, len(masked) - _LONGEST)
+                self._print(masked[:end])
+                self._rest = masked[end:] + text[whole:]
         if to_the_end:
             self._print(self._redact(self._rest))
             self._rest = ""
 
     def _leap(self, left_out: int, block: bytes) -> bytes:
-        """Say that something was left out, with what may be half of a secret beside it; return what comes after."""
+        """Print that output was left out, and return the rest of the block.
+
+        The text next to the gap is left out too: it may be half of a secret.
+        """
         rest, edge = self._rest[:-EDGE], self._rest[-EDGE:]
         self._print(self._redact(rest) + CUT.format(left_out + len(edge.encode()) + min(len(block), EDGE)))
         self._rest = ""

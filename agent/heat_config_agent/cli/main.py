@@ -1,6 +1,6 @@
 """The entry points of `heat-config-agent` and `heat-config-apply`.
 
-They load nothing before they know what is needed of it: that takes longer than most of what is done.
+They load modules only when they are needed, because loading takes longer than most of the work.
 """
 
 from __future__ import annotations
@@ -9,32 +9,51 @@ import gc
 import os
 import sys
 
-from heat_config_agent import unchanged
+from heat_config_agent.cli import shortcut
 from heat_config_hooks import memory
 
 
 def agent() -> int:
     """Run `heat-config-agent`."""
-    gc.disable()  # what is loaded stays: to look through it for what can go is in vain
-    from heat_config_agent.cli import agent as command  # noqa: PLC0415  # each program loads only what it is
-    from heat_config_agent.cli import ending  # noqa: PLC0415
+    _use_utf8()
+    _end_on_interrupt()
+    gc.disable()  # nothing that is loaded now becomes garbage
+    from heat_config_agent.cli import agent as command  # noqa: PLC0415  # each program loads only its own command
+    from heat_config_agent.cli import runner  # noqa: PLC0415
 
     _loaded()
-    return ending.run(command.main)
+    return runner.run(command.main)
 
 
 def apply() -> int:
     """Run `heat-config-apply`."""
     memory.keep_no_core()
-    said = unchanged.again(sys.argv[1:], os.environ) if sys.stdout is not None else None
-    if said is not None and _said(said):
+    _use_utf8()
+    output = shortcut.again(sys.argv[1:], os.environ) if sys.stdout is not None else None
+    if output is not None and _is_written(output):
         return 0
+    _end_on_interrupt()
     gc.disable()
     from heat_config_agent.cli import apply as command  # noqa: PLC0415
-    from heat_config_agent.cli import ending  # noqa: PLC0415
+    from heat_config_agent.cli import runner  # noqa: PLC0415
 
     _loaded()
-    return ending.run(command.main)
+    return runner.run(command.main)
+
+
+def _use_utf8() -> None:
+    """Use UTF-8 for file names, arguments and environments. It has to happen before other modules load."""
+    if sys.getfilesystemencoding() != "utf-8":
+        from heat_config_hooks import alphabet  # noqa: PLC0415  # needed in rare locales only
+
+        alphabet.use_utf8()
+
+
+def _end_on_interrupt() -> None:
+    """Let «^C» end the process silently while it loads modules: nothing has begun. `runner` handles it afterwards."""
+    import signal  # noqa: PLC0415  # the shortcut does without it
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _loaded() -> None:
@@ -42,12 +61,12 @@ def _loaded() -> None:
     gc.enable()
 
 
-def _said(text: bytes) -> bool:
-    """Write to standard output; return whether that could be done."""
+def _is_written(text: bytes) -> bool:
+    """Write to standard output; return whether that worked."""
     try:
         sys.stdout.buffer.write(text)
         sys.stdout.flush()
-    except OSError:  # the reader has gone, or the disk is full: that is no business of this short way
+    except OSError:  # the reader has gone, or the disk is full: the long way handles that
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return False
     return True

@@ -1,8 +1,8 @@
-"""`heat-config-agent migrate`: Have this agent take the place of os-collect-config, os-refresh-config and heat-agents.
+"""`heat-config-agent migrate`: Replace os-collect-config, os-refresh-config and heat-agents with this agent.
 
-Their settings, hooks and notes of what was done stay where they are and are gone by, so nothing that was done is done
-again. What they have begun is waited for. If something stands in the way, that is said and nothing is done. Nothing of
-theirs is deleted. Run it again whenever it was cut short.
+Their settings, hooks and records of deployments stay in place and remain in use, so no deployment runs twice. The
+command waits for work that they have begun, and deletes nothing of theirs. If there is an obstacle, it says so and
+changes nothing. After an interruption, run it again.
 """
 
 from __future__ import annotations
@@ -13,53 +13,51 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from heat_config_agent.cli import chosen, terminal
+from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.errors import AgentError, ExitCode, UsageError
 
 if TYPE_CHECKING:
     from heat_config_agent.migration import Plan, Step
 
 _EPILOG = """\
-Begin with --plan: it shows each step and its reason, what is taken over, and what nobody will do any more. In a chroot
-or an image that is being made, units are only enabled and disabled.
+Start with --plan: it shows each step and its reason, what the agent takes over, and what it does not. In a chroot or an
+image that is being built, units are only enabled and disabled.
 
 exit codes:
-  0  this agent is in their place, or with --plan, it can be
-  1  something stands in the way, or could not be done
+  0  this agent has replaced them, or with --plan, it can
+  1  there is an obstacle, or a step failed
   2  bad usage
 """
 
 _STYLES = {"ok": "", "warning": "warn", "refused": "bad"}
 
 PATIENCE = 60.0
-"""Seconds for which what they have begun is waited for."""
+"""Seconds to wait for work that the other programs have begun."""
 
 
-def add(commands: chosen.Commands) -> None:
+def add(commands: state_options.Commands) -> None:
     """Declare the command."""
     parser = commands.add_parser(
         "migrate",
-        help="take the place of os-collect-config and heat-agents",
+        help="replace os-collect-config and heat-agents",
         description=(__doc__ or "").partition(": ")[2],
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--plan", action="store_true", help="show what would be done, and why, and do nothing")
+    parser.add_argument("--plan", action="store_true", help="show each step and its reason, and change nothing")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(
         "--without-scripts",
         action="store_true",
-        help="go on though scripts and templates of your own, which os-refresh-config ran, are run no more",
+        help="continue although your own scripts and templates of os-refresh-config will no longer run",
     )
-    parser.add_argument(
-        "--no-start", action="store_true", help="leave it to you, or to the next boot, to start the agent"
-    )
+    parser.add_argument("--no-start", action="store_true", help="do not start the agent: you, or the next boot, do")
     parser.add_argument(
         "--wait",
         type=_seconds,
         default=PATIENCE,
         metavar="SECONDS",
-        help="wait so long for what os-collect-config has begun (default %(default).0f)",
+        help="how long to wait for work that os-collect-config has begun (default %(default).0f)",
     )
     parser.set_defaults(run=run)
 
@@ -72,15 +70,15 @@ def _seconds(text: str) -> float:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Look, say what there is, and do it."""
-    from heat_config_agent.migration import doing, looking, planning  # noqa: PLC0415  # psutil, for this command alone
+    """Inspect the machine, show the findings, and carry out the plan."""
+    from heat_config_agent.migration import planning, steps, survey  # noqa: PLC0415  # psutil, for this command alone
 
     if os.geteuid() != 0:
         raise UsageError(
-            "only root can do this", hint="it is about units of systemd's, and files that are root's alone"
+            "only root can migrate", hint="it changes systemd units, and reads files that only root may read"
         )
-    found = looking.look()
-    plan = planning.plan(found, without_scripts=options.without_scripts, start=not options.no_start)
+    inventory = survey.look()
+    plan = planning.plan(inventory, without_scripts=options.without_scripts, start=not options.no_start)
     if not options.json:
         _show(plan)
     if options.plan or plan.refused:
@@ -92,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
     done: list[Step] = []
     trouble = None
     try:
-        for step in doing.carry_out(found, plan, patience=options.wait, waits=_waits):
+        for step in steps.carry_out(inventory, plan, patience=options.wait, waits=_waits):
             done.append(step)
             if not options.json:
                 _say("already" if step.done else "done", step)
@@ -110,15 +108,15 @@ def run(options: argparse.Namespace) -> int:
     return ExitCode.FAILED
 
 
-def _waits(what: str) -> None:
-    terminal.say(f"waiting: {terminal.line(what)}", error=True)
+def _waits(reason: str) -> None:
+    terminal.say(f"waiting: {terminal.line(reason)}", error=True)
 
 
 def _show(plan: Plan) -> None:
     for each in plan.findings:
         word = terminal.styled(terminal.padded(each.verdict.value, 7), _STYLES[each.verdict.value])
         todo = f" → {each.todo}" if each.todo else ""
-        terminal.say(f"{word}  {terminal.padded(each.about, 8)}  {terminal.line(f'{each.says}{todo}')}")
+        terminal.say(f"{word}  {terminal.padded(each.about, 8)}  {terminal.line(f'{each.text}{todo}')}")
     terminal.say("")
 
 
@@ -127,29 +125,31 @@ def _show_plan(plan: Plan) -> None:
         _say("already" if each.done else "to do", each)
     terminal.say("")
     if plan.refused:
-        terminal.say(terminal.styled("something stands in the way: nothing was done", "bad"))
+        terminal.say(terminal.styled("there is an obstacle: nothing was done", "bad"))
     else:
-        terminal.say("this is what would be done; nothing was")
+        terminal.say("these are the steps; nothing was done")
 
 
 def _say(word: str, step: Step) -> None:
-    terminal.say(f"{terminal.padded(word, 7)}  {terminal.line(f'{step.says}: {step.why}')}")
+    terminal.say(f"{terminal.padded(word, 7)}  {terminal.line(f'{step.text}: {step.why}')}")
 
 
 def _hint(plan: Plan) -> None:
     terminal.say("")
-    terminal.say("`heat-config-agent status` shows how it is with the agent and every deployment")
+    terminal.say("`heat-config-agent status` shows the state of the agent and of every deployment")
     if len(plan.back) > 1:
-        terminal.say(terminal.line(f"to go back, when nothing runs or waits there: {' && '.join(plan.back)}"))
+        terminal.say(
+            terminal.line(f"to go back, when status shows nothing running or waiting: {' && '.join(plan.back)}")
+        )
 
 
 def _print(plan: Plan, steps: Iterable[Step], *, planned: bool, trouble: AgentError | None = None) -> None:
     findings = [
-        {"verdict": each.verdict.value, "about": each.about, "says": each.says, "todo": each.todo or None}
+        {"verdict": each.verdict.value, "about": each.about, "says": each.text, "todo": each.todo or None}
         for each in plan.findings
     ]
     shown = [
-        {"deed": each.deed.value, "about": each.about, "says": each.says, "why": each.why, "already": each.done}
+        {"deed": each.deed.value, "about": each.about, "says": each.text, "why": each.why, "already": each.done}
         for each in steps
     ]
     values = {

@@ -1,4 +1,4 @@
-"""What `heat-config-apply` says while it works: lines for people, or one JSON object at the end for machines."""
+"""The output of `heat-config-apply` while it works: lines for people, or one JSON object at the end for programs."""
 
 from __future__ import annotations
 
@@ -9,36 +9,37 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from heat_config_agent.cli import terminal
+from heat_config_agent.deployments.plan import NOT_CHOSEN, Step, Verb
+from heat_config_agent.deployments.redaction import beginning, concealer, redactor
+from heat_config_agent.engine.report import Report
 from heat_config_agent.errors import ExitCode
-from heat_config_agent.model import STANDARD_OUTPUTS, Deployment, Entry, Mistake, Run, State
-from heat_config_agent.plan import NOT_CHOSEN, Step, Verb
-from heat_config_agent.redaction import beginning, concealer, redactor
-from heat_config_agent.report import Report
-from heat_config_agent.signals import Fate, Outcome
+from heat_config_agent.model.deployment import STANDARD_OUTPUTS, Deployment, Mistake
+from heat_config_agent.model.entry import Entry, Run, State
+from heat_config_agent.signals.delivery import Fate, Outcome
 from heat_config_hooks import files
 from heat_config_hooks.reply import EDGE
 
 _DELIVERIES = ("delivered", "refused")
-"""How the words end that say what became of results."""
+"""Endings of the labels that count results."""
 
 _OUTPUT_CHARACTERS = 200
-"""Characters of an output value that a line shows."""
+"""Number of characters of an output value that a line shows."""
 
 
 class Lines(Report):
-    """One line for each deployment as it happens; on a terminal, one more that shows what is running."""
+    """One line for each deployment as it happens; on a terminal, one more line shows the running deployment."""
 
     def __init__(self, state: Path) -> None:
-        """Show the output of runs from their folders in the state directory."""
+        """Take the output of runs from their folders in this state directory."""
         self._state = state
         self._live = terminal.is_live()
         self._running: dict[str, tuple[Step, float]] = {}
         self._resent: dict[str, Step] = {}
         self._drawn = False
         self._skipped: list[str] = []
-        """Lines that are yet to be said: there may be thousands, and they come at once."""
+        """Lines that are not printed yet: there may be thousands, and they are printed at once."""
         self.interval = 0.2 if self._live else 3600.0
-        """Seconds after which `refresh` is worth calling."""
+        """Seconds between calls of `refresh`."""
 
     def begun(self, step: Step, run: Run) -> None:  # noqa: ARG002
         self.clear()
@@ -56,7 +57,7 @@ class Lines(Report):
 
     def reboot(self, step: Step, entry: Entry) -> None:
         self._running.pop(entry.key, None)
-        self._line("reboot", "warn", step, "", "it asks for a reboot of the machine, and goes on after it")
+        self._line("reboot", "warn", step, "", "it asks for a reboot of the machine, and continues after it")
 
     def resent(self, step: Step) -> None:
         self.clear()
@@ -68,11 +69,11 @@ class Lines(Report):
         self._skipped.append(self._about("skipped", "quiet", step, "", step.reason))
 
     def postponed(self, step: Step, why: str) -> None:
-        self._line("not run", "bad", step, "", f"{why}; the next run tries again")
+        self._line("not run", "bad", step, "", f"{why}; the next run retries")
 
     def delivered(self, entry: Entry, outcome: Outcome | None) -> None:
         if outcome is not None and outcome.fate is Fate.SENT and entry.key in self._resent:
-            self._line("sent", "good", self._resent[entry.key], "", "its result is delivered")
+            self._line("sent", "good", self._resent[entry.key], "", "the result is delivered")
         if outcome is None:
             self.warn(f"the result of {entry.name} is not sent: its deployment has been replaced")
         elif outcome.fate is Fate.REFUSED:
@@ -89,7 +90,7 @@ class Lines(Report):
         terminal.say(terminal.line(text))
 
     def refresh(self) -> None:
-        """Draw the line about what is running again."""
+        """Draw the line about the running deployment again."""
         if self._skipped:
             self.clear()
         if not self._live or not self._running:
@@ -106,37 +107,38 @@ class Lines(Report):
         self,
         steps: Sequence[Step],
         entries: Mapping[str, Entry],
-        found: Iterable[Mistake],
+        mistakes: Iterable[Mistake],
         code: ExitCode,  # noqa: ARG002
     ) -> None:
-        """Say what it came to."""
+        """Print the mistakes that no line has shown yet, and one line of totals."""
         self.clear()
-        wrong = list(map(str, found))
-        said = "\n".join(step.reason for step in steps) if wrong else ""
-        for mistake in wrong:
-            if mistake not in said:
+        texts = list(map(str, mistakes))
+        reasons = "\n".join(step.reason for step in steps) if texts else ""
+        for mistake in texts:
+            if mistake not in reasons:
                 self.warn(mistake)
         counted = totals(steps, entries)
-        found_out = [f"{number} {what}" for what, number in counted.items() if number]
-        done = [each for each in found_out if not each.endswith(_DELIVERIES)]
-        sent = [each for each in found_out if each.endswith(_DELIVERIES)]
+        counts = [f"{number} {label}" for label, number in counted.items() if number]
+        done = [text for text in counts if not text.endswith(_DELIVERIES)]
+        sent = [text for text in counts if text.endswith(_DELIVERIES)]
         text = f"{terminal.count(len(steps), 'deployment')}: {', '.join(done) or 'nothing to do'}"
         terminal.say(f"{text}; results: {', '.join(sent)}" if sent else text)
         if counted["still to be delivered"]:
-            terminal.say("what is still to be delivered is kept, and sent again by the next run")
+            terminal.say("the next run sends the results that are still to be delivered")
 
     def _line(self, word: str, style: str, step: Step, took: str, why: str) -> None:
         self.clear()
         terminal.say(self._about(word, style, step, took, why))
 
     def _about(self, word: str, style: str, step: Step, took: str, why: str) -> str:
+        why = concealer(step.deployment).text(why)
         name = terminal.padded(terminal.line(step.deployment.name), 24)
         about = terminal.line(f"{step.deployment.action or '-':<8} {tool(step):<10} {took:>10}")
         shown = terminal.styled(f"{word:<8}", style) if self._live else f"{word:<8}"
         return f"{shown}  {name} {about}  {terminal.line(why)}".rstrip()
 
     def clear(self) -> None:
-        """Take away the line about what is running, and say what is yet to be said."""
+        """Remove the line about the running deployment, and print the lines that are not printed yet."""
         if self._drawn:
             terminal.say("\r\x1b[K", end="")
             self._drawn = False
@@ -145,7 +147,7 @@ class Lines(Report):
             self._skipped.clear()
 
     def _last_line(self, step: Step) -> str:
-        """Return the last line that a run has printed, without its secrets and without half of one."""
+        """Return the last line that a run has printed, without secrets, and without half of a secret."""
         try:
             with open(files.open_regular(self._state / "runs" / step.deployment.key / "stdout"), "rb") as file:
                 begin = max(file.seek(0, 2) - 2 * EDGE, 0)
@@ -162,29 +164,29 @@ class Collected(Report):
     """Nothing until the end, then one JSON object."""
 
     interval = 3600.0
-    """Seconds after which `refresh` is worth calling."""
+    """Seconds between calls of `refresh`."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Collect nothing yet."""
         self.warnings: list[str] = []
 
     def begun(self, step: Step, run: Run) -> None:
-        """Wait for its end."""
+        """Show nothing: the object at the end has it."""
 
     def ended(self, step: Step, entry: Entry) -> None:
-        """Wait for the end of all."""
+        """Show nothing: the object at the end has it."""
 
     def resent(self, step: Step) -> None:
-        """Wait for the end of all."""
+        """Show nothing: the object at the end has it."""
 
     def reboot(self, step: Step, entry: Entry) -> None:
-        """Wait for the end of all."""
+        """Show nothing: the object at the end has it."""
 
     def skipped(self, step: Step) -> None:
-        """Wait for the end of all."""
+        """Show nothing: the object at the end has it."""
 
     def delivered(self, entry: Entry, outcome: Outcome | None) -> None:
-        """Wait for the end of all."""
+        """Show nothing: the object at the end has it."""
 
     def postponed(self, step: Step, why: str) -> None:  # noqa: ARG002
         self.warnings.append(why)
@@ -193,7 +195,7 @@ class Collected(Report):
         self.warnings.append(text)
 
     def note(self, text: str) -> None:
-        """Wait for the end of all."""
+        """Show nothing: the object at the end has it."""
 
     def refresh(self) -> None:
         """Show nothing."""
@@ -202,7 +204,7 @@ class Collected(Report):
         """Show nothing."""
 
     def summary(
-        self, steps: Sequence[Step], entries: Mapping[str, Entry], found: Iterable[Mistake], code: ExitCode
+        self, steps: Sequence[Step], entries: Mapping[str, Entry], mistakes: Iterable[Mistake], code: ExitCode
     ) -> None:
         """Print the object."""
         value = {
@@ -210,19 +212,19 @@ class Collected(Report):
                 {**step_values(step), **entry_values(entries.get(step.deployment.key), step.deployment)}
                 for step in steps
             ],
-            "mistakes": mistakes(found),
+            "mistakes": mistake_values(mistakes),
             "warnings": self.warnings,
-            "summary": {what.replace(" ", "_"): number for what, number in totals(steps, entries).items()},
+            "summary": {label.replace(" ", "_"): number for label, number in totals(steps, entries).items()},
             "exit_code": int(code),
         }
         terminal.say(json.dumps(value))
 
 
-def exit_code(steps: Sequence[Step], entries: Mapping[str, Entry], found: Sequence[Mistake]) -> ExitCode:
-    """Return how a pass went: by what was done in it, not by what had been done before."""
+def exit_code(steps: Sequence[Step], entries: Mapping[str, Entry], mistakes: Sequence[Mistake]) -> ExitCode:
+    """Return the exit code of a pass, from the work of this pass only."""
     worked = [step for step in steps if is_work(step, entries.get(step.deployment.key))]
     ran = [entries[step.deployment.key] for step in worked if step.verb not in (Verb.RESEND, Verb.WAIT)]
-    if found or any(entry.failed or entry.state is State.ACCEPTED for entry in ran):
+    if mistakes or any(entry.failed or entry.state is State.ACCEPTED for entry in ran):
         return ExitCode.FAILED
     if any(entries[step.deployment.key].state is State.REBOOT for step in worked):
         return ExitCode.REBOOT
@@ -232,7 +234,7 @@ def exit_code(steps: Sequence[Step], entries: Mapping[str, Entry], found: Sequen
 
 
 def totals(steps: Sequence[Step], entries: Mapping[str, Entry]) -> Counter[str]:
-    """Count what was done in this pass."""
+    """Return the counts of this pass by their labels."""
     counted = Counter(
         dict.fromkeys(("ok", "failed", "not run", "skipped", "delivered", "refused", "still to be delivered"), 0)
     )
@@ -253,9 +255,9 @@ def totals(steps: Sequence[Step], entries: Mapping[str, Entry]) -> Counter[str]:
 
 
 def is_work(step: Step, entry: Entry | None) -> bool:
-    """Whether anything was to be done about a deployment.
+    """Whether a pass had work with a deployment.
 
-    A run that was found cut short, may be run again and was not chosen for that is passed over like any other.
+    An interrupted run that may run again, but was not chosen with --only, is not work.
     """
     if entry is None or step.verb is Verb.SKIP:
         return False
@@ -265,27 +267,28 @@ def is_work(step: Step, entry: Entry | None) -> bool:
 def step_values(step: Step) -> dict[str, object]:
     """Return a step as JSON."""
     deployment = step.deployment
+    conceal = concealer(deployment)
     return {
         "id": deployment.id,
         "name": deployment.name,
         "action": deployment.action,
         "tool": tool(step),
-        "options": concealer(deployment)(dict(step.config.options if step.config else deployment.options)),
+        "options": conceal(dict(step.job.config.options if step.job else deployment.options)),
         "source": deployment.source,
         "step": step.verb.value,
-        "why": step.reason,
+        "why": conceal.text(step.reason),
     }
 
 
 def entry_values(entry: Entry | None, deployment: Deployment) -> dict[str, object]:
-    """Return what is known of a deployment as JSON."""
+    """Return the entry of a deployment as JSON."""
     if entry is None:
         return {"state": None}
     conceal = concealer(deployment)
     return {
         "state": entry.state.value,
         "failed": entry.failed,
-        "reason": entry.reason,
+        "reason": conceal.text(entry.reason),
         "seconds": entry.ended - entry.started if entry.ended and entry.started else None,
         "outputs": outputs(entry, deployment),
         "result": conceal(dict(entry.values)) if entry.values is not None else None,
@@ -294,24 +297,24 @@ def entry_values(entry: Entry | None, deployment: Deployment) -> dict[str, objec
     }
 
 
-def mistakes(found: Iterable[Mistake]) -> list[dict[str, str]]:
+def mistake_values(mistakes: Iterable[Mistake]) -> list[dict[str, str]]:
     """Return mistakes as JSON."""
-    return [{"path": each.path, "problem": each.problem} for each in found]
+    return [{"path": mistake.path, "problem": mistake.problem} for mistake in mistakes]
 
 
 def outputs(entry: Entry, deployment: Deployment) -> dict[str, object]:
-    """Return the outputs of a result, without what every result has, and without secrets."""
-    found = {name: value for name, value in (entry.values or {}).items() if name not in STANDARD_OUTPUTS}
-    if not found:
+    """Return the outputs of a result with secrets masked, without the standard outputs such as `deploy_stdout`."""
+    own = {name: value for name, value in (entry.values or {}).items() if name not in STANDARD_OUTPUTS}
+    if not own:
         return {}
     conceal = concealer(deployment)
-    return {name: conceal(value) for name, value in found.items()}
+    return {name: conceal(value) for name, value in own.items()}
 
 
 def tool(step: Step) -> str:
-    """Return the tool of a step, or what stands in its place."""
-    if step.config is not None:
-        return step.config.tool
+    """Return the tool of a step, or else its group."""
+    if step.job is not None:
+        return step.job.config.tool
     return step.deployment.group or "-"
 
 

@@ -1,7 +1,7 @@
-"""`heat-config-agent prune`: Remove now what is kept no longer, or show what that would be.
+"""`heat-config-agent prune`: Remove what is older or larger than the settings allow, or show it.
 
-The agent does so by itself, once an hour. How long and how much is kept is said by keep_secrets, keep_for, keep_count,
-keep_size and keep_files of [agent]. Nothing goes of a deployment whose result is still to be delivered.
+The agent does this itself once an hour. The settings keep_secrets, keep_for, keep_count, keep_size and keep_files of
+[agent] say how long and how much is kept. A deployment whose result is not delivered yet loses nothing.
 """
 
 from __future__ import annotations
@@ -9,56 +9,57 @@ from __future__ import annotations
 import argparse
 import json
 
-from heat_config_agent import asked, journal, lock, pruning
-from heat_config_agent.cli import chosen, pausing, terminal
+from heat_config_agent.cli import pause, state_options, terminal
 from heat_config_agent.cli.progress import Collected
-from heat_config_agent.deployed import Deployed
 from heat_config_agent.errors import AgentError, ExitCode, LockedError
-from heat_config_agent.retention import Removal, What, bytes_of
-from heat_config_agent.settings import Settings
+from heat_config_agent.settings.effective import Settings
+from heat_config_agent.state import journal, lock, pruning, requests
+from heat_config_agent.state.deployed import Deployed
+from heat_config_agent.state.retention import Part, Removal, bytes_of
 
 _EPILOG = """\
 exit codes:
-  0  what is kept no longer has been removed, or shown
+  0  everything that was due has been removed, or with --plan, shown
   1  some of it could not be removed
   2  bad usage or configuration, or a state directory that cannot be used
 """
 
 _SAYS = {
-    What.SECRETS: "its inputs and config",
-    What.OUTPUT: "its output",
-    What.DEPLOYMENT: "all but that it ran",
-    What.ID: "that it ran",
+    Part.SECRETS: "its inputs and config",
+    Part.OUTPUT: "its output",
+    Part.DEPLOYMENT: "everything except that it ran",
+    Part.ID: "the record that it ran",
 }
 
 
-def add(commands: chosen.Commands) -> None:
+def add(commands: state_options.Commands) -> None:
     """Declare the command."""
-    parser = chosen.command(commands, "prune", "remove what is kept no longer", __doc__, epilog=_EPILOG)
-    parser.add_argument("--plan", action="store_true", help="show what would be removed, and why, and remove nothing")
+    brief = "remove what is older or larger than the settings allow"
+    parser = state_options.command(commands, "prune", brief, __doc__, epilog=_EPILOG)
+    parser.add_argument("--plan", action="store_true", help="show what would be removed and why; remove nothing")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Remove it, or have it removed, or show it."""
-    given = chosen.of(options)
-    deployed = Deployed(given.deployed)
+    """Remove what is due, ask the running agent to remove it, or show it."""
+    settings = state_options.of(options)
+    deployed = Deployed(settings.deployed)
     if options.plan:
-        found, size, files = pruning.planned(given.state, deployed, given.limits)
+        found, size, files = pruning.planned(settings.state, deployed, settings.limits)
         _show(found, as_json=options.json, planned=True, size=size, files=files)
         return ExitCode.OK
-    if not given.state.is_dir():
+    if not settings.state.is_dir():
         _show([], as_json=options.json, planned=False)
         return ExitCode.OK
     try:
-        with lock.held(given.state):
-            removed, wrong = _prune(given, deployed)
+        with lock.held(settings.state):
+            removed, wrong = _prune(settings, deployed)
     except LockedError as error:
-        asked.prune(given.state)
-        process = pausing.wake(given.state)
-        when = f"process {process} does it now" if process else f"{error.brief} and does it at its next run"
-        terminal.say(json.dumps({"asked": when}) if options.json else f"asked for; {when}")
+        requests.prune(settings.state)
+        process = pause.wake(settings.state)
+        when = f"the agent (process {process}) prunes now" if process else f"{error.brief}, and prunes in its next run"
+        terminal.say(json.dumps({"asked": when}) if options.json else f"requested: {when}")
         return ExitCode.OK
     _show(removed, as_json=options.json, planned=False)
     if wrong:
@@ -66,10 +67,10 @@ def run(options: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def _prune(given: Settings, deployed: Deployed) -> tuple[list[Removal], list[str]]:
+def _prune(settings: Settings, deployed: Deployed) -> tuple[list[Removal], list[str]]:
     report = Collected()
-    book = journal.Journal(given.state)
-    work = pruning.Pruning(book, deployed, given.state, given.limits, report)
+    book = journal.Journal(settings.state)
+    work = pruning.Pruning(book, deployed, settings.state, settings.limits, report)
     work.consider(now=True)
     while work.busy:
         work.work(pruning.LAST_SLICE)
@@ -77,29 +78,29 @@ def _prune(given: Settings, deployed: Deployed) -> tuple[list[Removal], list[str
     return work.removed, [*report.warnings, *book.warnings]
 
 
-def _show(found: list[Removal], *, as_json: bool, planned: bool, size: int = 0, files: int = 0) -> None:
+def _show(removals: list[Removal], *, as_json: bool, planned: bool, size: int = 0, files: int = 0) -> None:
     if as_json:
-        removals = [
-            {"id": each.entry.id, "name": each.entry.name, "removes": each.what.value, "reason": each.reason}
-            for each in found
+        objects = [
+            {"id": each.entry.id, "name": each.entry.name, "removes": each.part.value, "reason": each.reason}
+            for each in removals
         ]
         held = {"bytes": size, "files": files} if planned else {}
-        terminal.say(json.dumps({"removals": removals, "planned": planned, **held}))
+        terminal.say(json.dumps({"removals": objects, "planned": planned, **held}))
         return
     rows = [
         (
             terminal.plain(each.entry.name),
             terminal.plain(each.entry.id or each.entry.key)[:36],
-            _SAYS[each.what],
+            _SAYS[each.part],
             each.reason,
         )
-        for each in found
+        for each in removals
     ]
     for line in terminal.table(rows):
         terminal.say(terminal.line(line))
-    number = len({each.entry.key for each in found})
+    number = len({each.entry.key for each in removals})
     if planned:
-        terminal.say(f"{terminal.count(number, 'deployment')} of which something would be removed; nothing was")
-        terminal.say(f"what is kept now takes {bytes_of(size)} in {terminal.count(files, 'file')}")
+        terminal.say(f"would prune {terminal.count(number, 'deployment')}; nothing was removed")
+        terminal.say(f"kept now: {bytes_of(size)} in {terminal.count(files, 'file')}")
     else:
-        terminal.say(f"{terminal.count(number, 'deployment')} of which something was removed")
+        terminal.say(f"pruned {terminal.count(number, 'deployment')}")

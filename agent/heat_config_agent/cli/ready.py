@@ -1,4 +1,4 @@
-"""Whether the programs that tools need are on this machine, and work as far as saying their versions."""
+"""Whether the programs that tools need are installed, and can print their versions."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from pathlib import Path
 from typing import IO
 
 import heat_config_hooks
-from heat_config_agent.model import Tool
+from heat_config_agent.model.deployment import Tool
 from heat_config_hooks import programs
 from heat_config_hooks.protocol import About
 from heat_config_hooks.values import dataclass
 
 SECONDS = 10.0
-"""How long a program may take to say its version."""
+"""Seconds that a program may take to print its version."""
 
 _VERSION = re.compile(r"\d+(\.\d+)+[\w.+~-]*")
 
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """Whether a tool could be used as things are."""
+    """Whether a tool can be used."""
 
     program: str = ""
-    """The command line of what its hook drives; empty where that needs nothing, is missing, or is not ours to know."""
+    """The command line of the program that its hook runs; empty if there is none, or it is missing or not known."""
     version: str = ""
-    """The program's; empty where it says none."""
+    """The version of the program; empty if it prints none."""
     problem: str = ""
-    """Why the tool could not be used, and what to do about that."""
+    """Why the tool cannot be used, and what to do; empty if it can."""
 
 
 def about(tool: Tool) -> About | None:
-    """Return what there is to know of a hook; None where it is not ours."""
+    """Return the description of a built-in hook; None for any other hook."""
     return heat_config_hooks.load(tool.name).ABOUT if tool.builtin else None
 
 
-def states(every: Sequence[Tool], environment: Mapping[str, str]) -> list[State]:
-    """Return how it is with each tool. All programs are asked at once, in the environment that runs get."""
+def states(tools: Sequence[Tool], environment: Mapping[str, str]) -> list[State]:
+    """Return the state of each tool. All programs are asked at the same time, in the environment of runs."""
     with contextlib.ExitStack() as stack:
-        asked = [_ask(tool, environment, stack) for tool in every]
+        asked = [_ask(tool, environment, stack) for tool in tools]
         deadline = time.monotonic() + SECONDS
-        return [each if isinstance(each, State) else _first_that_works(each, deadline) for each in asked]
+        return [state if isinstance(state, State) else _first_that_works(state, deadline) for state in asked]
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,13 @@ class _Question:
     process: subprocess.Popen[bytes] | OSError
 
     def answer(self, deadline: float) -> State:
-        """Wait for it until the deadline, and return what it said."""
+        """Wait for the program until the deadline, and return the state of its tool."""
         if isinstance(self.process, OSError):
-            return State(program=self.program, problem=f"it cannot be started: {self.process.strerror}")
+            return State(program=self.program, problem=f"cannot start {self.program}: {self.process.strerror}")
         try:
             code = self.process.wait(max(deadline - time.monotonic(), 0))
         except subprocess.TimeoutExpired:
-            return State(program=self.program, problem=f"«{shlex.join(self.argv)}» has not ended after {SECONDS:g} s")
+            return State(program=self.program, problem=f"«{shlex.join(self.argv)}» did not end within {SECONDS:g} s")
         lines = _read(self.process.stdout) + _read(self.process.stderr)
         why = f": {lines[-1][:200]}" if lines else ""
         problem = f"«{shlex.join(self.argv)}» ended with exit code {code}{why}" if code else ""
@@ -73,24 +73,25 @@ class _Question:
 
 
 def _first_that_works(asked: Sequence[_Question], deadline: float) -> State:
-    """Return how it is with the first program that works; where none does, with the first."""
-    found = [each.answer(deadline) for each in asked]
-    return next((each for each in found if not each.problem), found[0])
+    """Return the state of the first program that works; if none does, the state of the first."""
+    answers = [question.answer(deadline) for question in asked]
+    return next((state for state in answers if not state.problem), answers[0])
 
 
 def _ask(tool: Tool, environment: Mapping[str, str], stack: contextlib.ExitStack) -> State | list[_Question]:
-    """Ask the programs of a tool for their versions, where it has some. Whatever is started ends with `stack`."""
-    known = about(tool)
-    if known is None:
+    """Ask the programs of a tool for their versions. Closing `stack` ends the processes."""
+    description = about(tool)
+    if description is None:
         return State(problem=programs.cannot_start(tool.hook))
-    if known.program is None:
+    program = description.program
+    if program is None:
         return State()
-    commands = list(programs.every(known.program, environment))
+    commands = list(programs.every(program, environment))
     if not commands:
-        return State(problem=str(programs.missing(known.program, environment)))
-    if not known.program.version:
+        return State(problem=str(programs.missing(program, environment)))
+    if not program.version:
         return State(program=shlex.join(commands[0]))
-    return [_start(each, known.program.version, environment, stack) for each in commands]
+    return [_start(command, program.version, environment, stack) for command in commands]
 
 
 def _start(
@@ -99,7 +100,7 @@ def _start(
     argv = (*command, *version)
     process: subprocess.Popen[bytes] | OSError
     try:
-        # What it prints waits in the pipes: they hold 64 KiB, and no version is longer.
+        # The output waits in the pipes: they hold 64 KiB, and no version is longer.
         process = stack.enter_context(
             subprocess.Popen(
                 argv,
@@ -119,7 +120,7 @@ def _start(
 
 @contextlib.contextmanager
 def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """See to it that a program is ended at last, with all that it has started, if it has not ended by itself."""
+    """Kill a program and its process group at the end, if it has not ended by itself."""
     try:
         yield
     finally:
@@ -128,7 +129,7 @@ def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def _read(stream: IO[bytes] | None) -> list[str]:
-    """Return the lines that wait in a pipe. Something that the program has started may hold it open."""
+    """Return the lines that wait in a pipe, without waiting for its end: a child of the program may hold it open."""
     if stream is None:
         return []
     os.set_blocking(stream.fileno(), False)
@@ -140,6 +141,6 @@ def _read(stream: IO[bytes] | None) -> list[str]:
 
 
 def _version(lines: Sequence[str], name: str) -> str:
-    """Return the first version that is said, of the program itself where several are; empty where none is."""
+    """Return the first version in the lines, preferably from a line with the program's name; empty if there is none."""
     first = [line for line in lines if name in line]
-    return next((found.group() for line in (*first, *lines) if (found := _VERSION.search(line))), "")
+    return next((match.group() for line in (*first, *lines) if (match := _VERSION.search(line))), "")

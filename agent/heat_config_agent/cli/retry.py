@@ -1,36 +1,40 @@
-"""`heat-config-agent retry ID`: have a deployment run again, or only its result sent again."""
+"""`heat-config-agent retry ID`: Run a deployment again, or only send its result again."""
 
 from __future__ import annotations
 
 import argparse
 
-from heat_config_agent.asked import Wish
-from heat_config_agent.cli import chosen, wishing
+from heat_config_agent.cli import requests, state_options
+from heat_config_agent.deployments import cleanup
 from heat_config_agent.errors import AgentError
-from heat_config_agent.model import UNDELIVERED, State
+from heat_config_agent.model.entry import UNDELIVERED, State
+from heat_config_agent.state.requests import Wish
 
 _WHY = {
-    State.SIGNALLED: "it was delivered",
-    State.UNASKED: "nobody has asked for it",
+    State.SIGNALLED: "it has been delivered",
+    State.UNASKED: "its deployment names no address for a result",
 }
 
 
-def add(commands: chosen.Commands) -> None:
+def add(commands: state_options.Commands) -> None:
     """Declare the command."""
-    parser = chosen.command(commands, "retry", "have it run, or its result sent, again", __doc__)
-    chosen.add_id(parser)
-    parser.add_argument("--signal", action="store_true", help="send a result that was not delivered once more")
+    parser = state_options.command(commands, "retry", "run a deployment again, or send its result again", __doc__)
+    state_options.add_id(parser)
+    parser.add_argument("--signal", action="store_true", help="only send the result again, if it was not delivered")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Ask for it. The next run that has the deployment in its metadata does it."""
-    given = chosen.of(options)
-    entry = chosen.entry(given, options.id)
+    """Request it: the next run whose metadata has the deployment carries it out."""
+    settings = state_options.of(options)
+    entry = state_options.entry(settings, options.id)
     if entry.state is State.RUNNING:
-        raise AgentError(f"{entry.name} is running", hint=f"`{given.command('log', '-f', entry.id)}` follows it")
-    if options.signal and entry.state not in UNDELIVERED:
+        raise AgentError(f"{entry.name} is running", hint=f"`{settings.command('log', '-f', entry.id)}` follows it")
+    if entry.left_at is not None and not options.signal and entry.action != cleanup.ACTION:
         raise AgentError(
-            f"there is no result of {entry.name} to be sent again: {_WHY.get(entry.state, 'it has none yet')}"
+            f"cannot retry {entry.name}: the deployment is no longer in the metadata",
+            hint="let the stack update it, or apply a document that has it",
         )
-    return wishing.wish(given, entry, Wish.SEND if options.signal else Wish.AGAIN)
+    if options.signal and entry.state not in UNDELIVERED:
+        raise AgentError(f"cannot send the result of {entry.name} again: {_WHY.get(entry.state, 'there is none yet')}")
+    return requests.wish(settings, entry, Wish.SEND if options.signal else Wish.AGAIN)

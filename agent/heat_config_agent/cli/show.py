@@ -1,4 +1,4 @@
-"""`heat-config-agent show ID`: all that is known of one deployment."""
+"""`heat-config-agent show ID`: Show everything about one deployment."""
 
 from __future__ import annotations
 
@@ -7,37 +7,40 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from heat_config_agent import deployed, plan, scopes
-from heat_config_agent.cli import chosen, status, terminal
+from heat_config_agent.cli import state_options, status, terminal
+from heat_config_agent.deployments import plan
+from heat_config_agent.deployments.redaction import concealer, is_secret
 from heat_config_agent.errors import ExitCode
-from heat_config_agent.model import STANDARD_OUTPUTS, Deployment, Entry, Removed, State
-from heat_config_agent.redaction import MASK, concealer, is_secret
+from heat_config_agent.model.deployment import STANDARD_OUTPUTS, Deployment
+from heat_config_agent.model.entry import Entry, Removed, State
+from heat_config_agent.runs import scopes
+from heat_config_agent.secrecy import MASK
+from heat_config_agent.state import deployed
 
 _LINES = 20
-"""Lines of standard output and error that are shown."""
+"""Number of lines that are shown of standard output, and of standard error."""
 
 
-def add(commands: chosen.Commands) -> None:
+def add(commands: state_options.Commands) -> None:
     """Declare the command."""
-    parser = chosen.command(commands, "show", "all that is known of one deployment", __doc__)
-    chosen.add_id(parser)
+    parser = state_options.command(commands, "show", "show everything about one deployment", __doc__)
+    state_options.add_id(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Show the deployment, without its secrets."""
-    settings = chosen.of(options)
-    entry = chosen.entry(settings, options.id, newest=True)
-    deployment = chosen.deployment(settings, entry)
+    settings, entry = state_options.newest(options)
+    deployment = state_options.deployment(settings, entry)
     kept = entry.values
     result = deployed.kept(settings.deployed / f"{entry.key}.notify.json") if kept is None else dict(kept)
     if deployment is None:
-        result = {}  # what is secret in it is no longer known
+        result = {}  # which values are secret is no longer known
     else:
         conceal = concealer(deployment)
         result = {name: conceal(value) for name, value in result.items()}
-    if entry.removed is not Removed.NOTHING:  # what is secret in an output is not known any more
+    if entry.removed is not Removed.NOTHING:  # which parts of an output are secret is no longer known
         result = {name: value if name in STANDARD_OUTPUTS else MASK for name, value in result.items()}
     inputs = _inputs(deployment) if deployment else {}
     if options.json:
@@ -58,7 +61,7 @@ def _facts(entry: Entry, deployment: Deployment | None, state: Path) -> list[tup
         ("tool", entry.tool or "-"),
         ("from", entry.source),
         ("state", status.word(entry)),
-        ("", status.what(entry, state).replace("\n", "; ")),
+        ("", status.details(entry, state).replace("\n", "; ")),
         ("accepted", plan.clock(entry.accepted)),
     ]
     if entry.started:
@@ -71,8 +74,8 @@ def _facts(entry: Entry, deployment: Deployment | None, state: Path) -> list[tup
     if entry.state is State.SIGNALLED:
         facts.append(("delivered", plan.clock(entry.at)))
     if entry.removed is not Removed.NOTHING:
-        gone = "inputs and config" if entry.removed is Removed.SECRETS else "all but that it ran"
-        facts.append(("removed", f"{gone}, as settings say how long they are kept (keep_…)"))
+        gone = "inputs and config" if entry.removed is Removed.SECRETS else "everything except that it ran"
+        facts.append(("pruned", f"{gone}; the settings keep_… say how long they are kept"))
     elif deployment is not None:
         facts.append(("result goes", deployment.target.described))
     return [fact for fact in facts if fact[1]]
@@ -94,7 +97,7 @@ def _section(title: str, values: Mapping[str, object]) -> None:
         if left_out > 0:
             lines = [
                 *lines[: _LINES // 2],
-                f"[... {left_out} lines; `log` has all that was printed ...]",
+                f"[... {left_out} lines; `log` shows all of them ...]",
                 *lines[-_LINES // 2 :],
             ]
         first, *rest = lines

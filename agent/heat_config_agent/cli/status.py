@@ -1,24 +1,29 @@
-"""`heat-config-agent status`: every deployment, and how far it has come."""
+"""`heat-config-agent status`: every deployment and its state."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from heat_config_agent import asked, health, journal, lock, plan, retention, runner
-from heat_config_agent.cli import chosen, terminal
+from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.deployments import plan
 from heat_config_agent.errors import ExitCode
-from heat_config_agent.model import Entry, Removed, State
-from heat_config_agent.steady import Steady
+from heat_config_agent.model.entry import Entry, Removed, State
+from heat_config_agent.runs import run_folder, supervisor
+from heat_config_agent.settings.effective import Settings
+from heat_config_agent.settings.schema import TRANSPORTS
+from heat_config_agent.state import health, journal, lock, requests, retention
+from heat_config_agent.state.clock import Steady
+from heat_config_agent.state.deployed import begun_elsewhere, report_of
 from heat_config_hooks import processes
 
 _EPILOG = """\
 exit codes:
-  0  what there is has been shown; with --check: all is well with the agent, whatever became of deployments
-  1  with --check: no agent is running, or something is not well with it: a source, a delivery, the settings, a pause
+  0  the status was shown; with --check: the agent is well, even if deployments failed
+  1  with --check: no agent is running, or it has a problem: a source, a delivery, the settings, or a pause
   2  bad usage or configuration
 """
 
@@ -31,28 +36,40 @@ _STYLES = {
 }
 
 
-def add(commands: chosen.Commands) -> None:
+def add(commands: state_options.Commands) -> None:
     """Declare the command."""
-    parser = chosen.command(commands, "status", "what ran, runs and waits", __doc__, epilog=_EPILOG)
-    parser.add_argument("--all", action="store_true", help="also those of which only that they ran is still known")
+    parser = state_options.command(commands, "status", "show every deployment and its state", __doc__, epilog=_EPILOG)
+    parser.add_argument("--all", action="store_true", help="also show deployments whose details were pruned")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     parser.add_argument(
         "--check",
         action="store_true",
-        help="only say whether a daemon is running and all is well with it; if not, the exit code is 1",
+        help="only check whether the agent is running and well; the exit code is 1 if it is not",
+    )
+    parser.add_argument(
+        "--unfinished",
+        action="store_true",
+        help="only name the deployments that are running, and those whose results are not delivered",
     )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show how it is with the agent, and the deployments, the oldest first."""
-    given = chosen.of(options)
-    state = given.state
+    """Show the state of the agent, and the deployments, oldest first."""
+    settings = state_options.of(options)
+    state = settings.state
     entries = sorted(journal.read(state).values(), key=lambda entry: entry.accepted)
-    known = len(entries)
+    known, journal_keys = len(entries), [each.key for each in entries]
     entries = [each for each in entries if options.all or each.removed is not Removed.ALL]
+    if options.unfinished:
+        for entry in entries:
+            if unfinished := _unfinished(entry):
+                terminal.say(terminal.line(unfinished))
+        return ExitCode.OK
     agent = _agent(state)
-    problems = [*_problems(agent, entries), *given.mistakes]
+    skipped = _skipped(state, journal_keys)
+    elsewhere = _begun_elsewhere(settings, journal_keys)
+    problems = [*_problems(agent, entries), *elsewhere, *settings.mistakes]
     code = ExitCode.FAILED if options.check and problems else ExitCode.OK
     if options.json:
         value = {
@@ -61,21 +78,36 @@ def run(options: argparse.Namespace) -> int:
             "healthy": not problems,
             "problems": problems,
             "deployments": [values(entry, state) for entry in entries],
+            "skipped": skipped,
         }
         terminal.say(json.dumps(value))
         return code
     if options.check:
         failed = sum(entry.failed and entry.ended is not None for entry in entries)
-        well = f"all is well with the agent: {agent['doing']}"
+        well = f"the agent is well: {agent['doing']}"
         well += f"; {terminal.count(failed, 'deployment')} failed" if failed else ""
         terminal.say(terminal.line("; ".join(problems) or well))
         return code
-    if agent["process"] or asked.paused(state):
+    if agent["process"] or requests.paused(state):
         _show(agent, problems)
-    if not entries and not known:
+    for line in [] if agent["running"] else elsewhere:
+        terminal.say(terminal.styled(terminal.line(line), "warn"))
+    if not entries and not known and not skipped:
         terminal.say(f"no deployments yet in {state}")
         return ExitCode.OK
-    rows = [("NAME", "ID", "ACTION", "TOOL", "STATE", "SINCE", "WHAT")]
+    _show_deployments(entries, skipped, state)
+    steady = Steady(state)
+    if excess := retention.excess(steady.bytes, steady.files, settings.limits):
+        terminal.say(terminal.styled(f"{excess}: `{settings.command('prune', '--plan')}` shows the details", "warn"))
+    if known > len(entries):
+        more = terminal.count(known - len(entries), "older deployment")
+        terminal.say(terminal.styled(f"{more} without details, which were pruned: --all shows them", "quiet"))
+    return ExitCode.OK
+
+
+def _show_deployments(entries: Sequence[Entry], skipped: Sequence[Mapping[str, object]], state: Path) -> None:
+    """Print a row for each deployment, those that are skipped last."""
+    rows = [("NAME", "ID", "ACTION", "TOOL", "STATE", "SINCE", "DETAILS")]
     rows += [
         (
             entry.name,
@@ -84,29 +116,38 @@ def run(options: argparse.Namespace) -> int:
             entry.tool or "-",
             word(entry),
             plan.clock(entry.at),
-            what(entry, state).replace("\n", "; "),
+            details(entry, state).replace("\n", "; "),
         )
         for entry in entries
     ]
+    rows += [
+        (str(each["name"]), str(each["id"])[:36], str(each["action"]) or "-", "-", "skipped", "-", str(each["reason"]))
+        for each in skipped
+    ]
     header, *lines = terminal.table(rows)
     terminal.say(terminal.styled(header, "quiet"))
-    for entry, line in zip(entries, lines, strict=True):
+    for entry, line in zip(entries, lines, strict=False):
         style = "bad" if entry.failed else _STYLES.get(entry.state, "")
         terminal.say(terminal.styled(line, style))
-    steady = Steady(state)
-    if excess := retention.excess(steady.bytes, steady.files, given.limits):
-        terminal.say(terminal.styled(f"{excess}: `{given.command('prune', '--plan')}` shows it", "warn"))
-    if known > len(entries):
-        more = terminal.count(known - len(entries), "older deployment")
-        terminal.say(terminal.styled(f"{more} of which only that they ran is known: --all shows them", "quiet"))
-    return ExitCode.OK
+    for line in lines[len(entries) :]:
+        terminal.say(terminal.styled(line, "quiet"))
+
+
+def _unfinished(entry: Entry) -> str:
+    """Return what is left to do for a deployment that has begun; empty if nothing is."""
+    name = f"{entry.name} ({entry.action})" if entry.action else entry.name
+    if entry.state is State.RUNNING:
+        return f"{name} is running"
+    if entry.state is State.REBOOT:
+        return f"{name} continues after a reboot"
+    return f"{name} has run, and its result is not delivered" if entry.state is State.FINISHED else ""
 
 
 def _waits(state: Path) -> str:
-    """Say what a deployment waits for that is not started yet."""
-    if pause := asked.paused(state):
-        return f"waits: paused ({pause[0]})"
-    return "waits for its turn" if _daemon(state) else "not started yet: the next run does"
+    """Return what an accepted deployment waits for."""
+    if pause := requests.paused(state):
+        return f"waits: the agent is paused ({pause[0]})"
+    return "waits for its turn" if _daemon(state) else "not started yet: the next run starts it"
 
 
 def _daemon(state: Path) -> bool:
@@ -116,42 +157,56 @@ def _daemon(state: Path) -> bool:
 
 
 def _agent(state: Path) -> dict[str, object]:
-    """Return how it is with the daemon: what it has said last, and whether it is running at all."""
-    said = health.read(state)
+    """Return the state of the daemon as JSON: whether it is running, and the last health that it has written."""
+    report = health.read(state)
     holder = lock.holder(state)
     running = holder is not None and holder[1] == lock.DAEMON
-    pause = asked.paused(state)
+    pause = requests.paused(state)
     return {
         "running": running,
-        "process": holder[0] if running and holder else said.get("process"),
-        "version": said.get("version"),
-        "started": said.get("started"),
-        "doing": (said.get("doing") or "starting") if running else "not running",
-        "said": said.get("at"),
-        "next_poll": said.get("next_poll") if running else None,
+        "process": holder[0] if running and holder else report.get("process"),
+        "version": report.get("version"),
+        "started": report.get("started"),
+        "doing": (report.get("doing") or "starting") if running else "not running",
+        "said": report.get("at"),
+        "next_poll": report.get("next_poll") if running else None,
         "paused": {"reason": pause[0], "since": pause[1]} if pause else None,
-        "reboot": said.get("reboot", []),
-        "sources": said.get("sources", []),
-        "troubles": said.get("troubles", []),
+        "reboot": report.get("reboot", []),
+        "sources": report.get("sources", []),
+        "troubles": report.get("troubles", []),
     }
 
 
 def _problems(agent: Mapping[str, object], entries: list[Entry]) -> list[str]:
-    """Return what is not well with the daemon, in words."""
-    found = [] if agent["running"] else ["no agent is running"]
+    """Return the problems of the daemon, one sentence each."""
+    problems = [] if agent["running"] else ["no agent is running"]
     sources = [each for each in _maps(agent["sources"]) if agent["running"] and not each.get("seldom")]
     away = [each for each in sources if each.get("working") is False]
-    found += [f"{each.get('name')} does not answer: {each.get('trouble')}" for each in away]
-    found += [f"{each.get('name')}: {each['trouble']}" for each in sources if each not in away and each.get("trouble")]
+    problems += [f"{each.get('name')} does not answer: {each.get('trouble')}" for each in away]
+    problems += [
+        f"{each.get('name')}: {each['trouble']}" for each in sources if each not in away and each.get("trouble")
+    ]
+    pending = [each for each in sources if each.get("working") is None and each.get("name") in TRANSPORTS]
+    problems += [f"{each.get('name')} has not answered yet" for each in pending]
     if agent["running"] and not any(each.get("working") for each in sources):
-        found.append("no source has answered")
+        problems.append("no source has answered")
     troubles = agent["troubles"]
-    found += [str(each) for each in troubles] if isinstance(troubles, list) and agent["running"] else []
+    problems += [str(each) for each in troubles] if isinstance(troubles, list) and agent["running"] else []
     late = [entry for entry in entries if entry.state is State.FINISHED and entry.tries]
-    found += [f"{terminal.count(len(late), 'result')} could not be delivered yet"] if late else []
+    problems += [f"{terminal.count(len(late), 'result')} could not be delivered yet"] if late else []
     if agent["paused"]:
-        found.append("it is paused")
-    return found
+        problems.append("the agent is paused")
+    return problems
+
+
+def _begun_elsewhere(settings: Settings, keys: list[str]) -> list[str]:
+    return report_of(begun_elsewhere(settings.deployed, keys))
+
+
+def _skipped(state: Path, keys: Collection[str]) -> list[Mapping[str, object]]:
+    """Return the deployments without a record that the daemon's last plan skipped, each with the reason."""
+    named = [each for each in _maps(health.read(state).get("skipped")) if {*each} >= {"key", "name", "id", "reason"}]
+    return [{"action": "", **each} for each in named if each["key"] not in keys]
 
 
 def _maps(value: object) -> list[Mapping[str, object]]:
@@ -159,7 +214,7 @@ def _maps(value: object) -> list[Mapping[str, object]]:
 
 
 def _show(agent: Mapping[str, object], problems: list[str]) -> None:
-    """Show how it is with the daemon."""
+    """Show the state of the daemon."""
     line = f"agent: {agent['doing']}"
     if agent["running"]:
         line += f" (process {agent['process']})"
@@ -179,8 +234,8 @@ def _show(agent: Mapping[str, object], problems: list[str]) -> None:
 
 
 def word(entry: Entry) -> str:
-    """Return in one word how far a deployment has come."""
-    if entry.state is State.RUNNING and not (entry.run and runner.going_on(entry.run)):
+    """Return the state of a deployment in one or two words."""
+    if entry.state is State.RUNNING and not (entry.run and supervisor.going_on(entry.run)):
         return "ended"
     if entry.ended is None:
         return entry.state.value
@@ -199,24 +254,29 @@ _UNDELIVERED = {
 }
 
 
-def what(entry: Entry, state: Path) -> str:
-    """Say what is going on with a deployment, or came of it."""
-    again = "; will be run again by the next run" if entry.again else ""
+def details(entry: Entry, state: Path) -> str:
+    """Return what a deployment is doing or waiting for, or how it ended."""
+    again = f"; will run again {_next(state)}" if entry.again else ""
     if entry.state is State.ACCEPTED:
         return _waits(state)
     if entry.state is State.RUNNING:
         return _running(entry, state / "runs" / entry.key)
     if entry.state is State.REBOOT:
-        return f"waits for a reboot of the machine, for which it has asked {plan.times(entry.reboots)}"
+        return f"waits for a reboot of the machine; it has asked for one {plan.times(entry.reboots)}"
     if entry.state is State.FINISHED:
-        due = f", not before {plan.clock(entry.not_before)}" if entry.not_before > time.time() else ""
-        sent = "it is sent again" if _daemon(state) else "sent by the next run"
-        return f"{_reason(entry)}its result is not delivered{plan.tried(entry)}; {sent}{due}{again}"
+        due = f" at {plan.clock(entry.not_before)}" if entry.not_before > time.time() else ""
+        attempt = f"next attempt{due or ' soon'}" if _daemon(state) else "the next run sends it"
+        return f"{_reason(entry)}result not yet delivered{plan.tried(entry)}; {attempt}{again}"
     if entry.state is State.REFUSED:
-        return f"{_reason(entry)}its result was refused for good: {entry.trouble}{again}"
+        return f"{_reason(entry)}the server refused the result for good: {entry.trouble}{again}"
     if entry.state is State.SUPERSEDED:
-        return f"{_reason(entry)}its result is not sent: its deployment has been replaced{again}"
+        return f"{_reason(entry)}the result is not sent: the deployment has been replaced{again}"
     return f"{entry.reason}{again}".removeprefix("; ")
+
+
+def _next(state: Path) -> str:
+    """Return when a deployment that was asked for again runs."""
+    return "at the next poll" if _daemon(state) else "in the next run"
 
 
 def _reason(entry: Entry) -> str:
@@ -225,12 +285,12 @@ def _reason(entry: Entry) -> str:
 
 def _running(entry: Entry, folder: Path) -> str:
     run = entry.run
-    if run is None or not runner.going_on(run):
-        return "has ended while no agent was there; the next run finds out how"
+    if run is None or not supervisor.going_on(run):
+        return "ended while no agent was running; the next run records how"
     lasted = processes.since_boot() - run.began
     limit = f" of at most {terminal.duration(run.limit)}" if run.limit else ""
-    why = runner.noted_ending(folder, run)
-    ending = f"; being ended, as {why}" if why else ""
+    why = run_folder.noted_ending(folder, run)
+    ending = f"; being ended: {why}" if why else ""
     return f"process {run.pid}, {terminal.duration(lasted)}{limit}{ending}"
 
 
@@ -250,7 +310,7 @@ def values(entry: Entry, state: Path) -> dict[str, object]:
         "ended": entry.ended,
         "failed": entry.failed if entry.ended else None,
         "reason": entry.reason,
-        "what": what(entry, state),
+        "what": details(entry, state),
         "process": entry.run.pid if entry.run and entry.state is State.RUNNING else None,
         "scope": Path(entry.run.scope).name if entry.run and entry.run.scope else None,
         "tries": entry.tries,

@@ -1,4 +1,4 @@
-"""How things are written for people: colour only on a terminal, durations in one form, columns that line up."""
+"""Output for people: colour only on a terminal, durations in one form, aligned columns."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ _STYLES = {"good": "32", "bad": "1;31", "quiet": "2", "warn": "33", "live": "36"
 
 
 def is_live() -> bool:
-    """Whether standard output is a terminal on which a line can be written again."""
+    """Whether standard output is a terminal on which lines can be drawn again."""
     return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
 heard: list[str] = []
-"""What was written to standard output so far."""
+"""Everything that was written to standard output so far."""
 
 complaints = 0
 """How often something was written to standard error."""
 
 
 def say(text: str, *, error: bool = False, end: str = "\n") -> None:
-    """Write to standard output, or error, if that can be written: what is done matters more than that it is said."""
+    """Write to standard output, or to standard error. A stream that cannot be written is ignored: the work goes on."""
     global complaints  # noqa: PLW0603  # there is one standard error
     complaints += error
     if not error:
@@ -35,11 +35,11 @@ def say(text: str, *, error: bool = False, end: str = "\n") -> None:
 
 
 def defect(error: BaseException | None) -> None:
-    """Show what nobody has foreseen: where it happened and what kind of error it was.
+    """Print where an unforeseen error happened, and its type.
 
-    Its text is left out, as there may be values in it, and among those secrets.
+    The text of the error is left out, because it may contain secrets.
     """
-    import traceback  # noqa: PLC0415  # for those who need it
+    import traceback  # noqa: PLC0415  # seldom needed
 
     lines = ["error: a defect of heat-config-agent; please report it, with these lines (values are left out)"]
     seen: set[int] = set()
@@ -52,14 +52,14 @@ def defect(error: BaseException | None) -> None:
 
 
 def styled(text: str, style: str) -> str:
-    """Return the text in one of our styles, where that can be seen and nobody has forbidden it (`NO_COLOR`)."""
+    """Return the text in one of `_STYLES`, if standard output is a terminal and `NO_COLOR` is not set."""
     if not is_live() or os.environ.get("NO_COLOR") or style not in _STYLES:
         return text
     return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
 
 
 def ask(question: str) -> str | None:
-    """Return what somebody at the terminal answers; None where there is nobody."""
+    """Return the answer of the person at the terminal; None if there is no terminal."""
     if sys.stdin is None or not sys.stdin.isatty() or not sys.stderr.isatty():
         return None
     say(question, error=True, end="")
@@ -67,55 +67,67 @@ def ask(question: str) -> str | None:
 
 
 def plain(text: str) -> str:
-    """Return text that came from elsewhere without what would steer the terminal."""
+    """Return text from outside with control characters replaced, so that it cannot steer the terminal."""
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() or each in "\n\t" else "\ufffd" for each in text)
+    return "".join(sign if sign.isprintable() or sign in "\n\t" else "\ufffd" for sign in text)
 
 
 def line(text: str) -> str:
-    """Return text that came from elsewhere as part of one line."""
+    """Return text from outside in one line, without control characters."""
     return text if text.isprintable() else plain(text.replace("\n", " ").replace("\t", " "))
 
 
 def columns(text: str) -> int:
-    """Return how many columns of a terminal a line takes."""
+    """Return the number of terminal columns that a line takes."""
     if text.isascii():
         return len(text)
-    import unicodedata  # noqa: PLC0415  # only where something is drawn or lined up that is not ASCII
+    import unicodedata  # noqa: PLC0415  # only for text that is not ASCII
 
-    wide = sum(unicodedata.east_asian_width(each) in "WF" for each in text)
-    return len(text) + wide - sum(unicodedata.combining(each) > 0 for each in text)
+    wide = sum(unicodedata.east_asian_width(sign) in "WF" for sign in text)
+    return len(text) + wide - sum(unicodedata.combining(sign) > 0 for sign in text)
 
 
 def shortened(text: str, room: int) -> str:
-    """Return as much of the beginning of a line as fits into so many columns."""
+    """Return the beginning of a line that fits into `room` columns."""
     while columns(text) > room:
         text = text[: max(len(text) - max((columns(text) - room) // 2, 1), 0)]
     return text
 
 
+def clipped(text: str, room: int) -> str:
+    """Return a line in at most `room` columns; an ellipsis marks where text is left out."""
+    return text if columns(text) <= room else f"{shortened(text, max(room - 1, 0))}…"
+
+
+def unstyled(text: str) -> str:
+    """Return text without the codes of `styled`."""
+    import re  # noqa: PLC0415  # only where something is drawn
+
+    return re.sub(r"\x1b\[[\d;]*m", "", text)
+
+
 def padded(text: str, room: int) -> str:
-    """Return the line filled up to so many columns."""
+    """Return the line padded with spaces to `room` columns."""
     return text + " " * max(room - columns(text), 0)
 
 
 def width() -> int:
-    """Return the columns of the terminal."""
-    import shutil  # noqa: PLC0415  # slow to load, and only for what is drawn
+    """Return the width of the terminal in columns; 100 if it is not known."""
+    import shutil  # noqa: PLC0415  # slow to load, and only needed for drawing
 
     return shutil.get_terminal_size((100, 24)).columns
 
 
 def height() -> int:
-    """Return the lines of the terminal."""
+    """Return the height of the terminal in lines; 24 if it is not known."""
     import shutil  # noqa: PLC0415  # as above
 
     return shutil.get_terminal_size((100, 24)).lines
 
 
 def duration(seconds: float) -> str:
-    """Return a duration in few characters: 0.02 s, 12 s, 3 min 20 s, 2 h 5 min."""
+    """Return a duration for people: 0.02 s, 12 s, 3 min 20 s, 2 h 5 min."""
     if seconds < 10:
         return f"{seconds:.2f} s"
     if seconds < 60:
@@ -126,7 +138,7 @@ def duration(seconds: float) -> str:
 
 
 def table(rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the rows with their columns lined up, each in one line; the last column is as long as it is."""
+    """Return the rows as lines with aligned columns; the last column is not padded."""
     lines = [tuple(map(line, row)) for row in rows]
     if not lines:
         return []
@@ -138,5 +150,5 @@ def table(rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def count(number: int, noun: str) -> str:
-    """Return «1 result» or «3 results»."""
+    """Return a number with its noun: «1 result», «3 results»."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

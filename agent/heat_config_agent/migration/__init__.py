@@ -1,8 +1,8 @@
-"""From os-collect-config, os-refresh-config and heat-agents to this agent, on a machine that has them.
+"""Migration from os-collect-config, os-refresh-config and heat-agents to this agent.
 
-`units` reads the files of systemd's units, `looking` sees what there is, `planning` makes of that what there is to say
-and to do (pure), and `doing` does it; `holding` holds back theirs meanwhile. What they have left is mostly used where
-it is: their settings, their hooks, their folder of what was done. Nothing is deleted, so that one can go back.
+`units` reads the files of systemd units, `survey` makes the inventory of the machine, `planning` makes findings and
+steps from it (pure), and `steps` carries the steps out; `freeze` holds the old programs still meanwhile. The agent uses
+their settings, hooks and records where they are. Nothing is deleted, so the migration can be undone.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import enum
 from collections.abc import Mapping
 from pathlib import Path
 
-from heat_config_agent.model import Tool
-from heat_config_agent.settings import Settings
+from heat_config_agent.model.deployment import Tool
+from heat_config_agent.settings.effective import Settings
 from heat_config_hooks.values import dataclass, field
 
 COLLECTOR = "os-collect-config"
@@ -21,88 +21,92 @@ REFRESHER = "os-refresh-config"
 OURS = "heat-config-agent.service"
 
 TAKEN = Path("/etc/systemd/system/heat-config-agent.service.d/50-migrated.conf")
-"""Where the variables of their unit are handed on to ours."""
+"""The drop-in that passes the variables of the old units on to ours."""
 
 OTHERS_SETTINGS = "/etc/os-collect-config.conf"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """A unit of systemd's, and how it is with it."""
+    """A systemd unit and its state."""
 
     name: str
     path: Path
     commands: tuple[tuple[str, ...], ...] = ()
-    """What its ExecStart say, in words."""
+    """The words of its ExecStart lines."""
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """What it adds to the environment."""
+    """The variables of its Environment lines."""
     variable_files: tuple[str, ...] = ()
-    """Its EnvironmentFile, as they are written."""
+    """The paths of its EnvironmentFile lines, as written."""
     kill: str = "control-group"
-    """Its KillMode: what is ended with it."""
+    """Its KillMode."""
     rest: tuple[str, ...] = ()
-    """What else it says of its service that makes a difference to what is run by it."""
+    """Other keys of its [Service] section that affect the processes of the unit."""
     active: bool = False
     enabled: bool = False
     fixed: bool = False
-    """Whether it cannot be disabled, as it does not say when it is to be started."""
+    """Whether it cannot be disabled, because it has no [Install] section."""
     masked: bool = False
     process: int = 0
-    """Its main process; 0 where it has none."""
+    """Its main process; 0 if there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
-    """What there is on the machine."""
+class Inventory:
+    """Everything on the machine that matters for the migration."""
 
-    given: Settings
-    """What our agent would go by."""
-    wrong: tuple[str, ...] = ()
-    """What would keep our agent from starting."""
+    settings: Settings
+    """The settings that our agent would use."""
+    mistakes: tuple[str, ...] = ()
+    """Mistakes in the settings with which our agent would not start."""
     systemd: bool = True
-    """Whether systemd runs here; else there are only its files, as in an image that is being made."""
-    theirs: tuple[Unit, ...] = ()
+    """Whether systemd runs here; in an image that is being built, only its files are there."""
+    old_units: tuple[Unit, ...] = ()
+    """The units of os-collect-config and os-refresh-config, with their timers."""
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """What their units add to the environment of what steers the agent, and what runs are given."""
-    ours: Unit | None = None
+    """Variables of the old units that configure the agent, or that runs inherit."""
+    own_unit: Unit | None = None
+    """The unit of our agent, if it is installed."""
     program: str = ""
-    """The program of our unit, where it is not to be found."""
+    """The program that our unit starts, if it does not exist; else empty."""
     strays: tuple[int, ...] = ()
     """Processes of os-collect-config that belong to no unit."""
     busy: str = ""
-    """What of theirs is at work now, in words; empty where nothing is."""
+    """Which of the old programs is at work now, for people; empty if none is."""
     more_settings: tuple[Path, ...] = ()
-    """Files with settings that os-collect-config reads, and our agent does not."""
+    """Settings files that os-collect-config reads, but our agent does not."""
     command: str = ""
-    """What os-collect-config runs when something has changed, as its settings say."""
+    """The command that os-collect-config runs after a change, from its settings."""
     scripts: tuple[Path, ...] = ()
-    """What os-refresh-config runs, and what it reads variables from."""
+    """The scripts that os-refresh-config runs, and the files from which it reads variables."""
     templates: tuple[Path, ...] = ()
-    """What os-apply-config makes files of; with their folder, see `template_folders`."""
+    """The templates of os-apply-config; `template_folders` are their folders."""
     template_folders: tuple[Path, ...] = ()
     schedules: tuple[Path, ...] = ()
-    """Files of cron that name one of their programs."""
+    """Files of cron that start one of the old programs."""
     tools: tuple[Tool, ...] = ()
     deployed: Path = Path("/")
-    """The folder of what was done: where it is now."""
+    """The folder with the records of deployments that heat-agents have done."""
     done: tuple[str, ...] = ()
-    """Ids of the deployments that are marked as done."""
+    """Ids of the deployments with a record."""
     unanswered: tuple[str, ...] = ()
-    """Those of them that have no result: they were begun, and how they ended is not known."""
+    """Ids of recorded deployments without a result: they were begun, but it is not known how they ended."""
+    hollow: tuple[str, ...] = ()
+    """Ids whose record is empty or truncated; heat-agents write a record before they run anything."""
     lasting: tuple[str, ...] = ()
-    """Those of them whose tools leave something running that heat-agents clean up after."""
+    """Ids of recorded deployments whose tools leave something running that heat-agents would clean up."""
     undone: tuple[str, ...] = ()
-    """Keys of the deployments that heat-agents were given and have not begun, and our agent would take on."""
+    """Keys of deployments that heat-agents were given but have not begun, and that our agent would run."""
     variables_taken: bool = False
-    """Whether the variables of their unit have been handed on before."""
+    """Whether the variables of the old units have been passed on before."""
     message: Path | None = None
-    """The last message from Zaqar, as os-collect-config has kept it, if our agent has none that is newer."""
+    """The file with os-collect-config's last message from Zaqar, if our agent has no newer one."""
     message_trouble: str = ""
-    """Why it cannot be used."""
+    """Why that message cannot be used; empty if it can."""
 
 
 class Verdict(str, enum.Enum):
-    """What a finding means for the migration."""
+    """Whether a finding allows the migration."""
 
     OK = "ok"
     WARNING = "warning"
@@ -111,18 +115,18 @@ class Verdict(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is to be said before anything is done."""
+    """A fact about the machine that is shown before any step."""
 
     verdict: Verdict
     about: str
-    """What it is about, in a word."""
-    says: str
+    """Its subject in one word."""
+    text: str
     todo: str = ""
     """What to do about it."""
 
 
 class Deed(str, enum.Enum):
-    """What a step does."""
+    """The kind of a step."""
 
     WAIT = "wait"
     VARIABLES = "variables"
@@ -135,28 +139,28 @@ class Deed(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Step:
-    """Something that is to be done, in its turn."""
+    """One step of the migration."""
 
     deed: Deed
     about: str
     """The unit or the file."""
-    says: str
-    """What is done, as one would ask for it."""
+    text: str
+    """The step as an instruction, such as «stop os-collect-config.service»."""
     why: str
     done: bool = False
-    """Whether it is so already."""
+    """Whether the machine is in that state already."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What there is to say and to do."""
+    """The findings and the steps, in their order."""
 
     findings: tuple[Finding, ...]
     steps: tuple[Step, ...]
     back: tuple[str, ...]
-    """The commands that undo it."""
+    """The commands that undo the migration."""
 
     @property
     def refused(self) -> bool:
-        """Whether something stands in the way."""
+        """Whether a finding forbids the migration."""
         return any(each.verdict is Verdict.REFUSED for each in self.findings)

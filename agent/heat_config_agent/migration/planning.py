@@ -1,7 +1,7 @@
-"""What is found → what there is to say, and to do. Pure.
+"""The plan of a migration: from the inventory to findings and steps. Pure.
 
-The order is such that at every moment one of the two is enabled: an instance that is rebooted in between comes up with
-an agent. Never do both work: our unit conflicts with theirs.
+At every moment of the steps one of the two programs is enabled, so an instance that is rebooted in between starts with
+an agent. The two never work at the same time, because our unit conflicts with the old one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from heat_config_agent.migration import (
     TAKEN,
     Deed,
     Finding,
-    Found,
+    Inventory,
     Plan,
     Step,
     Unit,
@@ -32,7 +32,7 @@ SCRIPTS = frozenset(
     {"20-os-apply-config", "55-heat-config"}
     | {"50-heat-config-docker-cmd", "50-heat-config-docker-compose", "50-heat-config-kubelet"}
 )
-"""heat-agents' own scripts for os-refresh-config: the agent does what they do."""
+"""heat-agents' own scripts for os-refresh-config, which the agent replaces."""
 
 TEMPLATES = frozenset({"etc/os-collect-config.conf", "var/run/heat-config/heat-config"})
 """heat-agents' own templates for os-apply-config."""
@@ -40,84 +40,82 @@ TEMPLATES = frozenset({"etc/os-collect-config.conf", "var/run/heat-config/heat-c
 _OPTIONS = {"--config-file": 1, "--command": 1, "-c": 1, "--cachedir": 1, "--backup-cachedir": 1} | dict.fromkeys(
     ("--debug", "--nodebug", "-d", "--verbose", "-v", "--one-time", "--noone-time", "--force", "--use-syslog"), 0
 )
-"""What os-collect-config may be started with without that we miss it, and how many words belong to each."""
+"""Options of os-collect-config that the agent may ignore or reads elsewhere, with the number of their values."""
 
 _SHOWN = 5
-"""So many names stand in a sentence."""
+"""Number of names that a sentence lists."""
 
 
-def plan(found: Found, *, without_scripts: bool = False, start: bool = True) -> Plan:
-    """Return what there is to say and to do.
+def plan(inventory: Inventory, *, without_scripts: bool = False, start: bool = True) -> Plan:
+    """Return the findings and the steps.
 
-    Without their scripts, that nobody will run those any more stands in the way of nothing. Without `start`, our unit
-    is only enabled.
+    With `without_scripts`, scripts that will no longer run do not forbid the migration. Without `start`, our unit is
+    only enabled.
     """
     findings = [
-        *_obstacles(found),
-        *_lost(found, Verdict.WARNING if without_scripts else Verdict.REFUSED),
-        *_programs(found),
-        *_settings(found),
-        *_hooks(found),
-        *_past(found),
+        *_obstacles(inventory),
+        *_lost(inventory, Verdict.WARNING if without_scripts else Verdict.REFUSED),
+        *_programs(inventory),
+        *_settings(inventory),
+        *_hooks(inventory),
+        *_past(inventory),
     ]
-    theirs = [each for each in found.theirs if not each.masked]
-    back = [f"systemctl disable --now {OURS}"] if found.systemd else [f"systemctl disable {OURS}"]
-    now = " --now" if found.systemd else ""
-    back += [shlex.join(["systemctl", "enable", *now.split(), each.name]) for each in theirs if not _is_idle(each)]
+    old_units = [each for each in inventory.old_units if not each.masked]
+    back = [f"systemctl disable --now {OURS}"] if inventory.systemd else [f"systemctl disable {OURS}"]
+    now = " --now" if inventory.systemd else ""
+    back += [shlex.join(["systemctl", "enable", *now.split(), each.name]) for each in old_units if not _is_idle(each)]
     order = [Verdict.REFUSED, Verdict.WARNING, Verdict.OK]
     findings.sort(key=lambda each: order.index(each.verdict))
-    return Plan(tuple(findings), tuple(_steps(found, theirs, start=start and found.systemd)), tuple(back))
+    return Plan(tuple(findings), tuple(_steps(inventory, old_units, start=start and inventory.systemd)), tuple(back))
 
 
 def _is_idle(unit: Unit) -> bool:
-    """Whether a unit was found as this migration leaves it."""
+    """Whether a unit is in the state in which the migration leaves it."""
     return not unit.enabled and not unit.active
 
 
-def _refused(about: str, says: str, todo: str) -> Finding:
-    return Finding(Verdict.REFUSED, about, says, todo)
+def _refused(about: str, text: str, todo: str) -> Finding:
+    return Finding(Verdict.REFUSED, about, text, todo)
 
 
-def _warning(about: str, says: str, todo: str = "") -> Finding:
-    return Finding(Verdict.WARNING, about, says, todo)
+def _warning(about: str, text: str, todo: str = "") -> Finding:
+    return Finding(Verdict.WARNING, about, text, todo)
 
 
-def _ok(about: str, says: str) -> Finding:
-    return Finding(Verdict.OK, about, says)
+def _ok(about: str, text: str) -> Finding:
+    return Finding(Verdict.OK, about, text)
 
 
-def _obstacles(found: Found) -> Iterator[Finding]:
-    """Say what stands in the way."""
-    if found.ours is None:
-        says = f"there is no {OURS}: nobody would carry out deployments any more"
-        yield _refused("agent", says, f"install systemd/{OURS} of this agent in /etc/systemd/system")
-    elif found.ours.masked:
+def _obstacles(inventory: Inventory) -> Iterator[Finding]:
+    """Yield the findings that forbid the migration."""
+    if inventory.own_unit is None:
+        text = f"there is no {OURS}: deployments would no longer be carried out"
+        yield _refused("agent", text, f"install systemd/{OURS} of this agent in /etc/systemd/system")
+    elif inventory.own_unit.masked:
         yield _refused("agent", f"{OURS} is masked, so it cannot be started", f"systemctl unmask {OURS}")
-    elif found.program:
-        says = f"{OURS} starts {found.program}, which is not to be found: nobody would carry out deployments any more"
-        yield _refused(
-            "agent", says, "install the agent so that it is in systemd's PATH, for example in /usr/local/bin"
-        )
-    for each in found.wrong:
-        yield _refused("settings", each, "correct that: with it the agent does not start")
-    for number in found.strays:
-        says = f"process {number} is an {COLLECTOR} that no unit of systemd's has started"
-        yield _refused("programs", says, "end it where it was started, and see that nobody starts it again")
-    for path in found.schedules:
-        says = f"{path} starts {COLLECTOR} or {REFRESHER}, which would go on carrying out deployments"
-        yield _refused("programs", says, "remove that line")
-    for path in found.more_settings:
-        says = f"{COLLECTOR} reads {path}, and the agent does not"
-        yield _refused("settings", says, f"move what it says to {OTHERS_SETTINGS}")
-    for unit in found.theirs:
+    elif inventory.program:
+        text = f"{OURS} starts {inventory.program}, which does not exist: deployments would no longer be carried out"
+        yield _refused("agent", text, "install the agent in systemd's PATH, for example in /usr/local/bin")
+    for mistake in inventory.mistakes:
+        yield _refused("settings", mistake, "correct it: the agent does not start with this mistake")
+    for number in inventory.strays:
+        text = f"process {number} is an {COLLECTOR} that was not started by a systemd unit"
+        yield _refused("programs", text, "end it where it was started, and make sure that nothing starts it again")
+    for path in inventory.schedules:
+        text = f"{path} starts {COLLECTOR} or {REFRESHER}, which would continue to carry out deployments"
+        yield _refused("programs", text, "remove that line")
+    for path in inventory.more_settings:
+        text = f"{COLLECTOR} reads {path}, but the agent does not"
+        yield _refused("settings", text, f"move its settings to {OTHERS_SETTINGS}")
+    for unit in inventory.old_units:
         unread = _unread(units.arguments(unit, COLLECTOR))
         if unread:
-            says = f"{unit.name} starts {COLLECTOR} with {unread!r}, which the agent does not go by"
-            yield _refused("settings", says, f"say it in {OTHERS_SETTINGS}, and start {COLLECTOR} without it")
+            text = f"{unit.name} starts {COLLECTOR} with {unread!r}, which the agent does not read"
+            yield _refused("settings", text, f"set it in {OTHERS_SETTINGS}, and start {COLLECTOR} without it")
 
 
 def _unread(arguments: list[str]) -> str:
-    """Return the first word on os-collect-config's command line by which we do not go, without its value."""
+    """Return the first option on os-collect-config's command line that the agent does not read; empty if none."""
     words = iter(arguments)
     for word in words:
         option, sign, value = word.partition("=")
@@ -130,108 +128,119 @@ def _unread(arguments: list[str]) -> str:
     return ""
 
 
-def _lost(found: Found, verdict: Verdict) -> Iterator[Finding]:
-    """Say what of somebody's own nobody will run any more."""
-    todo = f"do without it (--without-scripts), or keep {COLLECTOR} and have it run this agent in the place of "
+def _lost(inventory: Inventory, verdict: Verdict) -> Iterator[Finding]:
+    """Yield the operator's own commands, scripts and templates that will no longer run."""
+    todo = f"continue without it (--without-scripts), or keep {COLLECTOR} and let it run this agent instead of "
     todo += "heat-agents' 55-heat-config"
-    words = units.words(found.command)
+    words = units.words(inventory.command)
     if words and Path(words[0]).name != REFRESHER:
-        says = f"{COLLECTOR} runs a command of your own when the metadata changes: the agent will not run it"
-        yield Finding(verdict, "scripts", says, todo)
-    for path in found.scripts:
+        text = f"{COLLECTOR} runs a command of your own when the metadata changes: the agent will not run it"
+        yield Finding(verdict, "scripts", text, todo)
+    for path in inventory.scripts:
         if path.parent.name == "environment.d":
-            says = f"{path} sets variables for the scripts of {REFRESHER}: the agent's runs will not have them"
-            hint = "put those that are needed into `environment` of [agent] in /etc/heat-config-agent/agent.conf; "
-            yield Finding(verdict, "scripts", says, f"{hint}then go on with --without-scripts")
+            text = f"{path} sets variables for the scripts of {REFRESHER}: the agent's runs will not have them"
+            hint = "put the variables you need into `environment` of [agent] in /etc/heat-config-agent/agent.conf, "
+            yield Finding(verdict, "scripts", text, f"{hint}then continue with --without-scripts")
         elif path.name not in SCRIPTS or path.parent.name != "configure.d":
-            says = f"{path} is a script of your own for {REFRESHER}: nobody will run it any more"
-            yield Finding(verdict, "scripts", says, todo)
-    for path in found.templates if found.scripts else ():
-        name = next((str(path.relative_to(each)) for each in found.template_folders if each in path.parents), "")
+            text = f"{path} is a script of your own for {REFRESHER}: it will no longer run"
+            yield Finding(verdict, "scripts", text, todo)
+    for path in inventory.templates if inventory.scripts else ():
+        name = next((str(path.relative_to(each)) for each in inventory.template_folders if each in path.parents), "")
         if name not in TEMPLATES:
-            says = f"{path} is a template of your own for os-apply-config: /{name} will not be made of it any more"
-            yield Finding(verdict, "scripts", says, todo)
+            text = f"{path} is a template of your own for os-apply-config: /{name} will no longer be generated from it"
+            yield Finding(verdict, "scripts", text, todo)
 
 
-def _programs(found: Found) -> Iterator[Finding]:
-    if found.busy:
-        yield _warning("programs", f"{found.busy}: it is waited for before anything is done")
-    if not found.theirs:
+def _programs(inventory: Inventory) -> Iterator[Finding]:
+    """Yield the state of the old programs and their units."""
+    if inventory.busy:
+        yield _warning("programs", f"{inventory.busy}: the migration waits for it before the first step")
+    if not inventory.old_units:
         yield _ok("programs", f"there is no unit that runs {COLLECTOR}")
-    for unit in found.theirs:
+    for unit in inventory.old_units:
         process = f" as process {unit.process}" if unit.process else ""
         how = f"runs{process}" if unit.active else "does not run"
         enabled = "masked" if unit.masked else "enabled" if unit.enabled else "not enabled"
         yield _ok("programs", f"{unit.name} {how}, and is {enabled}")
         timer = f"{unit.name.removesuffix('.service')}.timer"
-        if unit.fixed and not any(each.name == timer for each in found.theirs):
-            says = f"{unit.name} cannot be disabled, as it does not say when it is started"
-            yield _warning("programs", says, f"systemctl mask {unit.name}, if something starts it again")
+        if unit.fixed and not any(each.name == timer for each in inventory.old_units):
+            text = f"{unit.name} cannot be disabled, because it has no [Install] section"
+            yield _warning("programs", text, f"systemctl mask {unit.name}, if something starts it again")
         if unit.rest:
-            says = f"{unit.name} also says {', '.join(unit.rest)}, which {OURS} does not"
-            yield _warning("programs", says, f"say it in a drop-in of {OURS} where it is needed")
-    if not found.systemd:
-        yield _warning("programs", "systemd does not run here: its units are enabled and disabled, nothing is started")
-    for path in found.scripts:
+            text = f"{unit.name} also sets {', '.join(unit.rest)}, which {OURS} does not"
+            yield _warning("programs", text, f"set it in a drop-in of {OURS} if it is needed")
+    if not inventory.systemd:
+        yield _warning("programs", "systemd does not run here: units are enabled and disabled, but not started")
+    for path in inventory.scripts:
         if path.name in SCRIPTS and path.parent.name == "configure.d":
-            yield _ok("scripts", f"{path} is heat-agents': the agent does what it does")
+            yield _ok("scripts", f"{path} is part of heat-agents: the agent replaces it")
 
 
-def _settings(found: Found) -> Iterator[Finding]:
-    other = found.given.other
+def _settings(inventory: Inventory) -> Iterator[Finding]:
+    """Yield how the agent uses the settings of os-collect-config."""
+    other = inventory.settings.other
     if other is None:
-        yield _ok("settings", f"there is no {OTHERS_SETTINGS}: the agent finds what the instance was given by itself")
+        yield _ok("settings", f"there is no {OTHERS_SETTINGS}: the agent finds Heat in the instance's own data")
     else:
-        said = [f"[{section}]" for section in other.sections if section != "agent"]
-        said += sorted(other.sections.get("agent", {}))
-        what = ", ".join(said) or "nothing that the agent has a use for"
-        yield _ok("settings", f"{OTHERS_SETTINGS} stays, and the agent goes by it: {what}")
-        if other.passed_over:
-            names = ", ".join(dict.fromkeys(other.passed_over))
-            yield _ok("settings", f"of no use to the agent are {names}: `heat-config-agent config` says why")
-    for each in found.given.warnings:
-        yield _warning("settings", each, "correct that: it is passed over")
-    if found.message_trouble:
-        says = f"the last message from Zaqar cannot be taken over: {found.message_trouble}"
-        yield _warning("settings", says, "what it asked for and was not begun comes with the next change of the stack")
+        used = [f"[{section}]" for section in other.sections if section != "agent"]
+        used += sorted(other.sections.get("agent", {}))
+        names = ", ".join(used) or "none of its settings"
+        yield _ok("settings", f"{OTHERS_SETTINGS} stays, and the agent uses it: {names}")
+        if other.ignored:
+            names = ", ".join(dict.fromkeys(other.ignored))
+            yield _ok("settings", f"the agent does not use {names}: `heat-config-agent config` says why")
+    for mistake in inventory.settings.warnings:
+        yield _warning("settings", mistake, "correct it: it is ignored")
+    if inventory.message_trouble:
+        text = f"the last message from Zaqar cannot be taken over: {inventory.message_trouble}"
+        yield _warning("settings", text, "deployments in it that have not begun come with the next change of the stack")
 
 
-def _hooks(found: Found) -> Iterator[Finding]:
-    for tool in found.tools:
+def _hooks(inventory: Inventory) -> Iterator[Finding]:
+    """Yield which hooks carry out which tools."""
+    for tool in inventory.tools:
         if tool.builtin:
             continue
         if tool.name in heat_config_hooks.HOOKS:
-            says = f"{tool.name} goes on being carried out by {tool.hook}, in the place of the agent's own hook"
-            yield _ok("hooks", f"{says}, which is used once that file is gone")
+            text = f"{tool.hook} remains the hook for {tool.name}, and overrides the agent's own"
+            yield _ok("hooks", f"{text}, which is used when that file is removed")
         else:
-            yield _ok("hooks", f"{tool.name} goes on being carried out by {tool.hook}")
-    ours = [each.name for each in found.tools if each.builtin]
-    yield _ok("hooks", f"the agent's own hooks carry out {', '.join(ours) or 'nothing'}")
+            yield _ok("hooks", f"{tool.hook} remains the hook for {tool.name}")
+    builtin = [each.name for each in inventory.tools if each.builtin]
+    yield _ok("hooks", f"the agent has its own hooks for {', '.join(builtin) or 'no tool'}")
 
 
-def _past(found: Found) -> Iterator[Finding]:
-    """Say what becomes of what was done."""
-    number = len(found.done)
-    folder = found.deployed
-    if found.undone:
-        says = f"heat-agents were given {_some(found.undone)}, and have not begun it: the agent takes it on"
-        marker = os.path.join(folder, f"{found.undone[0]}.json")  # noqa: PTH118  # it may be any text
-        yield _warning("deployed", says, f"where that is too late: {shlex.join(['touch', marker])}")
+def _past(inventory: Inventory) -> Iterator[Finding]:
+    """Yield what becomes of the deployments that heat-agents have recorded."""
+    number = len(inventory.done)
+    folder = inventory.deployed
+    if inventory.undone:
+        text = f"heat-agents were given {_some(inventory.undone)}, but have not begun: the agent runs it"
+        marker = os.path.join(folder, f"{inventory.undone[0]}.json")  # noqa: PTH118  # it may be any text
+        yield _warning("deployed", text, f"if that is too late: {shlex.join(['touch', marker])}")
     if not number:
-        yield _ok("deployed", f"{folder} has no deployments: what is in the metadata will be run")
+        yield _ok("deployed", f"{folder} has no deployments: every deployment in the metadata will run")
         return
     marked = "1 deployment is" if number == 1 else f"{number} deployments are"
-    yield _ok("deployed", f"{marked} marked as done in {folder}: none of them is run again")
-    if found.unanswered:
-        names = [os.path.join(folder, f"{each}.json") for each in found.unanswered]  # noqa: PTH118
-        says = (
-            f"of {_some(found.unanswered)} heat-agents have no result: they may have been cut short, and Heat may wait"
+    yield _ok("deployed", f"{marked} recorded as done in {folder}, and will not run again")
+    if inventory.unanswered:
+        names = [os.path.join(folder, f"{each}.json") for each in inventory.unanswered]  # noqa: PTH118
+        text = (
+            f"heat-agents recorded no result for {_some(inventory.unanswered)}: it may have been cut short, "
+            "and Heat may be waiting"
         )
-        again = f"to have one run again: {shlex.join(['rm', names[0]])}"
-        yield _warning("deployed", says, "look again when nothing is at work" if found.busy else again)
-    if found.lasting:
-        says = f"what {_some(found.lasting)} left running is not cleaned up when its deployment goes"
-        yield _warning("deployed", says, "remove its containers by hand then")
+        again = f"to run one again: {shlex.join(['rm', names[0]])}"
+        yield _warning("deployed", text, "check again when the old programs are idle" if inventory.busy else again)
+    if inventory.hollow:
+        marks = [os.path.join(folder, f"{each}.json") for each in inventory.hollow]  # noqa: PTH118
+        text = (
+            f"the record of {_some(inventory.hollow)} is empty or truncated, and there is no result: if heat-agents "
+            "wrote it on a full disk, nothing ran and Heat is waiting; the agent cannot know, and does not run it"
+        )
+        yield _warning("deployed", text, f"to run it, unless you made the record: {shlex.join(['rm', *marks])}")
+    if inventory.lasting:
+        text = f"containers of {_some(inventory.lasting)} will not be cleaned up when the deployment is removed"
+        yield _warning("deployed", text, "remove them by hand then")
 
 
 def _some(names: tuple[str, ...]) -> str:
@@ -239,27 +248,27 @@ def _some(names: tuple[str, ...]) -> str:
     return f"{', '.join(names[:_SHOWN])}{more}"
 
 
-def _steps(found: Found, theirs: list[Unit], *, start: bool) -> Iterator[Step]:
-    running = [each for each in theirs if each.active]
-    ours = found.ours or Unit(name=OURS, path=Path("/"))
-    if running or found.busy:
-        says = f"wait until nothing of {COLLECTOR} is at work, and keep it from beginning anything"
-        yield Step(Deed.WAIT, COLLECTOR, says, "what it has begun would be cut short")
-    taken = sorted(found.variables)
+def _steps(inventory: Inventory, old_units: list[Unit], *, start: bool) -> Iterator[Step]:
+    running = [each for each in old_units if each.active]
+    ours = inventory.own_unit or Unit(name=OURS, path=Path("/"))
+    if running or inventory.busy:
+        text = f"wait until {COLLECTOR} runs nothing, and keep it from beginning anything"
+        yield Step(Deed.WAIT, COLLECTOR, text, "otherwise its running deployments would be cut short")
+    taken = sorted(inventory.variables)
     if taken:
-        says = f"hand {', '.join(taken)} on to {OURS}, in {TAKEN}"
-        why = "the unit that is replaced says so, and hooks and scripts may rely on it"
-        yield Step(Deed.VARIABLES, str(TAKEN), says, why, done=found.variables_taken)
-    yield Step(Deed.ENABLE, OURS, f"enable {OURS}", "it is to be started at every boot", done=ours.enabled)
-    for unit in theirs:
-        why = "both would carry out the same deployments; it is not masked, so that one can go back"
+        text = f"pass {', '.join(taken)} on to {OURS}, in {TAKEN}"
+        why = "the old unit sets them, and hooks and scripts may rely on them"
+        yield Step(Deed.VARIABLES, str(TAKEN), text, why, done=inventory.variables_taken)
+    yield Step(Deed.ENABLE, OURS, f"enable {OURS}", "it has to start at every boot", done=ours.enabled)
+    for unit in old_units:
+        why = "both would carry out the same deployments; it is not masked, so you can go back"
         yield Step(Deed.DISABLE, unit.name, f"disable {unit.name}", why, done=not unit.enabled)
-    for unit in sorted(theirs, key=lambda each: not each.name.endswith(".timer")):
-        why = "what its deployments have started goes on" if found.systemd else "nothing runs here"
+    for unit in sorted(old_units, key=lambda each: not each.name.endswith(".timer")):
+        why = "processes that its deployments have started go on" if inventory.systemd else "nothing runs here"
         yield Step(Deed.STOP, unit.name, f"stop {unit.name}", why, done=not unit.active)
-    if found.message and not ours.active:  # then it asks the queue itself
-        says = f"take over the last message from Zaqar, {found.message}"
-        yield Step(Deed.MESSAGE, str(found.message), says, "it is in the queue no more")
+    if inventory.message and not ours.active:  # a running agent asks the queue itself
+        text = f"take over the last message from Zaqar, {inventory.message}"
+        yield Step(Deed.MESSAGE, str(inventory.message), text, "it is no longer in the queue")
     if start:
-        why = "from now on it asks Heat, runs what is new, and signals its results"
+        why = "from now on it polls Heat, runs new deployments, and signals their results"
         yield Step(Deed.START, OURS, f"start {OURS}", why, done=ours.active)

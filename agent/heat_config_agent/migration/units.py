@@ -1,4 +1,4 @@
-"""What the files of a unit say, as far as it matters here. They can be read where no systemd runs, too."""
+"""Reading the files of systemd units, as far as the migration needs them; systemd need not run."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from heat_config_agent.migration import Unit
+from heat_config_hooks import files
 
 FOLDERS = (
     "etc/systemd/system",
@@ -20,7 +21,7 @@ FOLDERS = (
     "lib/systemd/system",
     "run/systemd/generator.late",
 )
-"""Where systemd looks for units; what is found first counts."""
+"""Where systemd looks for units, in order of precedence."""
 
 _PLAIN = frozenset(
     {"ExecStart", "ExecStop", "ExecReload", "Environment", "EnvironmentFile", "KillMode", "Type", "PIDFile"}
@@ -28,26 +29,26 @@ _PLAIN = frozenset(
     | {"StandardOutput", "StandardError", "SyslogIdentifier", "SuccessExitStatus", "NotifyAccess"}
     | {"GuessMainPID", "IgnoreSIGPIPE", "SourcePath"}
 )
-"""What a service may say that makes no difference to what is run by it, or that is looked at here."""
+"""Keys of [Service] that do not affect the processes of a unit, or that the migration reads."""
 
 
 def names(root: Path) -> list[str]:
-    """Return the names of all services that there are files of, without those that are another's second name."""
-    found: set[str] = set()
+    """Return the names of all services with a file, without aliases of other services."""
+    services: set[str] = set()
     for folder in FOLDERS:
         with contextlib.suppress(OSError):
-            found.update(each for each in os.listdir(root / folder) if each.endswith(".service") and "@" not in each)
-    return sorted(each for each in found if not _is_second_name(root, each))
+            services.update(name for name in os.listdir(root / folder) if name.endswith(".service") and "@" not in name)
+    return sorted(name for name in services if not _is_alias(root, name))
 
 
-def where(root: Path, name: str) -> Path | None:
+def path_of(root: Path, name: str) -> Path | None:
     """Return the file of a unit, if there is one."""
-    return next((root / each / name for each in FOLDERS if os.path.lexists(root / each / name)), None)
+    return next((root / folder / name for folder in FOLDERS if os.path.lexists(root / folder / name)), None)
 
 
 def read(root: Path, name: str) -> Unit | None:
-    """Return what a unit says; None where there is none of that name."""
-    path = where(root, name)
+    """Return a unit as its files describe it; None if there is none of that name."""
+    path = path_of(root, name)
     if path is None:
         return None
     if _name_of(path) == "null":  # a link to /dev/null
@@ -60,28 +61,28 @@ def read(root: Path, name: str) -> Unit | None:
 
 
 def parse(name: str, path: Path, texts: Iterable[str]) -> Unit:
-    """Return what the files of a unit say, each of which adds to those before it."""
-    said: dict[str, list[str]] = {}
-    for key, value in (each for text in texts for each in _directives(text)):
-        if not value:  # it takes back what was said before
-            said.pop(key, None)
+    """Return a unit from the texts of its files; each text adds to the ones before it."""
+    values: dict[str, list[str]] = {}
+    for key, value in (directive for text in texts for directive in _directives(text)):
+        if not value:  # an empty value clears the list
+            values.pop(key, None)
         else:
-            said.setdefault(key, []).append(value)
-    pairs = [each.partition("=") for line in said.get("Environment", ()) for each in words(line)]
-    rest = [key for key in said if key not in _PLAIN and not key.startswith("X-")]
+            values.setdefault(key, []).append(value)
+    pairs = [word.partition("=") for line in values.get("Environment", ()) for word in words(line)]
+    rest = [key for key in values if key not in _PLAIN and not key.startswith("X-")]
     return Unit(
         name=name,
         path=path,
-        commands=tuple(tuple(words(each.lstrip("@-:+!|"))) for each in said.get("ExecStart", ())),
+        commands=tuple(tuple(words(line.lstrip("@-:+!|"))) for line in values.get("ExecStart", ())),
         variables={key: value for key, sign, value in pairs if sign},
-        variable_files=tuple(said.get("EnvironmentFile", ())),
-        kill=said.get("KillMode", ["control-group"])[-1],
+        variable_files=tuple(values.get("EnvironmentFile", ())),
+        kill=values.get("KillMode", ["control-group"])[-1],
         rest=tuple(rest),
     )
 
 
 def runs(unit: Unit, program: str) -> bool:
-    """Whether a unit starts a program, by itself or through a shell."""
+    """Whether a unit starts a program, directly or through a shell."""
     return any(
         os.path.basename(each) == program  # noqa: PTH119  # it may be any text
         for command in unit.commands
@@ -91,29 +92,29 @@ def runs(unit: Unit, program: str) -> bool:
 
 
 def arguments(unit: Unit, program: str) -> list[str]:
-    """Return what a unit gives to a program that it starts, by itself or in a line of a shell."""
+    """Return the arguments of a program that a unit starts, directly or through a shell."""
     for command in unit.commands:
-        said = [each for word in command for each in word.split()] if command[1:2] == ("-c",) else list(command)
-        for position, word in enumerate(said):
+        line = [part for word in command for part in word.split()] if command[1:2] == ("-c",) else list(command)
+        for position, word in enumerate(line):
             if os.path.basename(word) == program:  # noqa: PTH119  # it may be any text
-                return list(itertools.takewhile(lambda each: not set(each) & set("|&;<>"), said[position + 1 :]))
+                return list(itertools.takewhile(lambda part: not set(part) & set("|&;<>"), line[position + 1 :]))
     return []
 
 
 def variables(root: Path, unit: Unit) -> dict[str, str]:
-    """Return all that a unit adds to the environment, its files included."""
-    found = dict(unit.variables)
-    for each in unit.variable_files:
-        for line in _text(root / each.lstrip("-").lstrip("/")).splitlines():
+    """Return the variables of a unit, including those in its files."""
+    variables = dict(unit.variables)
+    for path in unit.variable_files:
+        for line in _text(root / path.lstrip("-").lstrip("/")).splitlines():
             name, sign, value = line.strip().partition("=")
             if sign and not name.startswith(("#", ";")):
-                found[name.strip()] = " ".join(words(value))
-    return found
+                variables[name.strip()] = " ".join(words(value))
+    return variables
 
 
 def drop_in(variables: Mapping[str, str]) -> str:
-    """Return the text that hands variables on to another unit."""
-    lines = ["# What the unit of os-collect-config said of the environment, taken over by its successor.", "[Service]"]
+    """Return a drop-in that sets variables for a unit."""
+    lines = ["# Variables of the unit of os-collect-config, taken over by heat-config-agent migrate.", "[Service]"]
     return (
         "\n".join([*lines, *(f"Environment={_quoted(f'{each}={variables[each]}')}" for each in sorted(variables))])
         + "\n"
@@ -126,36 +127,36 @@ def _quoted(text: str) -> str:
     return f'"{text}"'
 
 
-def _is_second_name(root: Path, name: str) -> bool:
-    """Whether a unit's file is a link to another unit's."""
-    path = where(root, name)
+def _is_alias(root: Path, name: str) -> bool:
+    """Whether the file of a unit is a link to the file of another unit."""
+    path = path_of(root, name)
     own = [(root / each).resolve() for each in FOLDERS]
     return path is None or (path.resolve().name != name and path.resolve().parent in own)
 
 
 def _name_of(path: Path) -> str:
-    """Return the name of the file that a path leads to."""
+    """Return the name of the file to which a path resolves."""
     return path.resolve().name
 
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(errors="replace")
+        return files.read(path, files.LARGEST).decode(errors="replace")
     except OSError:
         return ""
 
 
 def _directives(text: str) -> Iterator[tuple[str, str]]:
-    """Yield what is said of the service: its lines may go on in the next."""
-    section, begun = "", ""
+    """Yield the keys and values of the [Service] section; a backslash continues a line."""
+    section, pending = "", ""
     for line in text.splitlines():
         if line.lstrip().startswith(("#", ";")):
             continue
-        begun += line.strip()
-        if begun.endswith("\\"):
-            begun = f"{begun[:-1]} "
+        pending += line.strip()
+        if pending.endswith("\\"):
+            pending = f"{pending[:-1]} "
             continue
-        whole, begun = begun, ""
+        whole, pending = pending, ""
         if whole.startswith("["):
             section = whole.strip("[]")
         key, sign, value = whole.partition("=")
@@ -164,7 +165,7 @@ def _directives(text: str) -> Iterator[tuple[str, str]]:
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a command or a setting: systemd quotes nearly as a shell does."""
+    """Return the words of a command or a setting; systemd's quoting is close to a shell's."""
     try:
         return [each.replace("%%", "%") for each in shlex.split(text)]
     except ValueError:

@@ -1,55 +1,21 @@
-"""Where documents come from. Each source fetches one document; nothing else talks to where metadata lives.
+"""The sources: each fetches one document, and only sources read metadata.
 
-A source is a class with what `Source` says, a module each; `make` has those that settings can name, each with a row.
-A source reads what it is given and knows nothing of schedules, threads or other sources: `collection` asks each in a
-thread of its own, one question at a time, and goes on without one that does not answer.
+Each source is a class with the methods of `Source`, in a module of its own; `make` knows those that settings can name.
+A source knows nothing of schedules, threads or other sources: `sources.poller` polls each in a thread of its own, and
+continues without a source that does not answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from heat_config_agent.model import Document
-from heat_config_hooks.values import dataclass
-
-TYPE_CHECKING = False  # as `typing` has it, which takes long to load
-
-if TYPE_CHECKING:
-    from typing import Protocol
-else:
-    Protocol = object
-
-
-class Source(Protocol):
-    """A place that has deployment metadata."""
-
-    name: str
-    """Names the source across runs."""
-    trouble: str
-    """What is not as it should be though the source answers, for people; empty where all is well."""
-
-    def collect(self) -> Document | None:
-        """Fetch the document; None where the source answers, and has none yet, or nothing newer than it gave before.
-
-        Where nothing has changed, and that is cheap to tell, it is the very object that was returned before. Raises
-        SourceError where it cannot be had, UsageError where it cannot be understood.
-        """
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reach:
-    """How servers are reached."""
-
-    ca_file: str | None = None
-    """Certificates to trust; None for the environment's and the system's."""
-    seconds: float = 60.0
-    """How long one collection may take; who takes longer has not answered."""
+from heat_config_agent.sources.base import Reach, Source
 
 
 def make(name: str, values: Mapping[str, object], reach: Reach, ring: Callable[[], None]) -> Source:
-    """Return the source of that name with the settings of its section. It may `ring` when it has news.
+    """Return the source of that name with the settings of its section. It may call `ring` when it has news.
 
-    Only what is used is loaded.
+    Only the module of that source is imported.
     """
     match name:
         case "heat":

@@ -1,28 +1,28 @@
-"""What some sources can do beside answering. Apart from the rest, as `typing` takes long to load."""
+"""The abilities that only some sources have. They are in a module of their own because `typing` takes long to load."""
 
 from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from heat_config_agent.model import Document
+from heat_config_agent.model.deployment import Document
 
 
 @runtime_checkable
 class Claiming(Protocol):
-    """A source that hands out what it has only once."""
+    """A source that gives each document only once."""
 
     def taken(self, document: Document) -> None:
-        """A document that was collected is safe on disk: the source may let go of it. Raises SourceError.
+        """Remove a collected document from the source, because it is on disk now. Raises SourceError.
 
-        A newer one that was collected meanwhile perhaps is not.
+        A newer document that was collected meanwhile stays.
         """
         ...
 
 
 @runtime_checkable
 class Listening(Protocol):
-    """A source that has something going on between two questions."""
+    """A source that is active between two polls."""
 
     def close(self) -> None:
-        """End it."""
+        """End this activity."""
         ...

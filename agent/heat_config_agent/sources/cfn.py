@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, quote
 from xml.parsers import expat
 
+from heat_config_agent.deployments.metadata import kind_of
 from heat_config_agent.errors import AccessError, SourceError, UnreachableError
-from heat_config_agent.metadata import kind_of
-from heat_config_agent.model import Document
-from heat_config_agent.sources import Reach
-from heat_config_agent.sources.before import Before
-from heat_config_agent.sources.request import host, metadata, moment, origin, parts, redirected, said
-from heat_config_hooks import strict_json
+from heat_config_agent.model.deployment import Document
+from heat_config_agent.sources.base import PAGE, PAGE_HINT, Reach
+from heat_config_agent.sources.last_answer import LastAnswer
+from heat_config_agent.sources.request import described, host, metadata, moment, origin, parts, redirected
+from heat_config_hooks import files, strict_json
 
 if TYPE_CHECKING:
     from heat_config_agent import web
 
 SKEW_SECONDS = 60.0
-"""How far two clocks may be apart before it is said. Keystone takes what was signed up to 15 minutes ago."""
+"""A difference between two clocks up to this is not reported. Keystone accepts signatures for 15 minutes."""
 
 _DENIED = frozenset({"AccessDenied", "InvalidClientTokenId", "MissingAuthenticationToken", "SignatureDoesNotMatch"})
 
@@ -33,75 +33,75 @@ _DETAIL = ("DescribeStackResourceResponse", "DescribeStackResourceResult", "Stac
 _ERROR = ("ErrorResponse", "Error")
 
 _LONGEST = 200
-"""Characters of what Heat says of an error."""
+"""The most characters of Heat's error messages that are shown."""
 
 
 class Cfn:
-    """The metadata of one or more resources, put together. Each poll is one request for each of them."""
+    """The metadata of one or more resources, merged. Each poll sends one request for each resource."""
 
     name = "cfn"
     trouble = ""
 
     def __init__(self, values: Mapping[str, object], reach: Reach) -> None:
-        """Ask with the EC2 keys, for the resources, that the settings name."""
+        """Prepare to poll the resources in the settings, with the EC2 keys in the settings."""
         self._url = str(values["metadata_url"])
         self._hint = Path(str(values["metadata_hint"]))
         self._stack = str(values["stack_name"])
         self._key = str(values["access_key_id"])
         self._secret = str(values["secret_access_key"])
         paths = values["path"]
-        self._paths = [str(each) for each in paths] if isinstance(paths, tuple) else []
+        self._paths = [str(path) for path in paths] if isinstance(paths, tuple) else []
         self._ca_file = str(values["ca_certificate"]) or reach.ca_file
         self._reach = reach
         self._connection: tuple[str, web.Connection] | None = None
-        """With the server that it is to."""
-        self._before = Before()
-        """The answers that `_document` was read from; some of what is in them may change by itself."""
+        """The origin of the server and the connection to it."""
+        self._last_answer = LastAnswer()
+        """The answers with `_document`. They contain more than the metadata, such as the id of the request."""
         self._digest = b""
-        """Of the texts in them."""
+        """A digest of the metadata in these answers."""
         self._document: Document | None = None
 
     def collect(self) -> Document:
-        """Fetch the metadata: the very document of the last time, where Heat gives the same of each resource."""
+        """Return the metadata: the same object as before if Heat sends the same metadata of each resource."""
         server = self._server()
-        wanted = [(path, *_split(path)) for path in self._paths]
-        if not wanted:
-            raise SourceError("no resource is named whose metadata to ask for", hint="set path of [cfn]")
+        places = [(path, *_split(path)) for path in self._paths]
+        if not places:
+            raise SourceError("no resource is set for its metadata", hint="set path of [cfn]")
         until = time.monotonic() + self._reach.seconds
-        names = dict.fromkeys(name for _, name, _ in wanted)
+        names = dict.fromkeys(name for _, name, _ in places)
         bodies = {name: self._fetch(server, name, until) for name in names}
-        if self._document is not None and self._before.is_same(*bodies.values()):
+        if self._document is not None and self._last_answer.is_same(*bodies.values()):
             return self._document
         texts = {name: _metadata_text(body, _whence(server, name)) for name, body in bodies.items()}
         digest = hashlib.sha256("\0".join(texts.values()).encode()).digest()
         if self._document is None or digest != self._digest:
             merged: dict[str, object] = {}
-            for path, name, keys in wanted:
+            for path, name, keys in places:
                 merged.update(_under(metadata(texts[name], _whence(server, name)), keys, path))
             self._document = Document(source=self.name, content=merged)
             self._digest = digest
-        self._before.keep(*bodies.values())
+        self._last_answer.keep(*bodies.values())
         return self._document
 
     def _server(self) -> SplitResult:
-        """Return the URL of the API. Heat's own takes nothing without the slash at its end."""
+        """Return the URL of the API. Heat requires the slash at its end."""
         url = self._url
         if not url:
             try:
-                url = self._hint.read_text("utf-8").strip()
+                url = files.read(self._hint, files.LARGEST).decode().strip()
             except (OSError, ValueError) as error:
-                why = error.strerror if isinstance(error, OSError) else "it is no text"
+                why = error.strerror if isinstance(error, OSError) else "it is not text"
                 raise SourceError(
-                    f"nothing says where Heat's CloudFormation API is: cannot read {self._hint}: {why}",
+                    f"the URL of Heat's CloudFormation API is unknown: cannot read {self._hint}: {why}",
                     hint="set metadata_url of [cfn]",
                 ) from None
-        found = parts(url, "[cfn]" if self._url else f"[cfn], or what is in {self._hint}")
-        path = found.path.rstrip("/")
-        return found._replace(path=f"{path if '/v1' in path else path + '/v1'}/", query="", fragment="")
+        server = parts(url, "[cfn]" if self._url else f"[cfn], or the content of {self._hint}")
+        path = server.path.rstrip("/")
+        return server._replace(path=f"{path if '/v1' in path else path + '/v1'}/", query="", fragment="")
 
     def _fetch(self, server: SplitResult, resource: str, until: float) -> bytes:
-        """Return what Heat answers of a resource."""
-        from heat_config_agent import web  # noqa: PLC0415  # 50 ms, for those who have this source
+        """Return Heat's answer for a resource."""
+        from heat_config_agent import web  # noqa: PLC0415  # 50 ms, only if this source is used
 
         if self._connection is None or self._connection[0] != origin(server):
             self._connection = (
@@ -128,32 +128,34 @@ class Cfn:
             answer = self._connection[1].fetch(url, {"Host": at}, max(until - time.monotonic(), 0.0))
         except UnreachableError as error:
             raise SourceError(f"cannot get the metadata from {whence}: {error.brief}", hint=error.hint) from error
+        if answer.status < 300 and answer.is_page:
+            raise SourceError(f"cannot read the metadata from {whence}: {PAGE}", hint=PAGE_HINT)
         if answer.status != 200:
             raise self._refused(answer, whence)
         return answer.body
 
     def _refused(self, answer: web.Answer, whence: str) -> SourceError:
-        """Return what is wrong, in Heat's words where it has some, and what can be done about it."""
+        """Return the error for an answer, with Heat's own words if there are any, and a hint."""
         code, message = self._words(answer.body)
-        brief = f"cannot get the metadata from {whence}: {said(answer)}"
+        brief = f"cannot get the metadata from {whence}: {described(answer)}"
         for word in (code, message):
             brief += f": {word}" if word else ""
         theirs, ours = moment(answer.headers.get("Date", "")), time.time()
         denied = answer.status in (401, 403) or code in _DENIED
         if (denied or code == "RequestExpired") and theirs is not None and abs(theirs - ours) > SKEW_SECONDS:
             clocks = f"{formatdate(ours, usegmt=True)}, the server's {formatdate(theirs, usegmt=True)}"
-            return SourceError(brief, hint=f"correct the clock of this machine: it says {clocks}")
+            return SourceError(brief, hint=f"correct the clock of this machine: it shows {clocks}")
         hint = redirected(answer, "[cfn]") or _advice(answer.status, code, message, denied=denied)
         return (AccessError if denied else SourceError)(brief, hint=hint)
 
     def _words(self, body: bytes) -> tuple[str, str]:
-        """Return the code and the message of an error; empty where there are none, or none to be shown."""
+        """Return the code and the message of an error; empty if there are none, or if they contain a secret."""
         try:
-            found = _texts(body, _ERROR, ("Code", "Message"))
+            texts = _texts(body, _ERROR, ("Code", "Message"))
         except ValueError:
             return "", ""
-        code, message = _shown(found.get("Code", "")), _shown(found.get("Message", ""))
-        return ("", "") if any(each in code + message for each in (self._key, "Signature=")) else (code, message)
+        code, message = _printable(texts.get("Code", "")), _printable(texts.get("Message", ""))
+        return ("", "") if any(word in code + message for word in (self._key, "Signature=")) else (code, message)
 
 
 def _metadata_text(body: bytes, whence: str) -> str:
@@ -166,14 +168,14 @@ def _metadata_text(body: bytes, whence: str) -> str:
             hint="does metadata_url of [cfn] lead to Heat's CloudFormation API?",
         ) from None
     if text is None:
-        raise SourceError(f"cannot read the metadata from {whence}: the answer has none of a resource")
+        raise SourceError(f"cannot read the metadata from {whence}: the answer contains no metadata of a resource")
     return text
 
 
 def _advice(status: int, code: str, message: str, *, denied: bool) -> str:
-    """Return what can be done about an error. Heat has the same code for most of what it denies."""
+    """Return a hint for an error. Heat uses the same code for most denials."""
     if "DescribeStackResource not allowed" in message:
-        return "Heat's policy does not let the users of stacks do this: see cloudformation:DescribeStackResource there"
+        return "Heat's policy denies this to the users of stacks: see cloudformation:DescribeStackResource in it"
     if "authorized to use this action" in message:
         return "does the stack have that resource, and are the keys those of its user?"
     if denied:
@@ -181,28 +183,28 @@ def _advice(status: int, code: str, message: str, *, denied: bool) -> str:
     if code == "RequestExpired":
         return "is the clock of this machine right?"
     if code == "InvalidParameterValue":
-        return "is the stack still there, and does it have that resource?"
+        return "does the stack still exist, and does it have that resource?"
     if status in (300, 404):
         return "does metadata_url of [cfn] lead to Heat's CloudFormation API?"
-    return "this is also what Heat answers where it does not know access_key_id" if status == 500 else ""
+    return "Heat also answers this if it does not know access_key_id" if status == 500 else ""
 
 
 def signed(parameters: Mapping[str, str], secret: str, at: str, path: str) -> str:
-    """Return the query of a GET request of that host and path, with version 2 of AWS's signature.
+    """Return the query of a GET request to the host `at` and the path, signed with version 2 of AWS's signature.
 
-    Keystone checks the signature for Heat. Version 4, which it knows too, is in a header that web servers with Heat in
-    them drop unless they are told not to; both rest on HMAC-SHA256.
+    Keystone checks the signature for Heat. It also knows version 4, but that is in a header, which web servers that run
+    Heat drop by default. Both versions use HMAC-SHA256.
     """
     whole = {**parameters, "SignatureMethod": "HmacSHA256", "SignatureVersion": "2"}
     query = "&".join(f"{_quoted(name)}={_quoted(whole[name])}" for name in sorted(whole))
-    spoken = f"GET\n{at}\n{path}\n{query}"
-    mac = hmac.digest(secret.encode("utf-8", "replace"), spoken.encode("utf-8", "replace"), "sha256")
+    message = f"GET\n{at}\n{path}\n{query}"
+    mac = hmac.digest(secret.encode("utf-8", "replace"), message.encode("utf-8", "replace"), "sha256")
     return f"{query}&Signature={_quoted(base64.b64encode(mac).decode())}"
 
 
-def _shown(text: str) -> str:
-    """Return a server's words as they can be shown."""
-    return "".join(each for each in " ".join(text.split()) if each.isprintable())[:_LONGEST]
+def _printable(text: str) -> str:
+    """Return a server's words as one short line of printable characters."""
+    return "".join(character for character in " ".join(text.split()) if character.isprintable())[:_LONGEST]
 
 
 def _quoted(text: str) -> str:
@@ -210,7 +212,7 @@ def _quoted(text: str) -> str:
 
 
 def _host_header(server: SplitResult) -> str:
-    """Return the server's host as it is signed and sent, without a port that goes without saying."""
+    """Return the server's host as it is signed and sent: without the default port."""
     name = host(server).lower()
     return name.removesuffix(":443" if server.scheme == "https" else ":80").removesuffix(":")
 
@@ -227,12 +229,12 @@ def _split(path: str) -> tuple[str, list[str]]:
     except ValueError:
         end = 0
     if not end or not all(words):
-        raise SourceError(f"the path {path!r} names no metadata", hint="write RESOURCE.Metadata in path of [cfn]")
+        raise SourceError(f"the path {path!r} is not valid", hint="write RESOURCE.Metadata in path of [cfn]")
     return ".".join(words[:end]), words[end + 1 :]
 
 
 def _under(value: dict[str, object], keys: Sequence[str], path: str) -> dict[str, object]:
-    """Return the object under some keys in one another. Raises SourceError where there is none."""
+    """Return the object at a path of nested keys. Raises SourceError if there is none."""
     for key in keys:
         if key not in value:
             raise SourceError(f"cannot read the metadata at {path!r}: there is no {key!r}")
@@ -244,12 +246,12 @@ def _under(value: dict[str, object], keys: Sequence[str], path: str) -> dict[str
 
 
 def _texts(body: bytes, above: tuple[str, ...], names: tuple[str, ...]) -> dict[str, str]:
-    """Return the text of elements of those names right below the elements `above`, outermost first.
+    """Return the text of the elements with these `names` whose ancestors are the elements `above`, outermost first.
 
-    Namespaces do not matter. Raises ValueError. A document type is refused before anything is made of it: its entities
-    can turn a few lines into gigabytes, or be files.
+    Namespaces do not matter. Raises ValueError. A document type is refused before it is parsed: its entities can turn a
+    few lines into gigabytes, or read files.
     """
-    found: dict[str, list[str]] = {}
+    pieces: dict[str, list[str]] = {}
     path: list[str] = []
     whole = {(*above, name) for name in names}
 
@@ -258,11 +260,11 @@ def _texts(body: bytes, above: tuple[str, ...], names: tuple[str, ...]) -> dict[
         if len(path) > strict_json.DEPTH:
             raise ValueError("the answer is nested too deeply")
         if tuple(path) in whole:
-            found.setdefault(path[-1], [])
+            pieces.setdefault(path[-1], [])
 
     def text(data: str) -> None:
         if tuple(path) in whole:
-            found[path[-1]].append(data)
+            pieces[path[-1]].append(data)
 
     def refuse(*_declared: object) -> None:
         raise ValueError("the answer declares a document type, as web pages do")
@@ -276,7 +278,7 @@ def _texts(body: bytes, above: tuple[str, ...], names: tuple[str, ...]) -> dict[
     try:
         parser.Parse(body, True)
     except expat.ExpatError as error:
-        raise ValueError(f"the answer is no XML: {error}") from None
+        raise ValueError(f"the answer is not XML: {error}") from None
     except LookupError as error:
-        raise ValueError(f"the answer is in no encoding that is known: {error}") from None
-    return {name: "".join(pieces) for name, pieces in found.items()}
+        raise ValueError(f"the answer has an unknown encoding: {error}") from None
+    return {name: "".join(texts) for name, texts in pieces.items()}

@@ -1,7 +1,8 @@
-"""The config drive: a small disk with the label config-2, on which OpenStack gives an instance its user data."""
+"""The config drive: a small disk with the label config-2, with the user data that OpenStack gives an instance."""
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -11,59 +12,60 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from heat_config_agent.errors import SourceError
-from heat_config_agent.model import Document
-from heat_config_agent.sources import Reach, document, user_data
-from heat_config_hooks import strict_json
+from heat_config_agent.model.deployment import Document
+from heat_config_agent.sources import document_text, user_data
+from heat_config_agent.sources.base import Reach
+from heat_config_hooks import files, strict_json
 
 LABELS = ("config-2", "CONFIG-2")
-"""Of an ISO image, and of a FAT file system."""
+"""The labels of an ISO image and of a FAT file system."""
 
 BY_LABEL = Path("/dev/disk/by-label")
 MOUNTS = Path("/proc/self/mountinfo")
 PLACES = (Path("/mnt/config"), Path("/config-2"), Path("/media/configdrive"))
-"""Where people mount it."""
+"""The usual mount points."""
 
 USER_DATA = "openstack/latest/user_data"
 META_DATA = "openstack/latest/meta_data.json"
 
 SECONDS = 20.0
-"""How long it may take to find, or to mount and read, the drive."""
+"""The timeout for finding the drive, and for mounting and reading it."""
 
 _READ = """
 set -e
 mount -o ro,nosuid,nodev,noexec"$3" -- "$1" "$2"
-for each in user_data meta_data.json; do
-    file=$2/openstack/latest/$each
+for name in user_data meta_data.json; do
+    file=$2/openstack/latest/$name
     if [ -f "$file" ]; then wc -c <"$file"; cat -- "$file"; else echo 0; fi
 done
 umount -- "$2"
 """
-"""Prints what we read from the device $1, mounted at $2 with the further options $3: of each file its size, and it.
+"""Mounts the device $1 at $2 with the further options $3, and prints the size and the content of each file.
 
-In a mount namespace of its own: nobody else sees the drive, and it is gone with the process, however that ends."""
+It runs in a mount namespace of its own: no other process sees the mount, and it ends with this process."""
 
 
 class ConfigDrive:
     """The user data on the config drive.
 
-    A drive that was mounted to be read is read once: it is made with its instance, and does not change.
+    A drive that the agent has to mount is read once: it is created with its instance, and does not change.
     """
 
     name = "config_drive"
 
     def __init__(self, values: Mapping[str, object], reach: Reach) -> None:  # noqa: ARG002  # as all sources are made
-        """Read what the settings name, or else look for the drive."""
+        """Prepare to read the drive in the settings; without one, search for it."""
         self.trouble = ""
         self.instance = ""
-        """The uuid of the instance whose drive it is; empty where it is not known."""
+        """The uuid of the instance of the drive; empty if it is not known."""
         self._path = str(values.get("path") or "")
         self._read: tuple[int, ...] | None = None
-        """Which device or image it was that was read."""
+        """The identity of the device or image that was read."""
         self._last: Document | None = None
 
     def collect(self) -> Document | None:
-        """Read the user data; the drive is where the settings say, or mounted, or is mounted for that."""
-        place = Path(self._path) if self._path else _found()
+        """Return the user data of the drive, which is mounted for that if necessary."""
+        place = Path(self._path) if self._path else _search()
         if place is None:
             self._read, self._last, self.instance = None, None, ""
             return None
@@ -75,26 +77,26 @@ class ConfigDrive:
             self._read = None
             return self._take(_content(place / USER_DATA), _content(place / META_DATA))
         if not (stat.S_ISBLK(status.st_mode) or stat.S_ISREG(status.st_mode)):
-            raise SourceError(f"cannot read the config drive {place}: it is no directory, device or image")
-        which = (status.st_dev, status.st_ino, status.st_rdev, status.st_size, status.st_mtime_ns)
-        if which != self._read:
+            raise SourceError(f"cannot read the config drive {place}: it is not a directory, device or image")
+        identity = (status.st_dev, status.st_ino, status.st_rdev, status.st_size, status.st_mtime_ns)
+        if identity != self._read:
             self._take(*_mounted(place, image=stat.S_ISREG(status.st_mode)))
-            self._read = which
+            self._read = identity
         return self._last
 
     def _take(self, data: bytes, meta_data: bytes) -> Document | None:
-        """Return the document of a drive: the one from before where it says the same."""
+        """Return the document of a drive: the same object as before if the content is the same."""
         self.instance = _uuid(meta_data)
-        found = user_data.content(data, "the user data on the config drive")
-        if found is None:
+        content = user_data.content(data, "the user data on the config drive")
+        if content is None:
             self._last = None
-        elif self._last is None or not document.same(found, self._last.content):
-            self._last = Document(source=self.name, content=found)
+        elif self._last is None or not document_text.same(content, self._last.content):
+            self._last = Document(source=self.name, content=content)
         return self._last
 
 
-def _found() -> Path | None:
-    """Return where the drive is mounted, else its device; None where there is none."""
+def _search() -> Path | None:
+    """Return the mount point of the drive, else its device; None if there is no drive."""
     device = _device()
     if device is not None and (place := _mount_point(device)) is not None:
         return place
@@ -108,24 +110,24 @@ def _device() -> Path | None:
     for label in LABELS:
         if (BY_LABEL / label).exists():
             return BY_LABEL / label
-    if BY_LABEL.is_dir():  # then udev knows all disks
+    if BY_LABEL.is_dir():  # udev lists all disks there
         return None
     for label in LABELS:
         try:
-            found = subprocess.run(
+            done = subprocess.run(
                 ["blkid", "-L", label], stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False
             )
         except FileNotFoundError:
             return None
         except (OSError, subprocess.TimeoutExpired) as error:
             raise SourceError(f"cannot look for a config drive: blkid: {_why(error)}") from error
-        if found.returncode == 0 and found.stdout.strip():
-            return Path(os.fsdecode(found.stdout.strip()))
+        if done.returncode == 0 and done.stdout.strip():
+            return Path(os.fsdecode(done.stdout.strip()))
     return None
 
 
 def _mount_point(device: Path) -> Path | None:
-    """Return where a device is mounted; of what is mounted twice, any."""
+    """Return the mount point of a device, or any of several."""
     try:
         number = device.stat().st_rdev
         lines = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
@@ -135,13 +137,13 @@ def _mount_point(device: Path) -> Path | None:
     for line in lines:
         fields = line.split(" ")
         if len(fields) > 4 and fields[2] == wanted and fields[3] == "/":
-            # Spaces and the like are written as three octal digits.
+            # Spaces and similar characters are written as three octal digits.
             return Path(re.sub(r"\\([0-7]{3})", lambda digits: chr(int(digits[1], 8)), fields[4]))
     return None
 
 
 def _mounted(device: Path, *, image: bool) -> tuple[bytes, bytes]:
-    """Mount a device or an image where nobody else sees it, and return user data and metadata. Raises SourceError."""
+    """Mount a device or an image out of sight of others; return its user data and metadata. Raises SourceError."""
     if os.geteuid() != 0:
         raise SourceError(f"cannot mount the config drive {device}: only root can", hint="mount it, or run as root")
     try:
@@ -165,20 +167,20 @@ def _mounted(device: Path, *, image: bool) -> tuple[bytes, bytes]:
 
 
 def _sized(text: bytes) -> tuple[bytes, bytes]:
-    """Return what stands behind its size, and what follows."""
+    """Return the content after its size, and the rest of the text."""
     size, _, rest = text.partition(b"\n")
     return rest[: int(size)], rest[int(size) :]
 
 
 def _ended(process: subprocess.Popen[bytes]) -> tuple[bytes, str]:
-    """Wait for a process, and return what it has printed, and the first line of its complaint."""
+    """Wait for a process; return its standard output, and the first line of its standard error."""
     try:
         printed, complaint = process.communicate(timeout=SECONDS)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, 9)
         try:
             process.communicate(timeout=1)
-        except subprocess.TimeoutExpired:  # it waits for the disk, which even this does not end
+        except subprocess.TimeoutExpired:  # it waits for the disk, which even KILL does not end
             for pipe in (process.stdout, process.stderr):
                 if pipe:
                     pipe.close()
@@ -187,9 +189,11 @@ def _ended(process: subprocess.Popen[bytes]) -> tuple[bytes, str]:
 
 
 def _content(path: Path) -> bytes:
-    """Return what is in a file, up to a little more than user data may have; nothing where there is none."""
+    """Return the content of a file, cut one byte above the limit of user data; empty if there is no file."""
     try:
-        with path.open("rb") as file:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        with open(files.open_regular(path), "rb") as file:
             return file.read(user_data.LARGEST + 1)
     except FileNotFoundError:
         return b""
@@ -199,10 +203,10 @@ def _content(path: Path) -> bytes:
 
 def _uuid(meta_data: bytes) -> str:
     try:
-        found = strict_json.loads(meta_data.decode("utf-8", "replace"))
+        content = strict_json.loads(meta_data.decode("utf-8", "replace"))
     except ValueError:
         return ""
-    uuid = found.get("uuid") if isinstance(found, dict) else None
+    uuid = content.get("uuid") if isinstance(content, dict) else None
     return uuid if isinstance(uuid, str) else ""
 
 

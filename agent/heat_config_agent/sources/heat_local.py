@@ -1,4 +1,4 @@
-"""Heat's first metadata, which cloud-init leaves on the instance: how to reach Heat, and perhaps deployments."""
+"""Heat's first metadata, which cloud-init writes to files: it says how to reach Heat, and may contain deployments."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from heat_config_agent.errors import AgentError, SourceError, UsageError
-from heat_config_agent.model import Document
-from heat_config_agent.sources import Reach, document, file
+from heat_config_agent.model.deployment import Document
+from heat_config_agent.sources import document_text, file
+from heat_config_agent.sources.base import Reach
 
 
 class HeatLocal:
-    """The first of some files that is there and can be used; cloud-init writes the same one to two places.
+    """The first of the files that exists and can be used. cloud-init writes the same file to two places.
 
-    Each holds a password, and cloud-init leaves it readable for all: it is made 0600.
+    The files contain a password, and cloud-init leaves them readable for everyone: their mode is set to 0600.
     """
 
     name = "heat_local"
@@ -28,56 +29,56 @@ class HeatLocal:
         *,
         tighten: bool = True,
     ) -> None:
-        """Read the files that the settings name; make them 0600, if not told otherwise."""
+        """Prepare to read the files in the settings. With `tighten`, their mode is set to 0600."""
         self.trouble = ""
         self._tighten = tighten
         paths = values["path"]
-        self._paths = [Path(each) for each in paths] if isinstance(paths, tuple) else []
+        self._paths = [Path(path) for path in paths] if isinstance(paths, tuple) else []
         self._seen: tuple[object, ...] | None = None
         self._last: Document | None = None
 
     def collect(self) -> Document | None:
-        """Read the files, unless they are as they were; None where there is none."""
+        """Return the document, which is read again if a file has changed; None if there is no file."""
         seen = tuple(_state(path) for path in self._paths)
         if seen == self._seen:
             return self._last
-        found, troubles = self._read()
-        if found is None and troubles:
-            raise troubles[0]
-        self.trouble = "; ".join([each.brief for each in troubles] + _readable(self._paths))
-        if self._last is None or not document.same(found, self._last.content):
-            self._last = None if found is None else Document(source=self.name, content=found)
+        content, errors = self._read()
+        if content is None and errors:
+            raise errors[0]
+        self.trouble = "; ".join([error.brief for error in errors] + _readable(self._paths))
+        if self._last is None or not document_text.same(content, self._last.content):
+            self._last = None if content is None else Document(source=self.name, content=content)
         self._seen = seen
         return self._last
 
     def _read(self) -> tuple[dict[str, object] | None, list[AgentError]]:
-        """Return what the first file that can be used holds, and what is wrong with those before it."""
-        troubles: list[AgentError] = []
-        found: dict[str, object] | None = None
+        """Return the content of the first usable file, and the errors of the files before it."""
+        errors: list[AgentError] = []
+        content: dict[str, object] | None = None
         for path in self._paths:
             if not os.path.lexists(path):
                 continue
             try:
                 text = file.regular(path, tighten=self._tighten)
-                if found is None:
-                    found = _object(text, path)
+                if content is None:
+                    content = _object(text, path)
             except (SourceError, UsageError) as error:
-                if found is None:
-                    troubles.append(error)
-        return found, troubles
+                if content is None:
+                    errors.append(error)
+        return content, errors
 
 
 def _object(text: str, path: Path) -> dict[str, object]:
     if not text.strip():
         raise UsageError(f"cannot read {path}: line 1, column 1: it is empty")
-    found = document.load(text, str(path))
-    if not isinstance(found, dict):
-        raise UsageError(f"cannot read {path}: line 1, column 1: it is no JSON object")
-    return found
+    content = document_text.load(text, str(path))
+    if not isinstance(content, dict):
+        raise UsageError(f"cannot read {path}: line 1, column 1: it is not a JSON object")
+    return content
 
 
 def _state(path: Path) -> tuple[int, ...] | None:
-    """Return what changes when what is in a file does; None where there is none."""
+    """Return facts that change when the content of a file changes; None if there is no file."""
     try:
         status = path.stat()
     except OSError:
@@ -86,11 +87,11 @@ def _state(path: Path) -> tuple[int, ...] | None:
 
 
 def _readable(paths: list[Path]) -> list[str]:
-    """Return which files others can still read, in words."""
-    found: list[str] = []
+    """Return messages about the files that other users can still read."""
+    messages: list[str] = []
     for path in paths:
         with contextlib.suppress(OSError):
             mode = path.stat().st_mode
             if stat.S_ISREG(mode) and mode & 0o077:
-                found.append(f"{path} holds a password, and others can read it")
-    return found
+                messages.append(f"{path} contains a password, and other users can read it")
+    return messages

@@ -1,7 +1,7 @@
-"""User data → document. It is for many programs: what is not meant for us is no mistake.
+"""Finds Heat's metadata in user data. User data is for many programs, so other content is not a mistake.
 
-Heat writes its first metadata into it in two ways: as the part `cfn-init-data` of a multipart message for cloud-init,
-and as files of that name in an Ignition config. Who boots without Heat's wrapping puts the bare JSON there.
+Heat writes its first metadata in two ways: as the part `cfn-init-data` of a multipart message for cloud-init, and as
+files of that name in an Ignition config. User data that Heat has not wrapped can be the JSON itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from email.message import Message
 
 LARGEST = 8 * 1024 * 1024
-"""Bytes of user data at most, unpacked. Nova takes 48 KiB; what is packed may be a few times that."""
+"""The largest user data in bytes, decompressed. Nova accepts 48 KiB, which may expand to a few times that."""
 
 NAME = "cfn-init-data"
 
@@ -30,9 +30,9 @@ _MESSAGE = re.compile(rb"(?:From |content-type:|mime-version:)", re.IGNORECASE)
 
 
 def content(data: bytes, name: str) -> dict[str, object] | None:
-    """Return the metadata in user data; None where there is none. `name` says in messages what was read.
+    """Return the metadata in user data; None if there is none. Messages call the user data `name`.
 
-    Raises UsageError where there is a part that is surely meant for us, and cannot be understood.
+    Raises UsageError if a part is certainly Heat's metadata, and cannot be read.
     """
     text = _unpacked(data)
     if text is None:
@@ -47,12 +47,12 @@ def content(data: bytes, name: str) -> dict[str, object] | None:
         parts = list(_of_message(text))
     else:
         return None
-    # Heat's own part comes last, and cloud-init has the last one of a name win.
+    # Heat's own part comes last, and in cloud-init the last part of a name counts.
     return _metadata(_part(parts[-1], name)) if parts else None
 
 
 def _unpacked(data: bytes) -> bytes | None:
-    """Return data without compression; None where there is too much, or where it is damaged."""
+    """Return data without compression; None if it is too large or damaged."""
     if data.startswith(_GZIP):
         unpacker = zlib.decompressobj(wbits=31)
         try:
@@ -65,7 +65,7 @@ def _unpacked(data: bytes) -> bytes | None:
 
 
 def _object(text: bytes) -> dict[str, object] | None:
-    """Return the JSON object that a text is; None where it is none."""
+    """Return the JSON object in a text; None if there is none."""
     try:
         value = strict_json.loads(text.decode("utf-8-sig"))
     except ValueError:
@@ -74,15 +74,15 @@ def _object(text: bytes) -> dict[str, object] | None:
 
 
 def _metadata(value: dict[str, object] | None) -> dict[str, object] | None:
-    """Return an object if it is metadata for us: cfn-init's, for one, is in parts of the same name."""
+    """Return an object if it is Heat's metadata; else None. Parts of the same name can also be data of cfn-init."""
     return value if value is not None and ("os-collect-config" in value or "deployments" in value) else None
 
 
 def _part(data: bytes, name: str) -> dict[str, object]:
-    """Return the object in a part that is meant for us. Raises UsageError."""
+    """Return the object in a part with metadata. Raises UsageError."""
     text = _unpacked(data)
     if text is None:
-        raise UsageError(f"cannot read {NAME} in {name}: it is packed, and damaged or too large")
+        raise UsageError(f"cannot read {NAME} in {name}: cannot decompress it: it is damaged or too large")
     try:
         value = strict_json.loads(text.decode("utf-8-sig", "replace"))
     except json.JSONDecodeError as error:
@@ -91,13 +91,13 @@ def _part(data: bytes, name: str) -> dict[str, object]:
     except ValueError as error:
         raise UsageError(f"cannot read {NAME} in {name}: {error}") from None
     if not isinstance(value, dict):
-        raise UsageError(f"cannot read {NAME} in {name}: it is no JSON object")
+        raise UsageError(f"cannot read {NAME} in {name}: it is not a JSON object")
     return value
 
 
 def _of_message(text: bytes) -> Iterator[bytes]:
-    """Yield what the parts of a message hold that are for us."""
-    import email  # noqa: PLC0415  # 20 ms, for those instances that have such a message
+    """Yield the content of the parts of a message that are metadata."""
+    import email  # noqa: PLC0415  # 20 ms, only for such a message
 
     try:
         message: Message = email.message_from_bytes(text)
@@ -106,19 +106,19 @@ def _of_message(text: bytes) -> Iterator[bytes]:
                 payload = part.get_payload(decode=True)
                 if isinstance(payload, bytes):
                     yield payload
-    except (RecursionError, ValueError, LookupError, TypeError):  # what the package trips over
+    except (RecursionError, ValueError, LookupError, TypeError):  # the errors of `email` for malformed messages
         return
 
 
 def _of_ignition(config: Mapping[str, object]) -> Iterator[bytes]:
-    """Yield what the files of an Ignition config hold that are for us."""
-    from urllib.parse import unquote_to_bytes  # noqa: PLC0415  # for those instances that have Ignition
+    """Yield the content of the files of an Ignition config that are metadata."""
+    from urllib.parse import unquote_to_bytes  # noqa: PLC0415  # only for Ignition
 
     storage = config.get("storage")
     files = storage.get("files") if isinstance(storage, dict) else None
-    for each in files if isinstance(files, list) else ():
-        contents = each.get("contents") if isinstance(each, dict) else None
-        path, source = (each.get("path"), contents.get("source")) if isinstance(contents, dict) else ("", "")
+    for file in files if isinstance(files, list) else ():
+        contents = file.get("contents") if isinstance(file, dict) else None
+        path, source = (file.get("path"), contents.get("source")) if isinstance(contents, dict) else ("", "")
         if not isinstance(path, str) or not isinstance(source, str) or path.rpartition("/")[2] != NAME:
             continue
         kind, comma, data = source.partition(",")
@@ -128,7 +128,7 @@ def _of_ignition(config: Mapping[str, object]) -> Iterator[bytes]:
 
 
 def _decoded(data: bytes) -> bytes:
-    import base64  # noqa: PLC0415  # Heat writes none; people do
+    import base64  # noqa: PLC0415  # Heat does not use it, but people do
 
     try:
         return base64.b64decode(data)

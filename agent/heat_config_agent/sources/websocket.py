@@ -1,8 +1,8 @@
-"""Being told of new messages in a Zaqar queue, over its websocket transport.
+"""Notifies of new messages in a Zaqar queue, over Zaqar's websocket transport.
 
-Zaqar authenticates a connection once, and closes it when the token expires. A subscription that is made on it lives as
-long as it does. A new message that comes over it is only the reason to ask for it in the usual way: what is posted
-while there is no connection is told to nobody, and nothing depends on it.
+Zaqar authenticates a connection once, and closes it when the token expires. A subscription lasts as long as its
+connection. A message from the websocket only triggers a poll in the usual way: messages that are posted while there is
+no connection are not announced, and nothing depends on the announcement.
 """
 
 from __future__ import annotations
@@ -20,40 +20,40 @@ from urllib.parse import urlsplit
 import websocket
 
 from heat_config_agent import __version__, web
+from heat_config_agent.backoff import back_off
 from heat_config_agent.errors import UnreachableError
-from heat_config_agent.keystone import Cloud
-from heat_config_agent.model import Credentials
-from heat_config_agent.signals import back_off
+from heat_config_agent.model.deployment import Credentials
 from heat_config_agent.web import direct
+from heat_config_agent.web.keystone import Cloud
 
 STEP_SECONDS = 30.0
-"""How long each step may take: to log in, to connect, to be answered."""
+"""The timeout of each step: to log in, to connect, to be answered."""
 
 PING_SECONDS = 45.0
-"""After how long a silence the other side is asked for a sign of life; after as much again it is given up."""
+"""After this time without a message the server is pinged. After the same time again, the connection is given up."""
 
 SUBSCRIPTION_SECONDS = 24 * 3600
-"""How long a subscription lives. Tokens, and with them connections, usually live an hour."""
+"""The lifetime of a subscription. Tokens, and with them connections, usually live for an hour."""
 
 SETTLED_SECONDS = 300.0
-"""After how long a connection that ends is followed by the next one soon."""
+"""If a connection has lasted this long, the next one follows its end without delay."""
 
 LARGEST = 4 * 1024 * 1024
-"""Bytes of a message at most. Zaqar itself takes 256 KiB, unless its settings say otherwise."""
+"""The largest message in bytes. Zaqar accepts 256 KiB by default."""
 
 POLLED = "Zaqar is polled for new messages"
 
 
 class Listener(threading.Thread):
-    """A connection to Zaqar that is there again and again, until it is closed."""
+    """A connection to Zaqar that is renewed until the listener is closed."""
 
     def __init__(
         self, credentials: Credentials, ca_file: str | None, queue: str, client: str, ring: Callable[[], None]
     ) -> None:
-        """Call `ring` when there may be new messages in the queue; `client` is the id of whoever asks for them."""
+        """Call `ring` when there may be new messages in the queue. `client` is the id of the client that polls it."""
         super().__init__(name="zaqar websocket", daemon=True)
         self.trouble = ""
-        """Why Zaqar does not tell of new messages; empty where it does, or is about to."""
+        """Why Zaqar does not announce new messages; empty if it does, or soon will."""
         self._credentials = credentials
         self._ca_file = ca_file
         self._queue = queue
@@ -62,57 +62,57 @@ class Listener(threading.Thread):
         self._closed = threading.Event()
         self._connection: _Connection | None = None
         self._due = float("inf")
-        """When the present step has to be done (monotonic seconds)."""
+        """The deadline of the present step (monotonic seconds)."""
         try:
             self.start()
         except RuntimeError:  # the machine has no room for one more thread
             self.trouble = f"{POLLED}: no thread could be started to listen"
 
     def run(self) -> None:
-        """Connect, listen, and wait a while before the next time."""
+        """Connect and listen, again and again, with a pause before each further connection."""
         tries = 0
         while not self._closed.is_set():
             begun = time.monotonic()
             why = self._listened()
             settled = time.monotonic() - begun > SETTLED_SECONDS
             tries = 1 if settled else tries + 1
-            # That a connection ends now and then is as it should be: its token has expired.
-            self.trouble = "" if settled else f"{POLLED}, its websocket does not tell of them: {why}"
+            # The end of an old connection is normal: its token has expired.
+            self.trouble = "" if settled else f"{POLLED}, because its websocket does not announce them: {why}"
             self._closed.wait(back_off(tries))
 
     def check(self) -> None:
-        """Give up a step that takes too long although something comes now and then."""
+        """Give up a step that takes too long, even if data trickles in."""
         if time.monotonic() > self._due:
             self._hang_up()
 
     def close(self) -> None:
-        """Listen no longer. The thread ends by itself, at the latest when its present step does."""
+        """Stop listening. The thread ends by itself, at the latest when its present step does."""
         self._closed.set()
         self._hang_up()
 
     def _listened(self) -> str:
-        """Listen until that ends, and return why it did."""
+        """Listen until the connection ends, and return why it ended."""
         try:
             self._listen()
         except UnreachableError as error:
             return str(error)
         except (websocket.WebSocketException, OSError, ValueError) as error:
             return _cause(error)
-        except Exception as error:  # noqa: BLE001  # a listener that dies would never be missed
+        except BaseException as error:  # noqa: BLE001  # nobody would notice the end of this thread
             return type(error).__name__
         finally:
             self._due = float("inf")
             connection, self._connection = self._connection, None
             if connection is not None:
                 connection.shutdown()  # type: ignore[no-untyped-call]  # it has types for some of it
-        return "the subscription is to be renewed"
+        return "the subscription has to be renewed"
 
     def _listen(self) -> None:
         """Connect, and ring whenever there is a new message, until the connection ends. Raises what ended it."""
         url, token = self._entry()
         self._due = time.monotonic() + 2 * STEP_SECONDS
         connection = self._connection = _Connection(sslopt={"context": _tls(url, self._ca_file)})
-        if self._closed.is_set():  # now that `close` would find the connection
+        if self._closed.is_set():  # from here on, `close` closes the connection
             return
         connection.connect(  # type: ignore[no-untyped-call]  # it has types for some of it
             url, timeout=STEP_SECONDS, redirect_limit=0, header=[f"User-Agent: heat-config-agent/{__version__}"]
@@ -121,41 +121,41 @@ class Listener(threading.Thread):
         self._ask(connection, "subscription_create", {"queue_name": self._queue, "ttl": SUBSCRIPTION_SECONDS})
         self._due = float("inf")
         self.trouble = ""
-        self._ring()  # for what was posted before the subscription was made
+        self._ring()  # for messages from before the subscription
         until = time.monotonic() + SUBSCRIPTION_SECONDS / 2
         while time.monotonic() < until and not self._closed.is_set():
             if "request" not in connection.receive(until, PING_SECONDS):
                 self._ring()
 
     def _entry(self) -> tuple[str, str]:
-        """Return where Zaqar's websocket is, and a token for it. Raises UnreachableError."""
+        """Return the URL of Zaqar's websocket, and a token for it. Raises UnreachableError."""
         cloud = Cloud(self._credentials, self._ca_file)
         url = cloud.endpoint("messaging-websocket", seconds=STEP_SECONDS)
         if urlsplit(url).scheme not in ("ws", "wss"):
-            raise UnreachableError("its URL in Keystone's catalog is no websocket's")
+            raise UnreachableError("its URL in Keystone's catalog is not that of a websocket")
         return url, cloud.token(seconds=STEP_SECONDS)
 
     def _ask(
         self, connection: _Connection, action: str, body: dict[str, object], headers: dict[str, str] | None = None
     ) -> None:
-        """Have something done. Raises UnreachableError where it is not."""
+        """Send one request, and wait for its answer. Raises UnreachableError if it is refused."""
         until = time.monotonic() + STEP_SECONDS
-        given = {"Client-ID": self._client, "X-Project-ID": self._credentials.project_id, **(headers or {})}
-        connection.send(json.dumps({"action": action, "headers": given, "body": body}))
+        sent = {"Client-ID": self._client, "X-Project-ID": self._credentials.project_id, **(headers or {})}
+        connection.send(json.dumps({"action": action, "headers": sent, "body": body}))
         while True:
             answer = connection.receive(until, STEP_SECONDS)
-            request, told = answer.get("request"), answer.get("headers")
-            if isinstance(request, dict) and request.get("action") == action and isinstance(told, dict):
+            request, received = answer.get("request"), answer.get("headers")
+            if isinstance(request, dict) and request.get("action") == action and isinstance(received, dict):
                 break
-        if told.get("status") not in (200, 201):
-            raise UnreachableError(f"it refuses {action}: {told.get('status')}")
+        if received.get("status") not in (200, 201):
+            raise UnreachableError(f"it refuses {action}: {received.get('status')}")
 
     def _hang_up(self) -> None:
-        """End the connection, if there is one, whatever it does. For any thread."""
+        """End the connection, if there is one, at any step. For any thread."""
         sock = self._connection.sock if self._connection else None
         if sock is not None:
             with contextlib.suppress(OSError):
-                # Of the plain socket, also under TLS: whoever reads from it must wake up.
+                # The plain socket is shut down even under TLS, so that a thread which reads from it wakes up.
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
@@ -166,10 +166,10 @@ class _Connection(websocket.WebSocket):
     _until = float("inf")
 
     def receive(self, until: float, silence: float) -> dict[str, Any]:
-        """Return the next message that is an object, JSON as text.
+        """Return the next message that is a JSON object.
 
-        Raises UnreachableError where none is there at a moment (monotonic seconds), or nothing at all comes for some
-        seconds twice in a row, though a sign of life was asked for; and whatever websocket-client raises.
+        Raises UnreachableError if there is none at the moment `until` (monotonic seconds), or if the server is silent
+        for `silence` seconds, and again after a ping. Raises the errors of websocket-client too.
         """
         self._until = until
         asked = False
@@ -187,9 +187,9 @@ class _Connection(websocket.WebSocket):
             asked = False
             if opcode == websocket.ABNF.OPCODE_CLOSE:
                 raise UnreachableError(_closing(frame.data))
-            found = _value(frame.data) if opcode == websocket.ABNF.OPCODE_TEXT else None
-            if isinstance(found, dict):
-                return found
+            message = _value(frame.data) if opcode == websocket.ABNF.OPCODE_TEXT else None
+            if isinstance(message, dict):
+                return message
 
     def _recv(self, bufsize: int) -> bytes:
         part: bytes = super()._recv(bufsize)  # type: ignore[no-untyped-call]  # it has types for some of it
@@ -202,10 +202,10 @@ class _Connection(websocket.WebSocket):
 
 
 def _tls(url: str, ca_file: str | None) -> ssl.SSLContext | None:
-    """Return what is trusted: what is trusted over HTTP."""
+    """Return the TLS settings, which are the same as for HTTP."""
     if urlsplit(url).scheme != "wss":
         return None
-    return direct.context(web.certificates(ca_file) or direct.usual_certificates())
+    return direct.context(web.certificates(ca_file) or direct.default_certificates())
 
 
 def _value(data: bytes) -> object:
@@ -216,10 +216,10 @@ def _value(data: bytes) -> object:
 
 
 def _closing(data: bytes) -> str:
-    """Return in words why the other side ends the connection: a code of two bytes, and a text."""
+    """Return in words why the server closes the connection, from a code of two bytes and a text."""
     if len(data) < 2:
         return "it ended the connection"
-    text = "".join(each for each in data[2:].decode("utf-8", "replace") if each.isprintable())
+    text = "".join(character for character in data[2:].decode("utf-8", "replace") if character.isprintable())
     return f"it ended the connection: {int.from_bytes(data[:2], 'big')} {text}".rstrip()
 
 

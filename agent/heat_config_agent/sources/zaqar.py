@@ -1,18 +1,18 @@
 """Metadata from a Zaqar queue: Heat posts a message to it whenever a server's metadata changes.
 
-Each message holds all of the metadata, so that only the newest counts; those before it are superseded. A message is
-claimed, and deleted, with all before it, only once what it says is on disk. Whoever claims a message hides it from
-others for `CLAIM_SECONDS`, himself included. If we die before it is deleted, it comes back then; its deployments are
-known by their ids if it was on disk after all.
+Each message contains all of the metadata, so only the newest counts, and those before it are superseded. A message is
+claimed first. It is deleted, together with all messages before it, once its content is on disk. A claim hides a message
+for `CLAIM_SECONDS`, also from the agent that made it. If the agent is killed before it deletes the message, the message
+comes back after that time; if its content was on disk, its deployments are known by their ids.
 
-The newest message must not be followed by an older one. Zaqar hands messages out in the order in which they were
-posted, but one that is claimed is passed over: when an agent dies with one, the next agent gets what was posted after
-it, and then, a minute later, that one. So with a message those before it are deleted too, whoever has claimed them; and
-whatever comes back although it is older than what was collected is deleted, and does not count.
+An older message must not count after a newer one. Zaqar returns messages in the order in which they were posted, but
+leaves out those that are claimed: if an agent is killed while it has a claim, the next agent receives the messages that
+were posted later, and the claimed one a minute after them. So all messages before the newest are deleted, whoever has
+claimed them. A message that comes back, and is older than the one that was collected, is deleted and does not count.
 
-Nor does Heat always post them in the order in which they came to be: of two deployments at once, one's message may hold
-both, and be followed by the other's, which holds only that one. So what they say of the same deployment is compared,
-too: that of which an action was made earlier is older, whenever it was posted.
+Heat does not always post messages in the order of their content either. If two deployments begin at once, one message
+may contain both, and a later message only one of them. So the content for the same deployment is compared too: the
+message with the earlier action is older, whenever it was posted.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
-from heat_config_agent import metadata
+from heat_config_agent.deployments import metadata
+from heat_config_agent.deployments.metadata import kind_of
 from heat_config_agent.errors import AccessError, DeniedError, SourceError, UnreachableError
-from heat_config_agent.metadata import kind_of
-from heat_config_agent.model import Credentials, Document
-from heat_config_agent.sources import Reach
+from heat_config_agent.model.deployment import Document
+from heat_config_agent.sources.base import Reach, credentials
 from heat_config_hooks import strict_json
 from heat_config_hooks.values import dataclass
 
@@ -39,59 +39,59 @@ if TYPE_CHECKING:
     from heat_config_agent.sources.websocket import Listener
 
 CLAIM_SECONDS = 60
-"""How long a claimed message is hidden: the least that Zaqar takes, and far more than it takes to get it onto a disk.
-
-Nobody sees a message for that long after the agent that had claimed it was killed."""
+"""The time for which a claim hides a message: the least that Zaqar accepts, and ample time for writing it to disk. If
+the agent is killed, nobody sees the messages that it has claimed until this time is over."""
 
 GRACE_SECONDS = 3600
-"""How long a message lives at least after its claim has ended.
-
-Heat's live for an hour. One that cannot be put onto the disk, because that is full, is claimed again and again, and
-must not expire between two polls."""
+"""The least lifetime of a message after its claim has ended. Heat's messages live for an hour. While the disk is full,
+a message is claimed again and again, and it must not expire between two polls."""
 
 BATCH = 10
-"""Messages that are deleted with one request. Zaqar takes 20, or what its settings say."""
+"""The number of messages that one request deletes. Zaqar accepts 20 by default."""
 
 ROUNDS = 100
-"""Claims in one collection at most. Each brings ten messages, oldest first."""
+"""The most claims in one poll. Each returns ten messages, oldest first."""
 
 Ring = Callable[[], None]
-"""What is called, from any thread, to have a source asked now."""
+"""A function that has the source polled now; any thread can call it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Message:
     id: str
     claim: str
-    """The id of the claim that we have on it; empty where Zaqar does not say."""
+    """The id of the agent's claim on it; empty if Zaqar does not name one."""
     earliest: float
     latest: float
-    """Between when and when it was posted (monotonic seconds): Zaqar tells its age, in whole seconds."""
+    """It was posted between these moments (monotonic seconds): Zaqar gives its age in whole seconds."""
     content: object
     problem: str
-    """Why its content is no metadata; empty where it is."""
+    """Why its content is not metadata; empty if it is."""
 
     @functools.cached_property
-    def made(self) -> Mapping[str, str]:
-        """When each deployment's action was made, by whom its result is for.
+    def creation_times(self) -> Mapping[str, str]:
+        """The creation time of each deployment's action, by the addressee of its result.
 
-        Heat has two of a name while one replaces the other; nothing can be told by those.
+        Addressees with two deployments are left out, because they tell nothing: Heat has two of a name while one
+        replaces the other.
         """
         if self.problem:
             return {}
-        found: dict[str, list[str]] = {}
-        for each in metadata.parse(Document(source=Zaqar.name, content=self.content)).deployments:
-            made = each.document.get("creation_time")
-            if each.target.addressee and isinstance(made, str):
-                found.setdefault(each.target.addressee, []).append(made)
-        return {addressee: made[0] for addressee, made in found.items() if len(made) == 1}
+        times: dict[str, list[str]] = {}
+        for deployment in metadata.parse(Document(source=Zaqar.name, content=self.content)).deployments:
+            created = deployment.document.get("creation_time")
+            if deployment.target.addressee and isinstance(created, str):
+                times.setdefault(deployment.target.addressee, []).append(created)
+        return {addressee: created[0] for addressee, created in times.items() if len(created) == 1}
 
 
 @dataclass(frozen=True)
-class _Given:
+class _Collected:
+    """A document that was returned by `Zaqar.collect`."""
+
     document: Document
     message: str
-    """Its id."""
+    """The id of its message."""
 
 
 class Zaqar:
@@ -100,21 +100,15 @@ class Zaqar:
     name = "zaqar"
 
     def __init__(self, values: Mapping[str, object], reach: Reach, *, ring: Ring | None = None) -> None:
-        """Collect what `values`, the section `zaqar`, names.
+        """Prepare to poll the queue in the settings of the section `zaqar`.
 
-        With `use_websockets`, `ring` is called when there is a new message, where Zaqar tells of new ones.
+        With `use_websockets`, `ring` is called when there is a new message, if Zaqar offers websockets.
         """
         self.trouble = ""
         self._queue = str(values["queue_id"])
         self._path = f"/v2/queues/{quote(self._queue, safe='')}"
-        self._credentials = Credentials(
-            auth_url=str(values["auth_url"]),
-            user_id=str(values["user_id"]),
-            password=str(values["password"]),
-            project_id=str(values["project_id"]),
-            region_name=str(values.get("region_name") or ""),
-        )
-        from heat_config_agent.keystone import Cloud  # noqa: PLC0415  # 75 ms, and not everybody has a cloud
+        self._credentials = credentials(values)
+        from heat_config_agent.web.keystone import Cloud  # noqa: PLC0415  # 75 ms, only if this source is used
 
         self._cloud = Cloud(self._credentials, reach.ca_file)
         self._reach = reach
@@ -123,62 +117,62 @@ class Zaqar:
         self._listener: Listener | None = None
 
         self._held: dict[str, str] = {}
-        """What we have claimed and not let go of, oldest first: the message's id → the claim's."""
+        """The claimed messages that are not deleted yet, oldest first: id of the message → id of the claim."""
         self._past: set[str] = set()
-        """What we have let go of, and is perhaps there still."""
-        self._given: list[_Given] = []
-        """What was handed out, and is not yet known to be on disk."""
+        """The ids of messages that are superseded, and perhaps not deleted yet."""
+        self._collected: list[_Collected] = []
+        """The documents that were returned, and are not yet known to be on disk."""
         self._last: _Message | None = None
-        """The newest that was handed out."""
+        """The message of the newest document that was returned."""
 
     def collect(self) -> Document | None:
-        """Claim what there is: one request where there is nothing. The newest that is metadata counts.
+        """Claim all messages, and return the newest that is metadata. If there is none, this takes one request.
 
-        Where a message cannot be understood, those before it and after it can: it is said of it, again each time that
-        its claim ends, until a newer one is on disk.
+        A message that is not metadata is reported, each time that its claim ends, until a newer document is on disk.
+        The messages before and after it count.
         """
         until = time.monotonic() + self._reach.seconds
         fresh, past = self._sorted(self._claimed(until))
         self.trouble = self._tidied(past, until)
         fresh = _in_order(fresh)
-        self._held.update({each.id: each.claim for each in fresh})
+        self._held.update({message.id: message.claim for message in fresh})
         self._listen()
-        newest = next((each for each in reversed(fresh) if not each.problem), None)
-        bad = fresh[-1].problem if fresh else ""
-        if bad:
-            self.trouble = f"the newest message in the Zaqar queue {self._queue} is no metadata: {bad}"
+        newest = next((message for message in reversed(fresh) if not message.problem), None)
+        problem = fresh[-1].problem if fresh else ""
+        if problem:
+            self.trouble = f"the newest message in the Zaqar queue {self._queue} is not metadata: {problem}"
         if newest is None:
-            if bad:
-                raise SourceError(self.trouble, hint="it goes with the next one that is")
+            if problem:
+                raise SourceError(self.trouble, hint="it is deleted after the next message that is")
             return None
         if self._last is None or newest.id != self._last.id:
             self._last = newest
-            self._given.append(_Given(Document(source=self.name, content=newest.content), newest.id))
-        return self._given[-1].document
+            self._collected.append(_Collected(Document(source=self.name, content=newest.content), newest.id))
+        return self._collected[-1].document
 
     def taken(self, document: Document | None = None) -> None:
-        """Delete the message of a document that is safe on disk, by default the last, and all before it."""
-        given = [each for each in self._given if document is None or each.document is document]
-        if not given:
+        """Delete the message of a document that is on disk, by default the last one, and all messages before it."""
+        matching = [item for item in self._collected if document is None or item.document is document]
+        if not matching:
             return
-        message = given[-1].message
-        del self._given[: self._given.index(given[-1]) + 1]
+        message = matching[-1].message
+        del self._collected[: self._collected.index(matching[-1]) + 1]
         until = time.monotonic() + self._reach.seconds
         held = list(self._held)
-        gone = {each: self._held.pop(each) for each in held[: held.index(message) + 1]}
+        gone = {identity: self._held.pop(identity) for identity in held[: held.index(message) + 1]}
         self._past.update(gone)
-        with contextlib.suppress(SourceError):  # not every Zaqar lists what is claimed, and most often there is nothing
+        with contextlib.suppress(SourceError):  # not every Zaqar lists claimed messages, and usually there are none
             self._delete(self._before(message, gone, until), until)
         self._delete(gone, until)
 
     def close(self) -> None:
-        """Listen no longer."""
+        """Stop listening for new messages."""
         if self._listener:
             self._listener.close()
 
     def _claimed(self, until: float) -> list[_Message]:
-        """Claim all that can be had, and return it, oldest first."""
-        found: dict[str, _Message] = {}
+        """Claim all messages that are free, and return them, oldest first."""
+        messages: dict[str, _Message] = {}
         for _ in range(ROUNDS):
             asked = time.monotonic()
             answer = self._ask(
@@ -186,18 +180,18 @@ class Zaqar:
             )
             if answer.status == 204:
                 break
-            new = {each.id: each for each in self._read(answer, asked) if each.id not in found}
+            new = {message.id: message for message in self._read(answer, asked) if message.id not in messages}
             if not new:
                 break
-            found.update(new)
-        return list(found.values())
+            messages.update(new)
+        return list(messages.values())
 
     def _sorted(self, messages: Iterable[_Message]) -> tuple[list[_Message], list[_Message]]:
-        """Return the messages that count, and those that are past: superseded by what was handed out."""
+        """Return the messages that count, and those that are superseded by a document that was returned."""
         fresh: list[_Message] = []
         past: list[_Message] = []
-        for each in messages:
-            (past if self._is_past(each) else fresh).append(each)
+        for message in messages:
+            (past if self._is_past(message) else fresh).append(message)
         return fresh, past
 
     def _is_past(self, message: _Message) -> bool:
@@ -206,7 +200,7 @@ class Zaqar:
         if self._last is None:
             return False
         if message.id == self._last.id:
-            return not self._given
+            return not self._collected
         if _is_older(message, self._last):
             return True
         order = list(self._held)
@@ -215,11 +209,11 @@ class Zaqar:
         return message.latest < self._last.earliest
 
     def _tidied(self, past: Iterable[_Message], until: float) -> str:
-        """Delete what is superseded, and return what went wrong."""
-        gone = {each.id: each.claim for each in past}
+        """Delete superseded messages; return why that failed, else empty text."""
+        gone = {message.id: message.claim for message in past}
         self._past.update(gone)
-        for each in gone:
-            self._held.pop(each, None)
+        for identity in gone:
+            self._held.pop(identity, None)
         try:
             self._delete(gone, until)
         except SourceError as error:
@@ -227,28 +221,28 @@ class Zaqar:
         return ""
 
     def _before(self, message: str, ours: Mapping[str, str], until: float) -> dict[str, str]:
-        """Return what others have claimed that was posted before a message. Raises SourceError."""
+        """Return messages from before a message that others have claimed: id → claim. Raises SourceError."""
         asked = time.monotonic()
-        # Without a marker, Zaqar fails over Redis; nothing is before 0.
+        # A Zaqar with Redis requires a marker; all messages are after 0.
         answer = self._ask("GET", "/messages?include_claimed=true&echo=true&marker=0", until, "list")
-        listed = {each.id: each.claim for each in self._read(answer, asked)}
+        listed = {item.id: item.claim for item in self._read(answer, asked)}
         order = list(listed)
         before = order[: order.index(message)] if message in listed else []
-        return {each: listed[each] for each in before if each not in ours}
+        return {identity: listed[identity] for identity in before if identity not in ours}
 
     def _delete(self, messages: Mapping[str, str], until: float) -> None:
-        """Delete messages, oldest first, so that the newest is there as long as any is. Raises SourceError."""
+        """Delete messages, oldest first, so that the newest exists as long as any does. Raises SourceError."""
         ids = list(messages)
         for start in range(0, len(ids), BATCH):
             batch = ids[start : start + BATCH]
-            claims = sorted({messages[each] for each in batch} - {""})
+            claims = sorted({messages[identity] for identity in batch} - {""})
             query = urlencode({"ids": ",".join(batch)} | ({"claim_ids": ",".join(claims)} if claims else {}), safe=",")
             self._ask("DELETE", f"/messages?{query}", until, "delete messages from")
             self._past.difference_update(batch)
 
-    def _ask(self, verb: str, path: str, until: float, doing: str, *, body: object = None) -> web.Answer:
-        """Return Zaqar's answer, if it is a good one. Raises SourceError."""
-        what = f"cannot {doing} the Zaqar queue {self._queue}"
+    def _ask(self, verb: str, path: str, until: float, action: str, *, body: object = None) -> web.Answer:
+        """Return Zaqar's answer. Raises SourceError unless it is a success; the message says that `action` failed."""
+        failure = f"cannot {action} the Zaqar queue {self._queue}"
         try:
             answer = self._cloud.ask(
                 verb,
@@ -259,18 +253,18 @@ class Zaqar:
                 seconds=until - time.monotonic(),
             )
         except DeniedError as error:
-            raise AccessError(f"{what}: {error}") from error
+            raise AccessError(f"{failure}: {error}") from error
         except UnreachableError as error:
-            raise SourceError(f"{what}: {error}") from error
+            raise SourceError(f"{failure}: {error}") from error
         if 200 <= answer.status < 300:
             return answer
         kind = AccessError if answer.status in (401, 403) else SourceError
-        raise kind(f"{what}: HTTP {answer.status} {answer.reason}".rstrip())
+        raise kind(f"{failure}: HTTP {answer.status} {answer.reason}".rstrip())
 
     def _read(self, answer: web.Answer, asked: float) -> list[_Message]:
         """Return the messages in an answer. Raises SourceError."""
         try:
-            # Leniently: what a message holds is looked at message by message.
+            # This is lenient: the content of each message is checked on its own.
             strict_json.check_number(answer.body)
             content = json.loads(answer.body)
         except (ValueError, RecursionError):
@@ -278,16 +272,16 @@ class Zaqar:
         entries = content.get("messages") if isinstance(content, dict) else None
         if not isinstance(entries, list):
             raise SourceError(
-                f"cannot collect from the Zaqar queue {self._queue}: its answer is no list of messages",
-                hint="is something else at the address of Zaqar?",
+                f"cannot collect from the Zaqar queue {self._queue}: its answer is not a list of messages",
+                hint="is another service at the address of Zaqar?",
             )
-        found = list(_messages(entries, asked))
-        if entries and not found:
+        messages = list(_messages(entries, asked))
+        if entries and not messages:
             raise SourceError(f"the messages in the Zaqar queue {self._queue} have no ids")
-        return found
+        return messages
 
     def _listen(self) -> None:
-        """Have the ring rung by Zaqar, if that is wanted."""
+        """Listen for new messages, if the settings ask for that."""
         if self._ring is None:
             return
         if self._listener is None:
@@ -305,40 +299,40 @@ class Zaqar:
 
 
 def _in_order(messages: Iterable[_Message]) -> list[_Message]:
-    """Return messages, oldest first, though they may have been posted otherwise."""
-    found: list[_Message] = []
-    for each in messages:
-        found.insert(next((at for at, other in enumerate(found) if _is_older(each, other)), len(found)), each)
-    return found
+    """Return messages in the order of their content, oldest first; else in the order in which they were posted."""
+    ordered: list[_Message] = []
+    for message in messages:
+        place = next((at for at, other in enumerate(ordered) if _is_older(message, other)), len(ordered))
+        ordered.insert(place, message)
+    return ordered
 
 
 def _is_older(one: _Message, other: _Message) -> bool:
-    """Whether a message has the earlier action of a deployment, and of none the later one."""
-    both = one.made.keys() & other.made.keys()
-    return any(one.made[each] < other.made[each] for each in both) and not any(
-        one.made[each] > other.made[each] for each in both
-    )
+    """Return True if `one` has an earlier action of some deployment, and a later action of none."""
+    mine, theirs = one.creation_times, other.creation_times
+    both = mine.keys() & theirs.keys()
+    return any(mine[key] < theirs[key] for key in both) and not any(mine[key] > theirs[key] for key in both)
 
 
 def _messages(entries: Iterable[Any], asked: float) -> Iterator[_Message]:
-    """Return the messages of an answer to what was asked at a moment, without those that have no id."""
+    """Yield the messages with an id in the answer to a request of the moment `asked` (monotonic seconds)."""
     now = time.monotonic()
-    for each in entries:
-        if not isinstance(each, dict) or not isinstance(each.get("id"), str) or not each["id"]:
+    for entry in entries:
+        if not isinstance(entry, dict) or not isinstance(entry.get("id"), str) or not entry["id"]:
             continue
-        age = _age(each.get("age"))
+        age = _age(entry.get("age"))
         yield _Message(
-            id=each["id"],
-            claim=_claim(each.get("href")),
+            id=entry["id"],
+            claim=_claim(entry.get("href")),
             earliest=float("-inf") if age is None else asked - age - 1,
             latest=float("inf") if age is None else now - age + 1,
-            content=each.get("body"),
-            problem=_problem(each),
+            content=entry.get("body"),
+            problem=_problem(entry),
         )
 
 
 def _age(value: object) -> float | None:
-    """Return a message's age in seconds; None where it is nonsense."""
+    """Return a message's age in seconds; None if it is not a sensible number."""
     return value if isinstance(value, int | float) and 0 <= value < 1e9 else None
 
 
@@ -351,7 +345,7 @@ def _claim(href: object) -> str:
 
 
 def _problem(message: Mapping[str, object]) -> str:
-    """Return why a message's body is no metadata; empty where it is."""
+    """Return why a message's body is not metadata; empty if it is."""
     if "body" not in message:
         return "it has no body"
     body = message["body"]

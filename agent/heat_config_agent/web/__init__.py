@@ -1,6 +1,7 @@
-"""HTTP for everything that speaks it: with time limits, certificates checked, answers bounded, redirects not followed.
+"""HTTP with timeouts, verified certificates and bounded answers. Redirects are not followed.
 
-The environment's proxies and certificates are read once for each server, not at every request, and no `.netrc` is read.
+The proxies and certificates of the environment are read once for each server, and not at every request. No `.netrc` is
+read.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
-from heat_config_agent.web.answers import Arriving, drain, read, within
+from heat_config_agent.web.answers import Arriving, drain, is_page, read, within
 from heat_config_agent.web.direct import Server
 from heat_config_hooks.values import dataclass
 
@@ -22,47 +23,59 @@ else:
     Protocol = object
 
 CONNECT_SECONDS = 10.0
-"""How long each address of a server may take to take a connection."""
+"""The timeout for a connection to each address of a server."""
 
 READ_SECONDS = 30.0
+"""The longest silence of a server."""
+
 SEND_SECONDS = 60.0
-"""How long a server may take to say what it makes of what it was sent, however often it says something."""
+"""The timeout of a whole exchange in which something is sent, however often the server shows a sign of life."""
 
 LARGEST = 64 * 1024 * 1024
-"""Bytes of a document at most."""
+"""The largest document in bytes."""
 
 DRAIN_SECONDS = 1.0
 DRAIN_BYTES = 4096
-"""How long, and how far, an answer's body is read so that its connection can be used again.
+"""The limits within which the body of a refusal is read, so that its connection can be used again. The body does not
+change the meaning of the answer, so it is not waited for: if it is longer, the connection is closed."""
 
-Nothing in a body changes what an answer means, so none is waited for: a longer one costs the connection."""
+TAKEN_SECONDS = 10.0
+TAKEN_BYTES = 1024 * 1024
+"""The same limits for the body of an acceptance, which counts only if the whole answer has arrived."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server answered."""
+    """The answer of a server."""
 
     status: int
     reason: str
     headers: Mapping[str, str]
     body: bytes = b""
-    """Of what was sent, its beginning at most: nobody needs more of that."""
+    """The body; of the answer to `Connection.send` only its beginning."""
+    cut: str = ""
+    """Why the body of the answer to `Connection.send` is not complete, in words; empty if it is."""
+
+    @property
+    def is_page(self) -> bool:
+        """True if the answer is a web page, which no service that the agent uses has."""
+        packed = self.headers.get("Content-Encoding", "").strip().lower() not in ("", "identity")
+        return is_page(self.headers.get("Content-Type", ""), b"<!" if packed and self.body else self.body)
 
 
 class Connection:
     """A kept-alive connection to one server. Not for use by two threads at once.
 
-    A proxy, or a URL that has to be understood before it can be sent, is for requests, which costs 70 ms and 6 MB to
-    load: so it is loaded for those only.
+    Only a proxy, or a URL that has to be interpreted before it can be sent, loads requests: that takes 80 ms and 9 MB.
     """
 
     def __init__(
         self, origin: str, ca_file: str | None = None, *, direct: bool = False, seconds: float | None = None
     ) -> None:
-        """Speak to the server of `origin` (scheme, host, port), trusting `ca_file`, or the usual certificates.
+        """Prepare a connection to the server of `origin` (scheme, host, port).
 
-        `direct`: past all proxies, as to what is on the machine's own link. It must say something every
-        `seconds`, or as often as others.
+        `ca_file` has the trusted certificates; None for the default ones. With `direct` no proxy is used, as for a
+        server on the machine's own link. `seconds` is the longest silence of the server; None for the default.
         """
         self._limits = (CONNECT_SECONDS, READ_SECONDS) if seconds is None else (min(CONNECT_SECONDS, seconds), seconds)
         self._origin = origin
@@ -72,61 +85,69 @@ class Connection:
         self._proxied: _Way | None = None
 
     def send(self, verb: str, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
-        """Send one request to the URL exactly as it is given, and return the answer, whatever its status.
-
-        Raises UnreachableError.
-        """
+        """Send one request to the unchanged URL, and return the answer of any status. Raises UnreachableError."""
         with within(SEND_SECONDS):
             return self.ask(verb, url, body, headers, 0)
 
     def fetch(self, url: str, headers: Mapping[str, str], seconds: float, *, verb: str = "GET") -> Answer:
-        """Ask for what is at the URL, exactly as it is given, and return the answer with its body, whatever its status.
+        """Request the unchanged URL, and return the answer of any status with its whole body.
 
-        Raises UnreachableError, also where not all of it is there after `seconds`, or where it is too long.
+        Raises UnreachableError, also if the answer is not complete after `seconds`, or is too long.
         """
         with within(seconds):
             return self.ask(verb, url, b"", headers, LARGEST)
 
     def ask(self, verb: str, url: str, body: bytes, headers: Mapping[str, str], largest: int) -> Answer:
-        """Do either, `within` a time that is set: a body of up to `largest` bytes is read, with 0 its beginning."""
-        with self._way(url).asked(verb, url, body, headers, self._limits) as answer:
-            found = read(answer, largest) if largest else drain(answer, DRAIN_SECONDS, DRAIN_BYTES)
-            return Answer(answer.status, phrase(answer.status), answer.headers, found)
+        """Send one request, `within` a deadline that the caller has set, and return the answer.
+
+        Its whole body is read, of up to `largest` bytes; with 0, only its beginning.
+        """
+        with self._way(url).exchange(verb, url, body, headers, self._limits) as answer:
+            content, cut = (read(answer, largest), "") if largest else _drained(answer)
+            return Answer(answer.status, phrase(answer.status), answer.headers, content, cut)
 
     def _way(self, url: str) -> _Way:
-        if not self._proxy and self._direct.takes(url):
+        if not self._proxy and self._direct.can_request(url):
             return self._direct
         if self._proxied is None:
-            from heat_config_agent.web import proxied  # noqa: PLC0415  # few need it
+            from heat_config_agent.web import proxied  # noqa: PLC0415  # few machines need it
 
             self._proxied = proxied.Server(self._origin, self._certificates, self._proxy)
         return self._proxied
 
 
-class _Way(Protocol):
-    """A way to a server."""
+def _drained(answer: Arriving) -> tuple[bytes, str]:
+    """Return the beginning of a body, and why it is not complete. Only an acceptance is waited for."""
+    accepted = 200 <= answer.status < 300
+    if not accepted:
+        return drain(answer, DRAIN_SECONDS, DRAIN_BYTES, DRAIN_BYTES)
+    return drain(answer, TAKEN_SECONDS, DRAIN_BYTES, TAKEN_BYTES)
 
-    def asked(
+
+class _Way(Protocol):
+    """A way to a server: `direct.Server` or `proxied.Server`."""
+
+    def exchange(
         self, verb: str, url: str, body: bytes, headers: Mapping[str, str], limits: tuple[float, float]
     ) -> AbstractContextManager[Arriving]:
-        """Send one request to the URL exactly as it is given; its answer is read while this lasts."""
+        """Send one request to the unchanged URL. The answer can be read while the context lasts."""
 
 
 def certificates(ca_file: str | None = None) -> str | None:
-    """Return the file or folder that says whom to trust; None for the usual ones."""
+    """Return the file or folder with the trusted certificates; None for the default ones."""
     return ca_file or os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or None
 
 
 def proxy(origin: str) -> str | None:
-    """Return the proxy through which a server is to be asked, by the rules of requests."""
+    """Return the URL of the proxy for a server, by the rules of requests; None for no proxy."""
     names = {name.lower() for name, value in os.environ.items() if value}
     if not any(name.endswith("_proxy") for name in names - {"no_proxy"}):
         return None
-    from heat_config_agent.web import proxied  # noqa: PLC0415  # few need it
+    from heat_config_agent.web import proxied  # noqa: PLC0415  # few machines need it
 
     return proxied.proxy(origin)
 
 
 def phrase(status: int) -> str:
-    """Return what a status is called, by the standard: what a server calls it may repeat the URL, which is a secret."""
+    """Return the standard phrase of a status. The server's own may repeat the URL, which is a secret."""
     return http.client.responses.get(status, "")

@@ -1,4 +1,4 @@
-"""Answers as they arrive: their headers in time, their bodies bounded, and it is clear where each of them ends."""
+"""Reads answers as they arrive: headers and bodies within a deadline, bodies of a limited size, each to a clear end."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextvars
 import http.client
 import io
 import math
+import re
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 deadline: contextvars.ContextVar[float] = contextvars.ContextVar("deadline", default=math.inf)
-"""When all of an answer has to be there (monotonic seconds)."""
+"""The moment at which the whole answer has to be there (monotonic seconds)."""
 
 
 @contextlib.contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Have every request answered in that time."""
+    """Set the deadline of all requests in the context: they fail after that time."""
     token = deadline.set(time.monotonic() + seconds)
     try:
         yield
@@ -35,28 +36,28 @@ def within(seconds: float) -> Iterator[None]:
 
 def left() -> float:
     """Return the seconds until the deadline. Raises TimeoutError past it."""
-    found = deadline.get() - time.monotonic()
-    if found <= 0:
+    seconds = deadline.get() - time.monotonic()
+    if seconds <= 0:
         raise TimeoutError("timed out")
-    return found
+    return seconds
 
 
 @dataclass(frozen=True)
 class Arriving:
-    """An answer of which the headers are there."""
+    """An answer whose headers have arrived."""
 
     status: int
     headers: Mapping[str, str]
-    """Under any spelling of their names."""
+    """The headers; their names are not case-sensitive."""
     some: Callable[[], bytes]
-    """Return what has come of the body, which is something at least, or nothing at its end. Raises UnreachableError."""
+    """Returns the next part of the body as soon as there is any; empty at its end. Raises UnreachableError."""
 
 
 def read(answer: Arriving, most: int) -> bytes:
     """Return the whole body of an answer, of up to `most` bytes.
 
-    It may be compressed, though nobody asks for that. It is unpacked here, where a few bytes cannot become gigabytes.
-    Raises UnreachableError past the `deadline`, or where it is too long, cut short, or cannot be unpacked.
+    A server may compress it, although no request asks for that. It is decompressed here, where a few bytes cannot
+    become gigabytes. Raises UnreachableError past the `deadline`, and if the body is too long, cut short or damaged.
     """
     unpack = _unpacker(answer.headers.get("Content-Encoding", ""))
     parts: list[bytes] = []
@@ -73,22 +74,52 @@ def read(answer: Arriving, most: int) -> bytes:
     return b"".join(parts)
 
 
-def drain(answer: Arriving, seconds: float, most: int) -> bytes:
-    """Read a body so far, for so long at most, and return what has come of it, as it came."""
-    found = bytearray()
-    # The status is what counts, and it is here.
-    with contextlib.suppress(UnreachableError), within(seconds):
-        while len(found) < most and (part := answer.some()):
-            found += part
-    return bytes(found[:most])
+def drain(answer: Arriving, seconds: float, kept: int, most: int) -> tuple[bytes, str]:
+    """Read a body to its end; return its first `kept` bytes as they came, and why it is not complete, else empty text.
+
+    White space at its beginning is not returned. A body that has not ended after `seconds` is not complete. Only the
+    first `most` bytes are read; a longer body counts as complete.
+    """
+    beginning, size = b"", 0
+    try:
+        with within(min(seconds, max(deadline.get() - time.monotonic(), 0.0))):
+            while size < most and (part := answer.some()):
+                size += len(part)
+                beginning = (beginning + part).lstrip()[:kept] if len(beginning) < kept else beginning
+                left()
+    except TimeoutError:
+        return beginning, "its answer took too long"
+    except UnreachableError as error:
+        return beginning, str(error)
+    return beginning, ""
+
+
+def is_page(kind: str, body: bytes) -> bool:
+    """Return True if a body is a web page, by its media type and its beginning.
+
+    The framework of a server may say `text/html` for any answer without a media type. So the first characters count as
+    well: neither JSON nor text without a tag is a page.
+    """
+    kind = kind.partition(";")[0].strip().lower()
+    begins = body.replace(b"\0", b"").removeprefix(b"\xef\xbb\xbf").lstrip(b"\xfe\xff \t\r\n\f\v")[:4096].lower()
+    if not begins or begins[:1] in b'{["' or kind.endswith("json"):
+        return False
+    if kind in ("text/html", "application/xhtml+xml"):
+        return _TAG.search(begins) is not None
+    while begins.startswith((b"<!--", b"<?")):
+        begins = begins.partition(b"-->" if begins.startswith(b"<!--") else b"?>")[2].lstrip()
+    return begins.startswith((b"<!doctype html", b"<html", b"<head>", b"<body"))
+
+
+_TAG = re.compile(rb"<[a-z!/?]")
 
 
 def _unpacker(encoding: str) -> Callable[[bytes, int], bytes] | None:
-    """Return what unpacks the parts of an answer, so many bytes at most; None where it is not compressed.
+    """Return a function that decompresses the parts of an answer: (part, most bytes) → bytes; None if not compressed.
 
-    After the last part it wants an empty one. Raises UnreachableError, as what it returns does.
+    After the last part it is called with an empty one. It raises UnreachableError, and so does this function.
     """
-    import zlib  # noqa: PLC0415  # hardly anybody compresses unasked
+    import zlib  # noqa: PLC0415  # hardly any server compresses without being asked
 
     match encoding.strip().lower():
         case "" | "identity":
@@ -98,28 +129,28 @@ def _unpacker(encoding: str) -> Callable[[bytes, int], bytes] | None:
         case "deflate":
             packed = zlib.decompressobj()
         case _:
-            raise UnreachableError("its answer is packed in a way that was not asked for")
+            raise UnreachableError("its answer is compressed in an unknown way")
 
     def unpack(part: bytes, room: int) -> bytes:
         try:
-            found = packed.decompress(part, room)
+            content = packed.decompress(part, room)
         except zlib.error:
-            raise UnreachableError("its answer cannot be unpacked") from None
+            raise UnreachableError("its answer cannot be decompressed") from None
         if packed.unused_data or not (part or packed.eof):  # there is more after its end, or no end
-            raise UnreachableError("its answer cannot be unpacked")
-        return found
+            raise UnreachableError("its answer cannot be decompressed")
+        return content
 
     return unpack
 
 
 class _Until(io.RawIOBase):
-    """What comes over a socket until the deadline: a time limit for each read is none for what trickles."""
+    """Reads a socket until the deadline. A timeout of each read alone would never end an answer that trickles."""
 
     def __init__(self, raw: io.RawIOBase, sock: socket.socket) -> None:
         self._raw = raw
         self._socket = sock
         self.ended = False
-        """Whether nothing more comes."""
+        """True if the server has closed the connection."""
 
     def readable(self) -> bool:
         return True
@@ -127,9 +158,9 @@ class _Until(io.RawIOBase):
     def readinto(self, buffer: Any) -> int | None:
         time_left = left()
         self._socket.settimeout(min(time_left, self._socket.gettimeout() or time_left))
-        found = self._raw.readinto(buffer)
-        self.ended = found == 0
-        return found
+        size = self._raw.readinto(buffer)
+        self.ended = size == 0
+        return size
 
     def close(self) -> None:
         self._raw.close()
@@ -137,7 +168,7 @@ class _Until(io.RawIOBase):
 
 
 class Response(http.client.HTTPResponse):
-    """The standard library's answer, whose headers, too, are there in time."""
+    """The standard library's answer, whose headers are read within the deadline too."""
 
     def __init__(self, sock: Any, *args: Any, **options: Any) -> None:
         super().__init__(sock, *args, **options)
@@ -145,10 +176,10 @@ class Response(http.client.HTTPResponse):
         self.fp = io.BufferedReader(self._until)
 
     def begin(self) -> None:
-        """Read the headers, to their end: to the library, half of them are as good.
+        """Read the headers to their end, which the library does not insist on.
 
-        Where they leave a doubt about where the answer ends, nothing else comes after it: else the rest of it might be
-        taken for the answer to the next request.
+        If the headers leave a doubt about the end of the answer, the connection is not used again: otherwise the rest
+        of the answer might be taken for the answer to the next request.
         """
         super().begin()
         if self._until.ended:

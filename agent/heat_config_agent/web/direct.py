@@ -1,4 +1,4 @@
-"""HTTP to a server with nothing between: the standard library's, on a connection that is kept as long as it can be."""
+"""HTTP to a server without a proxy, by the standard library, on a connection that is kept alive."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from heat_config_agent import __version__
 from heat_config_agent.web.answers import Arriving, Response, left
-from heat_config_agent.web.causes import broke_off, no_answer, no_connection, told
+from heat_config_agent.web.causes import broke_off, explained, no_answer, no_connection
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
@@ -28,44 +28,44 @@ USUAL = {
     "Accept": "*/*",
     "Connection": "keep-alive",
 }
-"""The headers of every request, but for those that it brings itself."""
+"""The headers of every request. The request's own headers override them."""
 
 PART = 64 * 1024
-"""Bytes of a body that are read at once, at most."""
+"""The most bytes of a body that are read at once."""
 
 WRITABLE = re.compile("[!-~]*")
-"""A URL that can be written as it is given; another has to be encoded, and so cannot have been signed as it is."""
+"""A URL that can be sent unchanged. Any other URL has to be encoded first, so it cannot have been signed as it is."""
 
 _LABEL = "[A-Za-z0-9_-]{1,63}"
 _PLAIN = re.compile(rf"https?://({_LABEL}(\.{_LABEL})*|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{{1,5}}))?")
-"""A server of which there is one way to read its name: no user, no other alphabet, no zone, no dot at the end."""
+"""An origin that cannot be misread: without a user, other alphabets, an IPv6 zone or a dot at the end of the host."""
 
 
 class Server:
-    """A server, and the connection to it that is kept. Not for use by two threads at once."""
+    """A server with its kept-alive connection. Not for use by two threads at once."""
 
     def __init__(self, origin: str, certificates: str | None) -> None:
-        """Speak to the server of that origin, trusting the certificates in that file or folder, or the usual ones."""
+        """Trust the certificates in that file or folder; None for the default ones."""
         self._origin = origin
         self._certificates = certificates
         self._kept: _Connection | None = None
 
-    def takes(self, url: str) -> bool:
-        """Whether that URL can be asked for here: others are for a library that knows how to read them."""
+    def can_request(self, url: str) -> bool:
+        """Return True if the URL can be requested here. Other URLs need a library that interprets them."""
         return url.startswith(f"{self._origin}/") and bool(WRITABLE.fullmatch(url)) and _is_plain(self._origin)
 
     @contextlib.contextmanager
-    def asked(
+    def exchange(
         self, verb: str, url: str, body: bytes, headers: Mapping[str, str], limits: tuple[float, float]
     ) -> Iterator[Arriving]:
-        """Send one request to the URL exactly as it is given; its answer is read while this lasts.
+        """Send one request to the unchanged URL. The answer can be read while the context lasts.
 
-        `limits` are the seconds within which there has to be a connection, and always some of the answer. Raises
+        `limits` are the timeout of the connection and the longest silence of the server, in seconds. Raises
         UnreachableError.
         """
         connection = self._connected(limits[0])
         try:
-            with told(no_answer(limits[1])):
+            with explained(no_answer(limits[1])):
                 connection.limit(limits[1])
                 connection.write(verb, url[len(self._origin) :].partition("#")[0], body, headers)
                 response = connection.getresponse()
@@ -79,9 +79,9 @@ class Server:
                 connection.close()
 
     def _connected(self, seconds: float) -> _Connection:
-        """Return the connection that was kept, or another one where the server has closed it meanwhile.
+        """Return the kept connection, or a new one if the server has closed that meanwhile.
 
-        A server that closes it only now may have got the request: that is not sent a second time.
+        A server that closes the connection only after this may have received the request, so it is not sent again.
         """
         kept, self._kept = self._kept, None
         if kept is not None and not kept.has_something():
@@ -90,30 +90,30 @@ class Server:
             kept.close()
         parts = urlsplit(self._origin)
         trusted = None
-        with told(no_connection(seconds)):
+        with explained(no_connection(seconds)):
             if parts.scheme == "https":
-                trusted = context(self._certificates or usual_certificates())
+                trusted = context(self._certificates or default_certificates())
             connection = _Connection(parts.hostname or "", parts.port or (443 if trusted else 80))
             connection.timeout = min(seconds, left())
             connection.connect()
         if trusted:
-            with told(no_answer(seconds)):
+            with explained(no_answer(seconds)):
                 connection.secure(trusted)
         return connection
 
 
 class _Connection(http.client.HTTPConnection):
-    """The standard library's connection, which opens when it is told to, and not by itself once more."""
+    """The standard library's connection, which never opens again by itself."""
 
     response_class: Any = Response
     auto_open = 0
 
     def __del__(self) -> None:
-        """Close what was kept when nobody speaks to the server any more."""
+        """Close the kept connection when its server is not used any more."""
         self.close()
 
     def has_something(self) -> bool:
-        """Whether there is something to be read before anything was asked: its end, as a rule."""
+        """Return True if there is something to read before any request: as a rule, the server has hung up."""
         poll = select.poll()
         poll.register(self.sock, select.POLLIN)
         return bool(poll.poll(0))
@@ -124,7 +124,7 @@ class _Connection(http.client.HTTPConnection):
         self.sock = trusted.wrap_socket(self.sock, server_hostname=self.host)
 
     def limit(self, seconds: float) -> None:
-        """Have something happen at least that often."""
+        """Set the longest silence of the server."""
         self.sock.settimeout(min(seconds, left()))
 
     def write(self, verb: str, target: str, body: bytes, headers: Mapping[str, str]) -> None:
@@ -138,7 +138,7 @@ class _Connection(http.client.HTTPConnection):
             self.putheader(name, value)
         if body or verb not in ("GET", "HEAD"):
             self.putheader("Content-Length", str(len(body)))
-        # Who does not want all of a request may answer and hang up: the answer is what counts.
+        # A server may answer and hang up before it has read the whole request: the answer counts.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.endheaders(body or None)
 
@@ -147,15 +147,15 @@ class _Body:
     """The body of an answer."""
 
     def __init__(self, response: http.client.HTTPResponse, seconds: float) -> None:
-        """Some of it has to come within so many seconds, each time."""
+        """Read the body of a response; `seconds` is the longest silence of the server."""
         self._response = response
         self._seconds = seconds
         self.ended = False
-        """Whether its end was read, so that what comes after it is another answer."""
+        """True if the end of the body was read, so that the connection can be used again."""
 
     def some(self) -> bytes:
-        """Return what has come of it, or nothing at its end."""
-        with told(broke_off(self._seconds)):
+        """Return the next part of the body as soon as there is any; empty at its end."""
+        with explained(broke_off(self._seconds)):
             part = self._response.read1(PART)
             if not part and self._response.length:
                 raise http.client.IncompleteRead(b"", self._response.length)
@@ -164,16 +164,16 @@ class _Body:
 
 
 class _Headers(Mapping[str, str]):
-    """Headers under any spelling of their names; what is there several times, or on several lines, in one."""
+    """Headers whose names are not case-sensitive. Repeated headers, and several lines of one, are joined."""
 
     def __init__(self, headers: http.client.HTTPMessage) -> None:
         self._headers = headers
 
     def __getitem__(self, name: str) -> str:
-        found = self._headers.get_all(name)
-        if found is None:
+        values = self._headers.get_all(name)
+        if values is None:
             raise KeyError(name)
-        return ", ".join(" ".join(line.strip() for line in value.splitlines()) for value in found)
+        return ", ".join(" ".join(line.strip() for line in value.splitlines()) for value in values)
 
     def __iter__(self) -> Iterator[str]:
         return iter({name.lower(): name for name in self._headers}.values())
@@ -183,46 +183,46 @@ class _Headers(Mapping[str, str]):
 
 
 def _is_plain(origin: str) -> bool:
-    found = _PLAIN.fullmatch(origin)
-    return found is not None and 0 < int(found["port"] or 80) < 65536
+    match = _PLAIN.fullmatch(origin)
+    return match is not None and 0 < int(match["port"] or 80) < 65536
 
 
 def context(certificates: str) -> ssl.SSLContext:
-    """Return what verifies servers by the certificates in a file, or in a folder that OpenSSL has indexed.
+    """Return the TLS settings that trust the certificates in a file, or in a folder that OpenSSL has indexed.
 
-    Raises OSError, which ssl.SSLError is, where there are none.
+    Raises OSError (which ssl.SSLError is) if there are none.
     """
     if not os.path.exists(certificates):  # noqa: PTH110  # it is text already
         raise OSError(f"Could not find a suitable TLS CA certificate bundle, invalid path: {certificates}")
-    seen = os.stat(certificates)  # noqa: PTH116
-    if stat.S_ISDIR(seen.st_mode):
+    status = os.stat(certificates)  # noqa: PTH116
+    if stat.S_ISDIR(status.st_mode):
         return _context(None, certificates)
-    return _read(certificates, seen.st_ino, seen.st_size, seen.st_mtime_ns)
+    return _context_of_file(certificates, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=2)
-def _read(file: str, *_seen: int) -> ssl.SSLContext:
-    """Read a file once for all connections, until it changes: that takes longer than the rest of a request."""
+def _context_of_file(file: str, *_version: int) -> ssl.SSLContext:
+    """Read a file once for all connections, until it changes: reading takes longer than the rest of a request."""
     return _context(file, None)
 
 
 def _context(file: str | None, folder: str | None) -> ssl.SSLContext:
-    found = ssl.create_default_context(cafile=file, capath=folder)
-    found.hostname_checks_common_name = False
-    found.set_alpn_protocols(["http/1.1"])
-    return found
+    settings = ssl.create_default_context(cafile=file, capath=folder)
+    settings.hostname_checks_common_name = False
+    settings.set_alpn_protocols(["http/1.1"])
+    return settings
 
 
 @functools.cache
-def usual_certificates() -> str:
-    """Return the file of the certificates that count where nobody names others: those that requests goes by.
+def default_certificates() -> str:
+    """Return the file or folder of the certificates that are trusted by default.
 
-    They are certifi's, or the system's where a distribution prefers those; then it has changed a small module of
-    requests, or certifi. That module is run alone: all of requests takes longer than what it is needed for here.
+    As for requests, they are those of certifi, which distributions replace by the system's. A distribution whose
+    requests needs no certifi uses the system's certificates, and OpenSSL knows where they are.
     """
-    import importlib.util  # noqa: PLC0415  # only for servers with TLS
-    import runpy  # noqa: PLC0415
-
-    found = importlib.util.find_spec("requests")
-    folder = (found and found.submodule_search_locations) or [""]
-    return str(runpy.run_path(f"{folder[0]}/certs.py")["where"]())
+    try:
+        import certifi  # noqa: PLC0415  # only for servers with TLS
+    except ImportError:
+        system = ssl.get_default_verify_paths()
+        return system.cafile or system.capath or system.openssl_cafile
+    return certifi.where()

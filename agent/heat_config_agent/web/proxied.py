@@ -1,15 +1,14 @@
-"""HTTP over the library requests: through proxies, and to URLs that have to be understood before they can be sent."""
+"""HTTP by the library requests: through proxies, and to URLs that have to be interpreted before they can be sent."""
 
 from __future__ import annotations
 
-import heat_config_agent.web.guessing  # noqa: F401  # before requests
-
-# isort: split
 import contextlib
 import contextvars
 import http.client
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
 import requests.adapters
@@ -19,10 +18,13 @@ import urllib3.connection
 import urllib3.exceptions
 from requests.structures import CaseInsensitiveDict
 
-from heat_config_agent.errors import UnreachableError
-from heat_config_agent.web import causes
+from heat_config_agent.errors import ProxyError, UnreachableError
+from heat_config_agent.web import causes, proxies
 from heat_config_agent.web.answers import Arriving, Response, left
 from heat_config_agent.web.direct import PART, USUAL, WRITABLE
+
+_REFUSED = re.compile(r"Tunnel connection failed: (\d{3})\b")
+"""The standard library's message if a proxy does not connect to a server."""
 
 _UNREADABLE = (
     requests.exceptions.InvalidURL,
@@ -32,10 +34,10 @@ _UNREADABLE = (
 
 
 class Server:
-    """A server, asked through a proxy if there is one. Not for use by two threads at once."""
+    """A server, behind a proxy if one is set. Not for use by two threads at once."""
 
     def __init__(self, origin: str, certificates: str | None, proxy: str | None) -> None:
-        """Speak to the server of that origin, trusting the certificates in that file or folder, or the usual ones."""
+        """Trust the certificates in that file or folder; None for the default ones."""
         self._origin = origin
         self._verify = certificates or True
         self._proxies = {origin.partition("://")[0].lower(): proxy} if proxy else {}
@@ -45,16 +47,16 @@ class Server:
         self._session.headers = CaseInsensitiveDict(USUAL)
 
     @contextlib.contextmanager
-    def asked(
+    def exchange(
         self, verb: str, url: str, body: bytes, headers: Mapping[str, str], limits: tuple[float, float]
     ) -> Iterator[Arriving]:
-        """Send one request to the URL exactly as it is given; its answer is read while this lasts.
+        """Send one request to the unchanged URL. The answer can be read while the context lasts.
 
-        `limits` are the seconds within which there has to be a connection, and always some of the answer. Raises
+        `limits` are the timeout of the connection and the longest silence of the server, in seconds. Raises
         UnreachableError.
         """
         request = requests.Request(verb, url, dict(headers), data=body or None)
-        with told(limits), as_given(url):
+        with explained(limits), unchanged(url):
             response = self._adapter.send(
                 self._prepared(request),
                 timeout=(min(limits[0], left()), min(limits[1], left())),
@@ -66,33 +68,33 @@ class Server:
             yield arriving(response, limits)
 
     def _prepared(self, request: requests.Request) -> requests.PreparedRequest:
-        """Return a request as requests would prepare it, to be sent `as_given`.
+        """Return a prepared request, which is sent `unchanged`.
 
-        What is of this server, and can be written as it is given, needs no more than headers: so the libraries see
-        nothing of its URL but the server.
+        For a URL of this server that can be sent unchanged, only the headers are prepared, so that the libraries see
+        nothing of the URL but its origin.
         """
         if not (request.url.startswith(f"{self._origin}/") and WRITABLE.fullmatch(request.url)):
             return self._session.prepare_request(request)
-        found = requests.PreparedRequest()
-        found.method, found.url, found.body = request.method, f"{self._origin}/", request.data or None
-        found.headers = CaseInsensitiveDict({**self._session.headers, **request.headers})
+        prepared = requests.PreparedRequest()
+        prepared.method, prepared.url, prepared.body = request.method, f"{self._origin}/", request.data or None
+        prepared.headers = CaseInsensitiveDict({**self._session.headers, **request.headers})
         if request.data or request.method not in ("GET", "HEAD"):
-            found.headers["Content-Length"] = str(len(request.data or b""))
-        return found
+            prepared.headers["Content-Length"] = str(len(request.data or b""))
+        return prepared
 
 
 def proxy(origin: str) -> str | None:
-    """Return the proxy of the environment through which a server is to be asked."""
+    """Return the URL of the environment's proxy for a server; None for no proxy."""
     try:
         return requests.utils.select_proxy(origin, requests.utils.get_environ_proxies(origin, no_proxy=None)) or None
-    except ValueError:  # it is none's
+    except ValueError:  # the origin is not valid
         return None
 
 
 def arriving(response: requests.Response, limits: tuple[float, float]) -> Arriving:
-    """Return an answer, streamed, of which the body is to be read within limits."""
+    """Return a streamed response as an answer whose body is read within `limits`."""
     raw = response.raw
-    # What has arrived, without waiting for more, where urllib3 can do that (from 2.1); else as little as is sensible.
+    # urllib3 2.1 and later can return all that has arrived without waiting for more; for earlier ones, read little.
     some: Callable[[], bytes] = (
         (lambda: raw.read1(PART, decode_content=False))
         if hasattr(raw, "read1")
@@ -100,15 +102,15 @@ def arriving(response: requests.Response, limits: tuple[float, float]) -> Arrivi
     )
 
     def read() -> bytes:
-        with told(limits):
+        with explained(limits):
             return some()
 
     return Arriving(response.status_code, response.headers, read)
 
 
 @contextlib.contextmanager
-def told(limits: tuple[float, float]) -> Iterator[None]:
-    """Have what goes wrong said in one of our errors, after these seconds without a connection, or an answer."""
+def explained(limits: tuple[float, float]) -> Iterator[None]:
+    """Turn the errors of the libraries into UnreachableError; `limits` as for `Server.exchange`."""
     try:
         yield
     except (urllib3.exceptions.HTTPError, http.client.HTTPException, OSError, ValueError) as error:  # or requests'
@@ -116,7 +118,7 @@ def told(limits: tuple[float, float]) -> Iterator[None]:
 
 
 def _cause(error: Exception, limits: tuple[float, float]) -> str:
-    """Return what is wrong in a few words: in ours, where the libraries have put it into theirs."""
+    """Return the cause of an error of the libraries in a few words, the same as for a direct connection."""
     if isinstance(error, requests.exceptions.ConnectTimeout):
         return causes.cause(TimeoutError(), causes.no_connection(limits[0]))
     if isinstance(error, requests.exceptions.Timeout):
@@ -139,8 +141,8 @@ _url: contextvars.ContextVar[str] = contextvars.ContextVar("url")
 
 
 @contextlib.contextmanager
-def as_given(url: str) -> Iterator[None]:
-    """Have a request sent to that URL, exactly as it is."""
+def unchanged(url: str) -> Iterator[None]:
+    """Have the request in the context sent to exactly this URL."""
     token = _url.set(url)
     try:
         yield
@@ -148,26 +150,26 @@ def as_given(url: str) -> Iterator[None]:
         _url.reset(token)
 
 
-class _AsGiven:
-    """A connection that writes the URL as it was given: as requests and urllib3 would write it, signatures break."""
+class _Unchanged:
+    """A connection that sends the `unchanged` URL: requests and urllib3 would normalize it, which breaks signatures."""
 
     response_class: Any = Response
 
     def putrequest(self, method: str, url: str, *args: Any, **options: Any) -> None:
-        given = _url.get(url).partition("#")[0]
-        if not WRITABLE.fullmatch(given):
-            given = url
-        elif url.startswith("/"):  # not for a proxy, which is told the whole
-            path = given.partition("://")[2].partition("/")[2].partition("?")
-            given = "/" + "".join(path) if "/" in given.partition("://")[2].partition("?")[0] else url
-        super().putrequest(method, given, *args, **options)  # type: ignore[misc]  # what it is mixed into has one
+        target = _url.get(url).partition("#")[0]
+        if not WRITABLE.fullmatch(target):
+            target = url
+        elif url.startswith("/"):  # the path alone; a proxy receives the whole URL
+            path = target.partition("://")[2].partition("/")[2].partition("?")
+            target = "/" + "".join(path) if "/" in target.partition("://")[2].partition("?")[0] else url
+        super().putrequest(method, target, *args, **options)  # type: ignore[misc]  # of the class that it is mixed into
 
 
-class _HttpConnection(_AsGiven, urllib3.connection.HTTPConnection):
+class _HttpConnection(_Unchanged, urllib3.connection.HTTPConnection):
     pass
 
 
-class _HttpsConnection(_AsGiven, urllib3.connection.HTTPSConnection):
+class _HttpsConnection(_Unchanged, urllib3.connection.HTTPSConnection):
     pass
 
 
@@ -179,15 +181,60 @@ class _HttpsPool(urllib3.HTTPSConnectionPool):
     ConnectionCls = _HttpsConnection
 
 
+def _blamed(proxy: proxies.Proxy, error: Exception, host: str, limits: tuple[float, float]) -> ProxyError | None:
+    """Return the error of a proxy; None if an error does not come from the proxy."""
+    socks = proxy.scheme.startswith("socks") and isinstance(error, requests.exceptions.ConnectionError)
+    if not (socks or isinstance(error, requests.exceptions.ProxyError)):
+        return None
+    if "SOCKS" in str(error) and not isinstance(error, requests.exceptions.ConnectionError):
+        return None
+    seen = causes.innermost(error)
+    if isinstance(seen, ConnectionRefusedError):
+        return ProxyError(f"{proxy.named} refused the connection", hint="does it run, and at that port?")
+    refused = _REFUSED.match(str(seen))
+    if refused and refused[1] == "407":
+        return proxy.denied(host)
+    if refused:
+        status = int(refused[1])
+        answer = f"HTTP {status} {http.client.responses.get(status, '')}".rstrip()
+        return ProxyError(f"{proxy.named} does not connect to {host}: {answer}", hint="ask its administrator")
+    late = f"no answer within {max(limits):g} s"
+    if isinstance(seen, (urllib3.exceptions.ConnectTimeoutError, urllib3.exceptions.ReadTimeoutError)):
+        seen = TimeoutError()
+    elif isinstance(seen, urllib3.exceptions.HTTPError):
+        seen = http.client.HTTPException()
+    return ProxyError(f"{proxy.named}: {causes.cause(seen, late)}", hint=causes.hint(error))
+
+
 class Adapter(requests.adapters.HTTPAdapter):
-    """Speaks HTTP with the URL as it is given, and waits for no answer for ever."""
+    """Sends requests to `unchanged` URLs, within a deadline. The errors name a proxy that fails."""
+
+    def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
+        """Send a request. Raises ProxyError and the errors of requests."""
+        url = requests.utils.select_proxy(request.url or "", options.get("proxies"))
+        if not url:
+            return super().send(request, *args, **options)
+        proxy = proxies.parse(url, request.url or "")
+        host = urlsplit(request.url or "").hostname or ""
+        proxy.check()
+        try:
+            response = super().send(request, *args, **options)
+        except (requests.exceptions.RequestException, OSError) as error:
+            blamed = _blamed(proxy, error, host, options["timeout"])
+            if blamed is None:
+                raise
+            raise blamed from error
+        if response.status_code == http.HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+            response.close()
+            raise proxy.denied(host)
+        return response
 
     def init_poolmanager(self, *args: Any, **options: Any) -> None:
         super().init_poolmanager(*args, **options)
         self.poolmanager.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
 
     def build_response(self, req: requests.PreparedRequest, resp: Any) -> requests.Response:
-        """Return what is made of an answer: no more than is looked at here."""
+        """Return a response with only the fields that are used here."""
         response = requests.Response()
         response.status_code, response.headers, response.raw = resp.status, CaseInsensitiveDict(resp.headers), resp
         response.request, response.url, response.reason = req, req.url or "", resp.reason

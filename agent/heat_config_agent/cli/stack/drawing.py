@@ -1,4 +1,4 @@
-"""The graph of a stack, and the times of its resources: as text, for Graphviz, or as a picture."""
+"""The graph and the timeline of a stack: as text, for Graphviz, or as SVG."""
 
 from __future__ import annotations
 
@@ -6,73 +6,60 @@ import argparse
 import json
 from collections.abc import Mapping, Sequence
 
-from heat_config_agent.cli import chosen, given, terminal
-from heat_config_agent.cli.stack import opened, svg, wanted
-from heat_config_agent.cli.stack.doing import with_mistakes
+from heat_config_agent.cli import state_options, template_options, terminal
+from heat_config_agent.cli.languages import TOSCA, language_of
+from heat_config_agent.cli.stack import definitions, layout, sessions, timeline
+from heat_config_agent.cli.stack.graph import Node
+from heat_config_agent.cli.stack.operations import with_mistakes
+from heat_config_agent.cli.stack.timeline import Span
+from heat_config_agent.deployments.redaction import OPEN
 from heat_config_agent.errors import ExitCode, UsageError
-from heat_config_agent.hot import loading
+from heat_config_agent.hot import loader
+from heat_config_agent.stack import listing
 from heat_config_agent.stack.definition import Definition, Identity, Invalid
-from heat_config_agent.stack.live import Stack
-from heat_config_agent.stack.records import IN_PROGRESS
-from heat_config_hooks.values import dataclass
+from heat_config_agent.state import journal
 
 _BAR = 40
-"""Characters of the longest bar."""
-
-
-@dataclass(frozen=True)
-class Node:
-    """A resource in the graph."""
-
-    name: str
-    type: str
-    needs: tuple[str, ...]
-    status: str = ""
-
-
-@dataclass(frozen=True)
-class Span:
-    """When a resource was worked on (seconds since the stack's work began)."""
-
-    path: str
-    action: str
-    status: str
-    begin: float
-    end: float
+"""Width of the whole timeline in characters."""
 
 
 @with_mistakes
-def graph(said: argparse.Namespace) -> int:
-    """Draw it."""
-    if bool(said.name) == bool(said.template):
-        raise UsageError("what is to be drawn?", hint="name a stack, or a template with -t, and not both")
-    if said.template:
-        if said.timeline:
+def graph(options: argparse.Namespace) -> int:
+    """Draw the graph or the timeline."""
+    if bool(options.name) == bool(options.template):
+        raise UsageError("name either a stack, or a template with -t")
+    if options.template:
+        if options.timeline:
             raise UsageError("a template has no timeline", hint="name a stack")
-        nodes = _nodes(_defined(said), {})
-        terminal.say(_DRAWN[said.format](nodes), end="")
+        nodes = _nodes(_defined(options), {})
+        terminal.say(_DRAWN[options.format](nodes), end="")
         return ExitCode.OK
-    root = opened.look(chosen.of(said), said.name)
-    if said.timeline:
-        if said.format == "dot":
+    settings = state_options.of(options)
+    root = sessions.look(settings, options.name)
+    if options.timeline:
+        if options.format == "dot":
             raise UsageError("Graphviz draws no timelines", hint="give --format text or svg")
-        found = spans(root)
-        terminal.say(svg.timeline(found) if said.format == "svg" else _bars(found), end="")
+        spans = timeline.spans(root, journal.read(listing.folder(settings.state, options.name)).values())
+        terminal.say(_svg_timeline(spans) if options.format == "svg" else _bars(spans), end="")
         return ExitCode.OK
     if root.defined is None:
-        raise UsageError(f"nothing is left of {root.name}, which was rolled back")
+        raise UsageError(f"{root.name} was rolled back, and has no resources")
     states = {name: "_".join(each.state) for name, each in root.resources.items()}
-    terminal.say(_DRAWN[said.format](_nodes(root.defined, states)), end="")
+    terminal.say(_DRAWN[options.format](_nodes(root.defined, states)), end="")
     return ExitCode.OK
 
 
-def _defined(said: argparse.Namespace) -> Definition:
-    """Return what a template says, though values of parameters may be missing. Raises `Invalid`."""
-    source = wanted.source(said.template, said.environment, given.parameters(said))
-    made, mistakes, _ = loading.examine(source, Identity("stack", ""), known=False)
-    if made is None or mistakes:
-        raise Invalid(mistakes)
-    return made
+def _defined(options: argparse.Namespace) -> Definition:
+    """Return the definition of a template; parameters may have no values. Raises `Invalid`."""
+    if language_of(options.template) == TOSCA:
+        from heat_config_agent.cli.stack import services  # noqa: PLC0415  # HOT needs none of it
+
+        return services.outline(options, Identity("stack", ""))
+    source = definitions.source(options.template, options.environment, template_options.parameters(options))
+    definition, mistakes, _ = loader.examine(source, Identity("stack", ""), known=False)
+    if definition is None or mistakes:
+        raise Invalid(mistakes, definition.conceal if definition else OPEN)
+    return definition
 
 
 def _nodes(definition: Definition, states: Mapping[str, str]) -> list[Node]:
@@ -89,12 +76,12 @@ def _nodes(definition: Definition, states: Mapping[str, str]) -> list[Node]:
 
 
 def layers(nodes: Sequence[Node]) -> list[list[Node]]:
-    """Return the resources in layers, each of which needs only what is in those before it. Raises UsageError."""
+    """Return the resources in layers; each layer needs only resources of layers before it. Raises UsageError."""
     left, placed, found = list(nodes), set[str](), list[list[Node]]()
     while left:
         layer = [each for each in left if placed.issuperset(each.needs)]
         if not layer:
-            raise UsageError(f"these need each other: {', '.join(each.name for each in left)}")
+            raise UsageError(f"these resources need each other: {', '.join(each.name for each in left)}")
         found.append(layer)
         placed.update(each.name for each in layer)
         left = [each for each in left if each.name not in placed]
@@ -121,7 +108,8 @@ def _dot(nodes: Sequence[Node]) -> str:
     for each in nodes:
         label = "\\n".join(_quoted(part)[1:-1] for part in (each.name, each.type, each.status) if part)
         lines.append(f'  {_quoted(each.name)} [label="{label}"];')
-    lines += [f"  {_quoted(other)} -> {_quoted(each.name)};" for each in nodes for other in each.needs]
+    needs = layout.direct(nodes)
+    lines += [f"  {_quoted(other)} -> {_quoted(each.name)};" for each in nodes for other in needs[each.name]]
     return "\n".join([*lines, "}", ""])
 
 
@@ -129,38 +117,28 @@ def _quoted(text: str) -> str:
     return json.dumps(terminal.line(text), ensure_ascii=False)
 
 
-def spans(root: Stack) -> list[Span]:
-    """Return when each resource was worked on, in the last work on the stack."""
-    events = root.world.store.events
-    begins = [place for place, each in enumerate(events) if not each["path"] and each["status"] == IN_PROGRESS]
-    events = events[begins[-1] :] if begins else events
-    if not events:
-        return []
-    zero, last = events[0]["time"], events[-1]["time"]
-    open_: dict[str, float] = {}
-    found = []
-    for each in events:
-        if each["status"] == IN_PROGRESS:
-            open_[each["path"]] = each["time"] - zero
-        elif each["path"]:
-            begin = open_.pop(each["path"], each["time"] - zero)
-            found.append(Span(each["path"], each["action"], each["status"], begin, each["time"] - zero))
-    found += [Span(path, "", IN_PROGRESS, begin, last - zero) for path, begin in open_.items() if path]
-    return sorted(found, key=lambda each: (each.begin, each.end))
-
-
-def _bars(found: Sequence[Span]) -> str:
-    scale = _BAR / max([each.end for each in found], default=1) if found else 1
+def _bars(spans: Sequence[Span]) -> str:
+    """Return a line for each resource: its bar is light while it waits, and dark while it is worked on."""
+    scale = _BAR / max([span.end for span in spans if span.end > 0], default=1)
     rows = []
-    for each in found:
-        begin = int(each.begin * scale)
-        bar = " " * begin + "█" * max(round((each.end - each.begin) * scale), 1)
-        rows.append((each.path, each.action, terminal.duration(each.end - each.begin), bar))
+    for span in spans:
+        begin, work, end = int(span.begin * scale), round(span.work * scale), round(span.end * scale)
+        light = max(work - begin, 1) if span.waited else 0
+        dark = max(end - begin - light, 0 if light and span.work == span.end else 1)
+        rows.append((span.path, span.action, span.times(), f"{' ' * begin}{'░' * light}{'█' * dark}"))
     return "".join(f"{line}\n" for line in terminal.table(rows))
 
 
 def _svg(nodes: Sequence[Node]) -> str:
+    from heat_config_agent.cli.stack import svg  # noqa: PLC0415  # its library for XML is slow to load
+
     return svg.graph(layers(nodes))
+
+
+def _svg_timeline(spans: Sequence[Span]) -> str:
+    from heat_config_agent.cli.stack import svg  # noqa: PLC0415
+
+    return svg.timeline(spans)
 
 
 _DRAWN = {"text": _text, "dot": _dot, "svg": _svg}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from heat_config_agent.cli import terminal
-from heat_config_agent.cli.stack.secrets import HIDDEN, concealer, is_hidden, parameters
+from heat_config_agent.cli.stack.secrets import HIDDEN, is_hidden, listed, parameters
+from heat_config_agent.deployments.redaction import Concealer
+from heat_config_agent.errors import blame
 from heat_config_agent.stack.definition import Json, Unresolved
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.records import StackRecord
@@ -21,7 +23,7 @@ def moment(seconds: float) -> str | None:
 
 
 def brief(record: StackRecord) -> dict[str, Json]:
-    """Return what `list` says of a stack."""
+    """Return a stack as `list` shows it."""
     return {
         "id": record.id,
         "stack_name": record.name,
@@ -31,12 +33,17 @@ def brief(record: StackRecord) -> dict[str, Json]:
     }
 
 
+def damaged(name: str) -> dict[str, Json]:
+    """Return a stack that cannot be read as `list` shows it."""
+    return {"id": None, "stack_name": name, "stack_status": "DAMAGED", "creation_time": None, "updated_time": None}
+
+
 def stack(root: Stack) -> dict[str, Json]:
-    """Return what `show` says of a stack."""
+    """Return a stack as `show` shows it."""
     defined = root.defined
     return {
         **brief(root.record),
-        "stack_status_reason": concealer(defined)(root.record.reason),
+        "stack_status_reason": root.world.conceal.text(root.record.reason),
         "description": defined.description if defined else "",
         "disable_rollback": not root.record.rollback,
         "parameters": parameters(root),
@@ -44,85 +51,100 @@ def stack(root: Stack) -> dict[str, Json]:
     }
 
 
-def output(root: Stack, name: str, *, reveal: bool = False) -> dict[str, Json]:
-    """Return an output; with `reveal`, also where it is a secret."""
+def output(root: Stack, name: str, *, reveal: bool = False, exact: bool = False) -> dict[str, Json]:
+    """Return an output for a listing; if `exact`, for a reader who asks for this very output.
+
+    Then only a value that is a secret as a whole is masked; with `reveal`, not even that one.
+    """
     declared = root.definition.outputs[name]
     found: dict[str, Json] = {"output_key": name, "description": declared.description, "output_value": None}
     try:
         value = root.output(name)
     except Unresolved as error:
-        return found | {"output_error": concealer(root.defined)(str(error))}
+        return found | {"output_error": root.world.conceal.text(str(error))}
     if not reveal:
-        value = HIDDEN if is_hidden(name) and value is not None else concealer(root.defined)(value)
+        conceal = root.world.conceal
+        shown = conceal.whole(value, HIDDEN) if exact else listed(conceal, value)
+        value = HIDDEN if is_hidden(name) and value is not None else shown
     return found | {"output_value": value}
 
 
 def output_lines(root: Stack) -> list[str]:
-    """Return the outputs for people."""
+    """Return the outputs as lines for people."""
     found = (output(root, name) for name in root.definition.outputs) if root.defined else ()
     return [f"  {terminal.line(each['output_key'])} = {terminal.line(written(each))}" for each in found]
 
 
-def written(found: Mapping[str, Any]) -> str:
+def written(shown: Mapping[str, Any]) -> str:
     """Return the value of an output as text."""
-    if "output_error" in found:
-        return f"({found['output_error']})"
-    value = found["output_value"]
+    if "output_error" in shown:
+        return f"({shown['output_error']})"
+    value = shown["output_value"]
     return value.rstrip("\n") if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def every(root: Stack, depth: int) -> Iterator[tuple[str, Resource]]:
-    """Yield all resources with their paths, those of children to that depth."""
+    """Yield all resources with their paths, including those of nested stacks to a depth."""
     for name, each in root.resources.items():
         path = "/".join((*root.path, name))
         yield path, each
-        if depth and each.child is not None:
+        if depth and isinstance(each.child, Stack):
             yield from every(each.child, depth - 1)
 
 
-def resource(path: str, found: Resource) -> dict[str, Json]:
-    """Return what `resource list` says of a resource."""
-    record = found.record
+def resource(path: str, member: Resource) -> dict[str, Json]:
+    """Return a resource as `resource list` shows it."""
+    record = member.record
     return {
         "resource_name": path,
-        "physical_resource_id": record.physical,
-        "resource_type": found.type(),
+        "physical_resource_id": listed(member.stack.conceal, record.physical),
+        "resource_type": member.type(),
         "resource_status": "_".join(record.state),
         "updated_time": moment(record.updated or record.created),
     }
 
 
-def resource_in_full(root: Stack, path: str, found: Resource) -> dict[str, Json]:
-    """Return what `resource show` says of a resource."""
-    conceal = concealer(root.defined)
+def resource_in_full(root: Stack, path: str, member: Resource) -> dict[str, Json]:
+    """Return a resource as `resource show` shows it."""
     try:
-        attributes = found.given_attributes()
-    except Exception as error:  # noqa: BLE001  # whatever a plug-in raises says why there are none
-        attributes = {"error": str(error)}
-    known = {name: HIDDEN if is_hidden(name) else value for name, value in attributes.items()}
-    wanted = found.stack.defined.resources.get(found.name) if found.stack.defined else None
+        attributes = member.given_attributes()
+    except BaseException as error:  # noqa: BLE001  # a plug-in may raise anything
+        attributes = {"error": blame(error)}
+    conceal = root.world.conceal  # it knows the secrets of nested stacks by now
+    shown = {name: HIDDEN if is_hidden(name) else value for name, value in attributes.items()}
+    declared = member.stack.defined.resources.get(member.name) if member.stack.defined else None
     return {
-        **resource(path, found),
-        "resource_status_reason": conceal(found.record.reason),
-        "creation_time": moment(found.record.created),
-        "required_by": sorted(_needing(found)),
-        "requires": sorted(wanted.requirements()) if wanted else [],
-        "attributes": conceal(known),
+        **resource(path, member),
+        "resource_status_reason": conceal.text(member.record.reason),
+        "creation_time": moment(member.record.created),
+        "required_by": sorted(_needing(member)),
+        "requires": sorted(declared.requirements()) if declared else [],
+        "metadata": listed(conceal, _metadata(member)),
+        "attributes": listed(conceal, shown),
     }
 
 
-def _needing(found: Resource) -> Iterator[str]:
-    for name, each in found.stack.definition.resources.items() if found.stack.defined else ():
-        if found.name in each.requirements():
+def _metadata(member: Resource) -> Json:
+    """Return the metadata of a resource, with values that are secret by their names masked."""
+    try:
+        metadata = member.metadata_get()
+    except BaseException as error:  # noqa: BLE001  # a plug-in may raise anything
+        return {"error": blame(error)}
+    return {name: HIDDEN if is_hidden(name) else value for name, value in metadata.items()}
+
+
+def _needing(member: Resource) -> Iterator[str]:
+    for name, each in member.stack.definition.resources.items() if member.stack.defined else ():
+        if member.name in each.requirements():
             yield name
 
 
-def event(found: Mapping[str, Any], stack_name: str, conceal: Callable[[Json], Json]) -> dict[str, Json]:
-    """Return an event: of a resource, by its path, or of the stack itself, by its name."""
-    seconds = int(found["time"])
+def event(record: Mapping[str, Any], stack_name: str, conceal: Concealer) -> dict[str, Json]:
+    """Return an event with the path of its resource, or with the name of the stack."""
+    seconds = int(record["time"])
     return {
-        "event_time": f"{(moment(seconds) or '')[:-1]}.{(found['time'] - seconds) * 1000:03.0f}Z",
-        "resource_name": found["path"] or stack_name,
-        "resource_status": f"{found['action']}_{found['status']}",
-        "resource_status_reason": conceal(found["reason"]),
+        "event_time": f"{(moment(seconds) or '')[:-1]}.{(record['time'] - seconds) * 1000:03.0f}Z",
+        "resource_name": record["path"] or stack_name,
+        "resource_status": f"{record['action']}_{record['status']}",
+        "resource_status_reason": conceal.text(record["reason"]),
     }

@@ -1,0 +1,110 @@
+"""The options of a command: an argparse parser is made of them, and a plain command line is parsed without argparse.
+
+A line is plain if it has full option names with their values, and all other words next to each other. argparse does
+the rest: mistakes, abbreviations and `--help`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+
+from heat_config_hooks.values import dataclass
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of a command."""
+
+    name: str
+    help: str
+    metavar: str = ""
+    """The name of its value in the help; empty for an option without a value."""
+    read: Callable[[str], object] = str
+    """Converts the text into the value. A ValueError says what was expected."""
+    repeated: bool = False
+    """Whether it may be given several times: its value is a list then."""
+    short: str = ""
+    """Another name with one letter."""
+
+    @property
+    def variable(self) -> str:
+        """The name of its attribute in the parsed command line."""
+        return self.name.lstrip("-").replace("-", "_")
+
+    @property
+    def default(self) -> object:
+        """The value if the option is not given."""
+        return [] if self.repeated else None if self.metavar else False
+
+    def add(self, parser: argparse.ArgumentParser) -> None:
+        """Add it to a parser."""
+        if not self.metavar:
+            parser.add_argument(self.name, action="store_true", help=self.help)
+            return
+        names = [name for name in (self.short, self.name) if name]
+        action = "append" if self.repeated else "store"
+        parser.add_argument(
+            *names, action=action, default=self.default, type=self._value, metavar=self.metavar, help=self.help
+        )
+
+    def _value(self, text: str) -> object:
+        try:
+            return self.read(text)
+        except ValueError as error:
+            import argparse  # noqa: PLC0415  # it is loaded already: only argparse calls this
+
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def seconds(text: str) -> float:
+    """Return a time in seconds, which may have a unit: 90, 90s, 1.5m, 2h. Raises ValueError."""
+    number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "s")
+    try:
+        time = float(number) * _UNITS[unit]
+    except ValueError:
+        time = -1.0
+    if not 0 <= time < float("inf"):
+        raise ValueError(f"expected a number of seconds, 0 or more, or a time like 5m or 2h, not {text!r}")
+    return time
+
+
+def read(words: Sequence[str], options: Sequence[Option], *, rest: str) -> SimpleNamespace | None:
+    """Return the result of argparse for a plain line, with the other words in the attribute `rest`; else None."""
+    known = {option.name: option for option in options}
+    values: dict[str, Any] = {option.variable: option.default for option in options}
+    others: list[str] = []
+    in_one_piece = True
+    left = iter(words)
+    for word in left:
+        name, equals, value = word.partition("=")
+        if word == "-" or not word.startswith("-"):
+            others.append(word)
+            if not in_one_piece:
+                return None
+            continue
+        in_one_piece = not others
+        option = known.get(name)
+        if option is None or (equals and not option.metavar):
+            return None
+        if not option.metavar:
+            values[option.variable] = True
+            continue
+        text = value if equals else next(left, "")
+        if not text or text.startswith("-"):
+            return None
+        try:
+            value_read = option.read(text)
+        except ValueError:
+            return None
+        values[option.variable] = [*values[option.variable], value_read] if option.repeated else value_read
+    return SimpleNamespace(**values, **{rest: others})

@@ -1,0 +1,16 @@
+"""Mistakes in a template as lines of output."""
+
+from __future__ import annotations
+
+from heat_config_agent.cli import terminal
+from heat_config_agent.deployments.redaction import Concealer
+from heat_config_agent.stack.definition import Mistake, dotted
+
+
+def mistake_line(mistake: Mistake, severity: str, style: str, conceal: Concealer) -> str:
+    """Return a mistake with secrets masked, in the form of compilers (FILE:LINE:COLUMN), which editors understand."""
+    mistake = mistake.concealed(conceal)
+    place = f"{terminal.line(str(mistake.place))}: " if mistake.place else ""
+    path = f"{terminal.line(dotted(mistake.path))}: " if mistake.path else ""
+    hint = f" ({terminal.line(mistake.hint)})" if mistake.hint else ""
+    return f"{place}{terminal.styled(severity, style)}: {path}{terminal.line(mistake.problem)}{hint}"

@@ -1,0 +1,42 @@
+"""Requests about one deployment: carried out at once if no agent is running, or else by the agent."""
+
+from __future__ import annotations
+
+from heat_config_agent.cli import pause, terminal
+from heat_config_agent.errors import ExitCode, LockedError, StateError
+from heat_config_agent.model.entry import Entry
+from heat_config_agent.settings.effective import Settings
+from heat_config_agent.state import journal, lock, requests
+from heat_config_agent.state.deployed import Deployed
+from heat_config_agent.state.requests import Wish
+
+_WORDS = {Wish.AGAIN: ("retry", "runs"), Wish.SEND: ("delivery", "sends"), Wish.FORGET: ("removal", "removes")}
+"""Request → its noun, and the verb for what the agent does."""
+
+
+def wish(settings: Settings, entry: Entry, request: Wish) -> int:
+    """Store the request for the agent, and carry it out here if no agent is running."""
+    requests.ask(settings.state, entry.key, request)
+    try:
+        with lock.held(settings.state):
+            book = journal.Journal(settings.state)
+            for warning in book.warnings:
+                terminal.say(f"warning: {terminal.line(warning)}", error=True)
+            done, wrong = requests.carry_out(settings.state, book, Deployed(settings.deployed))
+            for line in done:
+                terminal.say(terminal.line(line))
+            book.sync()
+            book.close()
+            if wrong:
+                raise StateError("; ".join(wrong))
+    except LockedError as error:
+        process = pause.wake(settings.state)
+        noun, verb = _WORDS[request]
+        if request is Wish.AGAIN and requests.paused(settings.state):
+            when = f"the agent is paused, and runs it after `{settings.command('resume')}`"
+        elif process:
+            when = f"the agent (process {process}) {verb} it now"
+        else:
+            when = f"{error.brief}, and does it in its next run"
+        terminal.say(f"{noun} requested: {when}")
+    return ExitCode.OK

@@ -1,0 +1,71 @@
+"""The frame of every command: its exit code, and one sentence if it fails."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+from heat_config_agent.cli import terminal
+from heat_config_agent.errors import AgentError, ExitCode, Interrupted, shortage
+from heat_config_hooks import memory
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+
+def run(main: Callable[[list[str]], int]) -> int:
+    """Run a command and return its exit code. A foreseen failure prints one line, a defect prints a traceback."""
+    _usable_output()
+    memory.keep_no_core()
+    sys.excepthook = lambda _kind, error, _trace: terminal.defect(error)
+    sys.unraisablehook = lambda unraisable: terminal.defect(unraisable.exc_value)
+    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGINT, _interrupt)
+    code = _ended(main)
+    try:
+        sys.stdout.flush()
+    except OSError:  # the reader of our output has gone (`… | head`), or the disk that it goes to is full
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
+
+
+def _ended(main: Callable[[list[str]], int]) -> int:
+    """Run a command and return its exit code, however it ends."""
+    try:
+        return main(sys.argv[1:])
+    except SystemExit as end:  # argparse has printed why
+        return end.code if isinstance(end.code, int) else ExitCode.USAGE
+    except AgentError as error:
+        print(f"error: {terminal.line(str(error))}", file=sys.stderr)
+        return error.exit_code
+    except (OSError, MemoryError, ImportError) as error:
+        lack = shortage(error)
+        if lack is None:
+            raise
+        print(f"error: {lack}", file=sys.stderr)
+        return lack.exit_code
+    except Interrupted:
+        print("interrupted: runs that have begun go on; run the command again to follow them", file=sys.stderr)
+        return ExitCode.INTERRUPTED
+
+
+def _usable_output() -> None:
+    """Make standard output and error accept any text, even if they are closed or have another encoding."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _interrupt(_number: int, _frame: object) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second signal would interrupt the cleanup
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise Interrupted

@@ -1,0 +1,133 @@
+"""`heat-config-agent template validate` for service templates and archives, and for several files at once."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from heat_config_agent.cli import terminal
+from heat_config_agent.cli.languages import TOSCA, language_of
+from heat_config_agent.cli.mistakes import mistake_line
+from heat_config_agent.deployments.redaction import OPEN, is_secret
+from heat_config_agent.errors import ExitCode, UsageError
+from heat_config_agent.model.deployment import Input
+from heat_config_agent.stack.definition import Mistake, dotted
+from heat_config_agent.tosca.checker import Checked, Checker
+from heat_config_hooks.values import dataclass
+
+_HIDDEN = "******"
+
+_OBJECTS = 300_000
+"""New objects after which Python looks for garbage: a large template has many, and none of them is garbage."""
+
+Validation: TypeAlias = Callable[[str], tuple[int, dict[str, Any] | None]]
+"""What validates a HOT template: it returns the exit code and, for JSON, what was found."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """How service templates are validated, and how that is shown."""
+
+    inputs: Mapping[str, str]
+    """Values of inputs by name, as texts."""
+    as_json: bool
+    strict: bool
+    """Whether warnings count as mistakes."""
+
+
+def validate(names: Sequence[str], wishes: Wishes, validate_hot: Validation) -> int:
+    """Validate files one after the other, and return the exit code.
+
+    `validate_hot` validates a HOT template: it returns the exit code and, for JSON, what was found.
+    """
+    thresholds = gc.get_threshold()
+    gc.set_threshold(_OBJECTS)
+    try:
+        return _validated(names, wishes, validate_hot)
+    finally:
+        gc.set_threshold(*thresholds)
+
+
+def _validated(names: Sequence[str], wishes: Wishes, validate_hot: Validation) -> int:
+    checker = Checker()
+    worst: int = ExitCode.OK
+    for name in names:
+        if language_of(name) == TOSCA:
+            found = checker.check(name, given=wishes.inputs)
+            if wishes.as_json:
+                terminal.say(json.dumps(_values(found)))
+            else:
+                show(found, alone=len(names) == 1)
+            failed = bool(found.mistakes) or (wishes.strict and bool(found.warnings))
+            code: int = ExitCode.USAGE if not found.is_readable else ExitCode.FAILED if failed else ExitCode.OK
+        else:
+            code = _validate_hot(name, validate_hot)
+        worst = max(worst, code)
+    return worst
+
+
+def _validate_hot(name: str, validate_hot: Validation) -> int:
+    try:
+        code, values = validate_hot(name)
+    except UsageError as error:
+        code, values = ExitCode.USAGE, None
+        terminal.say(terminal.line(str(error)), error=True)
+        values = {"valid": False, "mistakes": [{"code": "file", "problem": str(error)}], "warnings": []}
+    if values is not None:
+        terminal.say(json.dumps({"file": name, **values, "open": []}))
+    return code
+
+
+def _values(found: Checked) -> dict[str, Any]:
+    return {
+        "file": found.file,
+        "valid": not found.mistakes,
+        "mistakes": [_mistake(mistake) for mistake in found.mistakes],
+        "warnings": [_mistake(mistake) for mistake in found.warnings],
+        "open": [_mistake(mistake) for mistake in found.open],
+    }
+
+
+def _mistake(mistake: Mistake) -> dict[str, Any]:
+    place = mistake.place
+    return {
+        "code": mistake.code,
+        "problem": mistake.problem,
+        "hint": mistake.hint or None,
+        "path": dotted(mistake.path),
+        "file": place.file if place else None,
+        "line": place.line if place else None,
+        "column": place.column if place else None,
+        "stage": mistake.kind,
+    }
+
+
+def show(found: Checked, *, alone: bool) -> None:
+    """Show what was found in a file; of a single one, with its inputs."""
+    lists = (("error", "bad", found.mistakes), ("warning", "warn", found.warnings), ("open", "quiet", found.open))
+    for name, style, mistakes in lists:
+        for mistake in mistakes:
+            terminal.say(mistake_line(mistake, name, style, OPEN), error=True)
+    name = terminal.line(found.file)
+    counts = [terminal.count(len(found.mistakes), "mistake"), terminal.count(len(found.warnings), "warning")]
+    if found.mistakes or found.service is None:
+        terminal.say(f"{name}: {', '.join(counts)}", error=True)
+        return
+    service = found.service
+    parts = [terminal.count(len(service.nodes), "node"), terminal.count(len(service.outputs), "output")]
+    parts += counts[1:] if found.warnings else []
+    parts += [f"{len(found.open)} open"] if found.open else []
+    terminal.say(f"{name} is valid: {', '.join(parts)}")
+    if alone and service.inputs:
+        rows = [("INPUT", "TYPE", "DEFAULT", "DESCRIPTION")]
+        for input_, of in service.inputs.items():
+            secret = is_secret(Input(name=input_, value=None, hidden=False))
+            default = "-" if of.default is None else _HIDDEN if secret else json.dumps(of.default, ensure_ascii=False)
+            description = " ".join(str(of.get("description", "")).split())
+            rows.append((input_, str(of.get("type", "")), terminal.shortened(default, 40), description))
+        header, *lines = terminal.table(rows)
+        terminal.say(f"\n{terminal.styled(header, 'quiet')}")
+        for line in lines:
+            terminal.say(line)

@@ -1,0 +1,150 @@
+"""The definition of a stack from a command line, or from the files that are stored with the stack."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from heat_config_agent.cli import template_options as named
+from heat_config_agent.cli.languages import TOSCA, language_of
+from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.errors import UsageError
+from heat_config_agent.hot import exchange, loader, reader
+from heat_config_agent.hot.source import Source
+from heat_config_agent.language.report import ordered
+from heat_config_agent.stack import validation
+from heat_config_agent.stack.definition import Definition, Identity, Invalid, Json, Mistake
+from heat_config_agent.stack.live import Stack
+from heat_config_agent.stack.records import new_id
+from heat_config_agent.stack.types import Types
+
+
+def source(
+    template: str, environments: Sequence[str], parameters: dict[str, str], content: bytes | None = None
+) -> Source:
+    """Return the template with its environments, files and parameters.
+
+    `content` is the content of the template, if it has been read already. Raises UsageError, and `Invalid` if a file
+    that the template names is missing.
+    """
+    found, missing = reader.read(template, environments, parameters, content)
+    if missing:
+        raise Invalid(missing, OPEN)
+    return found
+
+
+Read: TypeAlias = tuple[Source, list[Mistake]]
+"""A source, and the files that it names and that cannot be read."""
+
+_CIRCLE = "Circular"
+
+
+def all_mistakes(
+    definition: Definition, types: Types, mistakes: Sequence[Mistake], *, creating: bool = False
+) -> list[Mistake]:
+    """Return the mistakes of a template together with those about its resource types, in the order of the text.
+
+    `creating` is that of `validation.mistakes`. What only follows from another mistake is left out: where a function or
+    the form of a resource is wrong, its type, the property or the attribute is not checked.
+    """
+    if any(not each.path and (each.place is None or each.problem.startswith(_CIRCLE)) for each in mistakes):
+        return ordered(mistakes)  # nothing else can be relied on
+    wrong = {each.path[:4] for each in mistakes}
+    places = {each.place for each in mistakes if each.place}
+    is_mapping_wrong = any(each.path[:1] == ("resource_registry",) for each in mistakes)
+
+    def is_consequence(mistake: Mistake) -> bool:
+        path = mistake.path
+        if is_mapping_wrong and path[2:3] == ("type",):
+            return True
+        beginnings = [path[:1], path[:3], path[:4], *([path[:2]] if len(path) < 4 else [])]
+        return mistake.place is None or mistake.place in places or any(each in wrong for each in beginnings)
+
+    more = validation.mistakes(definition, types, creating=creating)
+    return ordered([*mistakes, *(each for each in more if not mistakes or not is_consequence(each))])
+
+
+def new(options: argparse.Namespace, name: str, types: Types) -> Definition:
+    """Return the definition of a new stack. Raises `Invalid` with all mistakes, UsageError."""
+    identity = Identity(name, new_id())
+    if language_of(named.template(options)) == TOSCA:
+        from heat_config_agent.cli.stack import services  # noqa: PLC0415  # HOT needs none of it
+
+        return services.new(options, identity)
+    return _defined(*_said(options), identity, types)
+
+
+def _defined(source: Source, missing: Sequence[Mistake], identity: Identity, types: Types) -> Definition:
+    """Return the definition of a stack, whose types are checked only if there is a mistake already: for one report."""
+    made, mistakes, warnings = loader.examine(source, identity)
+    places = {each.place for each in missing}  # a missing file is reported once
+    mistakes = [*missing, *(each for each in mistakes if each.place not in places)]
+    if made is not None and mistakes:
+        mistakes = all_mistakes(made, types, mistakes, creating=True)
+    if made is None or mistakes:
+        raise Invalid(mistakes, made.conceal if made else OPEN)
+    return replace(made, warnings=tuple(warnings))
+
+
+def adopted(options: argparse.Namespace, data: Mapping[str, Any], types: Types) -> Definition:
+    """Return the definition of a stack that is adopted. Raises as `new`."""
+    environments, files, missing = reader.read_environments(options.environment)
+    environments = (*environments, *named.attributes(options))
+    made = exchange.imported(data, options.adopt_file, environments, files, named.parameters(options))
+    return _defined(made, missing, Identity(options.name, new_id()), types)
+
+
+def changed(options: argparse.Namespace, stack: Stack) -> Definition:
+    """Return the new definition of an existing stack; --existing keeps what is not given. Raises as `new`."""
+    # After the rollback of a create, only the definition that failed is left.
+    before = stack.record.source or stack.record.source_before
+    if _is_service(options, before):
+        from heat_config_agent.cli.stack import services  # noqa: PLC0415  # HOT needs none of it
+
+        if options.existing and isinstance(before, dict) and before.get("language") == TOSCA:
+            return services.changed(options, before, stack.identity)
+        return services.new(options, stack.identity)
+    made, missing = _kept(options, before) if options.existing and before else _anew(options)
+    return _defined(made, missing, stack.identity, stack.world.types)
+
+
+def default_name(template: str) -> str:
+    """Return the name of the stack of a template: the name of the file, or the one that an archive has."""
+    if language_of(template) == TOSCA:
+        from heat_config_agent.tosca.reader import default_name as of_service  # noqa: PLC0415  # HOT needs none of it
+
+        return of_service(template)
+    return Path(template).name.partition(".")[0]
+
+
+def _is_service(options: argparse.Namespace, before: Json) -> bool:
+    """Whether the new definition is that of a service: by its file, or without one by what is stored."""
+    if options.template or getattr(options, "file", None):
+        return language_of(named.template(options)) == TOSCA
+    return options.existing and isinstance(before, dict) and before.get("language") == TOSCA
+
+
+def _anew(options: argparse.Namespace) -> Read:
+    if options.clear_parameter:
+        raise UsageError("--clear-parameter requires --existing")
+    return _said(options)
+
+
+def _said(options: argparse.Namespace) -> Read:
+    content = getattr(options, "content", None)
+    found, missing = reader.read(named.template(options), options.environment, named.parameters(options), content)
+    return replace(found, environments=(*found.environments, *named.attributes(options))), missing
+
+
+def _kept(options: argparse.Namespace, before: Json) -> Read:
+    kept, parameters = Source.from_json(before), named.parameters(options)
+    if options.template:
+        more, missing = _said(options)
+        found = kept.changed(more.template, more.environments, more.files, parameters, options.clear_parameter)
+        return found, missing
+    environments, files, missing = reader.read_environments(options.environment)
+    environments = (*environments, *named.attributes(options))
+    return kept.changed(None, environments, files, parameters, options.clear_parameter), missing

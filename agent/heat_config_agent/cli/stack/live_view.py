@@ -1,0 +1,274 @@
+"""The progress of work on a stack: a tree on a terminal, lines elsewhere, or one JSON object for each event."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from heat_config_agent.cli import terminal
+from heat_config_agent.cli.stack import values
+from heat_config_agent.deployments.plan import Step
+from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.engine.report import Report
+from heat_config_agent.model.entry import Run
+from heat_config_agent.stack.records import COMPLETE, FAILED, IN_PROGRESS
+from heat_config_hooks import processes
+from heat_config_hooks.values import dataclass
+
+_STYLES = {"ok": "good", "FAILED": "bad", "running": "live", "working": "live"}
+"""Word of a row → its style; all other words are quiet."""
+
+_ROOM = 24
+"""Minimum width of the column of names."""
+
+_FIXED = 33
+"""Width of all columns before the reason, without the name: word, action and time."""
+
+
+class View:
+    """Only warnings; the subclasses show the progress too."""
+
+    interval = 60.0
+    """Seconds between calls of `refresh`."""
+
+    def expect(self, names: Collection[str], done: Collection[str] = ()) -> None:
+        """Show resources that have not begun; those in `done` were completed by an earlier, interrupted command."""
+
+    def happened(self, event: Mapping[str, Any]) -> None:
+        """Show an event: `{"time", "path", "action", "status", "reason"}`, in which secrets are masked."""
+
+    def queued(self, path: str, action: str) -> None:
+        """Show that a deployment waits for its run."""
+
+    def began(self, path: str, moment: float) -> None:
+        """Show that the run of a deployment began, perhaps before this command, at a time in seconds since boot."""
+
+    def refresh(self) -> None:
+        """Draw the progress again."""
+
+    def finish(self, existing: Collection[str]) -> None:
+        """Show the final state; `existing` are the resources that the stack has."""
+
+    def clear(self) -> None:
+        """Leave the last state on the screen, and draw no more."""
+
+    def warn(self, text: str) -> None:
+        """Show a warning."""
+        self.clear()
+        terminal.say(terminal.styled(f"warning: {terminal.line(text)}", "warn"), error=True)
+
+
+class Progress(Report):
+    """Passes the beginning of runs, and warnings, on to a view."""
+
+    def __init__(self, view: View) -> None:
+        """Pass events on to the view, once `path_of` is set."""
+        self._view = view
+        self.path_of: Callable[[str], str] = lambda _deployment: ""
+        """Returns the path of the resource of a deployment, by its id."""
+
+    def begun(self, step: Step, run: Run) -> None:
+        path = self.path_of(step.deployment.source.rpartition("/")[2])
+        if path:
+            self._view.began(path, run.began)
+
+    def warn(self, text: str) -> None:
+        self._view.warn(text)
+
+
+class Objects(View):
+    """One JSON object for each event, in a line of its own."""
+
+    def __init__(self, name: str) -> None:
+        """Show events of the stack of that name."""
+        self._name = name
+
+    def happened(self, event: Mapping[str, Any]) -> None:
+        """Print the event."""
+        terminal.say(json.dumps(values.event(event, self._name, OPEN)))
+
+
+@dataclass
+class _Row:
+    """The progress of one resource. Times are in seconds since boot."""
+
+    action: str = ""
+    word: str = "waiting"
+    since: float | None = None
+    """When the work or the run began; None while there is none."""
+    ended: float | None = None
+    reason: str = ""
+    deployed: bool = False
+    """Whether a deployment belongs to it: then only the time of its run counts."""
+
+    def happened(self, event: Mapping[str, Any]) -> None:
+        """Take over the state of an event."""
+        now = processes.since_boot()
+        self.action, self.reason = event["action"], event["reason"]
+        if event["status"] == IN_PROGRESS:
+            self.word, self.since, self.ended, self.deployed = "working", now, None, False
+            return
+        self.word = {COMPLETE: "ok", FAILED: "FAILED"}.get(event["status"], event["status"])
+        self.since = now if self.since is None else self.since
+        self.ended = now
+
+    def queued(self, action: str) -> None:
+        """Wait for the run of a deployment."""
+        self.action, self.word, self.since, self.ended, self.deployed = action, "queued", None, None, True
+
+    def began(self, moment: float) -> None:
+        """Run since a moment."""
+        self.word, self.since, self.ended, self.deployed = "running", moment, None, True
+
+    @property
+    def took(self) -> str:
+        """The time of the work so far, for people."""
+        if self.since is None:
+            return ""
+        return terminal.duration((processes.since_boot() if self.ended is None else self.ended) - self.since)
+
+
+class Lines(View):
+    """A line for each run that begins, and for each resource that is done."""
+
+    def __init__(self) -> None:
+        """Begin without resources."""
+        self._rows: dict[str, _Row] = {}
+        self._expected: list[str] = []
+
+    def expect(self, names: Collection[str], done: Collection[str] = ()) -> None:
+        self._expected = [name for name in names if name not in done]
+
+    def happened(self, event: Mapping[str, Any]) -> None:
+        path = event["path"]
+        if not path:
+            return
+        row = self._rows.setdefault(path, _Row())
+        row.happened(event)
+        if event["status"] != IN_PROGRESS:
+            terminal.say(_line(path, row))
+
+    def queued(self, path: str, action: str) -> None:
+        self._rows.setdefault(path, _Row()).queued(action)
+
+    def began(self, path: str, moment: float) -> None:
+        row = self._rows.setdefault(path, _Row())
+        row.began(moment)
+        took = "" if processes.since_boot() - moment < 1 else row.took
+        terminal.say(_line(path, row, took=took))
+
+    def finish(self, existing: Collection[str]) -> None:
+        for name in self._expected:
+            if name not in self._rows:
+                terminal.say(_line(name, _Row(word=_left(name, existing))))
+
+
+class Tree(View):
+    """All resources in their order, drawn again and again; if they do not fit, only those with news, and a count."""
+
+    interval = 0.2
+
+    def __init__(self) -> None:
+        """Begin without resources."""
+        self._rows: dict[str, _Row] = {}
+        self._drawn: list[str] = []
+        self._next = 0.0
+        """When to draw again at the earliest, by `time.monotonic`."""
+
+    def expect(self, names: Collection[str], done: Collection[str] = ()) -> None:
+        for name in names:
+            self._rows.setdefault(name, _Row(word="ok" if name in done else "waiting"))
+
+    def happened(self, event: Mapping[str, Any]) -> None:
+        if event["path"]:
+            self._rows.setdefault(event["path"], _Row()).happened(event)
+
+    def queued(self, path: str, action: str) -> None:
+        self._rows.setdefault(path, _Row()).queued(action)
+
+    def began(self, path: str, moment: float) -> None:
+        self._rows.setdefault(path, _Row()).began(moment)
+
+    def refresh(self) -> None:
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + self.interval / 2
+        lines = self._lines()
+        room = terminal.height() - 2
+        if len(lines) > room:
+            news = [path for path in self._ordered() if self._rows[path].word in ("running", "working", "FAILED")]
+            done = sum(row.word == "ok" for row in self._rows.values())
+            lines = [*self._drawn_lines(news[: room - 1]), f"{done} of {len(self._rows)} resources are ok"]
+        self._draw(lines)
+
+    def finish(self, existing: Collection[str]) -> None:
+        for name, row in self._rows.items():
+            if row.word == "waiting":
+                row.word = _left(name, existing)
+        self.clear()
+
+    def clear(self) -> None:
+        if self._rows:
+            self._draw(self._lines())
+        self._drawn.clear()
+        self._rows.clear()
+
+    def _draw(self, lines: list[str]) -> None:
+        """Replace the lines that were drawn last, which the terminal may have wrapped since."""
+        width = max(terminal.width(), 1)
+        rows = sum(max(-(-terminal.columns(terminal.unstyled(line)) // width), 1) for line in self._drawn)
+        up = f"\x1b[{min(rows, terminal.height() - 1)}A" if rows else ""
+        # The carriage return is for «^C», which the terminal prints where the cursor is.
+        terminal.say("\r" + up + "\x1b[J" + "".join(f"{line}\n" for line in lines), end="")
+        self._drawn = lines
+
+    def _lines(self) -> list[str]:
+        return self._drawn_lines(self._ordered())
+
+    def _ordered(self) -> list[str]:
+        """Return the paths, with the members of a resource below it."""
+        places = {path: place for place, path in enumerate(self._rows)}
+        return sorted(self._rows, key=lambda path: [places.get(start, 0) for start in _beginnings(path)])
+
+    def _drawn_lines(self, paths: Sequence[str]) -> list[str]:
+        """Return the lines of some resources, with one column for their names."""
+        width = max(terminal.width() - 1, _FIXED + 8)
+        longest = max((terminal.columns(_indented(path)) for path in paths), default=0)
+        room = min(max(longest, _ROOM), width - _FIXED)
+        return [_line(path, self._rows[path], width=width, room=room) for path in paths]
+
+
+def _left(name: str, existing: Collection[str]) -> str:
+    """Return the word for a resource without any event."""
+    return "unchanged" if name in existing else "not begun"
+
+
+def _beginnings(path: str) -> list[str]:
+    names = path.split("/")
+    return ["/".join(names[:end]) for end in range(1, len(names) + 1)]
+
+
+def _indented(path: str) -> str:
+    """Return the name of a resource, indented as in a tree."""
+    *parents, name = path.split("/")
+    return terminal.line("  " * len(parents) + name)
+
+
+def _line(path: str, row: _Row, *, took: str | None = None, width: int = 0, room: int = _ROOM) -> str:
+    """Return the line of a resource, with `room` for its name.
+
+    With a `width`, the name is indented as in a tree, and the line is no wider than that.
+    """
+    name = terminal.clipped(_indented(path), width - _FIXED) if width else terminal.line(path)
+    took = row.took if took is None else took
+    rest = f"{terminal.padded(name, room)} {row.action:<8} {took:>10}  {terminal.line(row.reason)}".rstrip()
+    if width:
+        rest = terminal.clipped(rest, width - 11)
+    return f"{terminal.styled(f'{row.word:<9}', _STYLES.get(row.word, 'quiet'))} {rest}"
+
+
+def view_of(name: str, *, as_json: bool) -> View:
+    """Return the view for standard output and the command line."""
+    return Objects(name) if as_json else Tree() if terminal.is_live() else Lines()

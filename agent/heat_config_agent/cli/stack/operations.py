@@ -1,0 +1,319 @@
+"""The commands that change a stack: they open it, show their progress, and print the outcome at the end."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import textwrap
+import time
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli.mistakes import mistake_line
+from heat_config_agent.cli.stack import definitions, sessions, values
+from heat_config_agent.cli.stack.live_view import view_of
+from heat_config_agent.errors import ExitCode, UsageError
+from heat_config_agent.language.report import ordered
+from heat_config_agent.runs.tools import Tools
+from heat_config_agent.settings.effective import Settings
+from heat_config_agent.stack import advice, listing, preview, validation
+from heat_config_agent.stack.definition import Definition, Invalid
+from heat_config_agent.stack.live import Stack
+from heat_config_agent.stack.preview import Change
+from heat_config_agent.stack.records import COMPLETE, CREATE, DELETE, FAILED, INIT, RESUME, ROLLBACK, SUSPEND
+from heat_config_agent.stack.session import Session
+from heat_config_agent.stack.snapshots import ArchivingSession
+from heat_config_agent.stack.types import Types
+
+Command: TypeAlias = Callable[[argparse.Namespace], int]
+
+_STDERR_LINES = 5
+"""Number of lines of standard error that are shown of a failed deployment."""
+
+_STYLES = {preview.ADDED: "good", preview.REMOVED: "bad", preview.REPLACED: "warn", preview.UPDATED: "warn"}
+
+
+def with_mistakes(command: Command) -> Command:
+    """Return the command so that it prints the mistakes of a template, each with its position."""
+
+    @functools.wraps(command)
+    def run(options: argparse.Namespace) -> int:
+        try:
+            return command(options)
+        except Invalid as invalid:
+            for each in invalid.mistakes:
+                terminal.say(mistake_line(each, "error", "bad", invalid.conceal), error=True)
+            return ExitCode.USAGE
+
+    return run
+
+
+def _types(settings: Settings) -> Types:
+    return sessions.types(settings.words("plugin_dirs"))
+
+
+def _warned(settings: Settings, definition: Definition) -> None:
+    tools = tuple(Tools(settings.hooks).installed())
+    for each in ordered([*definition.warnings, *advice.warnings(definition, _types(settings), tools)]):
+        terminal.say(mistake_line(each, "warning", "warn", definition.conceal), error=True)
+
+
+@with_mistakes
+def create(options: argparse.Namespace) -> int:
+    """Create a stack, or continue its creation."""
+    settings = state_options.of(options)
+    definition = definitions.new(options, options.name, _types(settings))
+    _warned(settings, definition)
+    if options.dry_run:
+        return show_plan(_created(settings, definition), as_json=options.json)
+    return carry_out(settings, options, lambda session: _making(session, definition, options), definition)
+
+
+def _making(session: Session, definition: Definition, options: argparse.Namespace) -> None:
+    session.create(definition, rollback=options.rollback)
+
+
+@with_mistakes
+def update(options: argparse.Namespace) -> int:
+    """Update a stack."""
+    settings = state_options.of(options)
+    stack = sessions.look(settings, options.name, sessions.warned if options.dry_run else reported_later)
+    definition = definitions.changed(options, stack)
+    _warned(settings, definition)
+    if options.dry_run:
+        return show_plan(_changed(settings, stack, definition), as_json=options.json)
+    return carry_out(
+        settings, options, lambda session: session.update(definition, rollback=options.rollback), definition
+    )
+
+
+@with_mistakes
+def preview_(options: argparse.Namespace) -> int:
+    """Show what create or update would do."""
+    settings = state_options.of(options)
+    name = options.name or "preview"
+    if options.name and sessions.there(settings, name):
+        stack = sessions.look(settings, name)
+        definition = definitions.changed(options, stack)
+        _warned(settings, definition)
+        return show_plan(_changed(settings, stack, definition), as_json=options.json)
+    definition = definitions.new(options, name, _types(settings))
+    _warned(settings, definition)
+    return show_plan(_created(settings, definition), as_json=options.json)
+
+
+def apply(settings: Settings, template: str, options: Any, content: bytes | None) -> int:
+    """Create the stack of a template, or update it; its name is the name of the file by default.
+
+    `content` is the content of the file, if it has been read already.
+    """
+    stem = definitions.default_name(template) if options.name is None else options.name
+    options = argparse.Namespace(**vars(options))
+    options.parameter = [*options.parameter, *options.input]
+    options.name, options.template, options.file = stem, template, None
+    options.existing, options.clear_parameter, options.timeout = False, [], None
+    options.content = content
+    return with_mistakes(lambda options: _applied(settings, options))(options)
+
+
+def _applied(settings: Settings, options: argparse.Namespace) -> int:
+    warn = sessions.warned if options.plan else reported_later
+    stack = sessions.look(settings, options.name, warn) if sessions.there(settings, options.name) else None
+    stack = None if stack is None or _is_gone(stack) else stack
+    definition = (
+        definitions.changed(options, stack) if stack else definitions.new(options, options.name, _types(settings))
+    )
+    _warned(settings, definition)
+    if options.plan:
+        return show_plan(
+            _changed(settings, stack, definition) if stack else _created(settings, definition), as_json=options.json
+        )
+
+    def work(session: Session) -> None:
+        root = session.root
+        if (
+            root is None
+            or _is_gone(root)
+            or (_is_being_made(session, root) and root.record.source == definition.source)
+        ):
+            session.create(definition, rollback=options.rollback)
+        else:
+            session.update(definition, rollback=options.rollback)
+
+    return carry_out(settings, options, work, definition)
+
+
+def reported_later(_text: str) -> None:
+    """Print nothing: opening the stack for work reports the damage, and sets the files aside."""
+
+
+def _is_being_made(session: Session, root: Stack) -> bool:
+    return session.interrupted and root.record.action == CREATE
+
+
+def _is_gone(stack: Stack) -> bool:
+    """Whether the creation of a stack was rolled back, so that only its record is left."""
+    return stack.record.action == ROLLBACK and stack.record.status == COMPLETE and not stack.records()
+
+
+def turn(options: argparse.Namespace) -> int:
+    """Suspend, resume or check a stack."""
+    settings = state_options.of(options)
+    sessions.look(settings, options.name, reported_later)
+    return carry_out(settings, options, lambda session: getattr(session, options.turn)(), None)
+
+
+def signal(options: argparse.Namespace) -> int:
+    """Signal a resource."""
+    settings = state_options.of(options)
+    sessions.look(settings, options.name, reported_later)
+    try:
+        details = None if options.data is None else json.loads(options.data)
+    except ValueError as error:
+        raise UsageError(f"--data is not JSON: {error}") from error
+    return carry_out(settings, options, lambda session: session.signal(options.resource, details), None)
+
+
+def delete(options: argparse.Namespace) -> int:
+    """Delete stacks."""
+    settings = state_options.of(options)
+    for name in options.names:
+        if listing.kept(settings.state, name) is None:
+            sessions.forget(listing.folder(settings.state, name))  # what a deletion that was killed has left
+            raise sessions.missing(settings, name)
+    if not options.yes:
+        answer = terminal.ask(f"delete {', '.join(options.names)} and everything that was created? [y/N] ")
+        if answer is None:
+            raise UsageError("delete needs a confirmation, and there is no terminal", hint="give --yes")
+        if answer.strip().lower() not in ("y", "yes"):
+            return ExitCode.FAILED
+    codes = []
+    for name in options.names:
+        options.name = name
+        codes.append(carry_out(settings, options, lambda session: session.delete(force=options.force), None))
+    return max(codes)
+
+
+def carry_out(
+    settings: Settings,
+    options: argparse.Namespace,
+    work: Callable[[ArchivingSession], object],
+    definition: Definition | None,
+) -> int:
+    """Work on a stack to the end, and print the outcome."""
+    view = view_of(options.name, as_json=options.json)
+    began = time.monotonic()
+    with sessions.work(settings, options.name, view, server=options.server or "", limit=options.timeout) as session:
+        stack = session.root
+        names = definition.resources if definition else stack.resources if stack else ()
+        view.expect(list(names), _completed(session))
+        work(session)
+        root = session.root
+        view.finish([name for name, each in root.resources.items() if each.record.action != INIT] if root else ())
+        if definition is not None and session.root is not None and not options.json:
+            _say_placeholders(session.root)
+        if options.server and session.root is not None and (left := _for_others(session.root, options.server)):
+            view.warn(f"not carried out, because other servers than {options.server} have to: {', '.join(left)}")
+        return _ended(settings, options.name, session.root, time.monotonic() - began, as_json=options.json)
+
+
+def _completed(session: Session) -> list[str]:
+    """Return the resources that an earlier command completed before it was interrupted."""
+    root = session.root
+    if root is None or not session.interrupted:
+        return []
+    wanted = (root.record.action, COMPLETE, root.record.revision)
+    return [name for name, each in root.resources.items() if (*each.record.state, each.record.revision) == wanted]
+
+
+def _say_placeholders(root: Stack) -> None:
+    here = [each.name for each in root.placeholders() if each.type().endswith("::Server")]
+    other = [each for each in root.placeholders() if each.name not in here]
+    if here:
+        terminal.say(f"this machine stands in for: {', '.join(map(terminal.line, here))}")
+    for each in other:
+        terminal.say(f"{terminal.line(each.name)} needs a cloud: no {terminal.line(each.type())} was created")
+
+
+def _for_others(root: Stack, server: str) -> list[str]:
+    """Return the names of deployments for other servers than `server`, which is an id or a resource."""
+    store = root.world.store
+    ids = {server, *(each.physical for each in root.records() if each.name == server)}
+    return sorted(
+        {
+            store.resources[each.resource].name
+            for each in store.deployments.values()
+            if each.server not in ids and each.resource in store.resources
+        }
+    )
+
+
+def _ended(settings: Settings, name: str, root: Stack | None, took: float, *, as_json: bool) -> int:
+    if root is None:
+        gone = {"stack_name": name, "stack_status": "DELETE_COMPLETE", "exit_code": 0}
+        terminal.say(json.dumps(gone) if as_json else f"{name}: DELETE_COMPLETE in {terminal.duration(took)}")
+        return ExitCode.OK
+    good = root.record.status == COMPLETE and root.record.action != ROLLBACK
+    code = ExitCode.OK if good else ExitCode.FAILED
+    if as_json:
+        terminal.say(json.dumps({**values.stack(root), "exit_code": int(code)}))
+        return code
+    state = terminal.styled(f"{root.record.action}_{root.record.status}", "good" if good else "bad")
+    terminal.say(f"{name}: {state} in {terminal.duration(took)}")
+    for line in values.output_lines(root) if good else _why(settings, root):
+        terminal.say(line)
+    return code
+
+
+def _why(settings: Settings, root: Stack) -> list[str]:
+    """Return why a stack has failed, the last lines of standard error, and the commands that show all output."""
+    store, conceal = root.world.store, root.world.conceal
+    room = terminal.width() - 1 if terminal.is_live() else 0
+    reason = conceal.text(root.record.reason)
+    lines = textwrap.wrap(terminal.line(reason), room) if room else [terminal.line(reason)] if reason else []
+    for each in store.deployments.values():
+        if each.status != FAILED or each.config not in store.configs:
+            continue
+        path = f"{root.name}/{sessions.path_of_deployment(store, each.id)}"
+        printed = conceal.text(str(each.outputs.get("deploy_stderr") or "")).rstrip().splitlines()
+        shown = [f"  | {terminal.line(line)}" for line in printed[-_STDERR_LINES:]]
+        lines += [f"{terminal.line(path)} printed last:", *shown] if shown else []
+        lines.append(f"`{terminal.line(settings.command('log', path))}` shows all of its output")
+    lines += _way_out(settings, root)
+    return [terminal.clipped(line, room) if room and line.startswith("  |") else line for line in lines]
+
+
+def _way_out(settings: Settings, root: Stack) -> list[str]:
+    """Return the commands that lead out of a failed action, if repeating it may never succeed."""
+    if root.record.action == DELETE:
+        force = settings.command("stack", "delete", "--force", root.name)
+        return [f"if that cannot be fixed, `{terminal.line(force)}` forgets what cannot be deleted"]
+    if root.record.action not in (SUSPEND, RESUME):
+        return []
+    resume, update = (terminal.line(settings.command("stack", word, root.name)) for word in ("resume", "update"))
+    first = f"`{resume}` and then " if root.record.action == SUSPEND else ""
+    return [f"if its template has to be fixed, {first}`{update}` with the new template repairs the stack"]
+
+
+def _created(settings: Settings, definition: Definition) -> list[Change]:
+    validation.check(definition, _types(settings))
+    return [Change(name, each.type, preview.ADDED) for name, each in definition.resources.items()]
+
+
+def _changed(settings: Settings, stack: Stack, definition: Definition) -> list[Change]:
+    validation.check(definition, _types(settings))
+    return list(preview.changes(stack, definition))
+
+
+def show_plan(changes: list[Change], *, as_json: bool) -> int:
+    """Print the change of each resource."""
+    if as_json:
+        terminal.say(json.dumps([{"name": each.name, "type": each.type, "change": each.effect} for each in changes]))
+        return ExitCode.OK
+    lines = terminal.table([(each.effect, each.name, each.type) for each in changes])
+    for each, line in zip(changes, lines, strict=True):
+        terminal.say(terminal.styled(line, _STYLES.get(each.effect, "quiet")))
+    terminal.say(f"{terminal.count(len(changes), 'resource')}; nothing was done")
+    return ExitCode.OK

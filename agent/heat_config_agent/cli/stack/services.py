@@ -1,0 +1,76 @@
+"""The definition of a service from a command line, or from what is stored with its stack."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from heat_config_agent.cli import template_options as named
+from heat_config_agent.cli.machine_facts import machine_facts
+from heat_config_agent.errors import UsageError
+from heat_config_agent.stack.definition import Definition, Identity, Json
+from heat_config_agent.tosca import loader, reader
+from heat_config_agent.tosca.source import Source
+from heat_config_hooks import strict_yaml
+from heat_config_hooks.files import take
+
+
+def new(options: argparse.Namespace, identity: Identity) -> Definition:
+    """Return the definition of a service that is named on the command line. Raises `Invalid`, UsageError."""
+    return reader.define(named.template(options), wish(options), identity)
+
+
+def outline(options: argparse.Namespace, identity: Identity) -> Definition:
+    """Return the definition of a service to look at: its inputs may have no values. Raises `Invalid`, UsageError."""
+    return reader.define(named.template(options), replace(wish(options), is_complete=False), identity)
+
+
+def changed(options: argparse.Namespace, before: Json, identity: Identity) -> Definition:
+    """Return the definition of a service that keeps what is not given again. Raises as `new`."""
+    kept = Source.from_json(before)
+    wished = wish(options)
+    clear = set(options.clear_parameter)
+    inputs = {**{name: value for name, value in kept.inputs.items() if name not in clear}, **wished.inputs}
+    attributes = {**kept.attributes, **wished.attributes}
+    if options.template:
+        return reader.define(options.template, replace(wished, inputs=inputs, attributes=attributes), identity)
+    return loader.load(replace(kept, inputs=inputs, attributes=attributes).to_json(), identity)
+
+
+def wish(options: argparse.Namespace) -> reader.Wish:
+    """Return what the command line says of a service. Raises UsageError."""
+    if options.environment:
+        raise UsageError("--environment is for HOT templates", hint="give the inputs with --input or --inputs")
+    return reader.Wish(
+        {**_input_files(options), **named.parameters(options)},
+        named.attributes_by_resource(options),
+        _substitutes(options),
+        machine_facts(),
+    )
+
+
+def _input_files(options: argparse.Namespace) -> Mapping[str, Json]:
+    """Return the inputs of the files of --inputs. Raises UsageError."""
+    found: dict[str, Json] = {}
+    for path in options.inputs:
+        try:
+            content: Any = strict_yaml.loads(take(path).decode())
+        except (OSError, ValueError) as error:
+            raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+        if content is not None and not isinstance(content, dict):
+            raise UsageError(f"cannot read {path}: it has to be a map of inputs")
+        found.update(content or {})
+    return json.loads(json.dumps(found))  # type: ignore[no-any-return]  # it is a map
+
+
+def _substitutes(options: argparse.Namespace) -> dict[str, str]:
+    found = {}
+    for text in options.substitute:
+        name, sign, path = text.partition("=")
+        if not sign or not name or not path:
+            raise UsageError(f"--substitute takes NODE=FILE, not {text!r}")
+        found[name] = path
+    return found

@@ -1,0 +1,175 @@
+"""The options that name a state directory, and the argument that names a deployment in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from heat_config_agent.cli import terminal
+from heat_config_agent.cli.command_line import Option
+from heat_config_agent.deployments import plan
+from heat_config_agent.errors import AgentError, UsageError
+from heat_config_agent.model.deployment import Deployment
+from heat_config_agent.model.entry import Entry, Removed
+from heat_config_agent.settings import effective
+from heat_config_agent.settings.effective import Settings
+from heat_config_agent.state import journal
+from heat_config_agent.state.deployed import kept
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    import argparse
+    from typing import TypeAlias
+
+    Commands: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  # it has no public name
+
+
+CONFIG = Option("--config", "read the settings from this file only", "FILE", read=Path)
+"""The option that names the file of settings."""
+
+STATE = (
+    Option("--state-dir", "the state directory (default /var/lib/heat-config-agent)", "DIR", read=Path),
+    CONFIG,
+)
+"""The options that name the state directory."""
+
+HOOKS = Option(
+    "--hooks-dir",
+    "look for hooks in this directory before $HEAT_CONFIG_HOOKS and heat-agents' directories; may be repeated",
+    "DIR",
+    read=Path,
+    repeated=True,
+)
+"""The option that names directories with hooks."""
+
+EXIT_CODES = """\
+exit codes:
+  0  success
+  1  there is no such deployment, or it has no such data
+  2  bad usage or configuration
+"""
+
+
+def command(
+    commands: Commands, name: str, brief: str, description: str | None, *, epilog: str = EXIT_CODES
+) -> argparse.ArgumentParser:
+    """Declare a command about a state directory."""
+    import argparse  # noqa: PLC0415  # not for heat-config-apply, which seldom needs it
+
+    parser = commands.add_parser(
+        name,
+        help=brief,
+        description=(description or brief).partition(": ")[2],
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    for option in STATE:
+        option.add(parser)
+    return parser
+
+
+def add_id(parser: argparse.ArgumentParser) -> None:
+    """Add the deployment that a command is about."""
+    parser.add_argument(
+        "id", metavar="ID", help="a deployment's id, the beginning of its id, its name, or its resource in the template"
+    )
+
+
+def of(options: argparse.Namespace) -> Settings:
+    """Return the settings of a command that needs only the state directory.
+
+    Prints mistakes in the settings as a warning. Raises UsageError if they leave in doubt which directory is meant.
+    """
+    wrong: list[str] = []
+    settings = effective.make(os.environ, config=options.config, state=options.state_dir, mistakes=wrong)
+    if wrong and not settings.placed:
+        raise UsageError(wrong[0], hint=_more(settings))
+    if wrong:
+        more = f" ({_more(settings)})" if _more(settings) else ""
+        terminal.say(f"warning: {terminal.line(wrong[0])}{more}", error=True)
+    return settings
+
+
+def _more(settings: Settings) -> str:
+    number = len(settings.mistakes) - 1
+    return f"and {number} more: `{settings.command('config')}` shows them" if number > 0 else ""
+
+
+def deployment(settings: Settings, entry: Entry) -> Deployment | None:
+    """Return the deployment of an entry from the journal, or else from `deployed/`; None if neither has it."""
+    document = entry.document or kept(settings.deployed / f"{entry.key}.json")
+    if not document and entry.removed is not Removed.NOTHING:  # what is left of it has no secrets
+        document = {"id": entry.id, "name": entry.name}
+    return plan.deployment_of(entry, document) if document else None
+
+
+def newest(options: argparse.Namespace) -> tuple[Settings, Entry]:
+    """Return the newest deployment that the argument of a command names, and the settings with its state directory.
+
+    `STACK/RESOURCE` names a deployment of a stack on this machine. Raises AgentError if there is none, or several
+    that are not of one name.
+    """
+    settings, wanted = of(options), options.id
+    stack, slash, path = wanted.partition("/")
+    if not slash or any(wanted in (each.key, each.id, each.name) for each in journal.read(settings.state).values()):
+        return settings, entry(settings, wanted, newest=True)
+    from heat_config_agent.cli.stack import sessions  # noqa: PLC0415  # only for deployments of stacks
+
+    folder, deployment = sessions.deployment_at(settings, stack, path)
+    entries = [each for each in journal.read(folder).values() if each.source.endswith(f"/{deployment}")]
+    if not entries:
+        raise AgentError(f"nothing has run for {path} of the stack {stack}")
+    return effective.make(os.environ, config=options.config, state=folder), max(entries, key=lambda each: each.accepted)
+
+
+def entry(settings: Settings, wanted: str, *, newest: bool = False) -> Entry:
+    """Return the deployment that an argument names. Raises AgentError if there is none, or several."""
+    status = settings.command("status")
+    return find(journal.read(settings.state), wanted, str(settings.state), newest=newest, status=status)
+
+
+def find(
+    entries: Mapping[str, Entry],
+    wanted: str,
+    where: str,
+    *,
+    newest: bool = False,
+    status: str = "heat-config-agent status",
+) -> Entry:
+    """Return the one deployment with that id, name, resource, or beginning of an id.
+
+    Every action of a resource is a deployment of its own with the same name. Of those with one name, `newest` takes the
+    newest; otherwise the only one that is still in the metadata is taken. `status` is the command that shows all
+    deployments. Raises AgentError if there is none, or several.
+    """
+    if not wanted:
+        raise UsageError("the ID is empty", hint=f"`{status}` shows all of them")
+    every = list(entries.values())
+    exact = [entries[wanted]] if wanted in entries else [each for each in every if each.id == wanted]
+    named = [each for each in every if each.name == wanted]
+    of_resource = [each for each in every if each.owner.endswith(f"/{wanted}")]
+    begun = [each for each in every if each.id.startswith(wanted) or each.key.startswith(wanted)]
+    for matches in (exact, named, of_resource, begun):
+        current = [each for each in matches if each.left_at is None]
+        if len(matches) == 1 or (newest and matches and matches is not begun and matches is not exact):
+            return max(matches, key=lambda each: each.accepted)
+        if len(current) == 1 and matches is not begun and matches is not exact:
+            return current[0]
+        if matches:
+            ids = [each.id or each.key for each in matches]
+            unique = len(set(ids)) == len(ids)
+            shown = [
+                f"{(each.id if unique else '') or each.key} ({each.action or '-'}, {plan.clock(each.accepted)})"
+                for each in sorted(matches, key=lambda each: each.accepted)
+            ]
+            more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
+            raise AgentError(
+                f"{wanted!r} is more than one deployment: {', '.join(shown[:_SHOWN])}{more}", hint="give more of the id"
+            )
+    raise AgentError(f"no deployment {wanted!r} in {where}", hint=f"`{status}` shows all of them")
+
+
+_SHOWN = 5
+"""Number of candidates that a message lists."""

@@ -1,0 +1,184 @@
+"""Checking a HOT template for `heat-config-agent template validate`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from heat_config_agent.cli import state_options, template_options, terminal
+from heat_config_agent.cli.mistakes import mistake_line
+from heat_config_agent.cli.stack import definitions, sessions
+from heat_config_agent.deployments.redaction import Concealer
+from heat_config_agent.errors import ExitCode
+from heat_config_agent.hot import capabilities
+from heat_config_agent.hot.checker import Checked, check
+from heat_config_agent.hot.values import Unknown
+from heat_config_agent.language.report import ordered
+from heat_config_agent.runs.tools import Tools
+from heat_config_agent.stack import advice
+from heat_config_agent.stack.definition import Definition, Mistake, Parameter, dotted
+from heat_config_agent.stack.types import Types
+
+_TYPES = {
+    "string": "String",
+    "number": "Number",
+    "comma_delimited_list": "CommaDelimitedList",
+    "json": "Json",
+    "boolean": "Boolean",
+}
+_LIMITS = {
+    "length": {"min": "MinLength", "max": "MaxLength"},
+    "range": {"min": "MinValue", "max": "MaxValue"},
+    "modulo": {"step": "Step", "offset": "Offset"},
+}
+_OTHERS = {
+    "allowed_values": "AllowedValues",
+    "allowed_pattern": "AllowedPattern",
+    "custom_constraint": "CustomConstraint",
+}
+_HIDDEN = "******"
+
+
+def validated(options: argparse.Namespace, *names: str) -> tuple[int, dict[str, Any] | None]:
+    """Validate a HOT template: return the exit code, and the values to print as JSON if these are asked for."""
+    options.file = names[0] if names else None
+    path, parameters = template_options.template(options), template_options.parameters(options)
+    settings = state_options.of(options)
+    types = sessions.types(settings.words("plugin_dirs"))
+    found = _with_types(check(path, options.environment, parameters), types, tuple(Tools(settings.hooks).installed()))
+    strict = options.strict and any(each.code != capabilities.CODE for each in found.warnings)
+    failed = bool(found.mistakes) or strict
+    if not options.json:
+        _show(found)
+    return ExitCode.FAILED if failed else ExitCode.OK, _values(found) if options.json else None
+
+
+def _with_types(checked: Checked, types: Types, tools: Sequence[str]) -> Checked:
+    """Return the template with mistakes and warnings about resource types, properties and attributes added.
+
+    As long as a parameter has no value, the properties of nested stacks are not known, and are not checked.
+    """
+    if checked.definition is None:
+        return checked
+    mistakes = definitions.all_mistakes(checked.definition, types, checked.mistakes)
+    if any(isinstance(each.value, Unknown) for each in checked.definition.parameters.values()):
+        known = set(checked.mistakes)
+        mistakes = [each for each in mistakes if each in known or not any("<" in str(part) for part in each.path)]
+    warnings = checked.warnings if mistakes else [*checked.warnings, *advice.warnings(checked.definition, types, tools)]
+    return replace(checked, mistakes=mistakes, warnings=ordered(warnings))
+
+
+def _show(checked: Checked) -> None:
+    for severity, style, mistakes in (("error", "bad", checked.mistakes), ("warning", "warn", checked.warnings)):
+        for each in mistakes:
+            terminal.say(mistake_line(each, severity, style, checked.conceal), error=True)
+    name = terminal.line(checked.source.template.name)
+    counts = [terminal.count(len(checked.mistakes), "mistake"), terminal.count(len(checked.warnings), "warning")]
+    if checked.mistakes or checked.definition is None:
+        terminal.say(f"{name}: {', '.join(counts)}", error=True)
+        return
+    definition = checked.definition
+    parts = [terminal.count(len(definition.resources), "resource"), terminal.count(len(definition.outputs), "output")]
+    terminal.say(f"{name} is valid: {', '.join(parts)}{f', {counts[1]}' if checked.warnings else ''}")
+    if definition.parameters:
+        _show_parameters(definition)
+
+
+def _show_parameters(definition: Definition) -> None:
+    """Print the parameters: those of each group in its order, under its label, and then the others."""
+    grouped = [name for group in definition.groups for name in group.parameters if name in definition.parameters]
+    others = [name for name in definition.parameters if name not in grouped]
+    names = [*grouped, *others]
+    rows = [("PARAMETER", "TYPE", "DEFAULT", "DESCRIPTION"), *(_row(definition.parameters[name]) for name in names)]
+    header, *lines = terminal.table(rows)
+    terminal.say(f"\n{terminal.styled(header, 'quiet')}")
+    remaining = iter(lines)
+    for group in definition.groups:
+        about = f": {group.description}" if group.description else ""
+        terminal.say(terminal.styled(terminal.line(f"{group.label or 'parameters'}{about}"), "quiet"))
+        for name in group.parameters:
+            if name in definition.parameters:
+                terminal.say(f"  {next(remaining)}")
+    if definition.groups and others:
+        terminal.say(terminal.styled("other parameters", "quiet"))
+    for line in remaining:
+        terminal.say(f"  {line}" if definition.groups else line)
+
+
+def _row(parameter: Parameter) -> tuple[str, str, str, str]:
+    schema = parameter.schema
+    default = "-" if schema.default is None else _HIDDEN if schema.secret else _written(schema.default)
+    return schema.name, schema.type, terminal.shortened(default, 40), schema.description or schema.label
+
+
+def _written(value: Any) -> str:
+    return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
+
+
+def _values(checked: Checked) -> dict[str, Any]:
+    """Return the outcome as JSON; if there is no mistake, with the keys of Heat's own validation."""
+    values: dict[str, Any] = {
+        "valid": not checked.mistakes,
+        "mistakes": _mistakes(checked.mistakes, checked.conceal),
+        "warnings": _mistakes(checked.warnings, checked.conceal),
+    }
+    if checked.definition is not None and not checked.mistakes:
+        values |= _as_heat(checked.definition)
+    return values
+
+
+def _mistakes(mistakes: Sequence[Mistake], conceal: Concealer) -> list[dict[str, Any]]:
+    return [
+        {
+            "problem": each.problem,
+            "hint": each.hint or None,
+            "path": dotted(each.path),
+            "file": each.place.file if each.place else None,
+            "line": each.place.line if each.place else None,
+            "column": each.place.column if each.place else None,
+            "stage": each.kind,
+        }
+        for each in (mistake.concealed(conceal) for mistake in mistakes)
+    ]
+
+
+def _as_heat(definition: Definition) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "Description": definition.description,
+        "Parameters": {name: _parameter(each) for name, each in definition.parameters.items()},
+    }
+    if definition.groups:
+        values["ParameterGroups"] = [
+            {"label": each.label, "description": each.description, "parameters": list(each.parameters)}
+            for each in definition.groups
+        ]
+    return values
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    schema = parameter.schema
+    values: dict[str, Any] = {
+        "Type": _TYPES[schema.type],
+        "Description": schema.description,
+        "NoEcho": "true" if schema.hidden else "false",
+        "Label": schema.label or schema.name,
+    }
+    if schema.default is not None:
+        values["Default"] = _HIDDEN if schema.secret else schema.default
+    if parameter.given:
+        values["Value"] = _HIDDEN if schema.secret else parameter.value
+    if schema.tags:
+        values["Tags"] = list(schema.tags)
+    for each in schema.constraints:
+        values |= _constraint(each.kind, each.value)
+    description = " ".join(each.description for each in schema.constraints if each.description)
+    return values | ({"ConstraintDescription": description} if description else {})
+
+
+def _constraint(kind: str, value: Any) -> Mapping[str, Any]:
+    if kind in _OTHERS:
+        return {_OTHERS[kind]: value}
+    return {name: value[key] for key, name in _LIMITS[kind].items() if value.get(key) is not None}

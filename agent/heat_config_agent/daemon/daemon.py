@@ -1,0 +1,188 @@
+"""The loop of the daemon: polls sources, carries out deployments and sends results, none of which holds up the others.
+
+One thread owns the journal and makes every decision. Sources and servers have threads of their own (`sources.poller`,
+`signals`), and runs are processes. So the loop sleeps until something happens or is due.
+"""
+
+from __future__ import annotations
+
+import select
+import signal
+import time
+from collections.abc import Callable
+
+from heat_config_agent import __version__
+from heat_config_agent.daemon.agent import RETRY_INTERVAL, Agent
+from heat_config_agent.daemon.reboot import Reboot
+from heat_config_agent.daemon.status import StatusWriter
+from heat_config_agent.daemon.systemd import Notifier
+from heat_config_agent.daemon.wakeup import Wakeup
+from heat_config_agent.deployments.plan import clock
+from heat_config_agent.engine.report import Report
+from heat_config_agent.errors import AgentError, StateError, shortage
+from heat_config_agent.settings.effective import Settings
+from heat_config_agent.sources.poller import Answer
+from heat_config_agent.state.pruning import SLICE
+from heat_config_hooks.values import replace
+
+_REBOOT_DELAY = 1.0
+"""Seconds between two looks at a reboot of the machine that deployments wait for."""
+
+_BREATH = 0.1
+"""Seconds that the loop sleeps after it could not write the journal."""
+
+
+class Daemon:
+    """The loop of one agent on one state directory, whose lock the caller holds."""
+
+    def __init__(self, settings: Settings, reread: Callable[[], Settings], report: Report, notifier: Notifier) -> None:
+        """Open the journal. `reread` reads the settings again and returns them. Raises StateError."""
+        self._reread = reread
+        self._report = report
+        self._notifier = notifier
+        self._wakeup = Wakeup()
+        self._status = StatusWriter(settings.state, notifier, report)
+        self._agent = Agent(settings, report, notifier)
+        self._agent.pruning.request(everything=True)
+        self._reboot = Reboot(self._agent.applier, report)
+        self._unread: list[Answer] = []
+        """Answers that came in while the daemon was resting."""
+        self._retry_at = 0.0
+        """When the agent retries to write the journal, in monotonic seconds."""
+        self._journal_trouble = ""
+        self._settings_trouble = ""
+
+    def run(self) -> None:
+        """Work until SIGTERM or SIGINT. Runs go on after that, and the next agent follows them."""
+        settings = self._agent.settings
+        origins = ", ".join(layer.origin for layer in settings.layers[1:]) or "none"
+        self._report.note(f"heat-config-agent {__version__} begins on {settings.state}, settings: {origins}")
+        with self._wakeup.listening() as wakeup:
+            self._notifier.ready()
+            while not self._wakeup.interrupted:
+                self._heed_signals()
+                try:
+                    self._turn(wakeup)
+                    self._reboot.tend(self._agent.settings)
+                except StateError as error:
+                    self._retry_later(error)
+                except (OSError, MemoryError, ImportError) as error:
+                    lack = shortage(error)
+                    if lack is None:
+                        raise
+                    self._retry_later(lack)
+                self._agent.prune(SLICE)
+            self._notifier.stopping()
+            self._write_status(ended=True)
+        left = [f"{entry.name} (process {entry.run.pid})" for entry in self._agent.applier.running if entry.run]
+        self._report.note(f"ends; what runs goes on: {', '.join(left)}" if left else "ends")
+        self._agent.close()
+
+    def _turn(self, wakeup: int) -> None:
+        """Take in new answers, plan, do what can be done, and sleep until something happens or is due."""
+        agent = self._agent
+        unread, self._unread = self._unread, []
+        agent.take_in([*unread, *agent.collection.answers()])
+        before = agent.pulse()
+        agent.heed("the machine is being rebooted" if self._reboot.is_under_way else "")
+        if time.monotonic() >= self._retry_at:
+            agent.look()
+        self._write_status()  # before the sleep that may follow, not after it
+        resting = self._is_at_rest and agent.pulse() == before
+        if resting:
+            agent.prune(SLICE)
+        if resting and not agent.pruning.busy and agent.pulse() == before:
+            self._rest(wakeup)
+            delay = 0.0
+        else:
+            delay = 0.0 if agent.pruning.busy else self._delay
+        agent.work(delay, wakeup, before)
+        self._journal_trouble = ""
+
+    @property
+    def _is_at_rest(self) -> bool:
+        """True if nothing is left to do but to poll sources."""
+        left = self._status.pending or self._journal_trouble or self._reboot.is_under_way
+        return not left and self._agent.at_rest
+
+    def _rest(self, wakeup: int) -> None:
+        """Poll sources when they are due, until one of them has something new, or anything else happens or is due.
+
+        A daemon spends nearly all its time here, so this looks at no more than it has to.
+        """
+        agent = self._agent
+        poll, answered = select.poll(), agent.collection.fileno()
+        for descriptor in (wakeup, answered, agent.applier.fileno()):
+            poll.register(descriptor, select.POLLIN)
+        while True:
+            ready = poll.poll(self._delay * 1000)
+            answers = agent.collection.answers()
+            self._unread = [answer for answer in answers if agent.intake.is_news(answer)]
+            if self._unread or any(descriptor != answered for descriptor, _ in ready):
+                return
+            if agent.is_look_due or (not ready and agent.is_touched):  # at each poll, once
+                return
+            silent = bool(ready) and not answers  # a source could not remove its message from the queue, for example
+            if silent or self._status.is_due:
+                self._write_status()
+
+    @property
+    def _delay(self) -> float:
+        """Seconds until something is due."""
+        agent = self._agent
+        retry = max(self._retry_at - time.monotonic(), 0.0)
+        delays = [agent.collection.due, max(agent.look_delay, retry)]
+        if self._status.pending:
+            delays.append(self._status.delay)
+        if retry or agent.stale:
+            delays.append(retry)
+        if self._notifier.watchdog:
+            delays.append(self._notifier.watchdog / 2)
+        if self._reboot.is_under_way or agent.applier.reboots:
+            delays.append(_REBOOT_DELAY)
+        return min(delays)
+
+    def _retry_later(self, error: StateError) -> None:
+        """Go on without the journal for now. Work that was not recorded is found again from the journal later."""
+        if str(error) != self._journal_trouble:
+            self._journal_trouble = str(error)
+            self._report.warn(f"{error}; the agent retries every {RETRY_INTERVAL:g} s")
+        self._retry_at, self._agent.stale = time.monotonic() + RETRY_INTERVAL, True
+        self._agent.pruning.request()  # it may be the disk that is full
+        self._write_status()
+        time.sleep(_BREATH)
+
+    def _heed_signals(self) -> None:
+        """Do what signals ask for: SIGHUP reads the settings again, SIGUSR1 polls sources and sends results now."""
+        self._wakeup.drain()
+        if self._wakeup.take(signal.SIGHUP):
+            self._reload()
+        if self._wakeup.take(signal.SIGUSR1):
+            self._agent.hurry()
+            self._retry_at = 0.0
+
+    def _reload(self) -> None:
+        """Read the settings again. If they cannot be used, the old ones stay."""
+        self._notifier.reloading()
+        before = self._agent.settings
+        try:
+            settings = self._reread()
+        except AgentError as error:
+            self._report.warn(f"the settings stay as they were: {error}")
+            self._settings_trouble = f"the settings stay as they were at {clock(time.time())}: {error}"
+        else:
+            self._settings_trouble = ""
+            if settings.state != before.state:
+                self._report.warn(f"the state directory stays {before.state}: restart the daemon to use another")
+                settings = replace(settings, state=before.state, root=before.root, deployed=before.deployed)
+            self._agent.reconfigure(settings)
+            for warning in settings.warnings:
+                self._report.warn(warning)
+            self._report.note("the settings were read again")
+        self._notifier.ready()
+
+    def _write_status(self, *, ended: bool = False) -> None:
+        """Write the health file and tell systemd what is going on, when it has changed and now and then."""
+        troubles = filter(None, [self._journal_trouble, self._settings_trouble, self._reboot.late])
+        snapshot = self._agent.snapshot(rebooting=self._reboot.is_under_way, troubles=troubles)
+        self._status.write(snapshot, ended=ended)

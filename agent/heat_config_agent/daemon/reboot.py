@@ -1,0 +1,104 @@
+"""The reboot of the machine that deployments ask for (exit code 194).
+
+The machine is rebooted once nothing runs and results have had time to be delivered, but not while the agent is paused.
+If the reboot fails, the deployments that asked for it fail with the reason.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+
+from heat_config_agent.engine.applier import Applier
+from heat_config_agent.engine.report import Report
+from heat_config_agent.settings.effective import Settings
+from heat_config_agent.state import requests
+
+SECONDS = 300.0
+"""Seconds that the machine has to go down after the reboot command."""
+
+LATE = 60.0
+"""Seconds after which it is reported that the machine is still up."""
+
+LAST_WORDS = 10.0
+"""Seconds that results have to be delivered before the machine is rebooted."""
+
+
+class Reboot:
+    """The reboot that deployments wait for, if there is one."""
+
+    def __init__(self, applier: Applier, report: Report) -> None:
+        """Reboot the machine for the deployments of an applier."""
+        self._applier = applier
+        self._report = report
+        self._asked: float | None = None
+        """Since when deployments wait, in monotonic seconds."""
+        self._told: tuple[subprocess.Popen[bytes], tuple[str, ...], float] | None = None
+        """The process of the reboot command, the command, and when it was started in monotonic seconds."""
+
+    @property
+    def is_under_way(self) -> bool:
+        """True if the reboot command was started."""
+        return self._told is not None
+
+    @property
+    def late(self) -> str:
+        """A sentence that says that the machine should be down by now; empty if it is not late."""
+        if self._told is None or time.monotonic() - self._told[2] < LATE:
+            return ""
+        return f"the machine has not gone down {LATE:g} s after «{' '.join(self._told[1])}»"
+
+    def tend(self, settings: Settings) -> None:
+        """Start the reboot if it is time, or see what has become of it. Raises StateError."""
+        now = time.monotonic()
+        if self._told is not None:
+            self._wait(*self._told)
+        elif not self._applier.reboots:
+            self._asked = None
+        else:
+            self._asked = self._asked or now
+            last_words = self._applier.busy and now - self._asked < LAST_WORDS
+            if not self._applier.running and not last_words and not requests.paused(settings.state):
+                self._begin(settings)
+
+    def _begin(self, settings: Settings) -> None:
+        command = settings.reboot_command
+        names = ", ".join(entry.name for entry in self._applier.reboots)
+        self._report.note(f"rebooting the machine with «{' '.join(command)}»: {names} asked for it")
+        self._applier.settle()
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                env={"PATH": settings.environment["PATH"], "LANG": "C.UTF-8"},
+                start_new_session=True,
+            )
+        except (OSError, ValueError, IndexError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            self._applier.reboot_failed(f"«{' '.join(command)}» cannot be started: {reason}")
+        else:
+            self._told = (process, command, time.monotonic())
+
+    def _wait(self, process: subprocess.Popen[bytes], command: tuple[str, ...], since: float) -> None:
+        """See whether the reboot command has failed; if it works, the agent ends with the machine."""
+        code = process.poll()
+        if not code and time.monotonic() - since < SECONDS:
+            return
+        words = " ".join(command)
+        if code:
+            reason = f"«{words}» ended with exit code {code}{_last_line(process)}"
+        else:
+            reason = f"{SECONDS:g} s after «{words}» the machine has not gone down"
+        self._told = None
+        self._applier.reboot_failed(reason)
+
+
+def _last_line(process: subprocess.Popen[bytes]) -> str:
+    if process.stderr is None:
+        return ""
+    os.set_blocking(process.stderr.fileno(), False)
+    lines = (process.stderr.read() or b"").decode("utf-8", "replace").strip().splitlines()
+    return f": {lines[-1][:200]}" if lines else ""

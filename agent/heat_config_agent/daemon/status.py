@@ -1,0 +1,168 @@
+"""The reports of a daemon about itself: the health file, the metrics and systemd's status line."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+
+from heat_config_agent import __version__
+from heat_config_agent.daemon.systemd import Notifier
+from heat_config_agent.daemon.warned import Warned
+from heat_config_agent.log import Log
+from heat_config_agent.model.entry import Entry, State
+from heat_config_agent.sources import active
+from heat_config_agent.sources.poller import Condition
+from heat_config_agent.state import health
+from heat_config_agent.state.health import Health
+from heat_config_hooks import files
+from heat_config_hooks.values import dataclass
+
+INTERVAL = 45.0
+"""Seconds after which the health file is written again although nothing has changed.
+
+The loop does not wake for it: with the default polling interval, the file is written at every second poll."""
+
+LEAST_INTERVAL = 0.5
+"""Seconds between two writes at least, so that a busy daemon does not write all the time."""
+
+_NAMED = 3
+"""The number of running deployments that the status line names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """The state of a daemon at one moment."""
+
+    running: tuple[str, ...]
+    """The names of the deployments that run."""
+    waiting: int
+    """The number of deployments that wait for their turn."""
+    reboots: tuple[str, ...]
+    """The names of the deployments that wait for a reboot of the machine."""
+    rebooting: bool
+    """True if the reboot command was started."""
+    paused: str
+    """A line that says that the agent is paused, and why; empty if it is not."""
+    conditions: Mapping[Hashable, Condition]
+    """The state of each source in use."""
+    next_poll: float
+    """Seconds until the next poll."""
+    answered: bool
+    """True if any source has answered."""
+    entries: Mapping[str, Entry]
+    """The entries of the journal."""
+    changes: int
+    """The number of changes to the journal so far."""
+    skipped: tuple[Mapping[str, object], ...]
+    """The deployments that the last plan skipped and the journal does not have, see `Health.skipped`."""
+    troubles: tuple[str, ...]
+    """What is wrong, apart from the sources."""
+    metrics_file: str
+    """The path of the metrics file; empty for none."""
+
+
+class StatusWriter:
+    """Writes the health file and the metrics and tells systemd, when something has changed and now and then."""
+
+    def __init__(self, state: Path, notifier: Notifier, log: Log) -> None:
+        """Write the health file in the folder `state`; `log` is warned if the metrics cannot be written."""
+        self._state = state
+        self._log = log
+        self._started = time.time()
+        self._written = 0.0
+        """When the files were last written, in monotonic seconds."""
+        self._content: object = None
+        """The content that was written then, without the times in it."""
+        self._warned = Warned()
+        self._metrics_trouble = ""
+        self._undelivered = 0
+        self._counted = (0, 0)
+        """The journal for which results were counted: the numbers of its changes and entries."""
+        self.notifier = notifier
+        self.pending = True
+        """True if something has changed that is not written yet."""
+
+    def write(self, snapshot: Snapshot, *, ended: bool = False) -> None:
+        """Feed the watchdog, tell systemd, and write the files if that is due or the daemon has `ended`."""
+        self.notifier.alive()
+        line = self._line(snapshot)
+        self.notifier.status(line)
+        troubles = tuple(trouble for trouble in (*snapshot.troubles, self._metrics_trouble) if trouble)
+        sources = tuple((each.name, each.working, each.trouble) for each in snapshot.conditions.values())
+        content = (line, sources, troubles, snapshot.skipped, snapshot.changes)
+        now = time.monotonic()
+        self.pending = content != self._content
+        if not ended and now - self._written < (LEAST_INTERVAL if self.pending else INTERVAL):
+            return
+        self._content, self._written, self.pending = content, now, False
+        current = self._health(snapshot, line, troubles, ended=ended)
+        with contextlib.suppress(OSError):  # a full disk, for example: systemd has been told
+            health.write(self._state, current)
+        self._metrics_trouble = ""
+        if snapshot.metrics_file:
+            self._write_metrics(Path(snapshot.metrics_file), health.metrics(current, snapshot.entries.values()))
+
+    @property
+    def is_due(self) -> bool:
+        """True if `write` should be called now: there is news, a watchdog, or the files are old."""
+        old = time.monotonic() - self._written >= INTERVAL
+        return self.pending or bool(self.notifier.watchdog) or old
+
+    @property
+    def delay(self) -> float:
+        """Seconds until the next write is allowed."""
+        return max(self._written + LEAST_INTERVAL - time.monotonic(), 0.0)
+
+    def _health(self, snapshot: Snapshot, line: str, troubles: tuple[str, ...], *, ended: bool) -> Health:
+        conditions = snapshot.conditions.items()
+        return Health(
+            process=os.getpid(),
+            version=__version__,
+            started=self._started,
+            ended=time.time() if ended else None,
+            doing=line,
+            next_poll=snapshot.next_poll,
+            waiting=snapshot.waiting,
+            paused=snapshot.paused.removeprefix("paused: "),
+            reboot=snapshot.reboots,
+            skipped=snapshot.skipped,
+            sources=tuple({"from": active.describe(key), **vars(condition)} for key, condition in conditions),
+            troubles=troubles,
+        )
+
+    def _write_metrics(self, path: Path, text: str) -> None:
+        try:
+            files.replace(path, text.encode(), mode=0o644)
+        except OSError as error:
+            self._metrics_trouble = f"cannot write the metrics to {path}: {error.strerror} (metrics_file of [agent])"
+        for trouble in self._warned.update("metrics", [self._metrics_trouble] if self._metrics_trouble else []):
+            self._log.warn(trouble)
+
+    def _line(self, snapshot: Snapshot) -> str:
+        """Return the status line."""
+        more = " …" if len(snapshot.running) > _NAMED else ""
+        parts = [f"running {', '.join(snapshot.running[:_NAMED])}{more}"] if snapshot.running else []
+        if snapshot.waiting:
+            parts.append(f"{snapshot.waiting} waiting")
+        undelivered = self._count(snapshot)
+        if undelivered:
+            parts.append(f"{undelivered} result{'s' if undelivered > 1 else ''} to deliver")
+        if snapshot.reboots:
+            parts.append("rebooting" if snapshot.rebooting else "about to reboot")
+        silent = [each.name for each in snapshot.conditions.values() if each.working is False and not each.seldom]
+        if silent:
+            parts.append(f"no answer from {', '.join(silent)}")
+        if snapshot.paused:
+            parts.append(snapshot.paused)
+        return "; ".join(parts) or ("idle" if snapshot.answered else "waiting for the first document")
+
+    def _count(self, snapshot: Snapshot) -> int:
+        """Return the number of results to be delivered; they are counted only when the journal has changed."""
+        version = (snapshot.changes, len(snapshot.entries))
+        if version != self._counted:
+            self._counted = version
+            self._undelivered = sum(entry.state is State.FINISHED for entry in snapshot.entries.values())
+        return self._undelivered

@@ -1,0 +1,339 @@
+"""Parses a document into deployments, and reports each mistake with its path in the document. Pure.
+
+A document is Heat's server metadata (an object with `deployments`), or the bare list that os-apply-config's template
+writes to `/var/run/heat-config/heat-config`. A mistake in one entry fails only that deployment; the others are applied.
+Unknown keys are kept and passed on.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+from heat_config_agent.model.deployment import (
+    STANDARD_OUTPUTS,
+    Credentials,
+    Deployment,
+    Document,
+    Input,
+    Mistake,
+    Output,
+    Target,
+)
+from heat_config_hooks import protocol
+from heat_config_hooks.values import dataclass, replace
+
+_SHOWN = 100
+"""The most characters of a name that a message repeats."""
+
+_HALF = re.compile("[\ud800-\udfff]")
+"""Half of a surrogate pair, which JSON can contain and the name of a file cannot."""
+
+_LARGE = 1e20
+"""A message does not repeat a number of this size or more: it may have thousands of digits."""
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """The deployments and mistakes of one document."""
+
+    deployments: tuple[Deployment, ...]
+    mistakes: tuple[Mistake, ...] = ()
+    """All mistakes in the document."""
+    understood: bool = True
+    """False if the document has no list of deployments, so that it does not say which deployments have left."""
+
+
+def parse(document: Document) -> Parsed:
+    """Return all deployments of a document, in its order, and its mistakes."""
+    entries, where, mistake = _entries(document.content)
+    if mistake:
+        return Parsed((), (mistake,), understood=False)
+    deployments: dict[str, Deployment] = {}
+    mistakes: list[Mistake] = []
+    for index, entry in enumerate(entries):
+        deployment = _deployment(entry, f"{where}[{index}]", document.source)
+        first = deployments.get(deployment.key)
+        if first and first.document == deployment.document:
+            continue  # the same entry twice is the same work
+        if first:
+            deployment = _second_of_its_id(deployment, first)
+        mistakes += deployment.mistakes
+        deployments[deployment.key] = deployment
+    return Parsed(tuple(deployments.values()), tuple(mistakes))
+
+
+class Reader:
+    """Parses each document once: it keeps the parsed value of the last document of each source."""
+
+    def __init__(self) -> None:
+        """Begin without any document."""
+        self._known: dict[str, tuple[Document, Parsed]] = {}
+
+    def parse(self, document: Document) -> Parsed:
+        """Return the parsed document: the value from last time if it is the very same object.
+
+        A document that is not metadata is not kept, because the one before it stays in force.
+        """
+        before, parsed = self._known.get(document.source, (None, None))
+        if parsed is None or before is not document:
+            parsed = parse(document)
+            if parsed.understood:
+                self._known[document.source] = document, parsed
+        return parsed
+
+
+def parse_all(
+    documents: Iterable[Document], parse: Callable[[Document], Parsed] = parse
+) -> tuple[list[Deployment], frozenset[str], list[Mistake]]:
+    """Return the deployments of all documents, the sources that answered with a list of them, and all mistakes."""
+    deployments: dict[str, Deployment] = {}
+    sources: set[str] = set()
+    mistakes: list[Mistake] = []
+    for document in documents:
+        parsed = parse(document)
+        mistakes += parsed.mistakes
+        if parsed.understood:
+            sources.add(document.source)
+        for deployment in parsed.deployments:
+            first = deployments.setdefault(deployment.key, deployment)
+            if first.document != deployment.document:
+                problem = f"{quoted(deployment.id)} is also the id of one in {first.source}; that one is applied"
+                mistakes.append(Mistake(path=f"{document.source}: {deployment.where}.id", problem=problem))
+    return list(deployments.values()), frozenset(sources), mistakes
+
+
+def _entries(content: object) -> tuple[list[object], str, Mistake | None]:
+    """Return the entries and the path of their list, and a mistake if there is no such list."""
+    if isinstance(content, list):
+        return content, "", None
+    if not isinstance(content, Mapping):
+        kind = "an empty document" if content is None else kind_of(content)
+        return (
+            [],
+            "",
+            Mistake(path="$", problem=f"expected deployments (an object with `deployments`, or a list), not {kind}"),
+        )
+    if "heat_template_version" in content:
+        problem = "this is a HOT template, not deployment metadata: create a stack from it with heat-config-apply"
+        return [], "", Mistake(path="heat_template_version", problem=problem)
+    entries = content.get("deployments")
+    if isinstance(entries, list):
+        return entries, "deployments", None
+    if entries is None and ("deployments" in content or "os-collect-config" in content):
+        return [], "deployments", None  # Heat's metadata before the first deployment
+    if entries is None:
+        alone = "; write a single deployment as a list of one" if "config" in content else ""
+        return [], "", Mistake(path="$", problem=f"there is no `deployments` in this object{alone}")
+    return [], "", Mistake(path="deployments", problem=f"expected a list, not {kind_of(entries)}")
+
+
+def _second_of_its_id(deployment: Deployment, first: Deployment) -> Deployment:
+    """Return a deployment with the id of an earlier one: with a mistake, so that it fails.
+
+    Its own target receives the failure, but never the target of the first one, which waits for the first result.
+    """
+    mistake = Mistake(
+        path=f"{deployment.where}.id",
+        problem=f"{quoted(deployment.id)} is also the id of {first.where}; ids must be unique",
+    )
+    return replace(
+        deployment,
+        key=_digest(deployment.document),
+        target=Target(kind="none") if deployment.target == first.target else deployment.target,
+        mistakes=(*deployment.mistakes, mistake),
+    )
+
+
+class _Entry:
+    """Reads the fields of one entry with their expected types, and collects the mistakes."""
+
+    def __init__(self, data: Mapping[str, object], where: str) -> None:
+        self.data = data
+        self.where = where
+        self.mistakes: list[Mistake] = []
+
+    def wrong(self, path: str, problem: str) -> None:
+        self.mistakes.append(Mistake(path=f"{self.where}.{path}" if path else self.where, problem=problem))
+
+    def text(self, name: str, default: str = "") -> str:
+        value = self.data.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, str):
+            self.wrong(name, f"expected text, not {kind_of(value)}")
+            return default
+        return value
+
+    def maps(self, name: str) -> list[tuple[int, Mapping[str, object]]]:
+        """Return the objects with a `name` in a list of objects, each with its index."""
+        items = self.data.get(name)
+        if items is None:
+            return []
+        if not isinstance(items, list):
+            self.wrong(name, f"expected a list of objects, not {kind_of(items)}")
+            return []
+        named = []
+        for index, item in enumerate(items):
+            if isinstance(item, (dict, Mapping)) and isinstance(item.get("name"), str) and item["name"]:
+                named.append((index, item))
+            elif not isinstance(item, Mapping):
+                self.wrong(f"{name}[{index}]", f"expected an object with a `name`, not {kind_of(item)}")
+            else:
+                self.wrong(
+                    f"{name}[{index}].name",
+                    "expected a name" if "name" not in item else f"expected a name, not {kind_of(item['name'])}",
+                )
+        return named
+
+
+def _deployment(raw: object, where: str, source: str) -> Deployment:
+    if not isinstance(raw, Mapping):
+        mistake = Mistake(path=where, problem=f"expected an object that describes a deployment, not {kind_of(raw)}")
+        return _unreadable(raw, where, source, mistake)
+    entry = _Entry(raw, where)
+    identity = _identity(entry)
+    inputs = tuple(_inputs(entry))
+    outputs = tuple(_outputs(entry))
+    options = raw.get("options")
+    if options is not None and not isinstance(options, Mapping):
+        entry.wrong("options", f"expected an object, not {kind_of(options)}")
+    return Deployment(
+        id=identity,
+        key=protocol.file_key(identity) if identity else _digest(raw),
+        name=entry.text("name") or identity,
+        group=entry.text("group", "Heat::Ungrouped") or "Heat::Ungrouped",
+        config=raw.get("config"),
+        inputs=inputs,
+        outputs=outputs,
+        options=options if isinstance(options, Mapping) else {},
+        creation_time=entry.text("creation_time"),
+        target=_target({item.name: item.value for item in inputs}),
+        document=raw,
+        source=source,
+        where=where,
+        mistakes=tuple(entry.mistakes),
+    )
+
+
+def _identity(entry: _Entry) -> str:
+    value = entry.data.get("id")
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)  # YAML's reading of an unquoted number
+    if isinstance(value, str) and value:
+        return value
+    entry.wrong("id", "every deployment needs an id" if value in (None, "") else f"expected text, not {kind_of(value)}")
+    return ""
+
+
+def _inputs(entry: _Entry) -> Iterable[Input]:
+    for index, item in entry.maps("inputs"):
+        kind = item.get("type", "String")
+        if not isinstance(kind, str):
+            entry.wrong(f"inputs[{index}].type", f"expected the name of a type, not {kind_of(kind)}")
+            kind = "String"
+        value = item.get("value", item.get("default"))
+        if not isinstance(value, str) and needs_text(item):
+            value = protocol.as_text(value)
+        hidden = item.get("hidden") is True or item.get("no_echo") is True
+        yield Input(name=str(item["name"]), value=value, type=kind, hidden=hidden)
+
+
+def needs_text(item: Mapping[str, object]) -> bool:
+    """Return True if an input is declared as text and its value is not: it is converted, as heat-agents does."""
+    return item.get("type") == "String" and not isinstance(item.get("value", item.get("default")), str)
+
+
+def _outputs(entry: _Entry) -> Iterable[Output]:
+    for index, item in entry.maps("outputs"):
+        name, path = str(item["name"]), f"outputs[{index}]"
+        if "/" in name or "\0" in name:
+            problem = f"{quoted(name)} cannot be an output: its name is also a file name, so it must not contain '/'"
+            entry.wrong(f"{path}.name", problem)
+        elif _HALF.search(name):
+            entry.wrong(f"{path}.name", f"{quoted(name)} cannot be an output: it contains half of a character")
+        elif name in STANDARD_OUTPUTS:
+            yield Output(name=name)  # a template may declare the standard outputs
+        else:
+            yield Output(name=name, error_output=item.get("error_output") is True)
+
+
+def _target(inputs: Mapping[str, object]) -> Target:
+    """Return the target of the result, from the inputs in which Heat names it, by the rules of `heat-config-notify`."""
+
+    def text(name: str) -> str:
+        value = inputs.get(name)
+        return value if isinstance(value, str) else ""
+
+    addressee = f"{text('deploy_stack_id')}/{text('deploy_resource_name')}" if text("deploy_resource_name") else ""
+    if text("deploy_signal_transport") == "NO_SIGNAL":
+        return Target(kind="none", addressee=addressee)
+    if url := text("deploy_signal_id"):
+        verb = (text("deploy_signal_verb") or "POST").upper()
+        return Target(kind="url", url=url, verb=verb, addressee=addressee or addressee_at(url))
+    credentials = Credentials(
+        auth_url=text("deploy_auth_url"),
+        user_id=text("deploy_user_id"),
+        password=text("deploy_password"),
+        project_id=text("deploy_project_id"),
+        region_name=text("deploy_region_name"),
+    )
+    if queue := text("deploy_queue_id"):
+        return Target(kind="zaqar", addressee=addressee or queue, credentials=credentials, queue=queue)
+    if credentials.auth_url:
+        return Target(
+            kind="heat",
+            addressee=addressee,
+            credentials=credentials,
+            stack=text("deploy_stack_id"),
+            resource=text("deploy_resource_name"),
+        )
+    return Target(kind="none", addressee=addressee)
+
+
+def _unreadable(raw: object, where: str, source: str, mistake: Mistake) -> Deployment:
+    return Deployment(
+        id="",
+        key=_digest(raw),
+        name=where,
+        group="",
+        config=None,
+        inputs=(),
+        outputs=(),
+        options={},
+        creation_time="",
+        target=Target(kind="none"),
+        document={},
+        source=source,
+        where=where,
+        mistakes=(mistake,),
+    )
+
+
+def addressee_at(url: str) -> str:
+    """Return the addressee for a signal URL: a digest of it, because this is kept for longer than secrets are."""
+    return protocol.file_key(f"url {url}")
+
+
+def _digest(raw: object) -> str:
+    """Return a key for an entry without an id, from its content."""
+    return protocol.file_key("entry " + json.dumps(raw, sort_keys=True, default=str))
+
+
+def quoted(text: str) -> str:
+    """Return text from a document as a message shows it: quoted, and only the beginning of long text."""
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+
+
+def kind_of(value: object) -> str:
+    """Return the type of a JSON value in words, for a message."""
+    if isinstance(value, bool):
+        return f"{json.dumps(value)}"
+    if isinstance(value, int | float):
+        return f"the number {value}" if abs(value) < _LARGE else "a number"
+    if isinstance(value, str):
+        return "text"
+    if value is None:
+        return "null"
+    return "a list" if isinstance(value, list) else "an object"

@@ -1,0 +1,343 @@
+"""Compares deployments with the journal, and plans the steps with their reasons. Pure: the plan is also the dry run."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import time
+from collections.abc import Collection, Iterable, Mapping
+
+import heat_config_hooks
+from heat_config_agent.deployments import cleanup, metadata, selection
+from heat_config_agent.model.deployment import (
+    BUILTIN,
+    DELETE,
+    TOOLLESS,
+    WAIT_LIMIT,
+    Config,
+    Deployment,
+    Document,
+    Mistake,
+    Tool,
+)
+from heat_config_agent.model.entry import Entry, Run, State
+from heat_config_agent.model.job import Job
+from heat_config_hooks import options
+from heat_config_hooks.reply import NO_TOOL, UNKNOWN, Reply, failure
+from heat_config_hooks.values import dataclass, replace
+
+NOT_CHOSEN = "not chosen"
+"""The reason to skip a deployment that `only` does not name."""
+
+_LEFT = "its deployment has left the metadata: clean up"
+
+_DAMAGED = "the journal is damaged at the record of this deployment; it is not run, as it may have run before"
+
+_LOST = "the journal has lost its record, and its folder shows that it was run; it is not run again"
+
+
+class Verb(str, enum.Enum):
+    """The kinds of steps."""
+
+    RUN = "run"
+    ANSWER = "answer"
+    """The result is known without running anything."""
+    RESUME = "resume"
+    """A run was started before: follow it to its end, or find out how it ended."""
+    RESEND = "resend"
+    """The result is not delivered yet."""
+    WAIT = "wait"
+    """The result is not delivered, and the server asked to wait; or the deployment waits for a reboot."""
+    SKIP = "skip"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One step of the plan: the kind of work for one deployment, with the reason."""
+
+    verb: Verb
+    deployment: Deployment
+    reason: str
+    job: Job | None = None
+    """The job to run or to follow; None if nothing is run, or if the config of a run can no longer be selected."""
+    reply: Reply | None = None
+    """The reply of an ANSWER step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """The facts that a plan is made from, besides the deployments."""
+
+    entries: Mapping[str, Entry]
+    """The entries of the journal, by key."""
+    marked: Collection[str] = ()
+    """The keys with a file in the folder `deployed/`."""
+    folder: str = ""
+    """The path of that folder; empty if it does not exist, so that a missing file means nothing."""
+    back: Collection[str] = ()
+    """The keys of deployments that are back in the metadata after their cleanup."""
+    boot: str = ""
+    """The kernel's boot id."""
+    ran: Collection[str] = ()
+    """The keys of deployments whose run folder shows that they were run."""
+    tools: Mapping[str, Tool]
+    """The installed tools by name, see `selection.tool_name`."""
+    now: float
+    """Seconds since the epoch."""
+
+
+def make(deployments: Iterable[Deployment], known: Known, *, only: Collection[str] = ()) -> list[Step]:
+    """Return the steps: one for each run to follow, then one for each deployment, in the order of the deployments.
+
+    `only` names deployments by name or id. The others are skipped, but their results can still be delivered.
+    """
+    running = [entry for entry in known.entries.values() if entry.state is State.RUNNING]
+    # A run is followed to its end as it was started, even if its deployment has changed or left the metadata since.
+    current = {deployment.key: deployment for deployment in deployments}
+    wanted = [deployment for deployment in current.values() if deployment.action != DELETE]
+    steps = [_resume(_started(entry, current), entry) for entry in running]
+    followed = {entry.key for entry in running}
+    for deployment in current.values():
+        if deployment.key in followed:
+            continue
+        if only and not {deployment.name, deployment.id}.intersection(only):
+            steps.append(Step(verb=Verb.SKIP, deployment=deployment, reason=NOT_CHOSEN))
+        else:
+            step = _step(deployment, known)
+            if step.verb in (Verb.RESEND, Verb.ANSWER) and deployment.key in known.entries:
+                step = _without_late_result(step, current.values(), known)
+            steps.append(_spare(step, wanted) if deployment.action == DELETE else step)
+    return steps
+
+
+def _without_late_result(step: Step, current: Iterable[Deployment], known: Known) -> Step:
+    """Return the step; a SKIP instead if its late result would arrive at a server that waits for another deployment."""
+    own = step.deployment
+    others = [other for other in current if other.key != own.key and other.target.addressee == own.target.addressee]
+    if known.entries[own.key].state is not State.SUPERSEDED or not own.target.addressee or not others:
+        return step
+    reason = f"its result is not sent any more: the server waits for {others[0].id!r} instead"
+    return Step(verb=Verb.SKIP, deployment=own, reason=reason)
+
+
+def _spare(step: Step, wanted: Iterable[Deployment]) -> Step:
+    """Return the step of a DELETE; an ANSWER instead if another deployment has taken over what it would remove.
+
+    Heat replaces a resource by creating the new one before it deletes the old one. From then on, the results of the
+    tool's work for both belong to the new one, and a tool that undoes its work could not tell them apart.
+    """
+    if step.verb is not Verb.RUN or not step.job or not step.job.tool.builtin:
+        return step
+    name, own = step.job.tool.name, step.deployment
+    about = heat_config_hooks.load(name).ABOUT
+    same = [other for other in wanted if name in selection.tools(other)] if about.undoes else []
+    if not any(other.name == own.name if about.cleans == "name" else other.owner == own.owner for other in same):
+        return step
+    note = "another deployment has taken its place: nothing was undone"
+    reply: Reply = {"deploy_stdout": "", "deploy_stderr": f"{note}\n", "deploy_status_code": 0}
+    return Step(verb=Verb.ANSWER, deployment=own, reason=note, reply=reply)
+
+
+def _started(entry: Entry, current: Mapping[str, Deployment]) -> Deployment:
+    """Return the deployment as it was started; as it is now if the journal has lost its document."""
+    return deployment_of(entry) if entry.document else current.get(entry.key) or deployment_of(entry)
+
+
+def deployment_of(entry: Entry, document: Mapping[str, object] | None = None) -> Deployment:
+    """Return the deployment of an entry of the journal: from its document, or from the one that was kept elsewhere."""
+    parsed = metadata.parse(Document(source=entry.source, content=[document or entry.document]))
+    return replace(parsed.deployments[0], key=entry.key)
+
+
+def _step(deployment: Deployment, known: Known) -> Step:
+    entry = known.entries.get(deployment.key)
+    if (entry is None or (entry.state is State.ACCEPTED and entry.run is None)) and deployment.key in known.ran:
+        return Step(verb=Verb.ANSWER, deployment=deployment, reason=_LOST, reply=failure(UNKNOWN, _LOST))
+    if entry is None:
+        if deployment.key in known.marked or deployment.id in known.marked:
+            return Step(verb=Verb.SKIP, deployment=deployment, reason="done already, as its file in deployed/ says")
+        return _new(deployment, known, _LEFT if deployment.action == cleanup.ACTION else "new")
+    if entry.again:
+        return _new(deployment, known, "asked to run again")
+    if deployment.action == cleanup.ACTION and entry.settled:
+        return _new(deployment, known, "the cleanup failed, so it is retried" if entry.failed else _LEFT)
+    if deployment.key in known.back:
+        return _new(deployment, known, "it is back in the metadata after its cleanup")
+    if entry.state is State.ACCEPTED:
+        return _new(deployment, known, "accepted earlier and not started yet")
+    if entry.state is State.REBOOT and entry.run and entry.run.boot == known.boot:
+        return Step(verb=Verb.WAIT, deployment=deployment, reason="it waits for the reboot that it asked for")
+    if entry.state is State.REBOOT:
+        return _new(deployment, known, f"continues after the reboot that it asked for ({times(entry.reboots)})")
+    if entry.marked and entry.marked == known.folder and deployment.key not in known.marked:
+        return _new(deployment, known, "its file in deployed/ was removed, so it runs again")
+    if entry.state is State.DAMAGED:
+        reply = failure(UNKNOWN, _DAMAGED)
+        return Step(verb=Verb.ANSWER, deployment=deployment, reason=_DAMAGED, reply=reply)
+    if entry.state is State.FINISHED:
+        return _resend(deployment, entry, known.now)
+    if entry.state is State.SUPERSEDED and entry.values is not None:
+        reason = "it is back in the metadata, and its result was not sent before"
+        return Step(verb=Verb.RESEND, deployment=deployment, reason=reason)
+    if entry.state is State.SUPERSEDED:
+        sentence = f"{_settled(entry)}; the result is not kept any more, and nothing is run again"
+        return Step(verb=Verb.ANSWER, deployment=deployment, reason=sentence, reply=failure(UNKNOWN, sentence))
+    reason = _settled(entry)
+    if entry.document and entry.document != deployment.document:
+        reason += "; its content has changed since, but not its id (a new id is run)"
+    return Step(verb=Verb.SKIP, deployment=deployment, reason=reason)
+
+
+def _new(deployment: Deployment, known: Known, reason: str) -> Step:
+    if deployment.status and deployment.status.upper() != "IN_PROGRESS":
+        why = f"its status is {deployment.status}: there is nothing to do"
+        return Step(verb=Verb.SKIP, deployment=deployment, reason=why)
+    if deployment.mistakes:
+        return _refuse(deployment, deployment.mistakes)
+    config = selection.select(deployment)
+    if isinstance(config, tuple):
+        return _refuse(deployment, config)
+    if isinstance(config, selection.Nothing):
+        note = f"{config.reason}: nothing was run"
+        reply: Reply = {"deploy_stdout": "", "deploy_stderr": f"{note}\n", "deploy_status_code": 0}
+        return Step(verb=Verb.ANSWER, deployment=deployment, reason=note, reply=reply)
+    builtin = deployment.action == cleanup.ACTION  # the built-in hook that ran the deployment also cleans up
+    tool = Tool(config.tool, f"{BUILTIN}{config.tool}") if builtin else _find(config.tool, known)
+    if tool is None and config.tool in TOOLLESS:
+        why = f"the group {config.tool} names no tool" if deployment.document.get("group") else "no `group` is given"
+        return Step(verb=Verb.SKIP, deployment=deployment, reason=f"{why}: nothing to run")
+    if tool is None:
+        name = selection.tool_name(config.tool)
+        file = f" (its file would have to be named {name!r})" if name not in ("", config.tool) else ""
+        sentence = f"no hook for the tool {config.tool!r}{file}; installed: {', '.join(sorted(known.tools))}"
+        return Step(verb=Verb.ANSWER, deployment=deployment, reason=sentence, reply=failure(NO_TOOL, sentence))
+    mistakes = _option_mistakes(deployment, config, tool, known)
+    if mistakes:
+        return _refuse(deployment, mistakes)
+    job = Job(
+        deployment=deployment,
+        config=config,
+        tool=tool,
+        request=selection.request(deployment, config),
+        limit=_limit(config),
+        bounds=_bounds(config),
+    )
+    return Step(verb=Verb.RUN, deployment=deployment, reason=reason, job=job)
+
+
+def job_of_run(deployment: Deployment, run: Run | None) -> Job | None:
+    """Return the job of a run that was started before; None if the config can no longer be selected."""
+    config = selection.select(deployment)
+    if run is None or not isinstance(config, Config):
+        return None
+    return Job(
+        deployment=deployment,
+        config=config,
+        tool=Tool(selection.tool_name(config.tool), run.hook),
+        request=selection.request(deployment, config),
+        limit=run.limit,
+    )
+
+
+def _find(tool: str, known: Known) -> Tool | None:
+    return known.tools.get(selection.tool_name(tool))
+
+
+def _option_mistakes(deployment: Deployment, config: Config, tool: Tool, known: Known) -> tuple[Mistake, ...]:
+    """Return the mistakes in the options.
+
+    Options of foreign hooks may mean anything, also if they are in the same section as those of a built-in one.
+    """
+    if not tool.builtin:
+        return ()
+    also: set[str] = set()
+    for other in (_find(name, known) for name in config.others):
+        builtin = other is not None and other.builtin
+        also.update(heat_config_hooks.load(other.name).ABOUT.options if other and builtin else config.options)
+    about = heat_config_hooks.load(tool.name).ABOUT
+    return tuple(
+        Mistake(
+            path=f"{deployment.where}.{mistake.path.replace('options', config.section, 1)}", problem=mistake.problem
+        )
+        for mistake in options.mistakes(config.options, about.options, tool=tool.name, also=also)
+    )
+
+
+def _limit(config: Config) -> float | None:
+    limit = options.common(config.options, "timeout")
+    return limit if isinstance(limit, float) else None
+
+
+def _bounds(config: Config) -> dict[str, int]:
+    values = {name: options.common(config.options, name) for name in options.BOUNDS if name in config.options}
+    return {name: value for name, value in values.items() if isinstance(value, int)}
+
+
+def _refuse(deployment: Deployment, mistakes: tuple[Mistake, ...]) -> Step:
+    sentence = "\n".join(str(mistake) for mistake in mistakes)
+    return Step(verb=Verb.ANSWER, deployment=deployment, reason=sentence, reply=failure(UNKNOWN, sentence))
+
+
+def _resume(deployment: Deployment, entry: Entry) -> Step:
+    since = f" since {clock(entry.started)}" if entry.started else ""
+    job = job_of_run(deployment, entry.run)
+    return Step(verb=Verb.RESUME, deployment=deployment, reason=f"started earlier, running{since}", job=job)
+
+
+def _resend(deployment: Deployment, entry: Entry, now: float) -> Step:
+    if now < entry.not_before <= now + WAIT_LIMIT:  # a later time comes from a clock that was wrong
+        reason = f"its result is sent again at {clock(entry.not_before)}: {entry.trouble}"
+        return Step(verb=Verb.WAIT, deployment=deployment, reason=reason)
+    return Step(verb=Verb.RESEND, deployment=deployment, reason=f"its result is not delivered yet{tried(entry)}")
+
+
+def times(number: int) -> str:
+    """Return «once», «twice» or «3 times»."""
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
+
+
+def tried(entry: Entry) -> str:
+    """Return in words how many attempts to send a result have failed, with the last reason; empty if none has."""
+    times = "1 try" if entry.tries == 1 else f"{entry.tries} tries"
+    return f" after {times}: {entry.trouble}" if entry.tries else ""
+
+
+def _settled(entry: Entry) -> str:
+    """Return in words how a deployment ended for which nothing more is done."""
+    word = "interrupted" if entry.ended is None else "failed" if entry.failed else "done"
+    done = f"{word} {clock(entry.ended or entry.at)}"
+    if entry.state is State.REFUSED:
+        return f"{done}; its result was refused for good: {entry.trouble}"
+    if entry.state is State.SUPERSEDED:
+        return f"{done}; its result was not sent, as its deployment had been replaced"
+    return done
+
+
+def superseded(deployments: Iterable[Deployment], sources: Collection[str], entries: Mapping[str, Entry]) -> list[str]:
+    """Return the keys of entries whose results must not be sent any more, and whose runs must not be started.
+
+    Heat's signal carries no id: a late result would complete the next action. So a result is sent only while its source
+    has its deployment, and while no other deployment has the same addressee. `sources` are the sources that answered: a
+    source that did not answer has lost no deployment.
+    """
+    current = {deployment.key for deployment in deployments}
+    targets = [deployment.target for deployment in deployments]
+    addressees = {target.addressee for target in targets if target.wanted and target.addressee}
+    return [
+        entry.key
+        for entry in entries.values()
+        if not entry.settled and entry.key not in current and (entry.source in sources or entry.addressee in addressees)
+    ]
+
+
+def clock(moment: float | None) -> str:
+    """Return a time (seconds since the epoch) for people, in this machine's time zone."""
+    try:
+        return _clock(int(moment or 0))
+    except (ValueError, OverflowError, OSError):  # from a damaged file
+        return "an invalid time"
+
+
+@functools.lru_cache(maxsize=64)
+def _clock(second: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(second))

@@ -1,0 +1,325 @@
+"""Checks of the machine: settings, the state directory, scripts, runs, and the agent itself."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+import stat
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from heat_config_agent.deployments import plan
+from heat_config_agent.doctor import Finding, closed, failed, ok, warning
+from heat_config_agent.errors import StateError
+from heat_config_agent.model.entry import State
+from heat_config_agent.runs import scopes
+from heat_config_agent.settings import display
+from heat_config_agent.settings.effective import Settings
+from heat_config_agent.settings.schema import SETTINGS
+from heat_config_agent.state import health, journal, lock, requests, retention
+from heat_config_agent.state.clock import Steady
+from heat_config_agent.state.deployed import begun_elsewhere, report_of
+from heat_config_hooks import protocol
+
+ROOM = 100 * 1024 * 1024
+"""Bytes that should be free on the disk of the state directory, for the output of runs."""
+
+INODES = 1000
+"""Number of files that the disk should have room for."""
+
+SILENCE = 180.0
+"""Age of the health file in seconds from which the agent counts as stuck; it writes the file every 30 seconds."""
+
+SECONDS = 10.0
+"""Seconds that a script of one line may take."""
+
+
+def findings(settings: Settings, mistakes: Sequence[str]) -> Iterator[Finding]:
+    """Check everything on the machine; `mistakes` in the settings keep the agent from starting."""
+    yield from check_settings(settings, mistakes)
+    yield from check_state(settings.state)
+    yield from check_scripts(settings)
+    yield check_runs(settings)
+    yield from check_size(settings)
+    if not closed(settings.state):
+        yield from check_agent(settings.state, settings.deployed, resume=settings.command("resume"))
+
+
+def check_settings(settings: Settings, mistakes: Sequence[str]) -> Iterator[Finding]:
+    """Check whether the settings can be used."""
+    for mistake in mistakes:
+        yield failed("settings", mistake, "correct it: the agent does not start with this mistake")
+    for mistake in settings.warnings:
+        yield warning("settings", mistake, "correct it: it is ignored")
+    yield from _readable_secrets(settings)
+    files = [layer.origin for layer in (*settings.own, *((settings.other,) if settings.other else ()))]
+    if not files:
+        yield ok("settings", "there is no settings file: the defaults are used")
+    elif not mistakes:
+        yield ok("settings", f"read from {', '.join(files)}")
+
+
+def _readable_secrets(settings: Settings) -> Iterator[Finding]:
+    """Yield the settings files with secrets that other users may read."""
+    for layer in (*settings.own, *((settings.other,) if settings.other else ())):
+        secret = [
+            row
+            for row in SETTINGS
+            if (value := layer.get(row.section, row.name)) is not None and display.setting(row, value) != value
+        ]
+        try:
+            mode = os.stat(layer.origin).st_mode  # noqa: PTH116  # it is text already
+        except OSError:
+            continue
+        if secret and mode & 0o044:
+            names = ", ".join(f"{row.name} of [{row.section}]" for row in secret)
+            text = f"other users may read {layer.origin}, which contains secrets: {names}"
+            yield warning("settings", text, f"chmod 600 {shlex.quote(layer.origin)}")
+
+
+def _permissions(directory: Path) -> Iterator[Finding]:
+    """Check whether other users have access to the state directory, whose content is secret, and is executed."""
+    try:
+        status = directory.stat()
+    except OSError:
+        return
+    mode = status.st_mode
+    if not stat.S_ISDIR(mode):
+        return
+    if status.st_uid != os.geteuid() and os.geteuid() == 0:
+        text = f"{directory} belongs to another user (uid {status.st_uid}), who could make the agent run anything"
+        yield failed("state", text, f"check its content, then chown -R 0 {shlex.quote(str(directory))}")
+    elif mode & 0o022:
+        text = f"other users may write to {directory}, and could make the agent run anything"
+        yield failed("state", text, f"chmod 700 {shlex.quote(str(directory))}")
+    elif mode & 0o055:
+        text = f"other users may read {directory}, which contains secrets, and may hold its lock"
+        yield warning("state", text, f"chmod 700 {shlex.quote(str(directory))}")
+
+
+def check_state(directory: Path) -> Iterator[Finding]:
+    """Check whether the agent can write its state, and whether the disk has room."""
+    check = "state"
+    yield from _permissions(directory)
+    place = _existing(directory)
+    missing = "" if place == directory else f" ({directory} does not exist yet: the agent creates it)"
+    try:
+        if place.is_dir():
+            with tempfile.TemporaryFile(dir=place) as file:
+                file.write(bytes(4096))
+                file.flush()
+                os.fsync(file.fileno())
+        else:
+            yield failed(check, f"{place} is not a directory", "move it away, or set state_dir to another path")
+            return
+        disk = os.statvfs(place)
+    except OSError as error:
+        yield failed(check, f"cannot write to {place}: {error.strerror}", _remedy(error, place))
+        return
+    free = disk.f_bavail * disk.f_frsize
+    if free < ROOM:
+        yield warning(
+            check,
+            f"only {retention.bytes_of(free)} are free on the disk of {directory}{missing}",
+            "free some space: on a full disk, nothing new begins",
+        )
+    elif disk.f_files and disk.f_favail < INODES:
+        yield warning(
+            check, f"the disk of {directory} has room for only {disk.f_favail} more files", "remove files there"
+        )
+    else:
+        yield ok(check, f"{directory} is writable, {retention.bytes_of(free)} are free{missing}")
+
+
+def check_runs(settings: Settings) -> Finding:
+    """Check whether runs are systemd scopes, and which of their limits can be enforced."""
+    why = scopes.missing() if settings.flag("scopes") else "the setting `scopes` is off"
+    if why:
+        return ok("runs", f"runs are plain sessions, so {_names(scopes.LIMITS)} are unavailable: {why}")
+    text = f"runs are systemd scopes in {scopes.SLICE}"
+    held = scopes.enforceable()
+    unavailable = [limit for limit in scopes.LIMITS if limit not in held]
+    if unavailable:
+        verb = "is" if len(unavailable) == 1 else "are"
+        why = "their cgroup v2 controllers are missing, or not delegated to systemd"
+        return ok("runs", f"{text}; {_names(unavailable)} {verb} unavailable: {why}")
+    return ok("runs", f"{text}; {_names(held)} are available")
+
+
+def _names(names: Iterable[str]) -> str:
+    *before, last = names
+    return f"{', '.join(before)} and {last}" if before else last
+
+
+def check_size(settings: Settings) -> Iterator[Finding]:
+    """Check whether the agent keeps more than the settings allow."""
+    steady = Steady(settings.state)
+    text = retention.excess(steady.bytes, steady.files, settings.limits)
+    if text:
+        todo = f"`{settings.command('prune', '--plan')}` shows it; running and undelivered deployments are always kept"
+        yield warning("kept", text, todo)
+
+
+def _remedy(error: OSError, place: Path) -> str:
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return "run this as root" if os.geteuid() else f"check who may write to {place}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "free some space: on a full disk, nothing runs"
+    if error.errno == errno.EROFS:
+        return "find out why it is read-only (dmesg), and remount it"
+    return "check its file system (dmesg)"
+
+
+def check_scripts(settings: Settings) -> Iterator[Finding]:
+    """Check whether scripts can be executed in the working directory of the script hook."""
+    check = "scripts"
+    working = protocol.workplace("script", settings.state, settings.root, settings.environment).working
+    place = _existing(working)
+    if not os.access(place, os.W_OK):
+        return  # `check_state` has reported it, or it belongs to another user
+    try:
+        folder = tempfile.TemporaryDirectory(prefix=".doctor-", dir=place)
+    except OSError as error:
+        yield failed(check, f"cannot write to {place}: {error.strerror}", _remedy(error, place))
+        return
+    with folder as name:
+        path = Path(name) / "script"
+        try:
+            path.write_text("#!/bin/sh\nexit 0\n")
+            path.chmod(0o700)
+            done = subprocess.run(
+                [str(path)], stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False, cwd=name
+            )
+            why = f"exit code {done.returncode}" if done.returncode else ""
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+        except subprocess.TimeoutExpired:
+            why = f"a script of one line did not end within {SECONDS:g} s"
+    if not why:
+        yield ok(check, f"they can be run in {working}")
+    elif os.statvfs(place).f_flag & os.ST_NOEXEC:
+        mount = _mount(place)
+        yield failed(
+            check,
+            f"they cannot be run in {working}: {mount} is mounted with noexec",
+            f"mount -o remount,exec {mount}, or set HEAT_SCRIPT_WORKING=DIR in the setting `environment` of [agent]",
+        )
+    else:
+        yield failed(
+            check,
+            f"they cannot be run in {working}: {why}",
+            "check whether a security module such as SELinux forbids it",
+        )
+
+
+def check_agent(directory: Path, deployed: Path, *, resume: str = "heat-config-agent resume") -> Iterator[Finding]:
+    """Check the agent itself, by its lock, its health file and the journal; and other agents on the machine."""
+    check = "agent"
+    keys: list[str] = []
+    try:
+        entries = journal.read(directory).values()
+        keys = [each.key for each in entries]
+    except StateError as error:
+        yield failed(check, error.brief, "run this as root" if os.geteuid() else "check its file system (dmesg)")
+        entries = {}.values()
+    holder = lock.holder(directory)
+    collector = running_collector()
+    if collector and (holder is None or holder[1] != lock.DAEMON):
+        yield warning(
+            check,
+            f"it is not running, and os-collect-config is (process {collector})",
+            "heat-config-agent migrate --plan; starting the agent's unit would stop os-collect-config and its scripts",
+        )
+    elif collector:
+        yield warning(
+            check,
+            f"os-collect-config runs too (process {collector}): both may carry out the same deployments",
+            "heat-config-agent migrate --plan",
+        )
+    if begun := begun_elsewhere(deployed, keys):
+        yield warning(
+            check,
+            f"{report_of(begun)[0]}: this agent does not run it, and Heat may be waiting",
+            f"if it is not running any more, remove its file in {deployed} to run it again",
+        )
+    if holder is None:
+        if not collector:
+            yield warning(check, "it is not running", "systemctl start heat-config-agent")
+    elif holder[1] != lock.DAEMON:
+        yield ok(check, f"a one-shot run is at work (process {holder[0]})")
+    else:
+        yield from _running(holder[0], health.read(directory))
+    pause = requests.paused(directory)
+    if pause:
+        since = f" since {plan.clock(pause[1])}" if pause[1] else ""
+        yield warning(check, f"it is paused{since}: {pause[0]}", resume)
+    waiting = [each.name for each in entries if each.state is State.REBOOT]
+    if waiting:
+        verb = "wait" if len(waiting) > 1 else "waits"
+        yield warning(check, f"{', '.join(waiting)} {verb} for a reboot of the machine", "reboot the machine")
+    late = [each for each in entries if each.state is State.FINISHED and each.tries]
+    if late:
+        last = max(late, key=lambda each: each.at)
+        yield warning(
+            check,
+            f"{len(late)} result{'s' if len(late) > 1 else ''} could not be delivered yet: {last.trouble}",
+            "heat-config-agent status",
+        )
+
+
+def _running(process: int, report: Mapping[str, object]) -> Iterator[Finding]:
+    """Check a running daemon by its last health report."""
+    check = "agent"
+    at = report.get("at")
+    silent = time.time() - at if isinstance(at, int | float) and report.get("process") == process else 0.0
+    if silent > SILENCE:
+        yield failed(
+            check,
+            f"process {process} exists, but has reported nothing for {silent / 60:.0f} minutes",
+            "unless the disk is full, it hangs: systemctl restart heat-config-agent (runs go on)",
+        )
+        return
+    doing = str(report.get("doing") or "starting") if report.get("process") == process else "starting"
+    yield ok(check, f"it is running (process {process}): {doing}")
+    sources = report.get("sources")
+    for source in sources if isinstance(sources, list) else []:
+        if isinstance(source, Mapping) and source.get("working") is False:
+            since = source.get("since")
+            when = f" since {plan.clock(since)}" if isinstance(since, float) else ""
+            yield warning(check, f"no answer from {source.get('name')}{when}: {source.get('trouble')}")
+    troubles = report.get("troubles")
+    for trouble in troubles if isinstance(troubles, list) else []:
+        yield failed(check, str(trouble))
+
+
+def running_collector() -> int:
+    """Return a process of os-collect-config on this machine, which may be a Python script; 0 if there is none."""
+    for folder in Path("/proc").glob("[1-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            own = (folder / "root").samefile("/")  # not in a container
+        except OSError:
+            continue
+        names = [os.path.basename(word) for word in words if word and not word.startswith(b"-")]  # noqa: PTH119
+        if own and b"os-collect-config" in names[: 2 if names[:1] and names[0].startswith(b"python") else 1]:
+            return int(folder.name)
+    return 0
+
+
+def _existing(path: Path) -> Path:
+    """Return the path, or its nearest ancestor that exists."""
+    while not os.path.lexists(path) and path != path.parent:
+        path = path.parent
+    return path
+
+
+def _mount(path: Path) -> Path:
+    """Return the mount point of the file system that contains a path."""
+    path = path.resolve()
+    while not os.path.ismount(path):
+        path = path.parent
+    return path

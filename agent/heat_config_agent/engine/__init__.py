@@ -1,0 +1,1 @@
+"""The order in which documents become runs, and runs become results."""

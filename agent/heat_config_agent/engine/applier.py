@@ -1,0 +1,353 @@
+"""The order of work: plan, run, conclude, send. Each step is on record before the next relies on it.
+
+A caller offers documents whenever there are new ones (`offer`), and takes turns (`turn`) until nothing is left to do.
+The one-shot command offers once; a daemon offers at every pass. A turn never waits for a command or a server longer
+than its timeout.
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Collection, Iterable
+
+from heat_config_agent.deployments import metadata, plan
+from heat_config_agent.deployments.plan import Step, Verb
+from heat_config_agent.engine.admission import Admission
+from heat_config_agent.engine.completion import BEGINNING, CONCLUDING, PLANNING, Completion, run_of
+from heat_config_agent.engine.conclusion import BrokenOff, Repeat
+from heat_config_agent.engine.idle_pass import IdlePass
+from heat_config_agent.engine.launch import Launcher, Obstacle, Started
+from heat_config_agent.engine.mailroom import Mailroom
+from heat_config_agent.engine.mirror import DeployedMirror
+from heat_config_agent.engine.offer import Offer
+from heat_config_agent.engine.queue import Queue
+from heat_config_agent.engine.report import Report
+from heat_config_agent.engine.run_inputs import RunInputs
+from heat_config_agent.engine.survey import facts, survey
+from heat_config_agent.model.deployment import Document, Mistake
+from heat_config_agent.model.entry import Entry, Run
+from heat_config_agent.model.job import Job
+from heat_config_agent.model.run_settings import RunSettings
+from heat_config_agent.runs.tools import Tools
+from heat_config_agent.signals.delivery import Delivery
+from heat_config_agent.state.attempts import Attempts
+from heat_config_agent.state.deployed import Deployed
+from heat_config_agent.state.journal import Journal
+from heat_config_hooks import processes, protocol
+from heat_config_hooks.reply import CANNOT_START, UNKNOWN, Reply, failure
+from heat_config_hooks.values import replace
+
+WAITS = "a deployment waits for a reboot of the machine, before which nothing new is begun"
+
+
+class Applier:
+    """Carries out deployments."""
+
+    def __init__(
+        self,
+        *,
+        journal: Journal,
+        tools: Tools,
+        deployed: Deployed,
+        delivery: Delivery,
+        run_settings: RunSettings,
+        report: Report,
+        attempts: Attempts | None = None,
+        reader: metadata.Reader | None = None,
+    ) -> None:
+        """Work on an open journal. `reader` keeps the parsed documents of the last pass."""
+        processes.keep_descriptors()
+        self._journal, self._tools, self._deployed = journal, tools, deployed
+        self._delivery, self._report = delivery, report
+        self._attempts = attempts or Attempts()
+        self._reader = reader or metadata.Reader()
+        self._mirror = DeployedMirror(deployed, journal, report)
+        self._run_inputs = RunInputs(journal, run_settings, report)
+        self._launcher = Launcher(run_settings, report)
+        self._queue = Queue()
+        alive = self._attempts.alive
+        self._mailroom = Mailroom(journal, delivery, self._run_inputs, self._mirror, report, alive=alive)
+        self._admission = Admission(journal, self._queue, self._launcher, self._mailroom, report)
+        self._completion = Completion(journal, self._launcher, self._mailroom, self._attempts)
+        self._offer = Offer()
+        self.postponed = False
+        """True if something could not be begun, and has to be offered again."""
+        self.mistakes: list[Mistake] = []
+        """What is wrong in the documents that were offered last."""
+        self._idle = IdlePass(journal, deployed)
+
+    # What callers see.
+
+    @property
+    def hold(self) -> str:
+        """Why nothing new begins; empty if it does."""
+        return self._queue.hold
+
+    @hold.setter
+    def hold(self, reason: str) -> None:
+        self._queue.hold = reason
+
+    @property
+    def printed(self) -> int:
+        """Bytes of output that runs have left on disk since the caller set this to 0."""
+        return self._launcher.printed
+
+    @printed.setter
+    def printed(self, number: int) -> None:
+        self._launcher.printed = number
+
+    @property
+    def at_rest(self) -> bool:
+        """True if nothing runs, waits for its turn or for a reboot, or has to be delivered."""
+        return not (self._launcher.active or self._queue or self._queue.rebooting) and self._delivery.due is None
+
+    @property
+    def busy(self) -> bool:
+        """True if anything is left to do now."""
+        return bool(self._launcher.active or self._next()) or self._delivery.busy
+
+    @property
+    def reboots(self) -> list[Entry]:
+        """The deployments that wait for a reboot of the machine."""
+        return [self._journal.entries[key] for key in self._queue.rebooting if key in self._journal.entries]
+
+    @property
+    def running(self) -> list[Entry]:
+        """The deployments whose commands run, in the order in which they began."""
+        return [self._journal.entries[key] for key in self._launcher.active]
+
+    @property
+    def waiting(self) -> int:
+        """The number of deployments that wait for their turn."""
+        return len(self._queue)
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when there is news of a result that was sent."""
+        return self._delivery.fileno()
+
+    def hurry(self) -> None:
+        """Retry now to send the results that wait for their next try."""
+        self._delivery.hurry()
+
+    def reconfigure(self, tools: Tools, run_settings: RunSettings, ca_file: str | None) -> None:
+        """Use other settings from here on, which name the same state directory. Each run keeps its time limit."""
+        self._tools = tools
+        self._launcher.settings = run_settings
+        self._delivery.trust(ca_file)
+
+    def settle(self) -> None:
+        """Make all work so far survive a power cut. Call this when nothing is left to do, and before ending."""
+        self._run_inputs.tidy_all()
+        self._mirror.mark()
+        self._journal.sync()
+        self._journal.compact()
+
+    # A pass: plan what the sources have now.
+
+    def offer(
+        self, documents: Iterable[Document], *, only: Collection[str] = (), unconfirmed: Collection[str] = ()
+    ) -> list[Step]:
+        """Plan the deployments of all documents, and take them on. Raises StateError.
+
+        Offer the documents of every source that has answered, changed or not. `only` names deployments by name or id;
+        no others begin. `unconfirmed` are sources whose documents are from an earlier life of the agent, and that are
+        about to be asked: until then their runs are followed, but nothing of them is begun or sent. Their deployments
+        may have been replaced, and Heat would take the result of the old one for the new one's.
+        """
+        documents = list(documents)
+        self._idle.forget()
+        self._offer = replace(self._offer, only=only, unconfirmed=unconfirmed)
+        self._run_inputs.tidy_all()
+        view = survey(
+            documents,
+            self._journal.entries,
+            self._tools,
+            self._deployed,
+            self._launcher.settings.state,
+            only=only,
+            parse=self._reader.parse,
+        )
+        self.mistakes = view.mistakes
+        deployments = {deployment.key: deployment for deployment in view.deployments}
+        self._offer = replace(self._offer, deployments=deployments, sources=view.sources)
+        complete = self._mirror.mark(view.known.marked)
+        complete = self._admission.record(view) and complete
+        steps = [self._offer.confirmed(step) for step in view.steps]
+        self._take_on_all(steps)
+        if complete and not self._run_inputs:
+            self._idle.remember(documents, steps)
+        return steps
+
+    def nothing_new(self, documents: list[Document], *, unconfirmed: Collection[str] = ()) -> bool:
+        """Return whether to offer these documents would do nothing, as it did the last time."""
+        return unconfirmed == self._offer.unconfirmed and self._idle.is_repeated_by(documents)
+
+    def _take_on_all(self, steps: Iterable[Step]) -> None:
+        """Take on the steps of a new plan, in the place of the old one."""
+        self.postponed = False
+        self._queue.clear()  # everything in it is on record, and planned again: the obstacles may be gone
+        try:
+            for step in steps:
+                key = step.deployment.key
+                is_sent = step.verb is Verb.RESEND and self._mailroom.is_sending(key)
+                if key not in self._launcher.active and not is_sent:
+                    with self._attempts.on(PLANNING, key):
+                        self._take_on(step)
+        finally:
+            self._publish()
+        if self._launcher.settings.by_name:
+            self._queue.sort_by_name()
+        self._admission.make_way()
+
+    def _take_on(self, step: Step) -> None:
+        """Put a step on record, and begin it now or in its turn."""
+        if self._admission.accept(step):
+            self._begin(step)
+
+    # A turn: what has ended, and what begins.
+
+    def turn(self, timeout: float, also: Iterable[int] = ()) -> None:
+        """Do what can be done, and wait at most `timeout` seconds for something to happen. Raises StateError.
+
+        The wait also ends when one of the descriptors in `also` is readable.
+        """
+        self._wait(0 if self._next() else timeout, also)
+        try:
+            for active in self._launcher.take_ended():
+                self._conclude(active.step, *self._launcher.close(active))
+                self._launcher.shorten(active)
+            step = self._next()
+            if step:  # the turn does not wait for its end: the caller may have something to do first
+                self._queue.take(step)
+                with self._attempts.on(BEGINNING, step.deployment.key):
+                    self._begin(step)
+        finally:
+            self._publish()
+        self._launcher.limit()
+        self._mailroom.take_outcomes()
+        self._launcher.limit_output()
+
+    def _wait(self, timeout: float, also: Iterable[int]) -> None:
+        """Wait until something happens or is due, at most `timeout` seconds."""
+        poll = select.poll()
+        for descriptor in (*also, self._delivery.fileno(), *self._launcher.descriptors):
+            poll.register(descriptor, select.POLLIN)
+        delays = (timeout, self._queue.due, self._launcher.due, self._delivery.due)
+        poll.poll(min(delay for delay in delays if delay is not None) * 1000)
+
+    def _next(self) -> Step | None:
+        """Return the waiting step that begins now; None if there is none."""
+        return self._queue.next(self._launcher.active.values(), self._launcher.settings.parallel)
+
+    def _begin(self, step: Step) -> None:
+        if step.verb is Verb.RUN:
+            self._run(step)
+        elif step.verb is Verb.ANSWER:
+            self._completion.answer(step)
+        elif step.verb is Verb.RESUME:
+            self._resume(step)
+        elif step.verb is Verb.RESEND and self._mailroom.resend(step, self._offer):
+            self._admission.withdraw(step.deployment.key)
+
+    def _run(self, step: Step) -> None:
+        """Start a deployment's command."""
+        if self._completion.give_up(step):
+            return
+        key, job = step.deployment.key, _job(step)
+        entry = self._journal.entries[key]
+        started = self._launcher.launch(job, entry, self._cleaned(step), lambda run: self._journal.running(key, run))
+        if isinstance(started, Started):
+            self._launcher.follow(step, started.running)
+            self._publish()  # the record of this run has flushed the results before it
+            self._mirror.write_deployment(step)
+            self._report.begun(step, started.running.run)
+            for note in started.notes:
+                self._report.warn(f"{step.deployment.name}: {note}")
+            self._delivery.expect(step.deployment.target)
+        elif isinstance(started, Obstacle):
+            self._obstacle(step, started)
+        else:
+            self._completion.finish(step, started, _note(started))
+
+    def _cleaned(self, step: Step) -> Run | None:
+        """Return the run that a cleanup removes the work of; None for other steps."""
+        left = step.deployment.document.get(protocol.LEAVES)
+        entry = self._journal.entries.get(protocol.file_key(left)) if isinstance(left, str) else None
+        return entry.run if entry else None
+
+    def _obstacle(self, step: Step, obstacle: Obstacle) -> None:
+        self._run_inputs.tidy(step.deployment.key)
+        if obstacle.passing:
+            self.postponed = True
+            self._report.postponed(step, obstacle.reason)
+        else:
+            self._completion.finish(step, failure(CANNOT_START, obstacle.reason), obstacle.reason)
+
+    def _resume(self, step: Step) -> None:
+        """Follow a run that an earlier agent started, or conclude it if it has ended."""
+        key = step.deployment.key
+        run = run_of(self._journal.entries[key])
+        if self._launcher.adopt(step, run) is not None:
+            self._report.begun(step, run)
+        else:
+            self._conclude(step, *self._launcher.close_lost(key, run))
+
+    def _conclude(self, step: Step, recorded: str, ending: str) -> None:
+        """Do what follows from the end of a run: record its result, or plan its deployment again."""
+        key = step.deployment.key
+        with self._attempts.on(CONCLUDING, key):
+            repeat = self._completion.conclude(step, recorded, ending, wanted=key in self._offer.deployments)
+            if repeat is Repeat.REBOOT:
+                self._wait_for_reboot(step)
+            if repeat is not None:
+                self._plan_again(step)
+
+    def _wait_for_reboot(self, step: Step) -> None:
+        """Let nothing new begin before the reboot of the machine that a command has asked for."""
+        entry = self._journal.entries[step.deployment.key]
+        if run_of(entry).boot == processes.boot_id():
+            self._queue.rebooting.add(entry.key)
+        self._report.reboot(step, entry)
+
+    def _plan_again(self, step: Step) -> None:
+        """Plan a deployment again whose run was not the last, if a source still has it."""
+        key = step.deployment.key
+        deployment = self._offer.deployments.get(key)
+        if deployment is None:
+            self._admission.withdraw(key)
+            return
+        entries, state = self._journal.entries, self._launcher.settings.state
+        known = facts([deployment], entries, self._tools, self._deployed, state)
+        for again in plan.make([deployment], known, only=self._offer.only):
+            if again.deployment.key == key:
+                self._take_on(self._offer.confirmed(again))
+
+    def reboot_failed(self, reason: str) -> None:
+        """Answer the deployments that wait for a reboot as failed: the machine cannot be rebooted."""
+        waiting, self._queue.rebooting = self.reboots, set()
+        conclusion = BrokenOff(UNKNOWN, f"it asked for a reboot, and {reason}")
+        try:
+            for entry in waiting:
+                deployment = plan.deployment_of(entry)
+                job = plan.job_of_run(deployment, entry.run)
+                step = Step(verb=Verb.RESUME, deployment=deployment, reason=reason, job=job)
+                self._completion.break_off(step, conclusion)
+        finally:
+            self._publish()
+
+    def _publish(self) -> None:
+        """Send the results of this turn, and let go of the deployments that no source has any more."""
+        for key in self._mailroom.publish(self._offer):
+            self._admission.withdraw(key)
+
+
+def _job(step: Step) -> Job:
+    if step.job is None:
+        raise ValueError(f"the step to run {step.deployment.key} has no job")
+    return step.job
+
+
+def _note(reply: Reply) -> str:
+    """Return the sentence of a reply that was made without running anything."""
+    stderr = reply.get("deploy_stderr")
+    return stderr.strip() if isinstance(stderr, str) else ""

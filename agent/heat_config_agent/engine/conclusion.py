@@ -1,0 +1,86 @@
+"""What follows from the end of a run: its reply, a failure, or another run. Pure."""
+
+from __future__ import annotations
+
+import enum
+
+from heat_config_agent.model.entry import Entry
+from heat_config_agent.model.job import Job
+from heat_config_agent.runs.run_folder import UNSTARTED
+from heat_config_hooks.reply import TIMED_OUT, UNKNOWN
+from heat_config_hooks.values import dataclass
+
+RERUNS = 3
+"""The number of times that an idempotent deployment is run again after interruptions. It may cause them itself."""
+
+REBOOTS = 10
+"""The number of reboots that a deployment may ask for. One that asks again and again makes no progress."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunEnd:
+    """What is known about the end of a run."""
+
+    recorded: str = ""
+    """What the supervisor recorded: the exit code, `run_folder.UNSTARTED`, or nothing."""
+    ending: str = ""
+    """Why the agent ended the run; empty if it did not."""
+    same_boot: bool
+    """True if the machine has not been rebooted since the run began."""
+    unreadable: str = ""
+    """Why the record of its end cannot be read; empty if it can."""
+    had_ended: bool = False
+    """True if the command ended before the machine went down."""
+    had_remains: bool = False
+    """True if processes of the run were left, and were killed."""
+
+
+class Repeat(enum.Enum):
+    """Why a deployment is planned again."""
+
+    NOT_STARTED = "not started"
+    """The command was not run: the supervisor exited without the agent's word."""
+    INTERRUPTED = "interrupted"
+    """The run was interrupted, and the deployment's options say that it may be run again."""
+    REBOOT = "reboot"
+    """The command has asked for a reboot of the machine, after which it is run again."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The command ended by itself."""
+
+    code: int
+
+
+@dataclass(frozen=True)
+class BrokenOff:
+    """The agent ended the run, or it is not known how it ended."""
+
+    code: int
+    reason: str
+
+
+def conclude(end: RunEnd, entry: Entry, job: Job | None) -> Repeat | Ended | BrokenOff:
+    """Return what follows from the end of a run, given its entry in the journal and its job."""
+    if end.recorded == UNSTARTED:
+        return Repeat.NOT_STARTED
+    if end.ending:
+        return BrokenOff(TIMED_OUT, f"ended because {end.ending}")
+    if end.recorded:
+        return Ended(int(end.recorded))
+    if job is not None and job.idempotent and entry.reruns < RERUNS:
+        return Repeat.INTERRUPTED
+    return BrokenOff(UNKNOWN, _loss(end))
+
+
+def _loss(end: RunEnd) -> str:
+    """Return in a sentence why it is not known how a run ended."""
+    if end.unreadable:
+        reason = f"it is not known how it ended: cannot read the record of it: {end.unreadable}"
+    elif end.same_boot:
+        reason = "interrupted: its supervisor was killed, so it is not known how it ended"
+    else:
+        when = "before its output was safe on disk" if end.had_ended else "while it ran"
+        reason = f"interrupted: the machine went down {when}"
+    return f"{reason}; its remaining processes were killed" if end.had_remains else reason

@@ -1,0 +1,102 @@
+"""The steps that wait for their turn, and which of them may begin next."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator
+
+from heat_config_agent.deployments import cleanup
+from heat_config_agent.deployments.plan import Step
+from heat_config_agent.engine.launch import Active
+from heat_config_agent.model.deployment import DELETE, Deployment
+from heat_config_hooks import processes
+
+DELETE_PATIENCE = 30.0
+"""Seconds that a DELETE waits for another DELETE to end."""
+
+_LOOK = 1.0
+"""Seconds between two looks at a queue in which a DELETE waits."""
+
+
+class Queue:
+    """Steps in the order in which they are to begin."""
+
+    def __init__(self) -> None:
+        self._steps: deque[Step] = deque()
+        self._deletes = 0
+        self.hold = ""
+        """Why nothing new begins; empty if it does."""
+        self.rebooting: set[str] = set()
+        """Keys of deployments that wait for a reboot of the machine, before which nothing new begins."""
+
+    def __len__(self) -> int:
+        """Return the number of waiting steps."""
+        return len(self._steps)
+
+    def __iter__(self) -> Iterator[Step]:
+        """Return the waiting steps in their order."""
+        return iter(self._steps)
+
+    @property
+    def due(self) -> float | None:
+        """Seconds until the queue has to be looked at again: a DELETE does not wait for others for ever; else None."""
+        return _LOOK if self._deletes else None
+
+    def add(self, step: Step) -> None:
+        """Add a step at the end."""
+        self._steps.append(step)
+        self._deletes += step.deployment.action == DELETE
+
+    def take(self, step: Step) -> None:
+        """Remove a step that begins or is not wanted any more."""
+        self._steps.remove(step)
+        self._deletes -= step.deployment.action == DELETE
+
+    def drop(self, key: str) -> None:
+        """Remove the steps of a deployment."""
+        for step in [step for step in self._steps if step.deployment.key == key]:
+            self.take(step)
+
+    def clear(self) -> None:
+        """Remove all steps."""
+        self._steps.clear()
+        self._deletes = 0
+
+    def sort_by_name(self) -> None:
+        """Order the steps by the names of their deployments, cleanups first."""
+        self._steps = deque(sorted(self._steps, key=_order))
+
+    def next(self, active: Collection[Active], parallel: int) -> Step | None:
+        """Return the step that may begin now, next to the active runs; None if there is none.
+
+        At most `parallel` runs are active at once; a DELETE waits only for other DELETEs.
+        """
+        is_full = sum(run.step.deployment.action != DELETE for run in active) >= parallel
+        if not self._steps or self.hold or self.rebooting or (is_full and not self._deletes):
+            return None
+        running = [run.step.deployment for run in active]
+        return next((step for step in self._steps if self._may_begin(step.deployment, running, active, parallel)), None)
+
+    def _may_begin(
+        self, deployment: Deployment, running: Collection[Deployment], active: Collection[Active], parallel: int
+    ) -> bool:
+        """Return whether a deployment may begin next to those that run.
+
+        Two deployments of one resource never run at once. A DELETE waits only for other DELETEs, and not for long: a
+        run that hangs must not hold it up. A cleanup ends before anything else begins, as that may need the same place.
+        """
+        if any(other.resource and other.resource == deployment.resource for other in running):
+            return False
+        if deployment.action == DELETE:
+            now = processes.since_boot()
+            began = [run.running.run.began for run in active if run.step.deployment.action == DELETE]
+            return sum(now - moment < DELETE_PATIENCE for moment in began) < parallel
+        cleans = any(other.action == cleanup.ACTION for other in running)
+        cleans = cleans or self._steps[0].deployment.action == cleanup.ACTION
+        if cleans and deployment.action != cleanup.ACTION:
+            return False
+        return sum(other.action != DELETE for other in running) < parallel
+
+
+def _order(step: Step) -> tuple[bool, str]:
+    return step.deployment.action != cleanup.ACTION, step.deployment.name

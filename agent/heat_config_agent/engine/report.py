@@ -1,0 +1,33 @@
+"""The events of the engine, for those who show them to people."""
+
+from __future__ import annotations
+
+from heat_config_agent.deployments.plan import Step
+from heat_config_agent.log import Log
+from heat_config_agent.model.entry import Entry, Run
+from heat_config_agent.signals.delivery import Outcome
+
+
+class Report(Log):
+    """Receives the events of the engine. Its methods do nothing here; none may fail or take long."""
+
+    def begun(self, step: Step, run: Run) -> None:
+        """A command runs; if it was resumed, since an earlier agent started it."""
+
+    def ended(self, step: Step, entry: Entry) -> None:
+        """The result of a deployment is known and on record."""
+
+    def reboot(self, step: Step, entry: Entry) -> None:
+        """A command asks for a reboot, and goes on after it."""
+
+    def resent(self, step: Step) -> None:
+        """The result of an earlier run is being sent again."""
+
+    def skipped(self, step: Step) -> None:
+        """There is nothing to do for a deployment."""
+
+    def postponed(self, step: Step, why: str) -> None:
+        """A deployment could not begin for a reason that is not its own; the next pass tries again."""
+
+    def delivered(self, entry: Entry, outcome: Outcome | None) -> None:
+        """A try to deliver a result has ended; `outcome` is None if it is not sent, as its deployment was replaced."""

@@ -1,0 +1,119 @@
+"""Everything that a pass has to know before it changes anything: deployments, steps, and departures.
+
+The daemon, the one-shot command, the dry run and the migration all plan from a survey, so they agree.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+
+from heat_config_agent.deployments import cleanup, metadata, plan
+from heat_config_agent.deployments.plan import Known, Step
+from heat_config_agent.model.deployment import Deployment, Document, Mistake
+from heat_config_agent.model.entry import Entry, State
+from heat_config_agent.runs import run_folder
+from heat_config_agent.runs.tools import Tools
+from heat_config_agent.state.deployed import Deployed
+from heat_config_hooks import processes
+from heat_config_hooks.values import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Survey:
+    """The deployments that a pass has to deal with, and the steps that it would take. Nothing has been changed yet."""
+
+    deployments: list[Deployment]
+    """Cleanups first, then the deployments of the documents, in their order."""
+    sources: frozenset[str]
+    """The sources that answered."""
+    mistakes: list[Mistake]
+    """What is wrong in the documents."""
+    steps: list[Step]
+    superseded: list[str]
+    """Keys of deployments whose results must not be sent any more."""
+    known: Known
+
+
+def survey(
+    documents: Iterable[Document],
+    entries: Mapping[str, Entry],
+    tools: Tools,
+    deployed: Deployed,
+    state: Path,
+    *,
+    only: Collection[str] = (),
+    parse: Callable[[Document], metadata.Parsed] = metadata.parse,
+) -> Survey:
+    """Return what there is to do for the documents, given the journal's `entries` and the state directory.
+
+    `only` names deployments by name or id, as in `plan.make`. Raises StateError if heat-agents' folder cannot be read.
+    """
+    deployments, sources, mistakes = metadata.parse_all(list(documents), parse)
+    now = time.time()
+    due = cleanup.due(deployments, sources, entries, now)
+    deployments = [*due.left, *deployments]  # cleanups first: new deployments may need the same place
+    known = facts(deployments, entries, tools, deployed, state, now=now, back=due.back)
+    return Survey(
+        deployments=deployments,
+        sources=sources,
+        mistakes=mistakes,
+        steps=plan.make(deployments, known, only=only),
+        superseded=plan.superseded(deployments, sources, entries),
+        known=known,
+    )
+
+
+def facts(
+    deployments: Iterable[Deployment],
+    entries: Mapping[str, Entry],
+    tools: Tools,
+    deployed: Deployed,
+    state: Path,
+    *,
+    now: float | None = None,
+    back: Collection[str] = (),
+) -> Known:
+    """Return what a plan for these deployments has to know. `now` is in seconds since the epoch.
+
+    The hook directories are read only if a deployment may run. Raises StateError if heat-agents' folder cannot be read.
+    """
+    deployments = list(deployments)
+    present = deployed.keys()
+    marked = present or frozenset()
+    may_run = any(_may_run(deployment, entries.get(deployment.key), marked, back) for deployment in deployments)
+    return Known(
+        entries=entries,
+        marked=marked,
+        folder="" if present is None else str(deployed.directory),
+        back=back,
+        ran=_ran([each.key for each in deployments if _may_be_lost(entries.get(each.key))], f"{state}/runs"),
+        tools=tools.installed() if may_run else {},
+        now=time.time() if now is None else now,
+        boot=processes.boot_id(),
+    )
+
+
+def _may_run(deployment: Deployment, entry: Entry | None, marked: Collection[str], back: Collection[str]) -> bool:
+    """Return False for a deployment that the plan does not run: it is settled, and nothing asks for a new run."""
+    if entry is None or not entry.settled or entry.again or entry.key in back:
+        return True
+    return deployment.action == cleanup.ACTION or bool(entry.marked and entry.key not in marked)
+
+
+def _may_be_lost(entry: Entry | None) -> bool:
+    """Return whether the journal may have lost the record of a run: it knows of none."""
+    return entry is None or (entry.state is State.ACCEPTED and entry.run is None)
+
+
+def _ran(keys: Collection[str], runs: str) -> frozenset[str]:
+    """Return the keys whose run folder says that a command has ended."""
+    if not keys:
+        return frozenset()
+    try:
+        present = set(os.listdir(runs))
+    except OSError:  # nothing has run yet
+        return frozenset()
+    return frozenset(key for key in keys if key in present and run_folder.has_run(f"{runs}/{key}"))

@@ -1,0 +1,222 @@
+"""A deployment as a document describes it, the tool that runs it, and its result."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+
+from heat_config_hooks.values import dataclass, field
+
+COMPONENT = "component"
+"""The group of a deployment that carries one config for each lifecycle action."""
+
+DELETE = "DELETE"
+"""The action that removes a deployment."""
+
+STANDARD_OUTPUTS = frozenset({"deploy_stdout", "deploy_stderr", "deploy_status_code"})
+"""The outputs that every result has. Declaring them in a template changes nothing."""
+
+WAIT_LIMIT = 3600.0
+"""The longest time in seconds for which a server can ask the agent to wait."""
+
+TOOLLESS = frozenset({"Heat::Ungrouped", "os-apply-config"})
+"""Groups that name no tool: Heat's default, and metadata for other programs. Nothing is run and nothing is
+signalled."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mistake:
+    """Something wrong in a document, with its place."""
+
+    path: str
+    """The place in the document, e.g. `deployments[2].inputs[0].name`."""
+    problem: str
+    """One sentence that says what is wrong and what is expected."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.problem}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Input:
+    """One input of a deployment."""
+
+    name: str
+    value: object
+    """Any JSON value: the default if the document has no value, and null if it has no default."""
+    type: str = "String"
+    """The declared type: String, Number, Boolean, CommaDelimitedList or Json."""
+    hidden: bool = False
+    """True if the document marks the value as secret (`hidden` or `no_echo`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """One declared output of a deployment."""
+
+    name: str
+    error_output: bool = False
+    """True if Heat fails the deployment when this output is produced, even if it is empty."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """The selected config of a deployment: a tool, the text or data that it carries out, and its options."""
+
+    tool: str
+    config: object
+    """The script, playbook, manifest…: text, or an object for structured configs."""
+    options: Mapping[str, object] = field(default_factory=dict)
+    section: str = "options"
+    """The path of the options in the deployment."""
+    others: frozenset[str] = frozenset()
+    """The other tools of a component that share these options because they have no section of their own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Credentials:
+    """The credentials of a user of OpenStack's services, from the metadata."""
+
+    auth_url: str
+    """The URL of Keystone, with or without a version."""
+    user_id: str
+    password: str = field(repr=False)
+    project_id: str
+    region_name: str = ""
+    """The region whose endpoints are used; empty for any."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """Where a deployment's result goes."""
+
+    kind: str
+    """`none`, `url` (CFN and Swift temporary URLs), `heat` or `zaqar`."""
+    url: str = ""
+    """For `url`: a secret. It is signed, so requests use it unchanged."""
+    verb: str = "POST"
+    credentials: Credentials | None = None
+    """For `heat` and `zaqar`."""
+    stack: str = ""
+    """For `heat`: `NAME/ID` of the stack."""
+    resource: str = ""
+    """For `heat`: the name of the deployment's resource in it."""
+    queue: str = ""
+    """For `zaqar`."""
+    addressee: str = ""
+    """Names the receiver of the result: the same for every action of one deployment resource."""
+
+    @property
+    def wanted(self) -> bool:
+        """True if a server waits for the result."""
+        return self.kind != "none"
+
+    @property
+    def described(self) -> str:
+        """A description of the target for people, without secrets."""
+        if self.kind == "url":
+            return f"{self.verb} to {self.url.partition('?')[0].split('@')[-1]}"
+        return {"none": "nowhere: no signal is asked for", "heat": "to Heat's API", "zaqar": "to a Zaqar queue"}[
+            self.kind
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """One software deployment, as a document describes it."""
+
+    id: str
+    """Heat's id of the derived config. It changes with every action: a new id is new work, and a known one is work that
+    was already accepted."""
+    key: str
+    """The id if it is a safe file name, else a digest. It names all files that the agent keeps for the deployment."""
+    name: str
+    group: str
+    """The tool; `component` if the config contains one config for each action; or one of `TOOLLESS`."""
+    config: object
+    inputs: tuple[Input, ...]
+    outputs: tuple[Output, ...]
+    options: Mapping[str, object]
+    creation_time: str
+    target: Target
+    document: Mapping[str, object]
+    """The entry unchanged, including unknown keys."""
+    source: str = ""
+    """The source whose document contains the entry."""
+    where: str = ""
+    """The path of the entry in that document."""
+    mistakes: tuple[Mistake, ...] = ()
+    """The mistakes in the entry. A deployment with mistakes is answered as failed and never run."""
+
+    def input(self, name: str) -> object:
+        """Return the value of an input, or None.
+
+        The last of several inputs with one name counts, as in the environment of the tools.
+        """
+        for item in reversed(self.inputs):
+            if item.name == name:
+                return item.value
+        return None
+
+    @functools.cached_property
+    def action(self) -> str:
+        """The lifecycle action, e.g. CREATE; empty if the document names none."""
+        value = self.input("deploy_action")
+        return value if isinstance(value, str) else ""
+
+    @functools.cached_property
+    def resource(self) -> str:
+        """The deployment resource, as STACK/NAME: the same for all its actions; empty if the inputs do not name it."""
+        stack, name = self.input("deploy_stack_id"), self.input("deploy_resource_name")
+        return f"{stack}/{name}" if stack and name else ""
+
+    @property
+    def owner(self) -> str:
+        """The owner of everything that the deployment creates: its resource if that is known, else its name."""
+        return self.resource or self.name
+
+    @property
+    def status(self) -> str:
+        """The status of the action; empty if the document has none, as with today's Heat."""
+        value = self.input("deploy_status")
+        return value if isinstance(value, str) else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    """The answer of a source."""
+
+    source: str
+    """The name of the source, the same in every run, so that deployments which leave its document are noticed. An
+    example is `file:/srv/site.yaml`."""
+    content: object
+    """The parsed document."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """The result of a deployment, exactly as its target receives it."""
+
+    values: Mapping[str, object]
+    """`deploy_stdout`, `deploy_stderr`, `deploy_status_code`, and each declared output that was produced."""
+    failed: bool
+    """True if the target will take the values for a failure, by Heat's rules: see `runs.result.judge`."""
+    reason: str = ""
+    """For people: why the deployment failed, or a note about its success."""
+
+
+BUILTIN = "builtin:"
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool that can be run."""
+
+    name: str
+    hook: str
+    """`builtin:NAME` for a built-in hook, else the path of an executable."""
+
+    @property
+    def builtin(self) -> bool:
+        """True if the hook is built in, so that it needs no process of its own."""
+        return self.hook.startswith(BUILTIN)

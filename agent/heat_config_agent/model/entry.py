@@ -1,0 +1,132 @@
+"""The journal's record of one deployment: its state, its last run and its result."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+from heat_config_agent.model.deployment import Result
+from heat_config_hooks.values import dataclass
+
+
+class State(str, enum.Enum):
+    """How far a deployment has come."""
+
+    DAMAGED = "damaged"
+    """Its state was in a part of the journal that cannot be read any more, so it must not be run."""
+    ACCEPTED = "accepted"
+    RUNNING = "running"
+    REBOOT = "reboot"
+    """Its command asked for a reboot. After the reboot it is run again."""
+    FINISHED = "finished"
+    """Its result is not delivered yet."""
+    SIGNALLED = "signalled"
+    UNASKED = "unasked"
+    """It has finished, and no server waits for the result."""
+    REFUSED = "refused"
+    """The server refused its result for good."""
+    SUPERSEDED = "superseded"
+    """It left the metadata before its result was delivered. The result is not sent unless it comes back."""
+
+
+SETTLED = frozenset({State.SIGNALLED, State.UNASKED, State.REFUSED, State.SUPERSEDED})
+"""The states in which nothing more is done, as long as the deployment does not change."""
+
+
+UNDELIVERED = frozenset({State.FINISHED, State.REFUSED, State.SUPERSEDED})
+"""The states with a result that no server has received."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A command that was started, described so that another process can find it again."""
+
+    mark: str = ""
+    """A value in the environment of all its processes, and of no others: see `runs.supervisor.MARK`."""
+    boot: str
+    """The kernel's boot id: process ids mean nothing in another boot."""
+    pid: int
+    ticks: int
+    """The start time of the process in clock ticks since boot. With it, the process id is unique."""
+    began: float
+    """Seconds since boot (CLOCK_BOOTTIME, which is not affected by changes of the clock)."""
+    limit: float | None
+    """The timeout in seconds; None for no timeout."""
+    hook: str
+    """The hook that `finish`es the run: `builtin:NAME`, or the path of an executable."""
+    working: str
+    outputs: str
+    scope: str = ""
+    """The folder of its control group if it is a systemd scope; else empty."""
+
+
+class Removed(str, enum.Enum):
+    """The parts of a deployment's data that retention has removed."""
+
+    NOTHING = ""
+    SECRETS = "secrets"
+    """Its inputs and config, and the files with them that the tool received."""
+    ALL = "all"
+    """Everything except the fact that it ran and how it ended, so that it is never run again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """The journal's record of one deployment."""
+
+    key: str
+    id: str
+    name: str
+    action: str
+    tool: str
+    source: str
+    addressee: str
+    document: Mapping[str, object]
+    """The entry of the document, unchanged. It is dropped when the journal is rewritten after the entry has settled."""
+    state: State
+    at: float
+    """The time of the last change of `state`, in seconds since the epoch."""
+    accepted: float
+    started: float | None = None
+    ended: float | None = None
+    run: Run | None = None
+    """The last run, also while another one is due."""
+    values: Mapping[str, object] | None = None
+    """The result as it is signalled. It is dropped when the journal is rewritten after the delivery."""
+    failed: bool = False
+    reason: str = ""
+    owner: str = ""
+    """See `Deployment.owner`; empty if the journal has lost the record."""
+    reruns: int = 0
+    """The number of runs after an interrupted one."""
+    reboots: int = 0
+    """The number of reboots that it asked for."""
+    tries: int = 0
+    """The number of failed attempts to send the result."""
+    trouble: str = ""
+    """Why the last attempt failed."""
+    not_before: float = 0
+    """The server asked for no attempt before this time (seconds since the epoch)."""
+    again: bool = False
+    """True if a person asked for another run."""
+    marked: str = ""
+    """The folder in which its `ID.json` is known to be on disk: if the file is missing, somebody has removed it."""
+    settled_at: float = 0.0
+    """The time at which it last settled. This and the next are times of `state.clock`, which ignores clock changes."""
+    left_at: float | None = None
+    """The time at which it left the metadata; None while it is not known to have left."""
+    removed: Removed = Removed.NOTHING
+    untidy: bool = False
+    """True if the files that its run received could not be removed when it was settled."""
+
+    @property
+    def result(self) -> Result | None:
+        """The result, as long as the journal has it."""
+        if self.values is None:
+            return None
+        return Result(values=self.values, failed=self.failed, reason=self.reason)
+
+    @property
+    def settled(self) -> bool:
+        """True if nothing more is done."""
+        return self.state in SETTLED

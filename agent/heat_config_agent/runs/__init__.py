@@ -1,0 +1,1 @@
+"""One command: its supervisor, folder, output and hook."""

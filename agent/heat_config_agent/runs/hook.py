@@ -1,0 +1,65 @@
+"""The two steps of a hook, whether it is built in or an executable.
+
+Any error of a hook fails its own deployment, with a sentence that says why, and no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import heat_config_hooks
+from heat_config_agent.errors import blame
+from heat_config_agent.model.deployment import BUILTIN
+from heat_config_agent.model.entry import Run
+from heat_config_agent.model.job import Job
+from heat_config_hooks import options, protocol
+from heat_config_hooks.errors import HookError
+from heat_config_hooks.reply import CANNOT_START, UNKNOWN, Capture, Reply, failure
+
+
+def prepare(job: Job, place: protocol.Workplace) -> protocol.Command | Reply:
+    """Return the command to run for a job, or the reply if nothing needs to be run or the hook has failed.
+
+    Raises OSError if a file cannot be written.
+    """
+    deployment, tool = job.deployment, job.tool
+    try:
+        if not tool.builtin:
+            from heat_config_agent.runs import executable_hook  # noqa: PLC0415  # most hooks are built in
+
+            return executable_hook.prepare(tool.hook, job.request, place.run)
+        hook = heat_config_hooks.load(tool.name)
+        return hook.prepare(_request(job, hook), place)
+    except HookError as error:
+        return failure(error.code, f"{deployment.where}.{error}" if error.path else error.problem)
+    except OSError:
+        raise
+    except BaseException as error:  # noqa: BLE001  # a defect of the hook, or an input that it cannot handle
+        sentence = f"the {tool.name} hook has failed to prepare the run: {type(error).__name__}: {blame(error)}"
+        return failure(CANNOT_START, sentence)
+
+
+def finish(job: Job | None, run: Run, folder: Path, environment: Mapping[str, str], ended: protocol.Ended) -> Reply:
+    """Return the reply of a run that has ended, even if an earlier agent started it. `job` is that of its step."""
+    name = run.hook.removeprefix(BUILTIN)
+    place = protocol.Workplace(
+        run=folder, working=Path(run.working), outputs=Path(run.outputs), environment=environment
+    )
+    try:
+        if not run.hook.startswith(BUILTIN):
+            from heat_config_agent.runs import executable_hook  # noqa: PLC0415  # most hooks are built in
+
+            return executable_hook.finish(run.hook, ended)
+        hook = heat_config_hooks.load(name)
+        return hook.finish(_request(job, hook), place, ended)
+    except BaseException as error:  # noqa: BLE001  # a defect of the hook, or what the command did to its folder
+        sentence = f"the {name} hook has failed to read the outcome of the run: {type(error).__name__}: {blame(error)}"
+        return failure(UNKNOWN, sentence, Capture(ended.stdout), Capture(ended.stderr))
+
+
+def _request(job: Job | None, hook: protocol.Hook) -> protocol.Request:
+    if job is None:
+        raise HookError("its config can no longer be selected")
+    values = options.read(job.config.options, hook.ABOUT.options)
+    return protocol.request(job.request, key=job.deployment.key, options=values)

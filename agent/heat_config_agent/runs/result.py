@@ -1,0 +1,69 @@
+"""Results: what is sent of a hook's reply to the deployment's target."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping
+
+from heat_config_agent.deployments.redaction import concealer, redactor
+from heat_config_agent.model.deployment import Deployment, Result
+from heat_config_hooks.reply import BODY_LIMIT, STATUS, UNKNOWN, Reply, fit, status_code
+
+QUEUE_LIMIT = 250_000
+"""The largest size in bytes of a result for a Zaqar queue: Zaqar accepts 256 KiB by default."""
+
+
+def make(reply: Reply, deployment: Deployment, reason: str = "", alive: Callable[[], object] = lambda: None) -> Result:
+    """Return the result: secrets masked, short enough for a signal, and judged by Heat's rules.
+
+    `reason` says for people why the deployment failed, if the reply does not. It may contain values of inputs, which
+    are masked too. `alive` is called now and then: masking many secrets in much text takes a while.
+    """
+    limit = QUEUE_LIMIT if deployment.target.kind == "zaqar" else BODY_LIMIT
+    redact = redactor(deployment)
+
+    def change(name: str, text: str) -> str:
+        alive()
+        return redact(name, text)
+
+    values = fit(reply, limit, change=change)
+    code = status_code(values)
+    if code is None:
+        values[STATUS] = UNKNOWN  # Heat takes a result without one for a success
+    elif str(values[STATUS]) != str(code):
+        values[STATUS] = code  # for example « 0», which Heat takes for a failure
+    failed, why, output = judge(values, deployment)
+    conceal = concealer(deployment)
+    if output and not reason:
+        # People see less of an output than the template. It is read again, as a secret may have been cut in half.
+        shown = fit({output: reply[output]}, limit, change=lambda _, text: conceal.text(text))
+        why += _last_line(shown.get(output))
+    return Result(values=values, failed=failed, reason=conceal.text(reason or why))
+
+
+def judge(values: Mapping[str, object], deployment: Deployment) -> tuple[bool, str, str]:
+    """Return whether these values make the deployment FAILED in Heat, why, and because of which output.
+
+    Heat's rules (`SoftwareDeployment.handle_signal`): a status code other than 0 fails it, and so does a declared
+    `error_output` that has a value, even an empty one.
+    """
+    code = status_code(values)
+    if code:
+        return True, f"exit code {code}{_signal(code)}{_last_line(values.get('deploy_stderr'))}", ""
+    errors = [output.name for output in deployment.outputs if output.error_output and output.name in values]
+    if errors:
+        return True, f"error output {errors[0]!r} was produced", errors[0]
+    return False, "", ""
+
+
+def _signal(code: int) -> str:
+    """Return the signal that an exit code stands for in a shell: 128 and its number; empty if it stands for none."""
+    try:
+        return f" ({signal.Signals(code - 128).name})" if code > 128 else ""
+    except ValueError:
+        return ""
+
+
+def _last_line(value: object) -> str:
+    lines = value.strip().splitlines() if isinstance(value, str) else []
+    return f": {lines[-1].strip()[:200]}" if lines else ""

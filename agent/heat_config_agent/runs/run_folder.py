@@ -1,0 +1,142 @@
+"""The folder of a run: its output, and the status file that records its end."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from heat_config_agent.errors import PASSING
+from heat_config_agent.model.entry import Run
+from heat_config_hooks import files, processes
+from heat_config_hooks.protocol import Ended
+
+UNSTARTED, FLUSHED = "unstarted", "flushed"
+STREAMS = ("stdout", "stderr", "supervisor")
+
+_CODE, _ENDING = 16, 240
+"""Bytes in a status file: for how the command ended, and for why the agent ended it."""
+_PENDING = b"-".ljust(_CODE - 1) + b"\n" + b"-".ljust(_ENDING - 1) + b"\n"
+
+
+def status(directory: Path, mark: str) -> Path:
+    """Return the path of the status file of the run with this mark.
+
+    Each run has its own. So neither a file that a power cut brings back nor the supervisor of an earlier run that ends
+    late can be taken for the end of this run.
+    """
+    return Path(status_path(directory, mark))
+
+
+def status_path(directory: Path, mark: str) -> str:
+    """Return the path of the status file as text."""
+    return f"{directory}/status.{mark.rpartition('.')[2]}"
+
+
+def make(directory: Path, mark: str) -> None:
+    """Make the folder of a run with empty output and a pending status. Everything of an earlier run is removed."""
+    try:
+        os.mkdir(directory, 0o700)
+    except (FileExistsError, FileNotFoundError):  # the folder is there, or its parent is not
+        if directory.is_symlink() or not directory.is_dir():  # an earlier run has put something in its place
+            files.remove(directory)
+        files.make_directory(directory)
+        for path in list(directory.iterdir()):
+            files.remove(path)
+    for name in STREAMS:
+        os.close(os.open(f"{directory}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    descriptor = os.open(status_path(directory, mark), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        files.write(descriptor, _PENDING)
+    except OSError as error:
+        error.filename = error.filename or str(directory)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def tidy(directory: Path) -> None:
+    """Remove the inputs, and with them secrets, from the folder of a run that has ended. Raises OSError."""
+    if os.path.islink(directory):  # a run has put it there, and its target is not ours
+        directory.unlink(missing_ok=True)
+        return
+    try:
+        for name in os.listdir(directory):
+            if name not in STREAMS and not name.startswith("status."):
+                files.remove(f"{directory}/{name}")
+    except (FileNotFoundError, NotADirectoryError):
+        return  # nothing has run
+
+
+def note_ending(directory: Path, run: Run, reason: str) -> None:
+    """Write into the status file why the agent is about to end a run. Raises OSError, but not for a full disk."""
+    # The command may have put a link there to a file that matters, or a pipe that has no reader.
+    descriptor = os.open(status(directory, run.mark), os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        os.pwrite(descriptor, reason.encode()[: _ENDING - 1].ljust(_ENDING - 1) + b"\n", _CODE)
+        os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def recorded(directory: Path, run: Run) -> str:
+    """Return what the supervisor recorded: the exit code, `UNSTARTED`, or nothing.
+
+    After a reboot, an exit code counts only if the supervisor had flushed everything before it: else files of the run
+    may be lost.
+    """
+    line, newline, _ = _status(directory, run)[:_CODE].partition(b"\n")
+    text, _, flushed = line.decode("ascii", "replace").partition(" ")
+    if text.isdecimal() and flushed != FLUSHED and (flushed or run.boot != processes.boot_id()):
+        return ""
+    return text if newline and (text.isdecimal() or text == UNSTARTED) else ""
+
+
+def has_run(directory: str | Path) -> bool:
+    """Return whether a command has ended in this run folder, by the status files in it."""
+    try:
+        names = os.listdir(directory)
+        contents = [files.read(f"{directory}/{name}")[:_CODE] for name in names if name.startswith("status.")]
+    except OSError:
+        return False
+    return any(content.partition(b"\n")[0].partition(b" ")[0].isdigit() for content in contents)
+
+
+def noted_ending(directory: Path, run: Run) -> str:
+    """Return why an agent has begun to end the run; empty if none has."""
+    content = _status(directory, run)
+    valid = len(content) == len(_PENDING) and content[_CODE - 1 : _CODE] == content[-1:] == b"\n"
+    return content[_CODE:].decode("utf-8", "replace").strip().removeprefix("-") if valid else ""
+
+
+def unreadable(directory: Path, run: Run) -> str:
+    """Return why the status of a run cannot be read, if the machine is to blame for that; else nothing."""
+    try:
+        files.read(status(directory, run.mark))
+    except OSError as error:
+        return f"{error.strerror}: {status(directory, run.mark)}" if error.errno in PASSING else ""
+    return ""
+
+
+def _status(directory: Path, run: Run) -> bytes:
+    for _ in range(2):  # a disk that fails once may work the second time
+        try:
+            return files.read(status_path(directory, run.mark))
+        except OSError as error:
+            if error.errno not in PASSING:
+                break  # the command may have done anything in its folder
+    return b""
+
+
+def ended_at(directory: Path, run: Run) -> float | None:
+    """Return when the end of a run was recorded, in seconds since the epoch; None if it was not."""
+    if not recorded(directory, run):
+        return None
+    try:
+        return status(directory, run.mark).stat().st_mtime
+    except OSError:
+        return None
+
+
+def ended(directory: Path, code: int) -> Ended:
+    """Return the end of a command in the form that hooks take."""
+    return Ended(code=code, stdout=directory / "stdout", stderr=directory / "stderr")

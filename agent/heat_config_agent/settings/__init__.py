@@ -1,0 +1,1 @@
+"""The settings: their declarations (`schema`), what each place sets (`layers`), and the merged values (`effective`)."""

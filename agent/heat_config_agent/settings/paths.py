@@ -1,0 +1,26 @@
+"""The default places of settings and state. This module imports almost nothing, because every start needs it."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+SYSTEM_STATE = "/var/lib/heat-config-agent"
+SHELL_CONFIG = "/var/run/heat-config/heat-config"
+OWN_FILES = "/etc/heat-config-agent"
+OTHER_FILE = "/etc/os-collect-config.conf"
+"""The places of the settings and of heat-agents' document, see `settings.effective`."""
+
+
+def usual_state(environ: Mapping[str, str]) -> str:
+    """Return the default state directory: that of the system for root, else one in the user's home."""
+    if os.geteuid() == 0:
+        return SYSTEM_STATE
+    base = environ.get("XDG_STATE_HOME") or os.path.join(environ.get("HOME", "/"), ".local/state")  # noqa: PTH118
+    return os.path.join(base, "heat-config-agent")  # noqa: PTH118

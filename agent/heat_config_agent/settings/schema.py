@@ -1,0 +1,265 @@
+"""The declaration of each setting: one row, in its section.
+
+The reader of the files, the manual page, `docs/settings.md` and `examples/agent.conf` are made from these rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from heat_config_agent.settings.kinds import Kind, Setting
+
+TRANSPORTS = ("heat", "cfn", "request", "zaqar")
+"""The sources of Heat's metadata, in the order in which their documents are applied."""
+
+BOOT = ("config_drive", "ec2", "heat_local")
+"""The sources that an instance has from its creation. They say how to reach Heat. Their deployments count until Heat
+answers."""
+
+LOCAL = ("local", "file")
+"""The sources that people and programs put on the machine."""
+
+COLLECTORS = (*TRANSPORTS, *BOOT, *LOCAL)
+
+MEBI = 1024 * 1024
+
+DAY = 24 * 3600.0
+
+SECTIONS: dict[str, str] = {}
+"""The description of each section, for people."""
+
+
+def _row(
+    name: str, kind: Kind, default: object, description: str, example: str = "", **more: object
+) -> dict[str, object]:
+    return {"name": name, "kind": kind, "default": default, "description": description, "example": example, **more}
+
+
+def _required(name: str, kind: Kind, description: str, example: str = "", *, secret: bool = False) -> dict[str, object]:
+    default = () if kind is Kind.WORDS else ""
+    return _row(name, kind, default, description, example, required=True, secret=secret)
+
+
+def _section(section: str, description: str, *rows: dict[str, object]) -> tuple[Setting, ...]:
+    """Return the settings of a section, in the order of their rows."""
+    SECTIONS[section] = description
+    return tuple(Setting(section=section, **row) for row in rows)  # type: ignore[arg-type]  # see `_row`
+
+
+_KEYSTONE = (
+    _required("auth_url", Kind.TEXT, "the URL of Keystone", "https://keystone.example/v3"),
+    _required("user_id", Kind.TEXT, "the id of the user"),
+    _required("password", Kind.TEXT, "the password of that user", secret=True),
+    _required("project_id", Kind.TEXT, "the id of the project"),
+    _row("region_name", Kind.TEXT, "", "the region; empty for any", "RegionOne"),
+)
+"""The rows of each section whose source uses Keystone."""
+
+SETTINGS: tuple[Setting, ...] = (
+    *_section(
+        "agent",
+        "How the agent works. In os-collect-config's file, collectors, polling_interval and splay may be in "
+        "[DEFAULT]. Heat's metadata can set these three too.",
+        _row(
+            "state_dir",
+            Kind.PATH,
+            "",
+            "where the agent keeps the journal, runs and everything else; empty for /var/lib/heat-config-agent",
+            "/srv/agent",
+        ),
+        _row("min_polling_interval", Kind.SECONDS, 1.0, "the shortest time between two polls, while there are changes"),
+        _row(
+            "parallel",
+            Kind.COUNT,
+            1,
+            "the number of deployments that may run at once; with 1 they run in the order of their names",
+        ),
+        _row(
+            "time_limit", Kind.SECONDS, 3600.0, "the timeout of a deployment that has none of its own; 0 for no timeout"
+        ),
+        _row("grace", Kind.SECONDS, 10.0, "the time between TERM and KILL when a run is ended"),
+        _row("collect_timeout", Kind.LIMIT, 60.0, "the timeout of a source"),
+        _row(
+            "ca_file",
+            Kind.PATH,
+            "",
+            "a file with trusted certificates; empty for those of the system",
+            "/etc/ssl/example.pem",
+        ),
+        _row("hooks_dir", Kind.PATHS, (), "hook directories that are searched first", "/opt/hooks"),
+        _row(
+            "plugin_dirs",
+            Kind.PATHS,
+            (),
+            "directories with resource types for stacks, written to Heat's guide for plug-ins",
+            "/opt/heat-plugins",
+        ),
+        _row(
+            "environment", Kind.LINES, (), "variables for the environment of every run, each NAME=VALUE", "LANG=C.UTF-8"
+        ),
+        _row(
+            "reboot_command",
+            Kind.COMMAND,
+            "systemctl reboot",
+            "the command that reboots the machine when a hook asks for it (exit code 194)",
+        ),
+        _row(
+            "keep_secrets", Kind.SECONDS, DAY, "how long inputs and configs stay on disk after the result is delivered"
+        ),
+        _row(
+            "keep_for",
+            Kind.SECONDS,
+            30 * DAY,
+            "how long output stays, and results of deployments that have left the metadata",
+        ),
+        _row("keep_count", Kind.COUNT, 1000, "the most deployments that are kept after they have left the metadata"),
+        _row("keep_size", Kind.SIZE, 256 * MEBI, "the largest size of everything that is kept"),
+        _row("keep_files", Kind.COUNT, 20_000, "the most files that are kept"),
+        _row(
+            "output_limit",
+            Kind.SIZE,
+            64 * MEBI,
+            "the largest size of a run's output on disk, at least 4M; the middle of longer output is dropped; "
+            "0 for no limit",
+        ),
+        _row("scopes", Kind.FLAG, True, "whether each run is a systemd scope in heat.slice; requires systemd and root"),
+        _row(
+            "metrics_file",
+            Kind.PATH,
+            "",
+            "a file with metrics for the textfile collector of Prometheus; empty for none",
+            "/var/lib/prometheus/node-exporter/heat.prom",
+        ),
+        _row(
+            "replaced",
+            Kind.CHOICE,
+            "finish",
+            "what happens to a run whose deployment is replaced: it may finish, or it is cancelled",
+            choices=("finish", "cancel"),
+        ),
+        _row(
+            "collectors",
+            Kind.WORDS,
+            (),
+            "the sources to use; empty for all that have settings",
+            "heat, local",
+            choices=COLLECTORS,
+            shared=True,
+        ),
+        _row(
+            "polling_interval",
+            Kind.SECONDS,
+            30.0,
+            "the longest time between two polls, while there are no changes",
+            shared=True,
+        ),
+        _row(
+            "splay",
+            Kind.SECONDS,
+            1.0,
+            "the longest random delay of the first poll, so that many machines do not poll at once",
+            shared=True,
+        ),
+    ),
+    *_section(
+        "heat",
+        "Heat's metadata from Heat's own API.",
+        *_KEYSTONE,
+        _required("stack_id", Kind.TEXT, "the stack, as NAME/ID", "web/3f0c7d52-8c1e-4b8e-9a53-0d3f6a1c2b47"),
+        _required("resource_name", Kind.TEXT, "the name of the server resource in the stack", "server"),
+    ),
+    *_section(
+        "cfn",
+        "Heat's metadata from Heat's CloudFormation API.",
+        _required("access_key_id", Kind.TEXT, "the EC2 access key"),
+        _required("secret_access_key", Kind.TEXT, "the secret of the EC2 access key", secret=True),
+        _required("stack_name", Kind.TEXT, "the name of the stack"),
+        _required(
+            "path", Kind.WORDS, "the path of the metadata: RESOURCE.Metadata, and keys below it", "server.Metadata"
+        ),
+        _row(
+            "metadata_url",
+            Kind.TEXT,
+            "",
+            "the URL of Heat's CloudFormation API; empty to read it from metadata_hint",
+            "https://heat.example:8000/v1",
+        ),
+        _row("metadata_hint", Kind.PATH, "/var/lib/heat-cfntools/cfn-metadata-server", "a file that contains that URL"),
+        _row("ca_certificate", Kind.PATH, "", "a file with trusted certificates for that URL", "/etc/ssl/example.pem"),
+    ),
+    *_section(
+        "request",
+        "Heat's metadata at a signed URL.",
+        _required("metadata_url", Kind.TEXT, "the signed URL of the metadata", secret=True),
+    ),
+    *_section(
+        "zaqar",
+        "Heat's metadata in a Zaqar queue.",
+        *_KEYSTONE,
+        _required("queue_id", Kind.TEXT, "the queue with the metadata"),
+        _row("use_websockets", Kind.FLAG, False, "whether to be notified of new messages, if Zaqar offers websockets"),
+    ),
+    *_section(
+        "heat_local",
+        "Heat's first metadata, which cloud-init writes to files.",
+        _row(
+            "path",
+            Kind.PATHS,
+            ("/var/lib/heat-cfntools/cfn-init-data", "/var/lib/cloud/data/cfn-init-data"),
+            "the files that cloud-init writes",
+        ),
+    ),
+    *_section(
+        "ec2",
+        "The user data from the EC2 metadata service. Unless collectors names it, it is used only on machines that "
+        "look like instances of a cloud.",
+        _row("metadata_url", Kind.TEXT, "http://169.254.169.254/latest", "the URL of the EC2 metadata service"),
+        _row("timeout", Kind.LIMIT, 10.0, "the timeout of each request to it"),
+    ),
+    *_section(
+        "config_drive",
+        "The user data on the config drive of the instance.",
+        _row("path", Kind.PATH, "", "the drive, or its mount point; empty to search for it", "/dev/sr0"),
+    ),
+    *_section(
+        "local",
+        "Directories with documents on this machine.",
+        _row(
+            "path",
+            Kind.PATHS,
+            ("/var/lib/os-collect-config/local-data",),
+            "directories with documents (*.json, *.yaml, *.yml)",
+        ),
+    ),
+    *_section(
+        "file",
+        "Documents on this machine.",
+        _row("path", Kind.PATHS, (), "files with documents", "/etc/heat/site.json"),
+    ),
+)
+
+KNOWN: Mapping[tuple[str, str], Setting] = {(row.section, row.name): row for row in SETTINGS}
+"""The declarations by section and name."""
+
+
+def defaults(section: str) -> dict[str, object]:
+    """Return the defaults of a section."""
+    return {row.name: row.default for row in SETTINGS if row.section == section}
+
+
+def incomplete(section: str, values: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the names of a transport's settings that are missing."""
+    return tuple(row.name for row in SETTINGS if row.section == section and row.required and not values.get(row.name))
+
+
+def setting(section: str, name: str) -> Setting:
+    """Return the declaration of a setting."""
+    return KNOWN[section, name]
+
+
+def number(name: str) -> float:
+    """Return the default of a setting of `[agent]` that is a number."""
+    default = setting("agent", name).default
+    if not isinstance(default, int | float):
+        raise TypeError(f"{name} is not a number")
+    return default

@@ -1,0 +1,1 @@
+"""The delivery of results to servers: sent, and retried until accepted, refused or superseded."""

@@ -1,0 +1,164 @@
+"""The schedule of results: when each is sent, when it is retried, and when that is left to the next agent."""
+
+from __future__ import annotations
+
+import enum
+import json
+import time
+from collections.abc import Mapping
+
+from heat_config_agent.backoff import back_off
+from heat_config_agent.model.deployment import Target
+from heat_config_hooks.values import dataclass
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from typing import Protocol
+else:
+    Protocol = object
+
+LEAST = 3.0
+"""Seconds that a request always gets."""
+
+LOOK = 1.0
+"""Seconds between two looks at requests that have no answer yet."""
+
+
+class Fate(enum.Enum):
+    """How one try to deliver a result has ended."""
+
+    SENT = "sent"
+    REFUSED = "refused"
+    RETRY = "retry"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of one try to deliver a result."""
+
+    key: str
+    fate: Fate
+    trouble: str = ""
+    wait: float = 0.0
+    """Seconds that the server asked us to wait."""
+
+
+class Outgoing(Protocol):
+    """Sends results: an `Outbox`, or a replacement for it and its servers."""
+
+    def trust(self, ca_file: str | None) -> None:
+        """Trust the certificates in this file from now on."""
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when there are outcomes."""
+
+    def expect(self, target: Target) -> None:
+        """Get ready to send to a target."""
+
+    def post(self, key: str, target: Target, body: bytes) -> None:
+        """Begin to send a result; `outcomes` returns its outcome later."""
+
+    def withdraw(self, key: str) -> None:
+        """Do not send a result, if that has not begun; it has no outcome."""
+
+    def outcomes(self) -> list[Outcome]:
+        """Return the outcomes since the last call."""
+
+
+@dataclass(eq=False)
+class _Result:
+    target: Target
+    body: bytes
+    first: float
+    """When it was sent for the first time; this and the next two in monotonic seconds."""
+    last: float = 0.0
+    """When it was sent last."""
+    again: float | None = None
+    """When to send it again; None while a try has no outcome yet."""
+    tries: int = 0
+
+
+class Delivery:
+    """The results that this process has to deliver."""
+
+    def __init__(self, outbox: Outgoing, patience: float | None) -> None:
+        """Retry each result for `patience` seconds; None for no limit."""
+        self._outbox = outbox
+        self._patience = patience
+        self._results: dict[str, _Result] = {}
+
+    def __contains__(self, key: object) -> bool:
+        """Return whether a result is being sent, or waits for its next try."""
+        return key in self._results
+
+    def trust(self, ca_file: str | None) -> None:
+        """Trust the certificates in this file from now on."""
+        self._outbox.trust(ca_file)
+
+    def hurry(self) -> None:
+        """Retry now every result that waits for its next try."""
+        for result in self._results.values():
+            result.again = None if result.again is None else 0.0
+
+    @property
+    def busy(self) -> bool:
+        """True if there is a result to wait for. Every try has a few seconds at least."""
+        return any(result.again is not None or self._is_patient(result) for result in self._results.values())
+
+    @property
+    def due(self) -> float | None:
+        """Seconds until `outcomes` has to be called, even if the descriptor is not readable; None if nothing is due."""
+        if not self._results:
+            return None
+        moments = [result.again for result in self._results.values() if result.again is not None]
+        now = time.monotonic()
+        delays = [max(moment - now, 0) for moment in moments]
+        return min([*delays, LOOK] if len(delays) < len(self._results) else delays)
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when there are outcomes."""
+        return self._outbox.fileno()
+
+    def expect(self, target: Target) -> None:
+        """Get ready to send to a target."""
+        if target.wanted:
+            self._outbox.expect(target)
+
+    def send(self, key: str, target: Target, values: Mapping[str, object]) -> None:
+        """Begin to send a result; `outcomes` returns the outcome of each try."""
+        self._results[key] = _Result(target, json.dumps(values).encode(), first=time.monotonic())
+        self._post(key)
+
+    def drop(self, key: str) -> None:
+        """Do not send a result any more."""
+        self._outbox.withdraw(key)
+        self._results.pop(key, None)
+
+    def outcomes(self) -> list[Outcome]:
+        """Return the outcomes since the last call, and send the results again whose time has come."""
+        outcomes = [outcome for outcome in self._outbox.outcomes() if outcome.key in self._results]
+        for outcome in outcomes:
+            if outcome.fate is not Fate.RETRY or not self._schedule(self._results[outcome.key], outcome):
+                del self._results[outcome.key]
+        now = time.monotonic()
+        for key in [key for key, result in self._results.items() if result.again is not None and result.again <= now]:
+            self._post(key)
+        return outcomes
+
+    def _post(self, key: str) -> None:
+        result = self._results[key]
+        result.last, result.again = time.monotonic(), None
+        result.tries += 1
+        self._outbox.post(key, result.target, result.body)
+
+    def _schedule(self, result: _Result, outcome: Outcome) -> bool:
+        """Schedule the next try; return False if it would be too late, so that the next agent has to make it."""
+        again = time.monotonic() + max(back_off(result.tries), outcome.wait)
+        if self._patience is not None and again > result.first + self._patience:
+            return False
+        result.again = again
+        return True
+
+    def _is_patient(self, result: _Result) -> bool:
+        return self._patience is None or time.monotonic() < max(result.first + self._patience, result.last + LEAST)

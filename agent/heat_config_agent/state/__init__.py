@@ -1,0 +1,1 @@
+"""The journal and everything else that the agent keeps on disk."""

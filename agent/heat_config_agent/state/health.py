@@ -1,0 +1,111 @@
+"""The state of a daemon for others to read: a file next to the journal, and metrics for Prometheus.
+
+The file is written when something changes and now and then. It is not flushed to disk.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from heat_config_agent.model.entry import Entry, Removed, State
+from heat_config_hooks import files
+from heat_config_hooks.values import dataclass, field
+
+FILE = "health.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health:
+    """The content of the health file."""
+
+    process: int
+    version: str
+    started: float
+    """When the daemon started, in seconds since the epoch."""
+    ended: float | None = None
+    """When it ended, in seconds since the epoch; None while it runs."""
+    at: float = field(default_factory=time.time)
+    """When this was written, in seconds since the epoch."""
+    doing: str = ""
+    """One line for people."""
+    next_poll: float = 0.0
+    """Seconds from `at` until the next poll."""
+    waiting: int = 0
+    """The number of deployments that wait for their turn."""
+    paused: str = ""
+    """Why the agent is paused; empty if it is not."""
+    reboot: tuple[str, ...] = ()
+    """The names of deployments that wait for a reboot."""
+    sources: tuple[Mapping[str, object], ...] = ()
+    """For each source: `name`, `from` (where its settings come from), `working`, `since`, `answered`, `failures` and
+    `trouble`."""
+    skipped: tuple[Mapping[str, object], ...] = ()
+    """For each deployment that the last plan skipped and the journal does not have: `key`, `id`, `name`, `action` and
+    `reason`."""
+    troubles: tuple[str, ...] = ()
+    """Everything else that is wrong."""
+
+
+def write(state: Path, health: Health) -> None:
+    """Write the health file. Raises OSError."""
+    files.replace(state / FILE, json.dumps(vars(health)).encode())
+
+
+def read(state: Path) -> dict[str, object]:
+    """Return what a daemon has written last; an empty object if there is none."""
+    try:
+        content = json.loads(files.read(state / FILE))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def metrics(health: Health, entries: Iterable[Entry]) -> str:
+    """Return metrics in Prometheus' text format."""
+    states = dict.fromkeys((state.value for state in State), 0)
+    failed = undelivered = 0
+    for entry in entries:
+        if entry.removed is Removed.ALL:
+            continue
+        states[entry.state.value] += 1
+        failed += entry.failed and entry.ended is not None
+        undelivered += entry.state is State.FINISHED
+    lines = [
+        *_metric("up", "gauge", "1 while the agent runs", [("", int(health.ended is None))]),
+        *_metric("start_time_seconds", "gauge", "When the agent was started", [("", health.started)]),
+        *_metric("updated_time_seconds", "gauge", "When these metrics were written", [("", health.at)]),
+        *_metric("paused", "gauge", "1 while nothing new is begun", [("", int(bool(health.paused)))]),
+        *_metric("reboot_pending", "gauge", "Deployments that wait for a reboot", [("", len(health.reboot))]),
+        *_metric("deployments_waiting", "gauge", "Deployments that wait for their turn", [("", health.waiting)]),
+        *_metric(
+            "deployments", "gauge", "Deployments on record", [(f'state="{name}"', n) for name, n in states.items()]
+        ),
+        *_metric("deployments_failed", "gauge", "Deployments on record that have failed", [("", failed)]),
+        *_metric("results_undelivered", "gauge", "Results that wait to be delivered", [("", undelivered)]),
+        *_metric("source_working", "gauge", "1 where a source answers", _per_source(health, "working")),
+        *_metric("source_failures", "gauge", "Failures of a source in a row", _per_source(health, "failures")),
+        *_metric(
+            "source_answered_time_seconds", "gauge", "When a source last answered", _per_source(health, "answered")
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _per_source(health: Health, key: str) -> list[tuple[str, float]]:
+    """Return the value of a field for each source, with its label. Of several with one name, the largest counts."""
+    values: dict[str, float] = {}
+    for source in health.sources:
+        value = source[key]
+        if isinstance(value, int | float):
+            label = f'source="{source["name"]}"'
+            values[label] = max(float(value), values.get(label, 0.0))
+    return list(values.items())
+
+
+def _metric(name: str, kind: str, description: str, values: Iterable[tuple[str, float]]) -> list[str]:
+    full = f"heat_config_agent_{name}"
+    samples = [f"{full}{f'{{{labels}}}' if labels else ''} {float(value)!r}" for labels, value in values]
+    return [f"# HELP {full} {description}.", f"# TYPE {full} {kind}", *samples] if samples else []

@@ -1,0 +1,163 @@
+"""Requests of people: to run a deployment again, to send its result again, to forget it, to pause, and to prune.
+
+Only the holder of the lock may write the journal, and a daemon holds it all the time. So a request is a file in
+`STATE/asked/`, and the holder of the lock carries it out: the command itself if no agent is running, else the agent.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import os
+import time
+from pathlib import Path
+
+import heat_config_hooks
+from heat_config_agent.errors import StateError
+from heat_config_agent.model.deployment import BUILTIN
+from heat_config_agent.model.entry import UNDELIVERED, Entry, State
+from heat_config_agent.state.deployed import Deployed
+from heat_config_agent.state.journal import Journal
+from heat_config_hooks import files
+
+FOLDER = "asked"
+"""The folder with requests in the state directory."""
+
+PAUSED = "paused"
+"""The file that pauses the agent, and says why."""
+
+
+def pause(state: Path, reason: str) -> None:
+    """Let nothing new begin until `resume`, not even after a restart. Raises StateError."""
+    try:
+        files.make_directory(state, durable=True)
+        text = json.dumps({"reason": " ".join(reason.split()), "since": time.time()})
+        files.replace(state / PAUSED, text.encode(), durable=True)
+    except OSError as error:
+        raise StateError(f"cannot write to {state}: {error.strerror}") from error
+
+
+def resume(state: Path) -> bool:
+    """End a pause; return whether there was one. Raises StateError."""
+    try:
+        if not os.path.lexists(state / PAUSED):
+            return False
+        files.remove(state / PAUSED)
+    except OSError as error:
+        raise StateError(f"cannot remove {state / PAUSED}: {error.strerror}") from error
+    return True
+
+
+def paused(state: Path) -> tuple[str, float] | None:
+    """Return why the agent is paused, and since when in seconds since the epoch; None if it is not."""
+    try:
+        pause = json.loads(files.read(state / PAUSED))
+        return " ".join(str(pause["reason"]).split()), float(pause["since"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError):
+        return "for a reason that cannot be read", 0.0  # the file is there, so it is paused
+
+
+_PRUNE = "prune"
+
+
+def prune(state: Path) -> None:
+    """Request that the holder of the lock prunes. Raises StateError."""
+    try:
+        files.make_directory(state / FOLDER)
+        files.replace(state / FOLDER / _PRUNE, b"")
+    except OSError as error:
+        raise StateError(f"cannot write to {state / 'asked'}: {error.strerror}") from error
+
+
+def wants_pruning(state: Path) -> bool:
+    """Return whether pruning was requested. `carry_out` removes the request."""
+    return os.path.lexists(state / FOLDER / _PRUNE)
+
+
+class Wish(str, enum.Enum):
+    """A request about one deployment."""
+
+    AGAIN = "again"
+    SEND = "send"
+    FORGET = "forget"
+
+
+def ask(state: Path, key: str, wish: Wish) -> None:
+    """Leave a request about a deployment. Raises StateError."""
+    directory = state / FOLDER
+    try:
+        files.make_directory(directory)
+        files.replace(directory / f"{key}.{wish.value}", b"")
+    except OSError as error:
+        raise StateError(f"cannot write to {directory}: {error.strerror}") from error
+
+
+def carry_out(state: Path, journal: Journal, deployed: Deployed) -> tuple[list[str], list[str]]:
+    """Carry out all requests; return a sentence for each that was done, and for each that failed. Raises StateError."""
+    directory = state / FOLDER
+    done: list[str] = []
+    wrong: list[str] = []
+    if not directory.is_dir():
+        return done, wrong
+    try:
+        paths = sorted(directory.iterdir())
+    except OSError as error:
+        return done, [f"cannot read the requests in {directory}: {error.strerror}"]
+    for path in paths:
+        key, _, word = path.name.rpartition(".")
+        if word == "new":
+            continue  # it is being written
+        if path.is_dir() and not path.is_symlink():
+            wrong.append(f"{path} is not a request, but a folder: remove it")
+            continue
+        entry = journal.entries.get(key)
+        if entry is not None and entry.state is State.RUNNING:
+            continue  # the run has to end first
+        try:
+            if entry is not None and word in {wish.value for wish in Wish}:
+                done.append(_grant(journal, deployed, state, entry, Wish(word)))
+            path.unlink(missing_ok=True)
+        except OSError as error:  # the request stays, and is tried again; no other waits for it
+            name = entry.name if entry else key
+            wrong.append(f"cannot {word} all of {name}: {error.strerror}: {error.filename}")
+            if entry is not None and word == Wish.AGAIN.value:
+                journal.again(
+                    key, wanted=False
+                )  # a request file that cannot be removed would run it again at every pass
+    return done, wrong
+
+
+def _grant(journal: Journal, deployed: Deployed, state: Path, entry: Entry, wish: Wish) -> str:
+    key, name = entry.key, entry.name
+    if wish is Wish.AGAIN:
+        journal.again(key)
+        return f"{name} will run again"
+    if wish is Wish.SEND:
+        if entry.values is None or entry.state not in UNDELIVERED:
+            return f"the result of {name} is not sent again: it is {entry.state.value}"
+        journal.send_again(key)
+        return f"the result of {name} will be sent again"
+    deployed.forget(key)
+    for path in (state / "runs" / key, *_written(entry)):
+        files.remove(path)
+    journal.forget(key)  # last: if this is interrupted, it is done again
+    return f"{name} is forgotten"
+
+
+def _written(entry: Entry) -> list[Path]:
+    """Return the files that a run has left in the folders of its hook: its config, and its outputs."""
+    folders, patterns = traces(entry)
+    return [path for folder in folders for pattern in patterns for path in folder.glob(pattern)]
+
+
+def traces(entry: Entry) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    """Return the folders in which a run may have left files, and the patterns of their names."""
+    if entry.run is None:
+        return (), ()
+    name = entry.run.hook.removeprefix(BUILTIN)
+    ours = entry.run.hook.startswith(BUILTIN) and name in heat_config_hooks.HOOKS
+    patterns = heat_config_hooks.load(name).ABOUT.files if ours else ("{key}", "{key}.*")
+    folders = (Path(entry.run.working), Path(entry.run.outputs))
+    return folders, tuple(pattern.format(key=entry.key) for pattern in patterns)
