@@ -2,22 +2,67 @@
 
 from __future__ import annotations
 
+import re
+import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
 
-import fault_table
-import planted
-from daemon import Daemon
-from driver import Alone, Applied, Driver
-from loopback import SignalServer
-from machine import Machine
+from support import fault_table, planted, shares
+from support.cloud import Cloud
+from support.daemon import Daemon
+from support.driver import Alone, Applied, Driver
+from support.loopback import SignalServer
+from support.machine import Machine
 
 _TIMES = pytest.StashKey[int]()
+_SHARES = pytest.StashKey[shares.Shares]()
+_COUNTED = pytest.StashKey[Counter[str]]()
+_BEGAN = time.monotonic()
 
-FIRST, LAST = "/system/", "/faults/"
-"""What is to begin first, as one process does most of it; and last, as it has the machine busy and does not mind."""
+FIRST = "tests/system/"
+"""What is to begin first, as one process does all of it: its tests share the cloud."""
+
+ORDER = (
+    FIRST,
+    "tests/docs/test_pages",
+    "tests/repository/test_repository",
+    "tests/repository/test_linters",
+    "tests/package/",
+    "tests/faults/test_soak",
+    "tests/faults/test_kill_points",
+    "tests/faults/test_stack_torture",
+    "tests/faults/test_system_calls",
+    "tests/hooks/test_ansible",
+    "tests/hooks/test_puppet",
+    "tests/hooks/test_salt",
+    "tests/hooks/test_systemd_unit",
+    "tests/hooks/",
+    "tests/faults/",
+    "tests/stack/",
+    "tests/fuzz/",
+    "tests/cli/",
+    "tests/daemon/",
+    "tests/promises/",
+    "",
+    "tests/unit/",
+)
+"""In which order tests begin: what takes longest first, what takes least last, so that all processes end together.
+
+An empty text is for all that no other one names."""
+
+APART = (
+    "tests/docs/test_pages",
+    "tests/faults/test_kill_points",
+    "tests/faults/test_system_calls",
+    "tests/hooks/test_ansible",
+)
+"""Long files whose tests share nothing: each test is handed out by itself."""
+
+ANEW = re.compile("/cli/test_(?!stack)|/cli/test_stack_examples|/cost/|/promises/test_kill_points")
+"""Whose commands are all started anew, as people start them; elsewhere some may begin loaded, see `support.loaded`."""
 
 
 @pytest.fixture
@@ -43,9 +88,19 @@ def other(request: pytest.FixtureRequest) -> Iterator[SignalServer]:
 
 
 @pytest.fixture
+def openstack() -> Iterator[Cloud]:
+    """A cloud in the place of OpenStack's: Keystone lets everybody in."""
+    cloud = Cloud()
+    cloud.start()
+    yield cloud
+    cloud.stop()
+
+
+@pytest.fixture
 def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]:
     """The installed commands with a state directory of their own. Whatever they run is ended with the test."""
     machine = Machine(tmp_path)
+    machine.begins_loaded = not ANEW.search(str(request.path))
     yield machine
     machine.end()
     assert_kept(request, planted.shown(machine))
@@ -84,6 +139,31 @@ def tried(request: pytest.FixtureRequest) -> Callable[[int], None]:
     return note
 
 
+@pytest.fixture
+def seconds(request: pytest.FixtureRequest) -> float:
+    """How long a test of `make torture` may go on; 0 in the short form."""
+    return request.config.stash[_SHARES].take(request.node.nodeid) if shares.FOR else 0.0
+
+
+@pytest.fixture(scope="session")
+def counted(request: pytest.FixtureRequest) -> Counter[str]:
+    """What the tests of `make torture` have done, by what it is: it is said at the end."""
+    return request.config.stash.setdefault(_COUNTED, Counter())
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Divide the time of the long form among the tests that were chosen."""
+    session.config.stash[_SHARES] = shares.of(session.items)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what the long form has done."""
+    found = terminalreporter.config.stash.get(_COUNTED, Counter())
+    if shares.FOR and found:
+        what = ", ".join(f"{number:,} {name}" for name, number in sorted(found.items()))
+        terminalreporter.write_line(f"torture: {what}; in {time.monotonic() - _BEGAN:.0f} of {shares.FOR:.0f} s")
+
+
 def fault_of(item: pytest.Item) -> fault_table.Row | None:
     """Return the fault that a test is about."""
     mark = item.get_closest_marker("fault")
@@ -92,17 +172,29 @@ def fault_of(item: pytest.Item) -> fault_table.Row | None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the tests into the order that takes least time where several processes run them."""
-    items.sort(key=lambda item: (FIRST not in str(item.path), LAST in str(item.path)))
+    items.sort(key=lambda item: _place(item.nodeid))
+
+
+def _place(nodeid: str) -> int:
+    """Return where a test is in `ORDER`."""
+    return next((number for number, part in enumerate(ORDER) if part and nodeid.startswith(part)), ORDER.index(""))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Have one process run all tests of a file, and another one all that share the cloud."""
+    """Have one process run all tests of a file, and one all that share the cloud; those of some files are apart."""
     from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # noqa: PLC0415  # it asks
 
     scheduler = LoadScopeScheduling(config, log)
-    scheduler._split_scope = lambda nodeid: FIRST if FIRST in nodeid else nodeid.partition("::")[0]  # noqa: SLF001
+    scheduler._split_scope = _scope  # noqa: SLF001
     return scheduler
+
+
+def _scope(nodeid: str) -> str:
+    """Return the name of the tests that one process runs together."""
+    if nodeid.startswith(FIRST):
+        return FIRST
+    return nodeid if nodeid.startswith(APART) else nodeid.partition("::")[0]
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -1,4 +1,4 @@
-"""`python -m bench [SCENARIO …]`: measure, print, and write what was measured into `docs/`."""
+"""`python -m bench [SCENARIO …]`: measure, print, and write what was measured into `docs/evidence/`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def main() -> int:
     """Measure."""
     parser = argparse.ArgumentParser(prog="make bench ARGS=…", description=__doc__)
     parser.add_argument("scenario", nargs="*", help=f"which: all, or some of {', '.join(scenarios.NAMES)}")
-    parser.add_argument("--dry", action="store_true", help="write nothing into docs/")
+    parser.add_argument("--dry", action="store_true", help="write nothing into docs/evidence/")
     parser.add_argument("--list", action="store_true", help="only say which there are, and how long each may take")
     options = parser.parse_args()
     unknown = [each for each in options.scenario if not _chosen(each)]

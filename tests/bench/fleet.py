@@ -1,9 +1,9 @@
 """A fleet that asks one server for its metadata, simulated: whether the server goes under when it cannot serve all.
 
-The agents decide by `heat_config_agent.polling` when they ask, as in the daemon. The server works off one request after
-the other, in the order in which they came, so many per second. It does not notice that somebody has hung up: what
-nobody waits for any more is worked off all the same, which is how servers collapse. Times are in seconds of a clock of
-its own that begins at 0.
+The agents decide by `heat_config_agent.sources.schedule` when they ask, as in the daemon. The server works off one
+request after the other, in the order in which they came, so many per second. It does not notice that somebody has hung
+up: what nobody waits for any more is worked off all the same, which is how servers collapse. Times are in seconds of a
+clock of its own that begins at 0.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from heat_config_agent import configuration, polling, web
+from heat_config_agent import web
+from heat_config_agent.settings import schema
+from heat_config_agent.sources import schedule
 
 NUMBER = 20_000
 
-_SETTINGS = {each.name: each.default for each in configuration.SETTINGS if each.section == "agent"}
+_SETTINGS = {each.name: each.default for each in schema.SETTINGS if each.section == "agent"}
 
 
 def _seconds(setting: str) -> float:
@@ -28,7 +30,7 @@ def _seconds(setting: str) -> float:
     return value
 
 
-SCHEDULE = polling.Schedule(
+SCHEDULE = schedule.Schedule(
     least=_seconds("min_polling_interval"), most=_seconds("polling_interval"), splay=_seconds("splay")
 )
 """As it is where nothing is set."""
@@ -69,7 +71,7 @@ class Agent:
     patience = _seconds("collect_timeout")
 
     def __init__(self) -> None:
-        self._pace = polling.Pace()
+        self._pace = schedule.Pace()
 
     def begin(self, *, idle: bool) -> float:
         self._pace.begin(SCHEDULE, _within(SCHEDULE.most) if idle else SCHEDULE.delay())

@@ -20,12 +20,14 @@ INTERVAL, LEAST = 30.0, 1.0
 
 _COMPRESSED = """if True:
     import sys
-    from heat_config_agent import loop, polling, steering
+    from heat_config_agent.daemon import agent, status
+    from heat_config_agent.sources import schedule, active
     from heat_config_agent.cli import main
     by = float(sys.argv[1])
-    for name in ("LOOK", "TELL", "TELL_LEAST"):
-        setattr(loop, name, getattr(loop, name) / by)
-    steering.LEAST = polling.PAUSE = 0.0
+    agent.LOOK_INTERVAL /= by
+    status.INTERVAL /= by
+    status.LEAST_INTERVAL /= by
+    active.LEAST = schedule.PAUSE = 0.0
     sys.argv = ["heat-config-agent", *sys.argv[2:]]
     sys.exit(main.agent())
 """

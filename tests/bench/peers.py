@@ -79,6 +79,33 @@ def _have() -> None:
         packed.extractall(FOLDER, filter="data")
 
 
+_PARSER = "tosca-parser==2.15.0"
+
+
+@cache
+def parser() -> Path:
+    """Return the interpreter that has tosca-parser: from the package index, the first time. Raises LackingError."""
+    folder = FOLDER.with_name("tosca-parser")
+    python = folder / "bin" / "python"
+    stamp = folder / "had"
+    if not stamp.exists() or stamp.read_text() != _PARSER:
+        pip = (sys.executable, "-m", "pip", "--python", str(python), "--quiet", "--disable-pip-version-check")
+        try:
+            venv.create(folder, with_pip=False)
+            command = [*pip, "install", _PARSER]
+            subprocess.run(command, check=True, capture_output=True, text=True, timeout=_SECONDS)
+        except (OSError, subprocess.SubprocessError) as error:
+            said = error.stderr.strip() if isinstance(error, subprocess.CalledProcessError) else str(error)
+            raise LackingError(f"tosca-parser cannot be installed in {folder}: {said.splitlines()[-1]}") from None
+        stamp.write_text(_PARSER)
+    return python
+
+
+def parser_ready() -> None:
+    """Have tosca-parser here. Raises LackingError."""
+    parser()
+
+
 class Image:
     """The programs as on an image, with all that they read and write below one folder.
 

@@ -1,4 +1,7 @@
-"""What was measured, as JSON and as a page to read: `docs/benchmarks.json`, of which `docs/benchmarks.md` is made."""
+"""What was measured, as JSON and as a page to read.
+
+`docs/evidence/benchmarks.json` has the figures, and `docs/evidence/benchmarks.md` is made of them.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,9 @@ from typing import Any
 
 from bench.measure import Found
 from bench.scenario import LIMIT, OURS, THEIRS, Goal, Scenario, Spread
+from docs.prose import sentences
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs" / "evidence"
 JSON, PAGE = DOCS / "benchmarks.json", DOCS / "benchmarks.md"
 
 NAMES = {OURS: "heat-config-agent", THEIRS: "os-collect-config and heat-agents", LIMIT: "the limit"}
@@ -31,16 +35,37 @@ _WIDE = 132
 """Signs in a line of a table that can just be read."""
 
 _HEAD = """\
-# What it costs
+# Benchmarks
 
-Measured by `make bench` beside the programs that are replaced (os-collect-config, os-refresh-config, os-apply-config
-and heat-agents 13.0.0, as released) and beside the limit: a C program (`tests/bench/limit.c`) that does the least that
-keeps the promises, or the user's bare command. They run in turn, A B A B, after a warm-up where a run is short, if a
-scenario does not say otherwise. Shown are medians, in brackets the least and the most. A ratio says how much of
-another's value heat-config-agent takes: «5 times less», or «1.4 times» as much. The machine is a shared one: the ratios
-hold, the times are its own. What gates changes are counts, which no machine's mood touches: `tests/test_counters.py`.
+What heat-config-agent costs, measured beside the programs that it replaces:
+os-collect-config, os-refresh-config, os-apply-config and heat-agents 13.0.0, as released.
+`make bench` writes this page from `benchmarks.json`; do not edit it."""
 
-Written by `make bench` from `benchmarks.json`."""
+_HEADLINES = (
+    ("one-shot-idle", "wall", "apply a document that is done already"),
+    ("one-shot", "wall", "apply one new deployment and signal its result"),
+    ("batch-marginal", "wall", "each further deployment of a batch"),
+    ("re-scan", "marginal", "look at 1000 deployments that are done"),
+    ("polls-heat-10kB", "cpu", "one poll of Heat, processor time"),
+    ("polls-heat-10kB", "resident", "memory of the daemon"),
+    ("change-to-hook", "latency", "from a change in Heat to its hook"),
+    ("size", "size", "installed size"),
+)
+"""What the summary shows: a scenario, its figure, and what that is in a few words."""
+
+_REPLACED = {"one-shot-idle": "os-collect-config --one-time"}
+"""What a scenario of the summary is compared with, where it has several commands of the programs that are replaced."""
+
+_METHOD = """\
+## How it is measured
+
+The programs run in turn, A B A B, after a warm-up where a run is short, unless a scenario says otherwise.
+Shown are medians; the least and the most are in brackets.
+A ratio says how much of another's value heat-config-agent needs: «5 times less», or «1.4 times» as much.
+*The limit* is a C program (`tests/bench/limit.c`) that does the least that keeps the promises,
+or the user's bare command.
+The machine is shared: the ratios hold, the times are its own.
+Times never gate a change; the counts in `tests/cost/test_counters.py` do, as no machine's load changes them."""
 
 
 def record(scenario: Scenario, found: Found) -> dict[str, Any]:
@@ -154,7 +179,7 @@ def page(every: Mapping[str, Any]) -> str:
     measured = {(each["date"], each["machine"]) for each in listed.values()}
     newest = max(measured, default=None)
     machines = [f"- {name} ({date})" for date, name in sorted(measured, reverse=True)]
-    parts = [_HEAD, "\n".join(machines), "## Goals", _goals(listed), _reasons(listed)]
+    parts = [_HEAD, _summary(listed), _METHOD, "\n".join(machines), "## Goals", _goals(listed), _reasons(listed)]
     sections = (
         section(name, each, "" if (each["date"], each["machine"]) == newest else f"Measured on {each['date']}.")
         for name, each in listed.items()
@@ -168,8 +193,37 @@ def section(name: str, each: Mapping[str, Any], when: str = "") -> str:
     return "\n\n".join(filter(None, [*parts, _figures(each["figures"], each["subjects"])]))
 
 
+def _summary(listed: Mapping[str, Any]) -> str:
+    """Return what fits on one screen: how many goals are met, which are not, and a figure of each kind of work."""
+    judged = [each["met"] for scenario in listed.values() for each in scenario["goals"] if each["met"] is not None]
+    missed = [f"- [{name}](#{name.lower()}): {title}, {wanted}" for name, title, wanted, _ in _missed(listed)]
+    rows = [["work", NAMES[OURS], "the programs it replaces", "ratio"]]
+    for name, figure, words in _HEADLINES:
+        found = listed.get(name, {}).get("subjects", {})
+        ours, theirs = (found.get(each, {}).get(figure) for each in (OURS, _REPLACED.get(name, THEIRS)))
+        if ours:
+            unit = listed[name]["figures"][figure]["unit"]
+            compared = theirs and min(ours["median"], theirs["median"]) > 0
+            rows.append(
+                [
+                    f"[{words}](#{name.lower()})",
+                    amount(ours["median"], unit),
+                    amount(theirs["median"], unit) if theirs else "",
+                    times(ours["median"] / theirs["median"]) if compared else "",
+                ]
+            )
+    met = f"{judged.count(True)} of {len(judged)} [goals](#goals) are met."
+    but = "These are not; the reasons stand below the table of goals:"
+    parts = ["## Summary", met, _table(rows) if rows[1:] else "", *([but, "\n".join(missed)] if missed else [])]
+    return "\n\n".join(filter(None, parts))
+
+
 def _filled(text: str, after: str = "") -> str:
-    return textwrap.fill(text, 120, subsequent_indent=after, break_long_words=False, break_on_hyphens=False)
+    """Return text with one sentence per line, a long one in several."""
+    return f"\n{after}".join(
+        textwrap.fill(each, 120 - len(after), subsequent_indent=after, break_long_words=False, break_on_hyphens=False)
+        for each in sentences(text)
+    )
 
 
 def _figures(figures: Mapping[str, Any], subjects: Mapping[str, Any]) -> str:

@@ -12,10 +12,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from docs.console import ROOT, Command, File
-from machine import BIN, Done
 from package.built import package
+from support.machine import BIN, Done
+from support.unprivileged import NOBODY, Unprivileged
 from system.booted import Booted, booted
-from unprivileged import NOBODY, Unprivileged
 
 _LOOKING = re.compile(
     r"(heat-config-agent (status|show|log|config|hooks)|systemctl (status|is-active|list-units|list-jobs)|"

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from docs.places import Places
-from loopback import Answer, SignalServer, wait_until
+from support.loopback import Answer, SignalServer, wait_until
 
 Stage = Callable[[Places], AbstractContextManager[None]]
 
@@ -139,7 +139,7 @@ def _waits(places: Places) -> Iterator[None]:
     yield
 
 
-@stage(PAGE, "It is passed over")
+@stage(PAGE, "It is skipped")
 def _passed_over(places: Places) -> Iterator[None]:
     begin(places, WEB)
     wait_until(lambda: states(places) == {"web": "unasked"}, 30)
@@ -154,7 +154,7 @@ def _reboot(places: Places) -> Iterator[None]:
     yield
 
 
-@stage(PAGE, "It runs and runs")
+@stage(PAGE, "It does not end")
 def _runs(places: Places) -> Iterator[None]:
     begin(places, script("import", "import-1", "echo part 1\necho waiting for db.example:5432\nexec sleep 600"))
     yield
@@ -208,13 +208,13 @@ def _not_started(places: Places) -> Iterator[None]:
     yield
 
 
-@stage(PAGE, "Nobody says how to reach Heat")
+@stage(PAGE, "No way to reach Heat")
 def _no_way(places: Places) -> Iterator[None]:
     begin(places)
     yield
 
 
-@stage(PAGE, "It hears nothing new")
+@stage(PAGE, "Nothing new arrives")
 def _moved(places: Places) -> Iterator[None]:
     server = SignalServer()
     server.start()
@@ -297,7 +297,7 @@ def _cloud_init(places: Places) -> Iterator[None]:
         assert run("systemctl", *words).code == 0
 
 
-@stage(PAGE, "An instance made of another's disk")
+@stage(PAGE, "An instance made from another's disk")
 def _copy(places: Places) -> Iterator[None]:
     begin(places)
     for name in ("i-00000001", "i-00000002"):

@@ -15,7 +15,7 @@ import yaml
 from docs.console import PAGES, ROOT, Command, File, Section, sections
 from docs.stages import STAGES
 from docs.test_pages import NOT_RUN
-from machine import BIN
+from support.machine import BIN
 
 EVERY = tuple(
     name
@@ -35,6 +35,8 @@ CHECKS: dict[str, Callable[[str], object]] = {
     "json": json.loads,
     "python": ast.parse,
     "ini": lambda text: re.match(r"\[\w+\]\n", text) or pytest.fail(text),
+    "text": str.strip,
+    "sh": lambda text: subprocess.run(["bash", "-n"], input=text, text=True, check=True),
 }
 """By the language of a block: what says whether it is right."""
 
@@ -76,6 +78,17 @@ def test_its_links_lead_somewhere(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", EVERY)
+def test_the_files_that_it_names_are_there(page: str) -> None:
+    """Each file or folder of the repository; CHANGELOG.md may name what there was."""
+    if page == "CHANGELOG.md":
+        return
+    text = FENCED.sub("", (ROOT / page).read_text(encoding="utf-8"))
+    for name in re.findall(r"`((?:agent|hooks|tests|docs|packaging|systemd|examples)/[\w./-]+)`", text):
+        places = (ROOT, (ROOT / page).parent, ROOT / "agent" / "heat_config_agent")
+        assert any((place / name).exists() for place in places), f"{page}: {name}"
+
+
+@pytest.mark.parametrize("page", EVERY)
 def test_the_commands_that_it_names_are_there(page: str) -> None:
     """Each of ours, with its options, and each target of make."""
     text = (ROOT / page).read_text(encoding="utf-8")
@@ -83,6 +96,8 @@ def test_the_commands_that_it_names_are_there(page: str) -> None:
         command = tuple(
             words[:2] if words[0] == "heat-config-agent" and words[1:2] and words[1][0] != "-" else words[:1]
         )
+        while " COMMAND ...\n" in usage(command) and re.match("[a-z]", "".join(words[len(command) :][:1])):
+            command = tuple(words[: len(command) + 1])
         said = usage(command)
         assert said, f"{page}: {' '.join(words)}"
         for option in (word for word in words if re.fullmatch(r"-\w|--[\w-]+", word)):

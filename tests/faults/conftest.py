@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from machine import BIN
-from unprivileged import NOBODY, Unprivileged
+from support.daemon import Daemon
+from support.machine import BIN, Machine
+from support.result_servers import Servers
+from support.stacking import Stacks
+from support.unprivileged import NOBODY, Unprivileged
 
 
 @pytest.fixture
@@ -31,3 +34,17 @@ def unprivileged() -> Iterator[Unprivileged]:
             pytest.skip(f"{BIN} cannot be used by others than root: put the checkout where they can")
         yield machine
         machine.end()
+
+
+@pytest.fixture
+def stacks(machine: Machine) -> Stacks:
+    """The commands about stacks."""
+    return Stacks(machine)
+
+
+@pytest.fixture
+def servers(daemon: Daemon, machine: Machine) -> Iterator[Servers]:
+    """Servers, and an agent that is not started yet."""
+    servers = Servers(daemon, machine)
+    yield servers
+    servers.close()

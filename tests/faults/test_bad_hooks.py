@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from daemon import ran
-from loopback import SignalServer
-from machine import BIN, Machine, deployment
+from support.daemon import ran
+from support.loopback import SignalServer
+from support.machine import BIN, Machine, deployment
 
 INTERRUPTED, TIMED_OUT, KILLED = 125, 124, 137
 SECONDS = 60.0
@@ -107,7 +107,9 @@ SCRIPTS: dict[str, tuple[str, tuple[int, ...]]] = {
     "its true exit code, or a failure; the next deployment has its turn",
 )
 @pytest.mark.parametrize("what", SCRIPTS)
-def test_scripts(machine: Machine, heat: SignalServer, foreign: Path, what: str) -> None:
+def test_no_script_can_make_the_agent_tell_a_falsehood(
+    machine: Machine, heat: SignalServer, foreign: Path, what: str
+) -> None:
     """Whatever a script does, the agent tells what is true, or that it has failed; and it never waits for ever."""
     body, codes = SCRIPTS[what]
     state = machine.state
@@ -162,7 +164,7 @@ REPLIES = {
     "a failure that says so",
 )
 @pytest.mark.parametrize("what", REPLIES)
-def test_replies(machine: Machine, heat: SignalServer, what: str) -> None:
+def test_a_reply_that_cannot_be_understood_is_no_success(machine: Machine, heat: SignalServer, what: str) -> None:
     """A reply that cannot be understood is no success."""
     hook(machine, REPLIES[what])
     told = carried_out(machine, heat, deployment("d1", "", group="own", signal=heat.url("d1")))
@@ -176,7 +178,9 @@ def test_replies(machine: Machine, heat: SignalServer, what: str) -> None:
     "its beginning and end are reported, in bounded memory; a reply of that size is a failure",
 )
 @pytest.mark.parametrize("group", ["script", "own"])
-def test_floods(machine: Machine, heat: SignalServer, group: str, tried: Callable[[int], None]) -> None:
+def test_a_flood_of_output_takes_no_more_memory_than_is_sent(
+    machine: Machine, heat: SignalServer, group: str, tried: Callable[[int], None]
+) -> None:
     """The agent holds no more of an output in its memory than it sends."""
     tried(2)
     flood = "head -c 150000000 /dev/zero | tr '\\0' x; head -c 150000000 /dev/zero | tr '\\0' y >&2"

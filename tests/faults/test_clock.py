@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from daemon import LONG, Daemon, counting, ran, until
-from loopback import Answer, SignalServer, wait_until
-from machine import Machine, deployment
+from support.daemon import LONG, Daemon, counting, ran, until
+from support.loopback import Answer, SignalServer, wait_until
+from support.machine import Machine, deployment
 
 JUMPS = ("+10y", "-10y")
 fault = pytest.mark.fault

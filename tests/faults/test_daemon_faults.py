@@ -4,40 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from daemon import LONG, Daemon, counting, ran, until
-from loopback import Answer, SignalServer, wait_until
-from machine import Machine, deployment, small_disk
-
-
-class Disk:
-    """The state directory, on a small file system of its own."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._ballast = path / "ballast"
-
-    def fill(self) -> None:
-        """Take all the room that is left."""
-        with self._ballast.open("ab", buffering=0) as file:
-            try:
-                while file.write(bytes(4096)):
-                    pass
-            except OSError:
-                return
-
-    def free(self) -> None:
-        """Give the room back."""
-        self._ballast.unlink()
-
-    def limit_inodes(self, number: int) -> None:
-        """Have room for so many files in all."""
-        subprocess.run(["mount", "-o", f"remount,nr_inodes={number}", self.path], check=True)
+from support.daemon import LONG, Daemon, counting, ran, until
+from support.disks import Disk
+from support.loopback import Answer, SignalServer, wait_until
+from support.machine import Machine, deployment, small_disk
 
 
 @pytest.fixture
@@ -200,7 +174,9 @@ def test_a_disk_that_is_full_at_the_start(daemon: Daemon, machine: Machine, disk
     "a file system that has no inodes left while the daemon works",
     "it goes on, says so, begins nothing that it cannot record, and does each once when it can",
 )
-def test_no_inodes(daemon: Daemon, machine: Machine, heat: SignalServer, disk: Disk) -> None:
+def test_without_inodes_a_run_is_reported_truly(
+    daemon: Daemon, machine: Machine, heat: SignalServer, disk: Disk
+) -> None:
     """A run that goes on meanwhile is reported with what it really came to."""
     go = machine.folder / "go"
     given = [deployment("d1", counting(machine, "d1", f"{until(go)}; exit 3"), signal=heat.url("d1"))]

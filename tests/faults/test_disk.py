@@ -1,54 +1,20 @@
-"""Disks that are full, read-only or damaged: nothing is lost, nothing false is told, and work goes on afterwards."""
+"""Disks that are full or read-only: nothing is lost, nothing false is told, and work goes on afterwards."""
 
 from __future__ import annotations
 
 import json
-import stat
-import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
-from heat_config_agent.journal import Journal
-from loopback import SignalServer, wait_until
-from machine import BIN, Done, Machine, deployment, small_disk
+from heat_config_agent.state.journal import Journal
+from support.disks import ONCE, PAGE, Disk, counting, ran
+from support.loopback import SignalServer, wait_until
+from support.machine import BIN, Done, Machine, deployment, small_disk
 
 USAGE = 2
-PAGE = 4096
-ONCE = ("--deliver-for", "0")
-
-
-class Disk:
-    """A small file system of its own on which the state directory is."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._ballast = path / "ballast"
-
-    def fill(self) -> None:
-        """Take all the room that is left."""
-        with self._ballast.open("ab", buffering=0) as file:
-            try:
-                while file.write(bytes(PAGE)):
-                    pass
-            except OSError:
-                return
-
-    def free(self) -> None:
-        """Give the room back."""
-        self._ballast.unlink()
-
-    def limit_inodes(self, number: int) -> None:
-        """Have room for so many files in all."""
-        subprocess.run(["mount", "-o", f"remount,nr_inodes={number}", self.path], check=True)
-
-    def remount(self, mode: str) -> None:
-        """Make it read-only (ro) or writable (rw)."""
-        subprocess.run(["mount", "-o", f"remount,{mode}", self.path], check=True)
 
 
 @pytest.fixture
@@ -58,23 +24,9 @@ def disk(machine: Machine) -> Iterator[Disk]:
         yield Disk(path)
 
 
-def counting(machine: Machine, identity: str = "d1", then: str = "", **fields: Any) -> dict[str, Any]:
-    """Return a deployment whose script counts its runs."""
-    return deployment(identity, f"#!/bin/sh\necho {identity} >>{machine.folder}/ran\n{then}\n", **fields)
-
-
-def ran(machine: Machine) -> list[str]:
-    """Return the ids of the scripts that ran, once for each time."""
-    path = machine.folder / "ran"
-    return path.read_text().split() if path.exists() else []
-
-
 def no_room(done: Done) -> bool:
     """Whether a run ended because there was no room for its state, and said so in a sentence."""
     return done.code == USAGE and "No space left on device" in done.err and "Traceback" not in done.err
-
-
-# Full.
 
 
 @pytest.mark.fault(
@@ -234,7 +186,9 @@ def test_a_time_limit_on_a_full_disk(machine: Machine, heat: SignalServer, disk:
     "nothing is begun without them; all is done once there are some; nothing is run twice",
 )
 @pytest.mark.parametrize("left", [0, 1, 2, 4, 7, 10, 14])
-def test_no_inodes(machine: Machine, heat: SignalServer, disk: Disk, left: int) -> None:
+def test_without_inodes_what_is_begun_is_reported_truly(
+    machine: Machine, heat: SignalServer, disk: Disk, left: int
+) -> None:
     """However many files can still be made, what is begun is reported truly, and what is not is done later."""
     given = [counting(machine, each, signal=heat.url(each)) for each in ("d1", "d2")]
     spare = disk.path / "spare"
@@ -255,15 +209,12 @@ def test_no_inodes(machine: Machine, heat: SignalServer, disk: Disk, left: int) 
         assert {one["deploy_status_code"] for one in heat.values(each)} == {0}
 
 
-# Read-only and not usable.
-
-
 @pytest.mark.fault(
     1,
     "a state directory that is read-only for a while",
     "nothing is begun or sent; what is known can be seen; nothing is lost",
 )
-def test_read_only(machine: Machine, heat: SignalServer, disk: Disk) -> None:
+def test_a_read_only_disk_begins_and_loses_nothing(machine: Machine, heat: SignalServer, disk: Disk) -> None:
     """On a read-only disk nothing is begun or sent, what is known can be seen, and nothing is lost."""
     given = [counting(machine, signal=heat.url())]
     heat.refuse()
@@ -378,7 +329,7 @@ def test_a_mark_that_is_not_on_disk_for_sure_is_not_relied_on(machine: Machine, 
     code = """if True:
         import os, sys
         from heat_config_agent.cli import main
-        from heat_config_agent.deployed import Deployed
+        from heat_config_agent.state.deployed import Deployed
         def sync(self): raise OSError(5, os.strerror(5))
         Deployed.sync = sync
         sys.exit(main.apply())
@@ -428,189 +379,3 @@ def test_a_log_on_a_disk_that_is_full(machine: Machine, heat: SignalServer, stre
     assert ran(machine) == ["d1", "d2"]
     assert len(heat.signals) == 3
     assert "Traceback" not in out + err
-
-
-# Damaged.
-
-
-@pytest.mark.fault(
-    1,
-    "a line of the journal damaged, or all of them",
-    "the file is set aside and that is said; it costs at most its own deployment; nothing is run twice",
-)
-def test_a_damaged_line(machine: Machine, heat: SignalServer) -> None:
-    """A damaged line of the journal costs at most its own deployment; the file is set aside, and that is said."""
-    ids = ("d1", "d2", "d3")
-    given = [counting(machine, each, signal=heat.url(each)) for each in ids]
-    heat.refuse()
-    machine.apply(given, *ONCE)
-    heat.start()
-    path = machine.state / "journal"
-    lines = path.read_bytes().splitlines(keepends=True)
-    hurt = next(number for number, line in enumerate(lines) if b'"key":"d2"' in line and b'"state":"finished"' in line)
-    lines[hurt] = lines[hurt].replace(b"deploy", b"d\xff\0loy", 1)
-    damaged = b"".join(lines)
-    path.write_bytes(damaged)
-
-    done = machine.apply(given)
-
-    [aside] = machine.state.glob("journal.damaged-*")
-    assert aside.read_bytes() == damaged
-    assert stat.S_IMODE(aside.stat().st_mode) == 0o600
-    assert "1 damaged line" in done.err
-    assert str(aside) in done.err
-    assert ran(machine) == ["d1", "d2", "d3"]
-    assert [[one["deploy_status_code"] for one in heat.values(each)] for each in ids] == [[0], [0], [0]]
-    assert machine.apply(given).err == ""
-
-
-@pytest.mark.fault(
-    1,
-    "a line of the journal damaged, or all of them",
-    "the file is set aside and that is said; it costs at most its own deployment; nothing is run twice",
-)
-@pytest.mark.parametrize("state", ["accepted", "running", "finished", "signalled"])
-def test_a_known_id_runs_once_whatever_line_is_damaged(machine: Machine, heat: SignalServer, state: str) -> None:
-    """Whichever line of a deployment is damaged, it is not run a second time."""
-    given = [counting(machine, signal=heat.url())]
-    machine.apply(given)
-    path = machine.state / "journal"
-    lines = path.read_bytes().splitlines(keepends=True)
-    [hurt] = [number for number, line in enumerate(lines) if f'"state":"{state}"'.encode() in line]
-    lines[hurt] = lines[hurt].replace(b'"', b"#", 1)
-    path.write_bytes(b"".join(lines))
-
-    machine.apply(given)
-
-    assert ran(machine) == ["d1"]
-    assert len({each.body for each in heat.signals}) == 1
-
-
-@pytest.mark.fault(
-    1,
-    "a line of the journal damaged, or all of them",
-    "the file is set aside and that is said; it costs at most its own deployment; nothing is run twice",
-)
-@pytest.mark.parametrize("content", [b"\0" * 8192, b"\xff\xfe garbage\n" * 50, b"{}\n[]\n\n", b"00000000 {}\n"])
-def test_a_journal_that_is_none(machine: Machine, heat: SignalServer, content: bytes) -> None:
-    """A journal without one readable line is set aside or cut off, and work begins anew."""
-    machine.state.mkdir(mode=0o700)
-    (machine.state / "journal").write_bytes(content)
-    (machine.state / "journal").chmod(0o600)
-
-    assert machine.apply([counting(machine, signal=heat.url())]).code == 0
-    assert machine.status()["d1"]["state"] == "signalled"
-    assert len(heat.signals) == 1
-
-
-@pytest.mark.fault(
-    1,
-    "the last line of the journal torn by a power cut",
-    "it is cut off: nobody had relied on it",
-)
-@pytest.mark.parametrize("cut", [1, 5, 40])
-def test_a_torn_last_line(machine: Machine, heat: SignalServer, cut: int) -> None:
-    """A last line that a power cut tore is cut off without a word: nobody had relied on it."""
-    given = [counting(machine, signal=heat.url())]
-    machine.apply(given)
-    path = machine.state / "journal"
-    whole = path.read_bytes()
-    last = whole.splitlines(keepends=True)[-1]
-    path.write_bytes(whole + last[:-cut])
-    assert machine.status()["d1"]["state"] == "signalled"
-
-    given.append(counting(machine, "d2", signal=heat.url()))
-    first, second = machine.apply(given), machine.apply(given)
-
-    assert (first.code, first.err) == (0, "")
-    assert (second.code, second.err) == (0, ""), "what was written after it is intact"
-    assert ran(machine) == ["d1", "d2"]
-    assert len(heat.signals) == 2
-
-
-@pytest.mark.fault(
-    2,
-    "a script or a hook that removes the files of its run",
-    "a result, and no success where nothing says so",
-)
-@pytest.mark.parametrize("hurt", ["status", "stdout", "everything"])
-@pytest.mark.parametrize("tool", ["script", "own"])
-def test_files_of_a_run_that_are_not_there(machine: Machine, heat: SignalServer, hurt: str, tool: str) -> None:
-    """A run whose files were taken away ends in a result, and holds up no other deployment."""
-    folder = machine.state / "runs" / "d1"
-    damage = {
-        "status": f"name=$(echo {folder}/status.*); rm $name; mkdir $name",
-        "stdout": f"rm {folder}/stdout; mkdir -m 700 {folder}/stdout",
-        "everything": f"rm -r {folder}",
-    }[hurt]
-    script = f"#!/bin/sh\necho d1 >>{machine.folder}/ran\necho '{{\"deploy_status_code\": 0}}'\n{damage}\n"
-    machine.hook("own", script)
-    given = [deployment(config=script, group=tool, signal=heat.url("d1")), deployment("d2", signal=heat.url("d2"))]
-
-    done = machine.apply(given)
-
-    assert "Traceback" not in done.err
-    assert len(heat.values("d1")) == 1
-    assert len(heat.values("d2")) == 1
-    machine.apply(given)
-    assert ran(machine) == ["d1"]
-    if hurt != "stdout" or tool == "own":
-        assert heat.values("d1")[0]["deploy_status_code"] != 0, "nothing is known of how it ended"
-
-
-@pytest.mark.fault(
-    2,
-    "a disk that does not give how a run ended (EIO)",
-    "it has failed, and what is said is that this cannot be read",
-)
-def test_a_status_that_the_disk_does_not_give(machine: Machine, heat: SignalServer) -> None:
-    """Nothing else is made of it: nobody has killed what watched over the run."""
-    unreadable = f"for each in {machine.state}/runs/d1/status.*; do ln -sf /proc/self/mem $each; done"
-    given = [counting(machine, then=unreadable, signal=heat.url())]
-
-    assert machine.apply(given).code == 1
-
-    value = heat.values()[0]
-    assert value["deploy_status_code"] == 125
-    assert "nobody knows how it ended, as that cannot be read: Input/output error: " in value["deploy_stderr"]
-    assert "interrupted" not in value["deploy_stderr"]
-    assert machine.apply(given).code == 0
-    assert ran(machine) == ["d1"]
-    assert len(heat.signals) == 1
-
-
-# Whose eyes they are for.
-
-
-@pytest.mark.fault(
-    4,
-    "an agent with a umask that lets everybody read",
-    "files are 0600 and folders 0700, while a run goes on and after it",
-)
-@pytest.mark.parametrize("umask", ["000", "022", "077"])
-def test_nobody_else_can_read(machine: Machine, heat: SignalServer, umask: str) -> None:
-    """Whatever the umask is, our files are 0600, scripts 0700 and folders 0700, while a run goes on and after it."""
-    machine.hook("own", "#!/bin/sh\necho '{\"deploy_status_code\": 0}'\n")
-    seen = machine.folder / "seen"
-    look = f"#!/bin/sh\nfind {machine.state} -printf '%y %m %P\\n' >{seen}\n"
-    heat.refuse()
-    given = [
-        deployment("a", group="own", inputs={"password": "p"}, signal=heat.url()),
-        deployment("b", look, inputs={"password": "p"}, signal=heat.url()),
-    ]
-    command = [str(BIN / "heat-config-apply"), "--state-dir", str(machine.state), "--hooks-dir", str(machine.hooks)]
-    shell = f'umask {umask}; exec "$@"'
-    machine.start("/bin/sh", "-c", shell, "sh", *command, *ONCE, str(machine.write(given))).communicate(timeout=20)
-
-    found = [
-        f"{'d' if path.is_dir() else 'f'} {stat.S_IMODE(path.stat().st_mode):o} {path.relative_to(machine.state)}"
-        for path in [machine.state, *machine.state.rglob("*")]
-    ]
-    lines = [*seen.read_text().splitlines(), *found]
-    assert len(lines) > 20
-    wrong = [
-        line
-        for kind, mode, name, line in ((*line.split(" ", 2), line) for line in lines)
-        if mode != ("700" if kind == "d" or name.startswith("heat-config-script/") else "600")
-    ]
-    assert wrong == []

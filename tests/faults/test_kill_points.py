@@ -1,23 +1,20 @@
 """The agent is killed at each of its kill points in turn: whatever it was about to do is done once, and told truly.
 
 Each scenario is a piece of an agent's life, and passes the points that it is there for. First it is played with nobody
-killed, to see how often each point is passed; then once for each kill, in a world of its own, with an agent that is
-started again whenever it was killed; then the promises are checked. With `TORTURE_SECONDS` every passing of every point
-of every scenario is tried.
+killed, to see how often each point is passed; then with the kills, in worlds of their own, with an agent that is
+started again whenever it was killed; then the promises are checked. Some of the kills share a life: the agent dies at
+one point, the next agent at another. By `make torture` every passing of every point of every scenario is tried, each
+in a life of its own.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
-import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -25,16 +22,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-import promises
-import stage as stages
-from heat_config_agent import kill_points
-from heat_config_agent.model import State
-from loopback import Answer
-from promises import KINDS, Kind
-from stage import Stage
-
-AT_ONCE = 4
-"""Worlds that are played in at the same time."""
+from heat_config_agent.model.entry import State
+from support import kill_points, promises, shares
+from support.loopback import Answer
+from support.promises import KINDS, Kind
+from support.stage import Stage
+from support.theatre import AT_ONCE, Scenario, Theatre
 
 LATER = 3
 """Kills of each scenario at a later passing of its own points, at most."""
@@ -98,7 +91,8 @@ def interrupted(stage: Stage) -> None:
     stage.world.wait_for(stage.began(batch[0]))
     stage.world.kill(agent)
     stage.kill_runs()
-    stage.finish(batch, lets_go=batch[0]["id"])
+    # What was left of the run has been ended by then: it is there to be ended, however long the agent takes.
+    stage.finish(batch, lets_go=batch[0]["id"], seen=lambda: stage.world.entries()[batch[0]["id"]].reruns > 0)
 
 
 def no_word(stage: Stage) -> None:
@@ -404,22 +398,6 @@ class Queue:
         }
 
 
-@dataclass(frozen=True)
-class Scenario:
-    """A piece of an agent's life, and the points that it has to pass."""
-
-    play: Callable[[Stage], None]
-    points: tuple[str, ...]
-    mounts: bool = False
-    """Whether it takes mounts."""
-    part: str = ""
-    """Which of its points these are, where it has many."""
-
-    @property
-    def name(self) -> str:
-        return f"{self.play.__name__.replace('_', ' ')} {self.part}".strip()
-
-
 def _records(*names: str) -> tuple[str, ...]:
     return tuple(f"journal.{name}.{moment}" for name in names for moment in ("before", "after"))
 
@@ -488,60 +466,6 @@ SCENARIOS = (
 # The kills.
 
 
-class Theatre:
-    """Plays a scenario, each time in a new world."""
-
-    def __init__(self, scenario: Scenario, folder: Path, seed: int) -> None:
-        if scenario.mounts and not stages.may_mount():
-            pytest.skip("a boot or an instance can only be changed where mounts are allowed: run the tests as root")
-        self.scenario = scenario
-        self.seed = seed
-        self._folder = folder
-        self._number = 0
-        self._lock = threading.Lock()
-
-    def _stage(self) -> Stage:
-        with self._lock:
-            self._number += 1
-            return Stage(self._folder / f"world-{self._number}", self.seed)
-
-    def passed(self) -> dict[str, int]:
-        """Play it with nobody killed, and return how often each point is passed."""
-        stage = self._stage()
-        stage.listen()
-        try:
-            self.scenario.play(stage)
-            stage.world.check()
-            return stage.passed()
-        finally:
-            stage.end()
-
-    def kill(self, point: str, passing: int, *, runs_too: bool = False) -> str:
-        """Play it with an agent that dies there, and its supervisors too; return what went wrong."""
-        stage = self._stage()
-        stage.arm(point, passing)
-        if runs_too:
-            stage.on_death.append(stage.kill_runs)
-        where = f"{self.scenario.name}, killed at {point}, passing {passing}, seed {self.seed}"
-        try:
-            self.scenario.play(stage)
-            stage.world.check()
-        except (AssertionError, subprocess.TimeoutExpired, OSError) as error:
-            return f"{where}:\n{error}"
-        finally:
-            stage.end()
-        if stage.is_armed and passing == 1:
-            return f"{where}: it was not passed"
-        return ""
-
-    def kill_at(self, aims: Iterable[tuple[str, int]], *, runs_too: bool = False) -> int:
-        """Kill at all these points, several worlds at once; return how often. Fails with what went wrong, of each."""
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            wrong = list(pool.map(lambda aim: self.kill(*aim, runs_too=runs_too), aims))
-        assert not any(wrong), "\n\n".join(filter(None, wrong))
-        return len(wrong)
-
-
 def _aims(passed: dict[str, int], scenario: Scenario, chance: random.Random) -> list[tuple[str, int]]:
     """Return where to kill: at the scenario's own points for the first time and some later, and at some others."""
     aims = [(point, 1) for point in scenario.points]
@@ -561,7 +485,7 @@ def test_killed_at_each_point(scenario: Scenario, tmp_path: Path, tried: Callabl
     theatre = Theatre(scenario, tmp_path, promises.seed("KILL_POINT_SEED"))
     passed = theatre.passed()
     assert set(scenario.points) <= passed.keys(), f"not passed: {set(scenario.points) - passed.keys()}"
-    tried(theatre.kill_at(_aims(passed, scenario, random.Random(theatre.seed))))  # noqa: S311  # to be repeatable
+    tried(theatre.kill_along(_aims(passed, scenario, random.Random(theatre.seed))))  # noqa: S311  # to be repeatable
 
 
 OF_RUNS = ("runner.", "journal.running", "journal.finished", "deployed.", "signals.")
@@ -581,7 +505,7 @@ def test_killed_together_with_the_supervisors(tmp_path: Path, tried: Callable[[i
     """What nobody can know is said to be interrupted; what was on record is told as it was."""
     theatre = Theatre(SCENARIOS[0], tmp_path, promises.seed("KILL_POINT_SEED"))
     chance = random.Random(theatre.seed)  # noqa: S311  # to be repeatable
-    tried(theatre.kill_at([(point, chance.randint(1, 2)) for point in RUNS], runs_too=True))
+    tried(theatre.kill_along([(point, chance.randint(1, 2)) for point in RUNS], runs_too=True))
 
 
 def test_every_point_is_somebodys() -> None:
@@ -590,14 +514,14 @@ def test_every_point_is_somebodys() -> None:
 
 
 @pytest.mark.torture
-@pytest.mark.skipif("TORTURE_SECONDS" not in os.environ, reason="the long form: `make torture`")
+@pytest.mark.skipif(not shares.FOR, reason="the long form: `make torture`")
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)
-def test_killed_at_each_passing(scenario: Scenario, tmp_path: Path) -> None:
+def test_killed_at_each_passing(scenario: Scenario, tmp_path: Path, seconds: float) -> None:
     """The same at every passing of every point, as far as the time goes."""
     theatre = Theatre(scenario, tmp_path, promises.seed("TORTURE_SEED"))
     aims = [(point, each + 1) for point, times in theatre.passed().items() for each in range(times)]
     random.Random(theatre.seed).shuffle(aims)  # noqa: S311  # to be repeatable
-    until = time.monotonic() + float(os.environ["TORTURE_SECONDS"]) / len(SCENARIOS)
+    until = time.monotonic() + seconds
     while aims and time.monotonic() < until:
         now, aims = aims[: 4 * AT_ONCE], aims[4 * AT_ONCE :]
         theatre.kill_at(now)

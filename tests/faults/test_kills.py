@@ -12,12 +12,15 @@ from typing import Any
 import psutil
 import pytest
 
-from heat_config_agent import metadata, runner
-from heat_config_agent.journal import Journal
-from heat_config_agent.model import Document, Run
+from heat_config_agent.deployments import metadata
+from heat_config_agent.model.deployment import Document
+from heat_config_agent.model.entry import Run
+from heat_config_agent.runs import run_folder
+from heat_config_agent.state.journal import Journal
 from heat_config_hooks import processes
-from loopback import Answer, SignalServer, wait_until
-from machine import Machine, deployment
+from support import kill_points
+from support.loopback import Answer, SignalServer, wait_until
+from support.machine import Machine, deployment
 
 INTERRUPTED = 125
 TIMED_OUT = 124
@@ -75,8 +78,8 @@ def craft(machine: Machine, given: dict[str, Any], status: str = "-", **changes:
     accepted = metadata.parse(Document(source=source, content=[given])).deployments[0]
     folder = machine.state / "runs" / accepted.key
     mark = f"{accepted.key}.1"
-    runner.folder(folder, mark)
-    runner.status(folder, mark).write_text(f"{status}\n")
+    run_folder.make(folder, mark)
+    run_folder.status(folder, mark).write_text(f"{status}\n")
     about = {
         "mark": mark,
         "boot": processes.boot_id(),
@@ -314,7 +317,7 @@ def test_what_a_run_wrote_went_down_with_the_machine(
     assert machine.apply([given]).code == 1
     [told] = heat.values()
     assert told["deploy_status_code"] == INTERRUPTED
-    assert "the machine went down before what it had written was safe" in told["deploy_stderr"]
+    assert "the machine went down before its output was safe on disk" in told["deploy_stderr"]
     assert ran(machine) == []
 
 
@@ -374,7 +377,7 @@ def test_the_time_limit_passes_while_no_agent_is_there(machine: Machine, heat: S
     assert all(gone(each) for each in [running, *children])
     [told] = heat.values()
     assert told["deploy_status_code"] == TIMED_OUT
-    assert "time limit" in told["deploy_stderr"]
+    assert "timed out after" in told["deploy_stderr"]
     assert ran(machine) == ["d1"]
 
 
@@ -404,7 +407,7 @@ def test_the_agent_and_the_supervisor_are_killed_when_the_time_limit_is_over(
     """What an agent had begun to end is ended by the next one, also where nobody watches over it any more."""
     given = deployment(config=script(machine), options={"timeout": 0.3}, signal=heat.url())
     once = machine.write("", "once")
-    killed = machine.apply([given], HEAT_CONFIG_AGENT_KILL=f"runner.ending 1 {once}")
+    killed = machine.apply([given], **kill_points.environment("runner.ending", 1, once))
     assert killed.code == -signal.SIGKILL
     watching = supervisor(machine)
     watching.kill()
@@ -426,11 +429,11 @@ def test_killed_before_it_could_tidy_up(machine: Machine, heat: SignalServer, po
     given = deployment(config=f"#!/bin/sh\necho d1 >>{machine.folder}/ran\n", inputs={"a": "b"}, signal=heat.url())
     once = machine.write("", "once")
     first = "runner.prepared" if point == "journal.drop.before" else point
-    machine.apply([given], HEAT_CONFIG_AGENT_KILL=f"{first} 1 {once}")
+    machine.apply([given], **kill_points.environment(first, 1, once))
     assert list(machine.state.rglob("inputs.json")) != []
     if first != point:
         once.touch()
-        machine.apply([], HEAT_CONFIG_AGENT_KILL=f"{point} 1 {once}")
+        machine.apply([], **kill_points.environment(point, 1, once))
     assert not once.exists()
 
     assert machine.apply([]).code == 0

@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from daemon import Daemon
-from loopback import SignalServer
-from machine import Done, Machine, deployment
+from support.daemon import Daemon
+from support.loopback import SignalServer
+from support.machine import Done, Machine, deployment
 
 BROKEN, CANNOT_START, NO_TOOL = 125, 126, 127
 
@@ -297,6 +297,20 @@ def test_options_of_hooks_are_no_options_of_their_programs(machine: Machine, can
             config,
         )
     tried(len(given))
+
+
+def test_it_is_said_which_input_is_no_variable_and_why(machine: Machine) -> None:
+    """As a warning, by the class of the name; the run goes on without it."""
+    script = '#!/bin/sh\nprintf "%s" "${CLASSPATH-none} $ok"\n'
+    done = machine.apply([deployment("d1", script, inputs={"CLASSPATH": "/x.jar", "ok": "fine"})], "--json")
+    assert done.code == 0
+    assert values(done)["d1"]["deploy_stdout"] == "none fine"
+    sentence = (
+        "d1: the input CLASSPATH is not in the environment, because that variable affects Java; "
+        "it is in $HEAT_INPUTS_FILE"
+    )
+    assert sentence in done.json["warnings"]
+    assert "/x.jar" not in json.dumps(done.json["warnings"])
 
 
 @pytest.mark.fault(

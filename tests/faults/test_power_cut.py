@@ -7,7 +7,6 @@ of it (see `shadow`), and what comes next is told that it is another boot.
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import signal
 import sys
@@ -19,12 +18,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-import promises
-import shadow
-import stage as stages
-from loopback import wait_until
-from promises import KINDS, Kind
-from stage import Stage
+from support import promises, shadow, shares
+from support import stage as stages
+from support.loopback import wait_until
+from support.promises import KINDS, Kind
+from support.stage import Stage
 
 CUTS = 3
 """Power cuts of a world, one after the other."""
@@ -205,10 +203,10 @@ def test_what_the_power_brings_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.torture
-@pytest.mark.skipif("TORTURE_SECONDS" not in os.environ, reason="the long form: `make torture`")
-def test_the_power_goes_for_long(tmp_path: Path) -> None:
+@pytest.mark.skipif(not shares.FOR, reason="the long form: `make torture`")
+def test_the_power_goes_for_long(tmp_path: Path, seconds: float) -> None:
     """The same for as long as asked."""
-    seed, until = promises.seed("TORTURE_SEED"), time.monotonic() + float(os.environ["TORTURE_SECONDS"])
+    seed, until = promises.seed("TORTURE_SEED"), time.monotonic() + seconds
     while time.monotonic() < until:
         wrong = _wrong(tmp_path, list(range(seed, seed + 12)))
         assert not wrong, "\n\n".join(wrong)

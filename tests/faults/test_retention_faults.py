@@ -13,12 +13,14 @@ from typing import Any
 
 import pytest
 
-from daemon import Daemon, counting, ran
-from heat_config_agent import journal, kill_points, unchanged
-from heat_config_agent.model import Removed, State
-from loopback import SignalServer, wait_until
-from machine import BIN, Machine, deployment, small_disk
-from promises import KINDS, World
+from heat_config_agent.cli import shortcut
+from heat_config_agent.model.entry import Removed, State
+from heat_config_agent.state import journal
+from support import kill_points
+from support.daemon import Daemon, counting, ran
+from support.loopback import SignalServer, wait_until
+from support.machine import BIN, Machine, deployment, small_disk
+from support.promises import KINDS, World
 
 DAY = 86400
 YEAR = 365 * DAY
@@ -49,7 +51,7 @@ def remember(machine: Machine, **values: object) -> None:
 def old(machine: Machine, days: float) -> None:
     """Have time pass, by the clock that ages are told by."""
     remember(machine, lived=remembered(machine)["lived"] + days * DAY)
-    (machine.state / unchanged.FILE).unlink(missing_ok=True)  # it goes by the kernel's clock, which has not moved
+    (machine.state / shortcut.FILE).unlink(missing_ok=True)  # it goes by the kernel's clock, which has not moved
 
 
 def holds(machine: Machine, *texts: str) -> set[str]:
@@ -95,7 +97,7 @@ def test_killed_while_it_removes(machine: Machine, heat: SignalServer, tried: Tr
 
     for point in STEPS:
         armed.touch()
-        killed = machine.agent("prune", **{kill_points.VARIABLE: f"{point} 1 {armed}"})
+        killed = machine.agent("prune", **kill_points.environment(point, 1, armed))
         assert killed.code == -signal.SIGKILL, f"{point} was not passed: {killed.out}{killed.err}"
         known = journal.read(machine.state)
         assert all(each["id"] in known for each in (*stays, *goes, *waits))
@@ -129,8 +131,8 @@ def test_killed_at_random(machine: Machine, tried: Tried) -> None:
     for number in range(4):
         armed = machine.folder / "armed"
         armed.touch()
-        point = f"retention.{'hidden' if number % 2 else 'masked'} {number + 2} {armed}"
-        done = machine.agent("prune", "--config", conf, **{kill_points.VARIABLE: point})
+        point = f"retention.{'hidden' if number % 2 else 'masked'}"
+        done = machine.agent("prune", "--config", conf, **kill_points.environment(point, number + 2, armed))
         kills += done.code == -signal.SIGKILL
     assert kills
     assert machine.agent("prune", "--config", conf).code == 0
@@ -294,7 +296,7 @@ def test_the_journal_cannot_be_written_anew(machine: Machine) -> None:
     done = machine.agent("prune", "--config", conf)
 
     assert failed.code == 1
-    assert "cannot write the journal" in failed.err
+    assert "cannot rewrite the journal" in failed.err
     assert "Traceback" not in failed.err
     assert done.code == 0
     assert holds(machine, SECRET) == set()
@@ -361,9 +363,9 @@ def test_what_is_wanted_again_stays(machine: Machine, heat: SignalServer) -> Non
     """A request of a person counts for more than its age."""
     given = [secret(machine, "d1", signal=heat.url())]
     machine.apply(given)
+    assert machine.agent("retry", "d1").code == 0
     machine.apply([])
     old(machine, 40)
-    assert machine.agent("retry", "d1").code == 0
     assert machine.agent("prune", "--json").json["removals"] == []
     assert journal.read(machine.state)["d1"].removed is Removed.NOTHING
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from daemon import LONG, Daemon, counting, ran
-from loopback import Answer, SignalServer, wait_until
-from machine import Machine, deployment
-from promises import KINDS, World
-from unprivileged import Unprivileged
+from support.daemon import LONG, Daemon, counting, ran
+from support.loopback import Answer, SignalServer, wait_until
+from support.machine import Machine, deployment
+from support.promises import KINDS, World
+from support.unprivileged import Unprivileged
 
 USAGE = 2
 SECONDS = 30.0
@@ -136,7 +136,7 @@ def test_a_journal_that_says_less(machine: Machine, heat: SignalServer, how: str
 )
 @pytest.mark.parametrize("name", ["journal", "lock"])
 @pytest.mark.parametrize("how", ["folder", "pipe", "dangling"])
-def test_no_journal(machine: Machine, heat: SignalServer, name: str, how: str) -> None:
+def test_without_a_journal_or_a_lock_nothing_is_run(machine: Machine, heat: SignalServer, name: str, how: str) -> None:
     """Without a journal or a lock nothing is run, and it is said why; nobody waits for a pipe."""
     world = World(machine, heat, 7)
     batch = undelivered(world, heat)
@@ -265,7 +265,7 @@ def test_what_a_run_was_given_is_removed_later(unprivileged: Unprivileged, heat:
     left = folder / "inputs.json"
     for _ in range(2):
         done = machine.run(document)
-        assert "cannot remove what d1 was given" in done.stderr
+        assert "cannot remove the inputs of d1" in done.stderr
         assert left.exists()
     assert [each["deploy_status_code"] for each in heat.values()] == [0]
 
@@ -284,7 +284,9 @@ def test_what_a_run_was_given_is_removed_later(unprivileged: Unprivileged, heat:
     "it starts, goes on, says what it has set aside, and runs nothing twice",
 )
 @pytest.mark.parametrize("how", DAMAGES)
-def test_the_daemon(daemon: Daemon, machine: Machine, heat: SignalServer, how: str) -> None:
+def test_no_broken_file_keeps_the_daemon_from_its_work(
+    daemon: Daemon, machine: Machine, heat: SignalServer, how: str
+) -> None:
     """No file of its own keeps the daemon from its work."""
     daemon.put([deployment("d1", counting(machine), signal=heat.url("d1"))])
     daemon.start()

@@ -9,38 +9,33 @@ promises. All choices of round N follow from the seed plus N; the moments are sh
 
 from __future__ import annotations
 
-import collections
 import concurrent.futures
-import functools
 import itertools
 import json
-import os
 import random
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
-import promises
-from daemon import Daemon
-from heat_config_agent.model import State
-from loopback import Answer, SignalServer, wait_until
-from machine import Machine
-from promises import KINDS, PATIENCE, World
+from heat_config_agent.model.entry import State
+from support import killing, promises, shares
+from support.daemon import Daemon
+from support.killing import Boot, Running
+from support.loopback import Answer, SignalServer
+from support.machine import Machine
+from support.promises import KINDS, PATIENCE, World
 
-SECONDS = float(os.environ.get("TORTURE_SECONDS") or 0)
-"""How long to go on; 0 for the short form: `KILLS` kills, or as many as come in `LONGEST` seconds."""
-
-KILLS = 200
+KILLS = 100
+"""Of the short form; or as many as come in `LONGEST` seconds."""
 LONGEST = 180.0
 AT_ONCE = 6
 BATCHES = 3
@@ -58,13 +53,18 @@ FATAL = {AGENT: 10, "the agent and a supervisor": 3, "the agent and a whole run"
 
 MACHINE = "the machine"
 
+CUT = Answer(headers={"Content-Length": "1000", "Connection": "close"}, body=b"{}")
+PORTAL = Answer(headers={"Content-Type": "text/html"}, body=b"<!-- --><html><p>Log in</p></html>")
+
 TROUBLES: tuple[Callable[[SignalServer, random.Random], None], ...] = (
     lambda server, _: server.refuse(),
     lambda server, _: setattr(server, "always", Answer(delay=0.3)),
     lambda server, _: setattr(server, "always", Answer(status=503)),
     lambda server, _: setattr(server, "always", Answer(reset=True)),
     lambda server, chance: server.answers.extend(
-        chance.choice((Answer(hang_up=True), Answer(status=500), Answer(reset=True), Answer(creep=0.0005), Answer()))
+        chance.choice(
+            (Answer(hang_up=True), Answer(status=500), Answer(reset=True), Answer(creep=0.0005), CUT, PORTAL, Answer())
+        )
         for _ in range(8)
     ),
 )
@@ -76,52 +76,6 @@ MET = {
     State.FINISHED: "a result was to be delivered",
 }
 """What a kill may meet."""
-
-INIT = "import signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); print(flush=True); sys.stdin.read()"
-
-
-class Boot:
-    """A boot of a machine: a process id namespace with an init, with which all that runs in it ends."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-c", INIT],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        assert self._process.stdout
-        assert self._process.stdout.readline() == b"\n"
-        [self._init] = psutil.Process(self._process.pid).children()
-        self.before = ("nsenter", "--target", str(self._init.pid), "--pid", "--mount", "--")
-
-    @staticmethod
-    @functools.cache
-    def trouble() -> str:
-        """Return why there can be none; empty where there can be."""
-        command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "true"]
-        try:
-            done = subprocess.run(command, capture_output=True, check=False)
-        except FileNotFoundError:
-            return "unshare is missing: install util-linux"
-        return "namespaces are not allowed: run the tests as root" if done.returncode else ""
-
-    def end(self) -> None:
-        """Take the machine down: nothing of it runs any more when this returns."""
-        self._init.kill()
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream:
-                stream.close()
-
-
-@dataclass(frozen=True)
-class Running:
-    """A run that goes on."""
-
-    id: str
-    supervisor: psutil.Process
-    others: tuple[psutil.Process, ...]
 
 
 @dataclass(frozen=True, order=True)
@@ -153,9 +107,9 @@ class Round:
         self._chance = self.world.chance
         self.way = way or self._chance.choice(WAYS)
         self._durations = durations
-        self.kills: collections.Counter[str] = collections.Counter()
+        self.kills: Counter[str] = Counter()
         """By what was killed."""
-        self.met: collections.Counter[str] = collections.Counter()
+        self.met: Counter[str] = Counter()
         """In how many of them something was under way, by what it was."""
         self._agent: subprocess.Popen[bytes] | None = None
         self._told = 0
@@ -202,7 +156,7 @@ class Round:
 
     def _end(self) -> None:
         if self._agent and self._agent.poll() is None:
-            self._kill_agent(self._agent)
+            killing.kill_agent(self._agent, self._boot)
         if self._boot:
             self._boot.end()
         self._machine.end()
@@ -269,7 +223,7 @@ class Round:
             assert time.monotonic() < deadline, f"it is not done in time: {self.world.said()[-3000:]}"
             time.sleep(0.05)
         assert process.poll() is None, f"the daemon has ended: {self.world.said()[-3000:]}"
-        [agent] = self._inner(process)
+        [agent] = killing.inner(process, self._boot)
         agent.send_signal(signal.SIGTERM)
         code = process.wait(PATIENCE)
         assert code == 0, f"exit code {code}: {self.world.said()[-3000:]}"
@@ -328,12 +282,12 @@ class Round:
             self._boot = Boot()
         else:
             if victim in FATAL and which < 0.5:
-                hit = self._kill_agent(agent)
-            running = self._runs() if victim != AGENT else []
+                hit = killing.kill_agent(agent, self._boot)
+            running = killing.runs(self._machine) if victim != AGENT else []
             for each in running if victim == "everything" else running[int(which * len(running)) :][:1]:
                 hit = self._kill_run(each, victim) or hit
             if victim in FATAL:
-                hit = self._kill_agent(agent) or hit
+                hit = killing.kill_agent(agent, self._boot) or hit
         if hit:
             self.world.kills += 1
             self.kills[victim] += 1
@@ -349,56 +303,10 @@ class Round:
             time.sleep(0.02)
 
     def _kill_run(self, running: Running, victim: str) -> bool:
-        targets = () if victim.endswith("supervisor") else running.others
-        targets = targets if victim.endswith("tool") else (running.supervisor, *targets)
-        hit = False
-        for each in targets:
-            try:
-                each.kill()
-            except psutil.NoSuchProcess:
-                continue
-            hit = True
+        hit = running.kill(victim)
         if hit:
             self.world.interrupted.add(running.id)
         return hit
-
-    def _kill_agent(self, agent: subprocess.Popen[bytes]) -> bool:
-        """Kill the agent, return whether it was still there."""
-        hit = agent.poll() is None
-        for each in self._inner(agent, hold=True):
-            each.kill()
-        agent.kill()
-        agent.wait()
-        return hit
-
-    def _inner(self, agent: subprocess.Popen[bytes], *, hold: bool = False) -> list[psutil.Process]:
-        """Return the agent itself, which nsenter has started; with `hold`, nsenter starts nothing more after this."""
-        try:
-            outer = psutil.Process(agent.pid)
-            if not self._boot:
-                return [outer]
-            if hold:
-                outer.suspend()
-                wait_until(lambda: outer.status() in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE))
-            return outer.children()
-        except psutil.NoSuchProcess:
-            return []
-
-    def _runs(self) -> list[Running]:
-        """Return the runs that go on."""
-        found: dict[str, list[psutil.Process]] = collections.defaultdict(list)
-        supervisors: dict[str, psutil.Process] = {}
-        for each in self._machine.processes():
-            try:
-                mark, words = each.environ().get("HEAT_RUN", ""), each.cmdline()
-            except psutil.NoSuchProcess:
-                continue
-            if words[1:2] == ["-c"] and words[3:4] == ["heat-config-agent"]:
-                supervisors[mark] = each
-            elif mark:
-                found[mark].append(each)
-        runs = [Running(mark.rpartition(".")[0], each, tuple(found[mark])) for mark, each in supervisors.items()]
-        return sorted(runs, key=lambda each: each.id)
 
 
 def _changed(path: Path) -> int:
@@ -417,22 +325,24 @@ def _mend(server: SignalServer) -> None:
 class Torture:
     """Rounds beside each other, until enough was killed or the time is over."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, seconds: float = 0) -> None:
+        """Go on for so many seconds; with none, in the short form."""
         self._folder = folder
+        self._seconds = seconds
         self._seed = seed
         self._began = time.monotonic()
         self._numbers = itertools.count()
         self._over = threading.Event()
         self._lock = threading.Lock()
         self._durations: dict[str, float] = {}
-        self._rounds: collections.Counter[str] = collections.Counter()
-        self._batches = self._deployments = 0
-        self._counted: list[tuple[collections.Counter[str], collections.Counter[str]]] = []
+        self._rounds: Counter[str] = Counter()
+        self._batches = self.deployments = self.results = 0
+        self._counted: list[tuple[Counter[str], Counter[str]]] = []
 
     @property
-    def kills(self) -> collections.Counter[str]:
+    def kills(self) -> Counter[str]:
         """What was killed, and how often."""
-        return sum((kills for kills, _ in list(self._counted)), collections.Counter())
+        return sum((kills for kills, _ in list(self._counted)), Counter())
 
     def run(self) -> None:
         """Go on until it is enough, or something does not hold."""
@@ -454,18 +364,18 @@ class Torture:
 
     @property
     def _enough(self) -> bool:
-        late = time.monotonic() - self._began > (SECONDS or LONGEST)
-        return late or (not SECONDS and self.kills.total() >= KILLS)
+        late = time.monotonic() - self._began > (self._seconds or LONGEST)
+        return late or (not self._seconds and self.kills.total() >= KILLS)
 
     def __str__(self) -> str:
         """Return how far it has come."""
         what = ", ".join(f"{victim} {number}" for victim, number in self.kills.most_common())
-        met = sum((met for _, met in list(self._counted)), collections.Counter())
+        met = sum((met for _, met in list(self._counted)), Counter())
         while_ = ", ".join(f"{number} while {what}" for what, number in met.most_common())
         rounds = ", ".join(f"{number} by {way}" for way, number in sorted(self._rounds.items()))
         return (
             f"{time.monotonic() - self._began:.0f} s: {self.kills.total()} kills ({what}), {while_ or 'none'}; "
-            f"{self._deployments} deployments in {self._batches} batches, rounds: {rounds or 'none yet'}"
+            f"{self.deployments} deployments in {self._batches} batches, rounds: {rounds or 'none yet'}"
         )
 
     def _measured(self, way: str) -> float:
@@ -486,23 +396,27 @@ class Torture:
             with self._lock:
                 self._rounds[done.way] += 1
                 self._batches += batches
-                self._deployments += len(done.world.handed)
+                self.deployments += len(done.world.handed)
+                self.results += len(done.world.heat.signals)
 
 
-@pytest.mark.torture
-@pytest.mark.timeout(0 if SECONDS else 900)
+@pytest.mark.torture(share=6)
+@pytest.mark.timeout(0 if shares.FOR else 900)
 @pytest.mark.fault(
     1,
     "`kill -9` at random moments, of the agent, a supervisor, a tool, a whole run, all of these, or the machine, while "
     "servers fail and deployments are replaced",
     "each deployment is run once, and its one true result is heard; what was replaced is neither begun nor told",
 )
-def test_kills_at_random_moments(tmp_path: Path, tried: Callable[[int], None]) -> None:
+def test_kills_at_random_moments(
+    tmp_path: Path, seconds: float, counted: Counter[str], tried: Callable[[int], None]
+) -> None:
     """Whenever what is killed: each deployment is run once, and the server hears once, and truly, what came of it."""
     seed = promises.seed("TORTURE_SEED")
     print(f"\nTORTURE_SEED={seed}")
     if Boot.trouble():
         print(f"the machine does not go down: {Boot.trouble()}")
-    torture = Torture(tmp_path, seed)
+    torture = Torture(tmp_path, seed, seconds)
     torture.run()
+    counted.update(kills=torture.kills.total(), deployments=torture.deployments, results=torture.results)
     tried(torture.kills.total())

@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from daemon import LONG, Daemon, counting, ran, until
-from loopback import SignalServer, wait_until
-from machine import BIN, Machine, deployment
+from support.daemon import LONG, Daemon, counting, ran, until
+from support.loopback import SignalServer, wait_until
+from support.machine import BIN, Machine, deployment
 
 LOCKED = 4
 

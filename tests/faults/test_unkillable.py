@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from loopback import SignalServer
-from machine import Machine, deployment
+from support.loopback import SignalServer
+from support.machine import Machine, deployment
 
 FREEZER = Path("/sys/fs/cgroup/freezer")
 
@@ -38,7 +38,7 @@ def test_a_run_that_cannot_be_killed_holds_up_nothing(machine: Machine, heat: Si
     done = machine.apply([stuck, after], "--grace", "0.1")
     (freezer / "freezer.state").write_text("THAWED")
     assert done.code == 1
-    assert "cannot be ended" in done.err
+    assert "cannot end process" in done.err
     assert [each["deploy_status_code"] for each in heat.values("stuck")] == [124]
     assert heat.values("stuck")[0]["deploy_stdout"] == "before\n"
     assert [each["deploy_status_code"] for each in heat.values("after")] == [0]

@@ -18,22 +18,21 @@ import yaml
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
+from support.shares import FOR
+
 TESTS = Path(__file__).parents[1]
 
-SECONDS = float(os.environ.get("TORTURE_SECONDS") or 0)
-"""How long the long form may take, all properties together; 0 for the short form."""
+SHARE = 0.5
+"""The share that the properties of one file have of the long form's time."""
 
 SEED = int(os.environ.get("TORTURE_SEED") or 0) or random.SystemRandom().randrange(1, 10**6)
 """Of the long form: with it, the same examples are made again."""
 
-ROUND = 100
+ROUND = 50
 """Examples of one round of the long form."""
 
 tried: Counter[str] = Counter()
 """The examples that each test has tried."""
-
-properties: set[str] = set()
-"""The tests that share the time of the long form."""
 
 
 quiet = pytest.mark.filterwarnings("ignore:Generating overly large repr")
@@ -50,20 +49,19 @@ def tries(number: int, *given_in_order: st.SearchStrategy[Any]) -> Callable[[Cal
             test(**arguments)
 
         examined = settings(
-            max_examples=ROUND if SECONDS else number,
+            max_examples=ROUND if FOR else number,
             deadline=None,
             database=None,
-            derandomize=not SECONDS,
+            derandomize=not FOR,
             print_blob=True,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
         )(given(*given_in_order)(counted))
-        if not SECONDS:
+        if not FOR:
             silent: Callable[..., None] = quiet(examined)
             return silent
-        properties.add(test.__name__)
 
-        def for_long() -> None:
-            until, number = time.monotonic() + SECONDS / len(properties), SEED
+        def for_long(seconds: float) -> None:
+            until, number = time.monotonic() + seconds, SEED
             while time.monotonic() < until:
                 print(f"{test.__name__}: seed {number}, {tried[test.__name__]:,} examples so far")
                 seed(number)(examined)()

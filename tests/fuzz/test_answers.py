@@ -14,15 +14,17 @@ from urllib.parse import quote
 import pytest
 from hypothesis import strategies as st
 
-from fuzz.examples import KNOWN, TESTS, changed, damaged, objects, odd, tries, values, yamlish
-from heat_config_agent import signals, web
+from fuzz.examples import KNOWN, SHARE, TESTS, changed, damaged, objects, odd, tries, values, yamlish
+from heat_config_agent import web
 from heat_config_agent.errors import AgentError, SourceError, UsageError
-from heat_config_agent.model import WAIT_LIMIT, Target
-from heat_config_agent.signals import Fate
-from heat_config_agent.sources import Reach, cfn, heat, request, user_data, zaqar
+from heat_config_agent.model.deployment import WAIT_LIMIT, Target
+from heat_config_agent.signals import outbox, servers
+from heat_config_agent.signals.delivery import Fate
+from heat_config_agent.sources import cfn, heat, request, user_data, zaqar
+from heat_config_agent.sources.base import Reach
 from heat_config_agent.sources.zaqar import Zaqar
 
-pytestmark = pytest.mark.torture
+pytestmark = pytest.mark.torture(share=SHARE)
 
 LONGEST = 2000
 
@@ -231,7 +233,7 @@ dated = dates | st.text() | damaged(dates.map(str.encode)).map(lambda each: each
 @tries(150, dated, st.integers(100, 599))
 def test_any_answer_to_a_signal_is_judged(value: str, status: int) -> None:
     """It is accepted, refused, or tried again, and that within an hour."""
-    found = signals.judge("a", web.Answer(status, "", {"Retry-After": value}))
+    found = servers.judge("a", web.Answer(status, "", {"Retry-After": value}))
     assert (found.fate is Fate.SENT) == (200 <= status < 300)
     assert 0 <= found.wait <= WAIT_LIMIT
 
@@ -280,8 +282,8 @@ urls = st.text() | st.sampled_from(
 def test_any_signal_url_can_be_sent_to_or_is_refused(url: str, verb: str) -> None:
     """And what is said of it has neither its query nor its user."""
     target = Target(kind="url", url=url, verb=verb)
-    said = signals.unsendable(target)
+    said = outbox.unsendable(target)
     assert len(said) < LONGEST + len(url)
     assert said or (url.lower().lstrip().startswith("http") and verb in ("POST", "PUT"))
-    assert said or isinstance(signals.expired(url, 1e9), str)
+    assert said or isinstance(servers.expired(url, 1e9), str)
     assert "?" not in target.described

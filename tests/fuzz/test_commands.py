@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from fuzz.examples import damaged, entries, tries
+from fuzz.examples import SHARE, damaged, entries, tries
 from fuzz.test_settings import contents
-from heat_config_agent import metadata
-from heat_config_agent.model import Document
-from machine import Machine
+from heat_config_agent.deployments import metadata
+from heat_config_agent.model.deployment import Document
+from support.machine import Machine
 
-pytestmark = pytest.mark.torture
+pytestmark = pytest.mark.torture(share=SHARE)
 
 SCRIPT = '#!/bin/sh\necho "$0"\n'
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from fuzz.examples import TESTS
-from heat_config_agent import journal
 from heat_config_agent.errors import StateError, UsageError
 from heat_config_agent.sources import user_data
-from machine import BIN, Done, Machine, deployment
+from heat_config_agent.state import journal
+from support.machine import BIN, Done, Machine, deployment
 
 CORPUS = TESTS / "corpus"
 MEMORY = 1_000_000

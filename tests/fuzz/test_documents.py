@@ -12,19 +12,19 @@ import pytest
 import yaml
 from hypothesis import strategies as st
 
-from fuzz.examples import KNOWN, changed, damaged, documents, tries, values, yamlish
-from heat_config_agent import metadata, plan, selection
+from fuzz.examples import KNOWN, SHARE, changed, damaged, documents, tries, values, yamlish
+from heat_config_agent.deployments import metadata, plan, selection
+from heat_config_agent.deployments.plan import Known, Verb
+from heat_config_agent.deployments.selection import Nothing
 from heat_config_agent.errors import SourceError, UsageError
-from heat_config_agent.model import Document
-from heat_config_agent.plan import Known, Verb
-from heat_config_agent.selection import Nothing
-from heat_config_agent.sources import document
+from heat_config_agent.model.deployment import Document
+from heat_config_agent.runs.tools import Tools
+from heat_config_agent.sources import document_text
 from heat_config_agent.sources.file import File, Files, ShellConfig
-from heat_config_agent.tools import Tools
 from heat_config_hooks import protocol
 from heat_config_hooks.values import replace
 
-pytestmark = pytest.mark.torture
+pytestmark = pytest.mark.torture(share=SHARE)
 
 LONGEST = 2000
 """Characters of a sentence at most, whatever it is about."""
@@ -45,7 +45,7 @@ def check(content: object) -> None:
     """Plan a document, and hold what comes of it against the promises."""
     parsed = metadata.parse(Document(source="any", content=content))
     tools = Tools(())
-    known = Known(entries={}, find=tools.find, installed=tools.installed, now=0.0)
+    known = Known(entries={}, tools=tools.installed(), now=0.0)
     steps = plan.make(parsed.deployments, known)
     assert [step.deployment for step in steps] == list(parsed.deployments)
     assert len({step.deployment.key for step in steps}) == len(steps)
@@ -58,7 +58,7 @@ def check(content: object) -> None:
         assert step.reason
         assert protocol.file_key(step.deployment.key) == step.deployment.key
         assert not (step.deployment.mistakes and step.verb is Verb.RUN)
-        assert (step.verb is Verb.RUN) == (step.tool is not None) == (step.config is not None)
+        assert (step.verb is Verb.RUN) == (step.job is not None)
         assert (step.verb is Verb.ANSWER) == (step.reply is not None)
         if step.reply is not None and not step.reply["deploy_status_code"]:
             assert isinstance(selection.select(step.deployment), Nothing)
@@ -104,7 +104,7 @@ def test_any_document_survives_its_journal(content: object) -> None:
 def read(text: str, name: str) -> object:
     """Return what a text says, which can be written as JSON; None where it is refused, in one sentence."""
     try:
-        found = document.load(text, name)
+        found = document_text.load(text, name)
     except UsageError as error:
         said = str(error)
         assert said.startswith(f"cannot read {name}: ")
@@ -167,7 +167,7 @@ def test_what_is_said_of_a_document_repeats_no_secret(form: str, before: str, af
     text = f"- inputs:\n  - name: deploy_password\n    value: {before}{form.format(SECRET)}{after}\n"
     for name, shown in (("x", text), ("x.json", f'[{{"value": {text!r}}}]')):
         try:
-            found = document.load(shown, name)
+            found = document_text.load(shown, name)
         except UsageError as error:
             said = str(error)
             assert SECRET not in said

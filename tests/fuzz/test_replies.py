@@ -12,15 +12,16 @@ import pytest
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from fuzz.examples import damaged, objects, odd, tries, values
-from heat_config_agent import external, metadata, result
-from heat_config_agent.model import Deployment, Document
-from heat_config_agent.redaction import redactor
+from fuzz.examples import SHARE, damaged, objects, odd, tries, values
+from heat_config_agent.deployments import metadata
+from heat_config_agent.deployments.redaction import redactor
+from heat_config_agent.model.deployment import Deployment, Document
+from heat_config_agent.runs import executable_hook, result
 from heat_config_hooks import protocol
 from heat_config_hooks.protocol import CREDENTIALS, Ended
 from heat_config_hooks.reply import BODY_LIMIT, Capture, fit, status_code
 
-pytestmark = pytest.mark.torture
+pytestmark = pytest.mark.torture(share=SHARE)
 
 nonsense = pytest.mark.fault(
     2,
@@ -63,7 +64,7 @@ def test_any_reply_of_a_hook_is_a_result(content: bytes, code: int) -> None:
         folder = Path(name)
         (folder / "stdout").write_bytes(content)
         (folder / "stderr").write_bytes(b"\xffwhy\n")
-        reply = external.finish("hook", Ended(code=code, stdout=folder / "stdout", stderr=folder / "stderr"))
+        reply = executable_hook.finish("hook", Ended(code=code, stdout=folder / "stdout", stderr=folder / "stderr"))
         found = result.make(reply, parse("a", outputs=[{"name": "out"}]))
     assert len(json.dumps(found.values, allow_nan=False).encode()) <= BODY_LIMIT
     said = status_code(found.values)
@@ -140,7 +141,17 @@ def test_two_ids_never_share_a_file_name(one: str, other: str) -> None:
 variables = st.sampled_from(
     [
         *("PATH", "LD_PRELOAD", "LD_LIBRARY_PATH", "IFS", "BASH_ENV", "ENV", "PYTHONPATH", "PYTHONSTARTUP", "PERL5OPT"),
-        *("BASH_FUNC_ls%%", "BASH_FUNC_ls()", "PS4", "SHELLOPTS", "BASHOPTS", "HEAT_RUN", "HEAT_RUN_WORD", "RUBYOPT"),
+        *(
+            "BASH_FUNC_ls%%",
+            "BASH_FUNC_ls()",
+            "PS4",
+            "SHELLOPTS",
+            "BASHOPTS",
+            "HEAT_RUN",
+            "HEAT_RUN_WORD",
+            "HEAT_RUN_SUPERVISOR",
+            "RUBYOPT",
+        ),
         *("a=b", "a\0b", "a\nb", "", "1a", "a b", "ä", "HEAT_HOOK_RUN", "GCONV_PATH", "PROMPT_COMMAND", "NODE_OPTIONS"),
     ]
 )

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from fuzz.examples import TESTS, damaged, odd, tries, values
-from heat_config_agent import configuration, redaction, settings, transports
-from heat_config_agent.configuration import SETTINGS, Layer
+from fuzz.examples import SHARE, TESTS, damaged, odd, tries, values
 from heat_config_agent.errors import UsageError
+from heat_config_agent.settings import display, effective, layers, schema
+from heat_config_agent.settings.layers import Layer
+from heat_config_agent.settings.schema import SETTINGS
+from heat_config_agent.sources import transports
 
-pytestmark = pytest.mark.torture
+pytestmark = pytest.mark.torture(share=SHARE)
 
 LONGEST = 2000
 SECRET = "hunter2hunter2"
@@ -88,10 +90,10 @@ def check(layer: Layer) -> None:
     """Hold what a place says against what may be said."""
     for section, said in layer.sections.items():
         for name, value in said.items():
-            known = configuration.setting(section, name)
+            known = schema.setting(section, name)
             assert value is not None
             json.dumps(value)
-            assert len(repr(redaction.setting(known, value))) < 100_000
+            assert len(repr(display.setting(known, value))) < 100_000
     for each in layer.mistakes:
         assert each.path
         assert len(str(each)) < LONGEST
@@ -105,15 +107,15 @@ def test_any_file_of_settings_is_read_or_refused(content: bytes, own: bool) -> N
         path = Path(folder) / "agent.conf"
         path.write_bytes(content)
         refused: list[str] = []
-        check(configuration.file(path, own=own, refused=refused))
+        check(layers.file(path, own=own, refused=refused))
         assert all(str(path) in each and len(each) < LONGEST for each in refused)
         wrong: list[str] = []
-        found = settings.make({"HOME": folder}, config=path, wrong=wrong)
+        found = effective.make({"HOME": folder}, config=path, mistakes=wrong)
         assert all("\n" not in each for each in wrong)
         for row in SETTINGS:
-            found.found(row.section, row.name)
+            found.lookup(row.section, row.name)
         try:
-            settings.make({"HOME": folder}, config=path)
+            effective.make({"HOME": folder}, config=path)
         except UsageError as error:
             said = str(error)
         else:
@@ -137,9 +139,9 @@ def test_no_secret_is_repeated(place: tuple[str, str], before: str, after: str, 
         text = f"[agent]\nstate_dir = {folder}\n[{section}]\n{name} = {begin}{SECRET}{after}\n{before}\n"
         path.write_bytes(text.encode("utf-8", "surrogatepass"))
         wrong: list[str] = []
-        settings.make({"HOME": folder}, config=path, wrong=wrong)
+        effective.make({"HOME": folder}, config=path, mistakes=wrong)
         assert not any(SECRET in each for each in wrong)
-        said = configuration.metadata({"os-collect-config": {section: {name: [SECRET, before, {"a": SECRET}]}}}, "x")
+        said = layers.metadata({"os-collect-config": {section: {name: [SECRET, before, {"a": SECRET}]}}}, "x")
         assert not any(SECRET in str(each) for each in said.mistakes)
 
 
@@ -157,16 +159,16 @@ OWN = {each.name for each in SETTINGS if each.section == "agent" and not each.sh
 @tries(150, st.builds(lambda one, other: {**one, **other}, said, flat) | odd)
 def test_any_metadata_says_how_to_reach_heat_and_nothing_else(content: object) -> None:
     """Neither where the state is, nor which hooks there are, nor what reboots the machine."""
-    found = configuration.metadata({"os-collect-config": content}, "the metadata")
+    found = layers.metadata({"os-collect-config": content}, "the metadata")
     check(found)
-    assert set(found.sections) <= {"agent", *configuration.TRANSPORTS}
+    assert set(found.sections) <= {"agent", *schema.TRANSPORTS}
     assert not OWN & set(found.sections.get("agent", {}))
-    for way in transports.level(found).ways:
-        assert not configuration.incomplete(way.transport, way.values)
+    for way in transports.level(found).transports:
+        assert not schema.incomplete(way.name, way.values)
 
 
 @said_by_metadata
 @tries(100, values | odd)
 def test_any_document_says_settings_or_none(content: object) -> None:
     """What is no object says nothing."""
-    check(configuration.metadata(content, "x"))
+    check(layers.metadata(content, "x"))

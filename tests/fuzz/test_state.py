@@ -16,17 +16,20 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from fuzz.examples import changed, damaged, objects, odd, tries, values
-from heat_config_agent import asked, health, instance, journal, learned, lock, metadata
+from fuzz.examples import SHARE, changed, damaged, objects, odd, tries, values
 from heat_config_agent.cli import agent
-from heat_config_agent.deployed import Deployed
-from heat_config_agent.documents import Documents
+from heat_config_agent.deployments import metadata
 from heat_config_agent.errors import AgentError, StateError
-from heat_config_agent.journal import Journal
-from heat_config_agent.model import Deployment, Document, Entry, Result, Run, State
+from heat_config_agent.model.deployment import Deployment, Document, Result
+from heat_config_agent.model.entry import Entry, Run, State
+from heat_config_agent.sources import learned
+from heat_config_agent.sources.documents import Documents
+from heat_config_agent.state import health, instance, journal, lock, requests
+from heat_config_agent.state.deployed import Deployed
+from heat_config_agent.state.journal import Journal
 from heat_config_hooks.values import fields, replace
 
-pytestmark = pytest.mark.torture
+pytestmark = pytest.mark.torture(share=SHARE)
 
 journal_fault = pytest.mark.fault(
     1,
@@ -257,7 +260,7 @@ def test_any_state_files_can_be_started_with(contents: dict[str, bytes]) -> None
     """Each is read, or set aside and that is said; no name leads out of the directory."""
     with state(contents) as folder:
         assert isinstance(health.read(folder), dict)
-        pause = asked.paused(folder)
+        pause = requests.paused(folder)
         assert (pause is None) == ("paused" not in contents)
         assert lock.holder(folder) is None
         for change in (False, True):
@@ -326,7 +329,7 @@ def test_any_names_among_the_requests_are_carried_out_or_dropped(names: list[str
         for name in names:
             with contextlib.suppress(OSError, ValueError):
                 (directory / name.replace("/", "_")).touch()
-        done, wrong = asked.carry_out(folder, book, Deployed(folder / "deployed"))
+        done, wrong = requests.carry_out(folder, book, Deployed(folder / "deployed"))
         assert not wrong
         assert len(done) <= len(names)
         left = [each.name for each in directory.iterdir()]

@@ -13,12 +13,12 @@ from typing import Any
 import psutil
 import pytest
 
-from driver import Alone, Driver
 from heat_config_hooks import options, protocol
 from heat_config_hooks.errors import HookError, MissingTool
 from heat_config_hooks.tools import ansible
-from loopback import wait_until
-from machine import BIN, Machine, deployment
+from support.driver import Alone, Applied, Driver
+from support.loopback import wait_until
+from support.machine import BIN, Machine, deployment
 
 ANSIBLE = BIN / "ansible-playbook"
 
@@ -41,14 +41,14 @@ def ours(config: object = None, identity: str = "d1", **fields: Any) -> dict[str
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """Return the recap: what stands after what ansible itself printed."""
+    """Return the lines of the recap, which follows the output of ansible itself."""
     after = str(result["deploy_stdout"]).partition("PLAY RECAP")[2].partition("\n\n")[2]
     return after.splitlines()
 
 
 @pytest.fixture
 def recorder(tmp_path: Path) -> Path:
-    """Return ansible-playbook, but that it first keeps in a folder `asked` what it was asked to do."""
+    """Return a program that records its arguments in the folder `asked`, and then runs ansible-playbook."""
     folder = tmp_path / "asked"
     folder.mkdir()
     program = tmp_path / "recorder"
@@ -64,7 +64,10 @@ def recorder(tmp_path: Path) -> Path:
 
 
 def test_variables_outputs_and_actions(driver: Driver) -> None:
-    """Inputs keep their types in every action; what lies beside the playbook is found; what is written is sent."""
+    """Inputs keep their types at every action, files next to the playbook are used, and outputs are sent.
+
+    The hook alone is tried at one action: it handles all of them alike.
+    """
     values: dict[str, object] = {
         "text": 'it\'s "quoted"\nin two lines \\ ü€😀',
         "number": 7,
@@ -88,24 +91,23 @@ def test_variables_outputs_and_actions(driver: Driver) -> None:
     seen = {**{name: name for name in values}, "action": "deploy_action", "id": "heat_config_id"}
     expression = ", ".join(f"{name}={variable}" for name, variable in seen.items())
     write = {"copy": {"content": f"{{{{ dict({expression}) | to_json }}}}", "dest": "{{ heat_outputs_path }}.seen"}}
-    config = playbook(write, roles=["beside"])
     outputs = ["seen", "greeting", "plain", "never"]
-    for action in ("CREATE", "UPDATE", "DELETE"):
+    for action in ("CREATE", "UPDATE", "DELETE") if isinstance(driver, Applied) else ("DELETE",):
+        config = playbook(write, roles=[] if action == "UPDATE" else ["beside"])
         given = ours(config, f"id-{action}", inputs=values, outputs=outputs, action=action)
         if action == "DELETE":
             given["config"] = config  # a list of plays
         result = driver.run(given)
         assert result["deploy_status_code"] == 0, result
         assert json.loads(result["seen"]) == {**values, "action": action, "id": f"id-{action}"}
-        assert result["greeting"] == f"hello {values['text']}"
-        assert result["plain"] == "  as it is \n\n"
-        assert "never" not in result
+        written = {"greeting": f"hello {values['text']}", "plain": "  as it is \n\n"} if action != "UPDATE" else {}
+        assert {name: result[name] for name in ("greeting", "plain", "never") if name in result} == written
         assert (driver.working("ansible") / f"id-{action}_playbook.yaml").is_file()
 
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_a_second_time_nothing_is_changed(driver: Driver) -> None:
-    """A new id with the same config succeeds, and its recap names nothing."""
+    """A second deployment with the same config succeeds, and its recap names no task."""
     config = playbook({"name": "write it", "copy": {"content": "x\n", "dest": str(driver.folder / "written")}})
     first = driver.run(ours(config, "d1"))
     second = driver.run(ours(config, "d2"))
@@ -116,7 +118,7 @@ def test_a_second_time_nothing_is_changed(driver: Driver) -> None:
 
 @pytest.mark.parametrize("driver", ["apply"], indirect=True)
 def test_what_ansible_prints_and_a_recap(driver: Driver) -> None:
-    """Standard output begins with exactly what ansible-playbook prints; then it says what came of each task."""
+    """Standard output is the output of ansible-playbook, byte for byte, and then the outcome of each task."""
     config = playbook(
         {"name": "a {{ thing }}", "command": "/bin/true"},
         {"name": "long", "shell": "head -c 900000 /dev/zero | tr '\\0' x"},
@@ -160,7 +162,7 @@ def test_what_ansible_prints_and_a_recap(driver: Driver) -> None:
 
 
 def test_the_command_line_and_its_surroundings(driver: Driver, recorder: Path) -> None:
-    """It is heat-agents', run in the working folder; secrets are neither on it nor in any file that stays."""
+    """It is heat-agents' command line; secrets are neither on it nor in files that stay."""
     driver.environment["HEAT_ANSIBLE_CMD"] = str(recorder)
     asked = recorder.with_name("asked")
     working = driver.working("ansible")
@@ -208,7 +210,7 @@ def test_the_command_line_and_its_surroundings(driver: Driver, recorder: Path) -
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_an_inventory(driver: Driver) -> None:
-    """It is a file in the working folder, or anywhere; the recap says of which host it speaks."""
+    """It is a file in the working folder or an absolute path, and the recap names each host."""
     working = driver.working("ansible")
     working.mkdir(parents=True)
     (working / "hosts").write_text("one\ntwo bad=true\n")
@@ -242,7 +244,7 @@ def test_an_inventory(driver: Driver) -> None:
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_plugins_modules_collections_and_roles(driver: Driver) -> None:
-    """They are found where the options say, and the runner's own callback goes on working."""
+    """The options name their folders, and the callback of the runner still works."""
     folder = driver.folder / "mine"
     module = f"#!{sys.executable}\nprint('{{\"changed\": true}}')\n"
     callback = (
@@ -285,7 +287,7 @@ def test_plugins_modules_collections_and_roles(driver: Driver) -> None:
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_another_stdout_callback(driver: Driver) -> None:
-    """Ansible's own `oneline`, or one without documentation: its output is all there is, and the exit code arrives."""
+    """With ansible's own `oneline`, or one without documentation, its output is unchanged and the exit code is kept."""
     config = playbook({"name": "x", "debug": {"msg": "hello"}}, {"name": "y", "fail": {"msg": "not now"}})
     (driver.folder / ".ansible.cfg").write_text("[defaults]\nstdout_callback = oneline\n")
     result = driver.run(ours(config))
@@ -324,15 +326,64 @@ def test_another_stdout_callback(driver: Driver) -> None:
 )
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_what_ansible_refuses(driver: Driver, config: str, code: int, says: str) -> None:
-    """The exit code and what it says arrive."""
+    """The result has the exit code and the message of ansible."""
     result = driver.run(ours(config))
     assert result["deploy_status_code"] == code
     assert says in result["deploy_stdout"] + result["deploy_stderr"]
     assert result["deploy_stderr"].splitlines()[-1].startswith(("[ERROR]: ", "ERROR! ", "unreachable: "))
 
 
+NOWHERE = [{"hosts": "web", "tasks": [{"name": "x", "debug": {"msg": "done"}}]}]
+TAGGED = playbook({"name": "x", "debug": {"msg": "done"}, "tags": "deploy"})
+FACTS_FIRST = [{**playbook()[0], "gather_facts": True, "gather_subset": ["!all", "!min"]}]  # all of them take long
+
+
+@pytest.mark.parametrize(
+    ("config", "options", "says", "callback"),
+    [
+        (*case, callback)
+        for number, case in enumerate(
+            (
+                (NOWHERE, {}, "no task was run: no host of the inventory matches 'web', the hosts of the playbook"),
+                ([*FACTS_FIRST, *NOWHERE], {}, "no task was run: no host of the inventory matches 'web'"),
+                ([*NOWHERE, {**NOWHERE[0], "hosts": ["db", "cache"]}], {}, "matches 'web', 'db,cache'"),
+                (TAGGED, {"tags": "deplyo"}, "no task was run: none has one of the tags deplyo"),
+                (NOWHERE, {"allow_nothing": True}, ""),
+                (TAGGED, {"tags": "deplyo", "allow_nothing": True}, ""),
+                (TAGGED, {"tags": "deploy"}, ""),
+                (TAGGED, {"skip_tags": "deploy"}, ""),
+                ([*NOWHERE, *TAGGED], {}, ""),
+                ([*TAGGED, *NOWHERE], {}, ""),
+                (playbook({"debug": {"msg": "x"}, "when": False}), {}, ""),
+                (FACTS_FIRST, {}, ""),
+                (playbook(), {}, ""),
+            )
+        )
+        # What is no failure is so with one callback or the other: each takes a second.
+        for callback in (("default", "oneline") if case[2] else (("default", "oneline")[number % 2],))
+    ],
+)
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
+@pytest.mark.fault(
+    2,
+    "a playbook whose hosts are none of the inventory's, or of which no task has one of the tags that are asked for",
+    "it is a failure that names the hosts or the tags, unless the deployment allows it",
+)
+def test_a_playbook_that_does_nothing(
+    driver: Driver, config: Tasks, options: dict[str, Any], says: str, callback: str
+) -> None:
+    """It is a failure although ansible succeeds, with any callback; a skipped task counts as a task."""
+    (driver.folder / ".ansible.cfg").write_text(f"[defaults]\nstdout_callback = {callback}\n")
+    result = driver.run(ours(config, options=options))
+    assert result["deploy_status_code"] == (125 if says else 0), result
+    if says:
+        assert says in result["deploy_stderr"].splitlines()[-1]
+        assert "allow_nothing" in result["deploy_stderr"].splitlines()[-1]
+
+
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_nobody_is_asked(driver: Driver) -> None:
-    """There is nobody to answer, so prompts do not wait."""
+    """A prompt does not wait for an answer."""
     tasks = playbook(
         {"pause": {"prompt": "go on?"}}, {"debug": {"msg": "went on"}}, vars_prompt=[{"name": "a_name", "default": "x"}]
     )
@@ -343,7 +394,7 @@ def test_nobody_is_asked(driver: Driver) -> None:
 
 @pytest.mark.parametrize("config", [None, "", " \n\n", []])
 def test_an_empty_config(driver: Driver, config: object) -> None:
-    """It is a success of which is said that nothing was run."""
+    """It is a success, and the result says that nothing was run."""
     driver.environment["HEAT_ANSIBLE_CMD"] = "/nowhere"
     result = driver.run(deployment(config=config, group="ansible"))
     assert result["deploy_status_code"] == 0
@@ -351,7 +402,7 @@ def test_an_empty_config(driver: Driver, config: object) -> None:
 
 
 def test_mistakes_are_named(driver: Driver) -> None:
-    """Options that there are not, options of another kind, and a config that is no playbook."""
+    """Unknown options, options of the wrong type, and a config that is not a playbook are failures."""
     config = playbook({"file": {"path": str(driver.folder / "made"), "state": "touch"}})
     chosen = {"tag": "x", "skip_tags": 7, "inventory": ["a"], "roles_path": [1]}
     wrong = driver.run(ours(config, options=chosen))
@@ -362,12 +413,12 @@ def test_mistakes_are_named(driver: Driver) -> None:
     for number, structure in enumerate([{"hosts": "localhost"}, 7]):
         wrong = driver.run(deployment(f"c{number}", structure, group="ansible"))
         assert wrong["deploy_status_code"] == 125
-        assert "config: a playbook is text, or a list of plays" in wrong["deploy_stderr"]
+        assert "config: expected a playbook: text, or a list of plays" in wrong["deploy_stderr"]
     assert not (driver.folder / "made").exists()
 
 
 def test_what_is_missing(driver: Driver) -> None:
-    """Without ansible-playbook, without ansible-runner, and with one that cannot be started, it has failed."""
+    """The deployment fails without ansible-playbook or ansible-runner, and with a program that cannot be started."""
     config = playbook({"file": {"path": str(driver.folder / "made"), "state": "touch"}})
     driver.environment["HEAT_ANSIBLE_CMD"] = "no-such-playbook"
     missing = driver.run(ours(config, "d1"))
@@ -392,7 +443,7 @@ def test_what_is_missing(driver: Driver) -> None:
 
 
 def test_without_any_ansible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where neither PATH nor our own environment has it, the sentence says how to get it."""
+    """If neither PATH nor our own environment has it, the message says how to install it."""
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     place = protocol.workplace("ansible", tmp_path / "run", tmp_path, {"PATH": str(tmp_path)})
     with pytest.raises(MissingTool, match=r"ansible-playbook is not installed; .*ansible-core ansible-runner"):
@@ -400,7 +451,7 @@ def test_without_any_ansible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_runner_that_cannot_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is there, but something that it needs is not."""
+    """If a module that ansible-runner needs is missing, the message says how to install it."""
     monkeypatch.setitem(sys.modules, "ansible_runner", None)
     place = protocol.workplace("ansible", tmp_path / "run", tmp_path, {"PATH": str(BIN)})
     with pytest.raises(MissingTool, match=r"ansible-runner cannot be loaded .*ansible-core ansible-runner"):
@@ -426,7 +477,7 @@ def living(words: str) -> list[psutil.Process]:
 
 @pytest.fixture
 def stubborn(tmp_path: Path) -> Iterator[Path]:
-    """A program that does not end when it is asked to. Whatever this test has left running is ended with it."""
+    """A program that ignores TERM. The fixture ends all processes that its test has left."""
     path = tmp_path / "stubborn"
     path.write_text("#!/bin/sh\ntrap '' TERM\nwhile :; do sleep 0.2; done\n")
     path.chmod(0o755)
@@ -436,10 +487,13 @@ def stubborn(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_its_time_is_over(driver: Driver, stubborn: Path) -> None:
-    """Ansible and all that it has started is ended, whatever that does about it; what was done before is told."""
+    """A timeout ends ansible and all its processes, and the result has the outcome of earlier tasks."""
     config = playbook({"name": "first", "command": "/bin/true"}, {"name": "hang", "command": str(stubborn)})
-    result = driver.run(ours(config, options={"timeout": 5}), seconds=60)
-    assert result["deploy_status_code"] == 124
+    for limit in (5, 15, 45):  # a busy machine takes longer until the task that hangs has begun
+        result = driver.run(ours(config, f"d{limit}", options={"timeout": limit}))
+        assert result["deploy_status_code"] == 124
+        if "TASK [hang]" in result["deploy_stdout"]:
+            break
     assert "TASK [hang]" in result["deploy_stdout"]
     assert "\nchanged: first\n" in result["deploy_stdout"]
     wait_until(lambda: not living(str(driver.folder)))
@@ -447,16 +501,16 @@ def test_its_time_is_over(driver: Driver, stubborn: Path) -> None:
 
 @pytest.mark.parametrize("callback", ["default", "oneline"])
 def test_it_is_told_to_end(machine: Machine, stubborn: Path, callback: str) -> None:
-    """What the hook itself does at a TERM that nothing else of the run gets: it ends them all."""
+    """The hook ends all processes of ansible when it gets a TERM that only it gets."""
     given = ours(playbook({"name": "hang", "command": str(stubborn)}, {"name": "next", "command": "/bin/true"}))
     (machine.folder / ".ansible.cfg").write_text(f"[defaults]\nstdout_callback = {callback}\n")
     apply = machine.start_apply([given])
-    wait_until(lambda: bool(living(str(stubborn))), seconds=30)
-    (hook,) = [each for each in living(str(machine.state)) if each.cmdline()[2:4] == ["-m", "heat_config_hooks.steps"]]
+    wait_until(lambda: bool(living(str(stubborn))), seconds=90)
+    (hook,) = [each for each in living(str(machine.state)) if each.cmdline()[4:6] == ["-m", "heat_config_hooks.steps"]]
     hook.terminate()
     apply.communicate(timeout=60)
     assert apply.returncode == 1
-    wait_until(lambda: not living(str(machine.folder)))
+    wait_until(lambda: not living(str(machine.folder)), seconds=60)
     result = machine.agent("show", "d1", "--json").json["result"]
     assert result["deploy_status_code"] == 143
     assert ("TASK [hang]" in result["deploy_stdout"]) == (callback == "default")
@@ -464,7 +518,7 @@ def test_it_is_told_to_end(machine: Machine, stubborn: Path, callback: str) -> N
 
 
 def test_its_output_is_seen_as_it_comes(machine: Machine) -> None:
-    """While one task waits, `log` shows what the one before it did."""
+    """While a task is running, `log` shows the output of the task before it."""
     go = machine.folder / "go"
     config = playbook(
         {"name": "first", "debug": {"msg": "begun"}},
@@ -483,8 +537,9 @@ def test_its_output_is_seen_as_it_comes(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("home", ["/", "/proc/nowhere"])
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_a_home_that_is_none(driver: Driver, home: str) -> None:
-    """Ansible keeps its files with the run then."""
+    """Without a usable home, ansible keeps its files in the folder of the run."""
     before = Path("/.ansible").exists()
     driver.environment["HOME"] = home
     config = playbook({"copy": {"content": "x", "dest": str(driver.folder / "written")}})
@@ -495,7 +550,7 @@ def test_a_home_that_is_none(driver: Driver, home: str) -> None:
 
 
 def test_it_is_forgotten(machine: Machine) -> None:
-    """What a run leaves goes with it, and nothing else does."""
+    """`forget` removes the files of one deployment and of no other."""
     config = playbook({"copy": {"content": "x", "dest": "{{ heat_outputs_path }}.x"}})
     assert machine.apply([ours(config, "d1", outputs=["x"]), ours(config, "d11", outputs=["x"])]).code == 0
     left = {each.name for each in (machine.state / "heat-config-ansible").iterdir()}
@@ -506,7 +561,7 @@ def test_it_is_forgotten(machine: Machine) -> None:
 
 
 def test_an_odd_id(driver: Driver) -> None:
-    """It names no file, and the playbook still gets it as it is."""
+    """An id that is no safe name is not used for files, and the playbook gets it unchanged."""
     write = {"copy": {"content": "{{ heat_config_id }}", "dest": "{{ heat_outputs_path }}.id"}}
     result = driver.run(ours(playbook(write), "../{odd} id", outputs=["id"]))
     if isinstance(driver, Alone):
@@ -516,8 +571,8 @@ def test_an_odd_id(driver: Driver) -> None:
 
 
 def test_a_config_is_a_playbook(tmp_path: Path) -> None:
-    """Nothing is written for what is none."""
+    """Nothing is written for a config that is not a playbook."""
     place = protocol.workplace("ansible", tmp_path / "run", tmp_path, {"PATH": str(BIN)})
-    with pytest.raises(HookError, match="config: a playbook is text"):
+    with pytest.raises(HookError, match="config: expected a playbook: text"):
         ansible.prepare(asked(deployment(config={"hosts": "all"})), place)
     assert not list(tmp_path.iterdir())

@@ -7,15 +7,15 @@ from typing import Any
 import psutil
 import pytest
 
-from driver import Driver
-from loopback import wait_until
-from machine import deployment
-from tools import need_openstack
+from support.driver import Driver
+from support.loopback import wait_until
+from support.machine import deployment
+from support.tools import need_openstack
 
 
 @pytest.fixture
 def root(driver: Driver, tmp_path: Path) -> Path:
-    """Have the real os-apply-config, with metadata, a template and a root folder of the test's; return the root."""
+    """Install the real os-apply-config with metadata and a template; return the root folder for its files."""
     template = tmp_path / "templates/etc/motd"
     template.parent.mkdir(parents=True)
     template.write_text("{{site.greeting}}\n")
@@ -37,7 +37,7 @@ def apply_config(identity: str, config: object = None, **fields: Any) -> dict[st
 
 
 def executable(path: Path, script: str) -> None:
-    """Write a template that os-apply-config runs: what it prints is the file."""
+    """Write a template that os-apply-config executes: its output is the content of the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
@@ -46,7 +46,7 @@ def executable(path: Path, script: str) -> None:
 def test_the_templates_are_rendered_at_every_action_whatever_the_config_is(
     driver: Driver, root: Path, tmp_path: Path
 ) -> None:
-    """From os-apply-config's own metadata: of the deployment it sees nothing. A second run changes nothing."""
+    """os-apply-config uses its own metadata and sees nothing of the deployment. A second run changes nothing."""
     secret = {"deploy_password": "pw", "site": {"greeting": "no"}, "PATH": "/nowhere", "number": 3, "nothing": None}
     executable(tmp_path / "templates/etc/environment", "env")
 
@@ -66,7 +66,7 @@ def test_the_templates_are_rendered_at_every_action_whatever_the_config_is(
 
 
 def test_templates_may_leave_declared_outputs(driver: Driver, root: Path, tmp_path: Path) -> None:
-    """Those which are programs: beside `$heat_outputs_path`, as a script does."""
+    """Executable templates write them to `$heat_outputs_path.NAME`, as scripts do."""
     executable(tmp_path / "templates/etc/list", 'printf "ü\\n" >$heat_outputs_path.one')
 
     values = driver.run(apply_config("d1", outputs=["one", "two"]))
@@ -77,7 +77,7 @@ def test_templates_may_leave_declared_outputs(driver: Driver, root: Path, tmp_pa
 
 
 def test_a_failure_is_the_deployments(driver: Driver, root: Path, tmp_path: Path) -> None:
-    """With what os-apply-config says of it."""
+    """The result has the message of os-apply-config."""
     executable(tmp_path / "templates/etc/list", "echo no cheese >&2; exit 3")
 
     values = driver.run(apply_config("d1"))
@@ -89,7 +89,7 @@ def test_a_failure_is_the_deployments(driver: Driver, root: Path, tmp_path: Path
 
 
 def test_os_apply_config_that_is_missing_is_a_failure_that_says_how_to_get_it(driver: Driver, tmp_path: Path) -> None:
-    """Whether it is not on the PATH, or what is named is not there."""
+    """It may be missing from the PATH, or the variable may name a missing program."""
     empty = tmp_path / "empty"
     empty.mkdir()
     driver.environment = {"PATH": str(empty)}
@@ -104,7 +104,7 @@ def test_os_apply_config_that_is_missing_is_a_failure_that_says_how_to_get_it(dr
 
 
 def test_options_are_checked(driver: Driver) -> None:
-    """Unknown and mistyped ones are named, before anything is run."""
+    """Unknown and mistyped options are reported before anything runs."""
     driver.environment = {"HEAT_APPLY_CONFIG_CMD": "/bin/true"}
 
     values = driver.run(apply_config("d1", options={"templates": "/t", "timeout": "long"}))
@@ -115,7 +115,7 @@ def test_options_are_checked(driver: Driver) -> None:
 
 
 def test_a_run_that_hangs_is_ended_with_all_that_it_started(driver: Driver, root: Path, tmp_path: Path) -> None:
-    """When its time is over."""
+    """The timeout ends all processes of the run."""
     executable(tmp_path / "templates/etc/list", f"echo $$ >{tmp_path}/pid; exec sleep 1000")
 
     values = driver.run(apply_config("d1", options={"timeout": 3}))

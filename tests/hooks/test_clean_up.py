@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from containers import IMAGE, LASTING, Podman
-from loopback import SignalServer, wait_until
-from machine import Machine, deployment
-from tools import need
+from support.containers import IMAGE, LASTING, Podman
+from support.loopback import SignalServer, wait_until
+from support.machine import Machine, deployment
+from support.tools import need
 
 WEB = {"image": IMAGE, "command": LASTING}
 OTHER = deployment("other", "#!/bin/sh\necho still here\n")
@@ -34,7 +34,7 @@ def containers(identity: str, *names: str, **fields: Any) -> dict[str, Any]:
 
 
 def test_containers_go_with_their_deployment(machine: Machine, podman: Podman, heat: SignalServer) -> None:
-    """Once: that is a deployment like any other, on record and shown, and nobody is signalled."""
+    """The cleanup runs once; it is recorded and shown like a deployment, and no result is sent."""
     assert machine.apply([containers("d1", "web", "db", name="site", signal=heat.url()), OTHER]).code == 0
     assert podman.running() == {"web", "db"}
     assert len(heat.signals) == 1
@@ -59,7 +59,7 @@ def test_containers_go_with_their_deployment(machine: Machine, podman: Podman, h
 
 
 def test_what_leaves_makes_room_for_what_comes(machine: Machine, podman: Podman) -> None:
-    """An UPDATE is a new id: its containers get the names, and the ports, of those that it replaces."""
+    """An UPDATE has a new id: its containers get the names and ports of those that it replaces."""
     assert machine.apply([containers("d1", "web", name="site")]).code == 0
     assert machine.apply([containers("d2", "web", name="site", action="UPDATE")]).code == 0
     assert {name: each["config_id"] for name, each in podman.labels().items()} == {"web": "d2"}
@@ -68,7 +68,7 @@ def test_what_leaves_makes_room_for_what_comes(machine: Machine, podman: Podman)
 
 
 def test_a_name_is_given_when_it_becomes_free(machine: Machine, podman: Podman) -> None:
-    """Of two deployments with a container of one name, the second has it when the first is gone."""
+    """If two deployments have a container of the same name, the second gets it when the first leaves."""
     first, second = containers("d1", "web"), containers("d2", "web")
     assert machine.apply([first, second]).code == 0
     [suffixed] = podman.running() - {"web"}
@@ -78,7 +78,7 @@ def test_a_name_is_given_when_it_becomes_free(machine: Machine, podman: Podman) 
 
 
 def test_what_cannot_be_read_has_lost_nothing(machine: Machine, podman: Podman) -> None:
-    """Neither a document that is none, nor one without a list, nor one that is not there, nor another one."""
+    """A document that is invalid, has no list, is missing, or is another one, causes no cleanup."""
     path = machine.write([containers("d1", "web")], "site.json")
     assert machine.apply(path).code == 0
     broken: tuple[tuple[object, int], ...] = (("{", 2), ("3", 1), ({"deployments": {}}, 1), ({"deployments": 3}, 1))
@@ -97,7 +97,7 @@ def test_what_cannot_be_read_has_lost_nothing(machine: Machine, podman: Podman) 
 
 
 def test_what_is_back_is_run_again(machine: Machine, podman: Podman) -> None:
-    """And goes again when it leaves again."""
+    """A deployment that comes back runs again, and is cleaned up when it leaves again."""
     for _ in range(2):
         assert machine.apply([containers("d1", "web"), OTHER]).code == 0
         assert podman.running() == {"web"}
@@ -106,7 +106,7 @@ def test_what_is_back_is_run_again(machine: Machine, podman: Podman) -> None:
 
 
 def test_after_a_delete_there_is_nothing_to_clean_up(machine: Machine, podman: Podman) -> None:
-    """The agent has nothing to do with what its deployment has done away with itself."""
+    """The agent cleans up nothing after a deployment that had a DELETE."""
     assert machine.apply([containers("d1", "web")]).code == 0
     assert machine.apply([containers("d2", "web", action="DELETE")]).code == 0
     assert podman.containers() == {}
@@ -115,7 +115,7 @@ def test_after_a_delete_there_is_nothing_to_clean_up(machine: Machine, podman: P
 
 
 def test_a_failed_deployment_is_cleaned_up_after(machine: Machine, podman: Podman) -> None:
-    """What it had started before it failed is there all the same."""
+    """The containers that it started before it failed are removed."""
     config = {"web": WEB, "bad": {"image": IMAGE, "command": "false", "detach": False, "start_order": 1}}
     assert machine.apply([deployment("d1", config, group="docker-cmd")]).code == 1
     assert set(podman.containers()) == {"web", "bad"}
@@ -124,7 +124,7 @@ def test_a_failed_deployment_is_cleaned_up_after(machine: Machine, podman: Podma
 
 
 def test_a_clean_up_that_fails_is_not_hidden(machine: Machine, podman: Podman, tmp_path: Path) -> None:
-    """It is a failure of the run, stays on record, is not tried all the time, and can be asked for."""
+    """The run fails, the cleanup is recorded, and it is retried after a while or on request."""
     assert machine.apply([containers("d1", "web")]).code == 0
     docker = tmp_path / "docker"
     docker.write_text(STAND_IN.format(podman=podman.folder / "bin/podman"))
@@ -146,7 +146,7 @@ def test_a_clean_up_that_fails_is_not_hidden(machine: Machine, podman: Podman, t
 
 
 def test_the_plan_shows_what_would_be_cleaned_up(machine: Machine, podman: Podman) -> None:
-    """And what would be run again; and does neither."""
+    """The plan shows cleanups and runs, and carries out neither."""
     site = containers("d1", "web", name="site")
     assert machine.apply([site]).code == 0
     done = machine.apply([OTHER], "--plan")
@@ -165,7 +165,7 @@ def test_the_plan_shows_what_would_be_cleaned_up(machine: Machine, podman: Podma
 
 
 def test_only_what_is_named_is_cleaned_up(machine: Machine, podman: Podman) -> None:
-    """As it is with all that there is to do."""
+    """`--only` applies to cleanups as well."""
     assert machine.apply([containers("d1", "web", name="site"), containers("d2", "db", name="data"), OTHER]).code == 0
     assert machine.apply([OTHER], "--only", "other").code == 0
     assert podman.running() == {"web", "db"}
@@ -174,7 +174,7 @@ def test_only_what_is_named_is_cleaned_up(machine: Machine, podman: Podman) -> N
 
 
 def test_the_list_of_heat_agents(machine: Machine, podman: Podman) -> None:
-    """What leaves that is cleaned up too, as heat-agents does it before its hooks are run."""
+    """A deployment that leaves heat-agents' list is cleaned up before other hooks run."""
     machine.environment["HEAT_SHELL_CONFIG"] = str(machine.write([containers("d1", "web"), OTHER], "heat-config"))
     assert machine.apply().code == 0
     assert podman.running() == {"web"}
@@ -184,7 +184,7 @@ def test_the_list_of_heat_agents(machine: Machine, podman: Podman) -> None:
 
 
 def test_what_leaves_while_it_runs(machine: Machine, podman: Podman) -> None:
-    """Is followed to its end, and cleaned up after at the next pass."""
+    """The run continues to its end, and is cleaned up in the next pass."""
     config = {"web": {**WEB, "detach": False}}
     process = machine.start_apply([deployment("d1", config, group="docker-cmd", options={"timeout": 60})])
     wait_until(lambda: podman.running() == {"web"}, 30)
@@ -203,7 +203,7 @@ def test_what_leaves_while_it_runs(machine: Machine, podman: Podman) -> None:
 
 
 def test_after_a_delete_that_failed(machine: Machine, tmp_path: Path) -> None:
-    """What it has left is cleaned up, as soon as nobody asks for it any more."""
+    """Its remains are cleaned up as soon as the DELETE has left the metadata."""
     compose = tmp_path / "compose"
     compose.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/log\n[ "$1" != down ] || [ -e {tmp_path}/works ]\n')
     compose.chmod(0o755)
@@ -221,7 +221,7 @@ def test_after_a_delete_that_failed(machine: Machine, tmp_path: Path) -> None:
 
 
 def test_a_project_goes_with_its_name(machine: Machine, podman: Podman) -> None:
-    """It is kept while any deployment has its name, whichever its id, and taken down when none has."""
+    """It stays as long as a deployment with any id has its name, and is taken down after that."""
     need("podman-compose", "podman-compose")
     config = {"services": {"web": WEB}}
 
@@ -246,7 +246,7 @@ def test_a_project_goes_with_its_name(machine: Machine, podman: Podman) -> None:
 
 
 def test_what_moved_to_another_document_goes_with_that_one(machine: Machine, podman: Podman) -> None:
-    """The document that had it first has no say any more."""
+    """The document that had the deployment first no longer counts."""
     old, new = (machine.write([containers("d1", "web")], name) for name in ("old.json", "new.json"))
     assert machine.apply(old).code == 0
     machine.write([OTHER], "old.json")
@@ -259,7 +259,7 @@ def test_what_moved_to_another_document_goes_with_that_one(machine: Machine, pod
 
 
 def test_what_was_made_is_looked_for_where_it_was_made(machine: Machine, tmp_path: Path) -> None:
-    """Though the hook would work elsewhere today."""
+    """The cleanup uses the folder of the run, even if the variable names another folder by then."""
     compose = tmp_path / "compose"
     compose.write_text(f'#!/bin/sh\necho "$PWD $*" >>{tmp_path}/log\n')
     compose.chmod(0o755)

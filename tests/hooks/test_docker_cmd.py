@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from containers import IMAGE, LASTING, Podman
-from driver import Alone, Driver
 from heat_config_hooks import options, protocol
 from heat_config_hooks.errors import HookError
-from heat_config_hooks.tools import docker_cmd
-from loopback import SignalServer, wait_until
-from machine import Machine, deployment
+from heat_config_hooks.tools import container_config, docker_cmd
+from support.containers import IMAGE, LASTING, Podman
+from support.driver import Alone, Driver
+from support.loopback import SignalServer, wait_until
+from support.machine import Machine, deployment
 
 RESOURCE = {"deploy_stack_id": "site/5a0e", "deploy_resource_name": "web"}
 WEB = {"image": IMAGE, "command": LASTING}
@@ -35,7 +35,7 @@ exec {program} "$@"
 
 @pytest.fixture
 def driver(driver: Driver, podman: Podman) -> Driver:
-    """Whoever carries out finds the tests' podman."""
+    """A driver that finds the podman of the tests."""
     driver.environment["PATH"] = podman.path
     return driver
 
@@ -51,7 +51,7 @@ def once(script: str, **more: object) -> dict[str, object]:
 
 
 def stand_in(folder: Path, *, program: str = "true", fails: str = "", name: str = "docker") -> tuple[Path, Path]:
-    """Make a stand-in for docker that records; return it and its record."""
+    """Make a stand-in for docker that records its calls; return it and its record."""
     path, log = folder / "bin" / name, folder / f"{name}.log"
     path.parent.mkdir(exist_ok=True)
     path.write_text(STAND_IN.format(log=log, fails=fails, program=program, folder=folder))
@@ -73,7 +73,7 @@ def place(folder: Path) -> protocol.Workplace:
 
 
 def test_from_the_first_run_to_the_last(driver: Driver, podman: Podman) -> None:
-    """CREATE runs the containers, UPDATE replaces them, DELETE removes them; nobody else's are touched."""
+    """CREATE runs the containers, UPDATE replaces them, DELETE removes them; containers of others stay."""
     podman("run", "--detach", "--name=mine", IMAGE, *LASTING)
     podman("run", "--detach", "--name=near", "--label=managed_by=docker-cmd", IMAGE, *LASTING)
     made = driver.run(containers("d1", {"web": WEB, "data": {"image": IMAGE, "command": "true"}}))
@@ -96,11 +96,12 @@ def test_from_the_first_run_to_the_last(driver: Driver, podman: Podman) -> None:
     assert podman.running() == {"mine", "near"}
     nothing = driver.run(containers("d4", {"web": WEB}, action="DELETE"))
     assert nothing["deploy_status_code"] == 0
-    assert nothing["deploy_stderr"] == "it has no containers: nothing is to be removed\n"
+    assert nothing["deploy_stderr"] == "the deployment has no containers: nothing was removed\n"
 
 
+@pytest.mark.parametrize("driver", ["apply"], indirect=True)
 def test_containers_of_other_deployments_stay(driver: Driver, podman: Podman) -> None:
-    """Not even the same names make them this one's: neither of its stack, nor of its resource alone."""
+    """Containers of another stack or another resource stay, even if their names are the same."""
     others = [{**RESOURCE, "deploy_stack_id": "site/6b1f"}, {**RESOURCE, "deploy_resource_name": "db"}]
     for number, inputs in enumerate(others):
         labels = {**inputs, "managed_by": "docker-cmd", "config_id": f"e{number}", "container_name": f"other{number}"}
@@ -112,7 +113,7 @@ def test_containers_of_other_deployments_stay(driver: Driver, podman: Podman) ->
 
 
 def test_output_and_failure(driver: Driver, podman: Podman) -> None:
-    """They are run in the order of `start_order`; what they print is the output; the first that fails is the last."""
+    """Containers run in the order of `start_order`, their output is that of the run, and a failure stops it."""
     lie = '{"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 0}'
     config = {
         "fourth": once("echo never", start_order=10),
@@ -122,7 +123,10 @@ def test_output_and_failure(driver: Driver, podman: Podman) -> None:
     }
     done = driver.run(containers("d1", config))
     assert done["deploy_stdout"] == f"one\ntwo\n{lie}\n"
-    assert "ünder\nthird failed: its exit code is 3, and not 0\nnot run after that: fourth\n" in done["deploy_stderr"]
+    assert (
+        "ünder\nthird failed: its exit code is 3, expected 0\nnot run because of that: fourth\n"
+        in done["deploy_stderr"]
+    )
     assert done["deploy_status_code"] == 3
     assert set(podman.containers()) == {"first", "second", "third"}
 
@@ -131,18 +135,20 @@ def test_output_and_failure(driver: Driver, podman: Podman) -> None:
     assert done["deploy_status_code"] == 3
 
 
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_an_unwanted_success_is_no_success(driver: Driver) -> None:
-    """An exit code of 0 where another is expected fails the deployment, and so does what cannot be started."""
+    """The deployment fails if the exit code is 0 but another is expected, or if a container cannot be started."""
     done = driver.run(containers("d1", {"web": once("exit 0", exit_codes=4)}))
     assert done["deploy_status_code"] == 1
-    assert "its exit code is 0, and not 4" in done["deploy_stderr"]
+    assert "its exit code is 0, expected 4" in done["deploy_stderr"]
     done = driver.run(containers("d2", {"web": {"image": IMAGE, "command": "nothing-there"}}))
     assert done["deploy_status_code"] == 127
     assert "nothing-there" in done["deploy_stderr"]
 
 
+@pytest.mark.parametrize("driver", ["apply"], indirect=True)
 def test_what_a_container_is_given(driver: Driver, podman: Podman, tmp_path: Path) -> None:
-    """Variables of every type, files of variables, volumes, a user: each container gets exactly its own."""
+    """Each container gets exactly its own variables of every type, files of variables, volumes and user."""
     variables = {
         "TEXT": "plain",
         "ODD": ' "it\'s" $HOME \\ # ü\n second line ',
@@ -198,8 +204,9 @@ def test_what_a_container_is_given(driver: Driver, podman: Podman, tmp_path: Pat
     assert podman.running() == {"lasting"}
 
 
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_no_value_is_on_a_command_line(driver: Driver, podman: Podman, tmp_path: Path) -> None:
-    """All users of a machine can read those. Nor is it in a file that others can read, or that stays."""
+    """All users of a machine can read command lines. Files with values are private, and are removed."""
     docker, log = stand_in(tmp_path, program=str(podman.folder / "bin/podman"))
     secrets = {"PLAIN": "xyzzy1", "ODD": "xyzzy2 'and' more", "LINES": "xyzzy3\nxyzzy4"}
     driver.environment["HEAT_DOCKER_CMD"] = str(docker)
@@ -223,7 +230,7 @@ def test_no_value_is_on_a_command_line(driver: Driver, podman: Podman, tmp_path:
 
 
 def test_the_command_lines(driver: Driver, tmp_path: Path) -> None:
-    """As heat-agents writes them, with the flags that docker really has."""
+    """They are those of heat-agents, with the flags that docker really has."""
     docker, log = stand_in(tmp_path)
     driver.environment["HEAT_DOCKER_CMD"] = str(docker)
     config = {
@@ -273,8 +280,9 @@ def test_the_command_lines(driver: Driver, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_a_name_in_use_gets_a_suffix_until_it_is_free(driver: Driver, podman: Podman) -> None:
-    """Until then the config's other containers mean the one with the suffix, by whichever way they name it."""
+    """Meanwhile, other containers of the config refer to the container with the suffix."""
     podman("run", "--detach", "--name=web", IMAGE, *LASTING)
     config = {
         "web": {**WEB, "volumes": ["/data"]},
@@ -290,21 +298,23 @@ def test_a_name_in_use_gets_a_suffix_until_it_is_free(driver: Driver, podman: Po
     assert set(podman.containers()) == {"web"}
 
 
+@pytest.mark.parametrize("driver", ["apply"], indirect=True)
 def test_a_name_that_has_become_free_is_given(driver: Driver, podman: Podman) -> None:
-    """To the first of those that wait for it, at whatever is done next; but to none that was not made here."""
+    """The oldest container that waits for a name gets it in the next run, but no container of others."""
     ours = ["--label=managed_by=docker-cmd", "--label=config_id=e1"]
     podman("run", "--detach", "--name=web-12345678", "--label=container_name=web", *ours, IMAGE, *LASTING)
     podman("run", "--detach", "--name=web-abcdef01", "--label=container_name=web", *ours, IMAGE, *LASTING)
     podman("run", "--detach", "--name=mine-0", "--label=container_name=mine", IMAGE, *LASTING)
     first = podman.containers()["web-12345678"]["Id"]
     done = driver.run(containers("d1", {"other": WEB}))
-    assert done["deploy_stderr"] == "web-12345678 is web now\n"
+    assert done["deploy_stderr"] == "web-12345678 was renamed to web\n"
     assert podman.running() == {"web", "web-abcdef01", "mine-0", "other"}
     assert podman.containers()["web"]["Id"] == first
 
 
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_a_container_is_asked_to_end_before_it_is_removed(driver: Driver, podman: Podman, tmp_path: Path) -> None:
-    """A database, for one, wants to write down what it has."""
+    """It is stopped first, so that a database, for example, can write its data."""
     (tmp_path / "data").mkdir()
     script = "trap 'touch /data/ended; exit' TERM; touch /data/ready; while :; do sleep 0.05; done"
     web = {"image": IMAGE, "command": ["sh", "-c", script], "volumes": f"{tmp_path}/data:/data"}
@@ -316,7 +326,7 @@ def test_a_container_is_asked_to_end_before_it_is_removed(driver: Driver, podman
 
 
 def test_a_hang_is_ended_with_its_container(driver: Driver, podman: Podman) -> None:
-    """When the time is over: the container that is being run goes, whatever it does about being asked to end."""
+    """The timeout removes the container that is running, even if it ignores TERM."""
     config = {
         "before": WEB,
         "hangs": once("trap : TERM; echo hangs; while :; do sleep 0.05; done", start_order=1),
@@ -325,7 +335,7 @@ def test_a_hang_is_ended_with_its_container(driver: Driver, podman: Podman) -> N
     done = driver.run(containers("d1", config, options={"timeout": 3}))
     assert done["deploy_status_code"] == 124
     assert "hangs" in done["deploy_stdout"]
-    assert "hangs was being run, and is removed" in done["deploy_stderr"]
+    assert "the run was ended while hangs was starting or running: hangs is removed" in done["deploy_stderr"]
     wait_until(lambda: set(podman.containers()) == {"before"})
     assert podman.running() == {"before"}
     conmons = [each for each in Path("/proc").glob("[0-9]*/cmdline") if _names(each, podman.folder, "hangs")]
@@ -341,7 +351,7 @@ def _names(path: Path, folder: Path, name: str) -> bool:
 
 
 def test_a_second_run_replaces_the_first(machine: Machine, heat: SignalServer, podman: Podman) -> None:
-    """What a person has run again is not there twice, with a stack or without one."""
+    """`retry` does not leave two copies of a container, with a stack or without one."""
     machine.environment["PATH"] = podman.path
     document = [containers("d1", {"web": WEB, "db": once("exit 1", start_order=1)}, inputs={}, signal=heat.url())]
     assert machine.apply(document).code == 1
@@ -353,7 +363,7 @@ def test_a_second_run_replaces_the_first(machine: Machine, heat: SignalServer, p
 
 
 def test_nothing_of_an_empty_config_is_run(driver: Driver, podman: Podman) -> None:
-    """That is a success, and said."""
+    """It is a success, and the result says that nothing was run."""
     configs: tuple[object, ...] = ("", None, {}, "# to come\n")
     for number, config in enumerate(configs):
         done = driver.run(containers(f"d{number}", config))
@@ -362,14 +372,15 @@ def test_nothing_of_an_empty_config_is_run(driver: Driver, podman: Podman) -> No
     assert podman.containers() == {}
 
 
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_yaml_will_do(driver: Driver) -> None:
-    """A config may be text."""
+    """A config may be YAML text."""
     text = f"web:\n  image: {IMAGE}\n  command: sh -c 'echo $A $B'\n  detach: no\n  environment: {{A: 1, B: two}}\n"
     done = driver.run(containers("d1", text))
     assert (done["deploy_stdout"], done["deploy_status_code"]) == ("1 two\n", 0)
     done = driver.run(containers("d2", "web:\n  image: {\n"))
     assert done["deploy_status_code"] == 125
-    assert "config: this text is no YAML" in done["deploy_stderr"]
+    assert "config: this text is not valid YAML" in done["deploy_stderr"]
     assert "line 3" in done["deploy_stderr"]
 
 
@@ -379,15 +390,12 @@ def test_yaml_will_do(driver: Driver) -> None:
         ("nginx", "config.web", "expected a map"),
         ({}, "config.web.image", "needs an image"),
         ({"image": ""}, "config.web.image", "needs an image"),
-        ({"image": "--privileged"}, "config.web.image", "taken for an option"),
+        ({"image": "--privileged"}, "config.web.image", "read as an option of the command"),
         ({"image": ["a"]}, "config.web.image", "expected text, not ['a']"),
         ({"image": "a", "action": "start"}, "config.web.action", "expected run or exec, not 'start'"),
         ({"image": "a", "action": ["run"]}, "config.web.action", "expected run or exec"),
-        ({"image": "a", "volume": "/a"}, "config.web.volume", "did you mean volumes?"),
-        ({"image": "a", "ports": ["80:80"]}, "config.web.ports", "there are action, command, detach, env_file"),
-        ({"image": "a", 1: 2}, "config.web.1", "no such key"),
         ({"image": "a", "detach": "maybe"}, "config.web.detach", "expected true or false, not 'maybe'"),
-        ({"image": "a", "privileged": 1}, "config.web.privileged", "expected true or false, not 1"),
+        ({"image": "a", "privileged": 2}, "config.web.privileged", "expected true or false, not 2"),
         ({"image": "a", "exit_codes": []}, "config.web.exit_codes", "at least one"),
         ({"image": "a", "exit_codes": [0, "x"]}, "config.web.exit_codes", "expected exit codes"),
         ({"image": "a", "exit_codes": [0.5]}, "config.web.exit_codes", "expected exit codes"),
@@ -398,38 +406,85 @@ def test_yaml_will_do(driver: Driver) -> None:
         ({"image": "a", "command": "it's"}, "config.web.command", "No closing quotation"),
         ({"image": "a", "command": ["a", "b\0c"]}, "config.web.command[1]", "a character"),
         ({"image": "a", "command": {"a": 1}}, "config.web.command", "expected text"),
-        ({"image": "a", "environment": {"A B": 1}}, "config.web.environment", "'A B' is no name of a variable"),
-        ({"image": "a", "environment": ["=b"]}, "config.web.environment", "'' is no name of a variable"),
+        (
+            {"image": "a", "environment": {"A B": 1}},
+            "config.web.environment",
+            "'A B' is not a valid name",
+        ),
+        ({"image": "a", "environment": ["=b"]}, "config.web.environment", "'' is not a valid name"),
         ({"image": "a", "environment": {"A": "\ud800"}}, "config.web.environment.A", "a character"),
         ({"image": "a", "environment": [{"A": 1}]}, "config.web.environment[0]", "expected text"),
         ({"image": "a", "env_file": {"a": "b"}}, "config.web.env_file[0]", "expected text"),
         ({"image": "a", "volumes": {"/a": ["/b"]}}, "config.web.volumes./a", "expected text"),
         ({"image": "a", "restart": True}, "config.web.restart", "expected text, not True"),
-        ({"action": "exec"}, "config.web.command", "the name of a container, and what to run in it"),
-        ({"action": "exec", "command": "web"}, "config.web.command", "what to run in it"),
+        ({"action": "exec"}, "config.web.command", "the name of a container, and the command to run in it"),
+        ({"action": "exec", "command": "web"}, "config.web.command", "the command to run in it"),
         ({"action": "exec", "command": ["--privileged", "x"]}, "config.web.command", "the name of a container"),
-        ({"action": "exec", "command": "a b", "image": "c"}, "config.web.image", "not for exec"),
     ],
 )
 def test_a_config_that_cannot_be_carried_out(given: object, path: str, says: str, tmp_path: Path) -> None:
-    """Is refused before anything is run, with the place of the mistake."""
+    """It is refused with the path of the mistake, before any container runs."""
     with pytest.raises(HookError) as caught:
         docker_cmd.prepare(request({"fine": {"image": "a"}, "web": given}), place(tmp_path))
     assert caught.value.path == path
     assert says in caught.value.problem
 
 
+IGNORED: list[tuple[dict[object, object], list[str]]] = [
+    ({"image": "a", "name": "db"}, ["name is ignored: the container is named web, as its key in the config"]),
+    ({"image": "a", "volume": "/a"}, ["volume is ignored: docker-cmd has no such key; did you mean volumes?"]),
+    (
+        {"image": "a", "ports": ["80:80"], 1: 2},
+        [
+            "ports is ignored: docker-cmd has no such key; the keys are action, command, detach, env_file",
+            "1 is ignored",
+        ],
+    ),
+    (
+        {"action": "exec", "command": "a b", "image": ["c"]},
+        ["image is ignored: it applies to action: run, not to action: exec"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "sentences"), IGNORED)
+def test_keys_that_are_ignored(given: object, sentences: list[str], tmp_path: Path) -> None:
+    """A key without effect is no mistake, as in heat-agents' hook; a sentence names it."""
+    docker_cmd.prepare(request({"web": given}), place(tmp_path))
+    [entry] = container_config.read({"web": given})
+    assert len(entry.ignored) == len(sentences)
+    for sentence, words in zip(entry.ignored, sentences, strict=True):
+        assert f"config.web.{words}" in sentence
+
+
+def test_a_warning_for_each_ignored_key(driver: Driver, tmp_path: Path) -> None:
+    """Standard error of the result begins with the warnings; the containers run."""
+    docker, log = stand_in(tmp_path)
+    driver.environment["HEAT_DOCKER_CMD"] = str(docker)
+    config = {"db": {"image": "mysql", "name": "x", "privilege": True}, "web": {"image": "nginx", "start_order": 1}}
+    done = driver.run(containers("d1", config))
+    assert (done["deploy_status_code"], done["deploy_stdout"]) == (0, "")
+    assert done["deploy_stderr"] == (
+        "warning: config.db.name is ignored: the container is named db, as its key in the config\n"
+        "warning: config.db.privilege is ignored: docker-cmd has no such key; did you mean privileged?\n"
+    )
+    assert [line.split()[1] for line in log.read_text().splitlines() if line.startswith("run ")] == [
+        "--name=db",
+        "--name=web",
+    ]
+
+
 @pytest.mark.parametrize("name", ["-a", "a b", "a/b", "", "ü", 1])
 def test_a_name_that_is_none(name: object, tmp_path: Path) -> None:
-    """A container's name is on command lines, and must be one."""
-    with pytest.raises(HookError, match="a container's name is made of"):
+    """The name of a container is checked, because it is an argument of the command."""
+    with pytest.raises(HookError, match="the name of a container consists of"):
         docker_cmd.prepare(request({name: {"image": "a"}}), place(tmp_path))
-    with pytest.raises(HookError, match="expected a map of containers"):
+    with pytest.raises(HookError, match="expected a map from the name of each container"):
         docker_cmd.prepare(request(["a"]), place(tmp_path))
 
 
 def test_mistakes_are_told_and_nothing_is_run(driver: Driver, podman: Podman) -> None:
-    """Not even what stands before the mistake: an action that there is not, an option that there is not."""
+    """No container runs, not even one before the mistake, after an unknown action or a wrong option."""
     config = {"fine": once("echo fine"), "web": {"image": IMAGE, "action": "stop", "start_order": 1}}
     done = driver.run(containers("d1", config))
     assert done["deploy_status_code"] == 125
@@ -445,7 +500,7 @@ def test_mistakes_are_told_and_nothing_is_run(driver: Driver, podman: Podman) ->
 
 
 def test_without_the_program(driver: Driver, tmp_path: Path) -> None:
-    """That is a failure which says what to do, also where something was to be removed."""
+    """The failure says how to install it, also if containers were to be removed."""
     (tmp_path / "empty").mkdir()
     driver.environment["PATH"] = str(tmp_path / "empty")
     for identity, action in (("d1", "CREATE"), ("d2", "DELETE")):
@@ -459,8 +514,9 @@ def test_without_the_program(driver: Driver, tmp_path: Path) -> None:
     assert done["deploy_stderr"].startswith("nerdctl ($HEAT_DOCKER_CMD) is not installed")
 
 
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_a_docker_without_a_daemon(driver: Driver, podman: Podman, tmp_path: Path) -> None:
-    """Another engine is used. It is kept: docker, when it works some day, knows nothing of those containers."""
+    """Another engine is used, and is kept: docker does not know its containers."""
     docker, log = stand_in(tmp_path, fails="version")
     driver.environment["PATH"] = f"{docker.parent}:{podman.path}"
     assert driver.run(containers("d1", {"web": WEB}))["deploy_status_code"] == 0
@@ -474,8 +530,9 @@ def test_a_docker_without_a_daemon(driver: Driver, podman: Podman, tmp_path: Pat
     assert podman.containers() == {}
 
 
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_an_engine_that_does_not_work_any_more(driver: Driver, tmp_path: Path) -> None:
-    """Says why, and another is not used in its place."""
+    """The failure says why, and no other engine is used."""
     docker, _ = stand_in(tmp_path)
     driver.environment["PATH"] = str(docker.parent)
     assert driver.run(containers("d1", {"web": WEB}))["deploy_status_code"] == 0
@@ -491,13 +548,13 @@ def test_an_engine_that_does_not_work_any_more(driver: Driver, tmp_path: Path) -
     stand_in(tmp_path, name="podman")
     done = driver.run(containers("d3", {"web": WEB}, action="DELETE"))
     assert done["deploy_status_code"] == 127
-    assert f"{docker}, which made it, is not installed any more (remove {note}" in done["deploy_stderr"]
+    assert f"{docker}, which made the containers, is not installed any more (remove {note}" in done["deploy_stderr"]
     note.unlink()
     assert driver.run(containers("d4", {"web": WEB}))["deploy_status_code"] == 0
 
 
 def test_no_engine_works(driver: Driver, tmp_path: Path) -> None:
-    """Each says why."""
+    """The message has the reason of each."""
     docker, _ = stand_in(tmp_path, fails="version")
     stand_in(tmp_path, fails="version", name="podman")
     driver.environment["PATH"] = str(docker.parent)
@@ -506,8 +563,9 @@ def test_no_engine_works(driver: Driver, tmp_path: Path) -> None:
     assert f"{docker} does not work: version does not work today; {docker.parent}/podman does" in done["deploy_stderr"]
 
 
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_what_cannot_be_removed(driver: Driver, podman: Podman, tmp_path: Path) -> None:
-    """Stands in the way of what comes in its place, and of a success."""
+    """A container that cannot be removed fails the deployment, and no new one is run."""
     docker, log = stand_in(tmp_path, fails="rm", program=str(podman.folder / "bin/podman"))
     driver.environment["HEAT_DOCKER_CMD"] = str(docker)
     assert driver.run(containers("d1", {"web": WEB}))["deploy_status_code"] == 0

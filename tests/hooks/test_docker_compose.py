@@ -3,19 +3,19 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import stat
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from containers import IMAGE, LASTING, Podman
-from driver import Driver
 from heat_config_hooks import options, protocol
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.tools import docker_compose
-from machine import deployment
-from tools import need
+from support.containers import IMAGE, LASTING, Podman
+from support.driver import Driver
+from support.machine import deployment
+from support.observations import mode
+from support.tools import need
 
 STAND_IN = """\
 #!/bin/sh
@@ -42,7 +42,7 @@ def service(**more: object) -> dict[str, Any]:
 def stand_in(
     folder: Path, name: str = "docker", *, code: int = 0, version: int = 0, hangs: bool = False
 ) -> tuple[Path, Path]:
-    """Make a stand-in for a compose program; return it and its record."""
+    """Make a stand-in for a compose program that records its calls; return it and its record."""
     path, log = folder / "bin" / name, folder / f"{name}.log"
     path.parent.mkdir(exist_ok=True)
     path.write_text(STAND_IN.format(log=log, code=code, version=version, hangs="yes" if hangs else ""))
@@ -53,7 +53,7 @@ def stand_in(
 
 @pytest.fixture
 def real(driver: Driver, podman: Podman) -> Driver:
-    """Whoever carries out finds podman-compose and the tests' podman."""
+    """Let the driver find podman-compose and the podman of the tests."""
     need("podman-compose", "podman-compose")
     driver.environment["PATH"] = podman.path
     return driver
@@ -62,11 +62,6 @@ def real(driver: Driver, podman: Podman) -> Driver:
 def environment(podman: Podman, name: str) -> dict[str, str]:
     """Return the variables of a container."""
     return dict(each.partition("=")[::2] for each in podman.containers()[name]["Config"]["Env"])
-
-
-def mode(path: Path) -> int:
-    """Return the permissions of a file."""
-    return stat.S_IMODE(path.stat().st_mode)
 
 
 def test_from_the_first_to_the_last(real: Driver, podman: Podman) -> None:
@@ -126,11 +121,12 @@ services:
 
     nothing = real.run(project("d5", changed, action="DELETE"))
     assert nothing["deploy_status_code"] == 0
-    assert nothing["deploy_stderr"] == f"{folder}/docker-compose.yml is not there: nothing was run\n"
+    assert nothing["deploy_stderr"] == f"{folder}/docker-compose.yml does not exist: nothing was run\n"
 
 
+@pytest.mark.parametrize("driver", ["apply"], indirect=True)
 def test_inputs_of_every_type(real: Driver, podman: Podman) -> None:
-    """They are variables that the compose file may speak of, as they are for a script; but none that steers."""
+    """Inputs are variables for the compose file, as for a script, except those that choose a project or an engine."""
     inputs: dict[str, Any] = {
         "TEXT": "two\nlines",
         "NUMBER": 17,
@@ -162,10 +158,11 @@ def test_inputs_of_every_type(real: Driver, podman: Podman) -> None:
     assert podman.running() == {"site_web_1"}
 
 
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_what_cannot_be_started(real: Driver, podman: Podman) -> None:
-    """Is a failure, though some versions of podman-compose end well. It can be taken down.
+    """It is a failure even if podman-compose succeeds, and the project can be taken down.
 
-    So can what heat-agents' hook brought up, which made no notes; what others have put into the folder stays.
+    A project that heat-agents' hook brought up can be taken down too; files of others stay in its folder.
     """
     config = {"services": {"web": service(), "bad": {"image": IMAGE, "command": "nothing-there"}}}
     done = real.run(project("d1", config))
@@ -178,20 +175,21 @@ def test_what_cannot_be_started(real: Driver, podman: Podman) -> None:
     (folder / "data").mkdir()
     done = real.run(project("d2", config, action="DELETE"))
     assert done["deploy_status_code"] == 0, done
-    assert f"{folder} is kept, as there is more in it\n" in done["deploy_stderr"]
+    assert f"{folder} is kept, because other files are in it\n" in done["deploy_stderr"]
     assert os.listdir(folder) == ["data"]
     assert podman.containers() == {}
 
 
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_a_file_that_the_program_refuses(real: Driver, podman: Podman) -> None:
-    """Stands neither in the way of a better one, nor of the DELETE of what never came up."""
+    """A better file can follow, and DELETE works for a project that was never brought up."""
     broken = {"services": {"web": {"extends": {"service": "nobody"}}}}
     refused = real.run(project("d1", broken))
     assert refused["deploy_status_code"] not in (0, None)
     assert refused["deploy_stderr"]
     done = real.run(project("d2", broken, action="DELETE"))
     assert done["deploy_status_code"] == 0, done
-    assert "it never came up, and has no containers" in done["deploy_stderr"]
+    assert "the project was never brought up, and has no containers" in done["deploy_stderr"]
     assert not (real.working("docker-compose") / "site").exists()
 
     assert real.run(project("d3", broken))["deploy_status_code"] == refused["deploy_status_code"]
@@ -200,8 +198,9 @@ def test_a_file_that_the_program_refuses(real: Driver, podman: Podman) -> None:
     assert podman.running() == {"site_web_1"}
 
 
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_which_program_is_run(driver: Driver, tmp_path: Path) -> None:
-    """That which works: «docker compose», docker-compose, podman-compose; or the one that a variable names."""
+    """The first that works of «docker compose», docker-compose and podman-compose, or that of the variable."""
     docker, log = stand_in(tmp_path)
     driver.environment["PATH"] = str(docker.parent)
     config = {"services": {"web": {"image": "nginx"}}}
@@ -242,7 +241,7 @@ def test_which_program_is_run(driver: Driver, tmp_path: Path) -> None:
 
 
 def test_variables_are_known_to_the_end(driver: Driver, tmp_path: Path) -> None:
-    """A compose file may demand them when the project is taken down, and by then nobody says them any more."""
+    """The project is taken down with the variables with which it was brought up."""
     docker, log = stand_in(tmp_path)
     driver.environment["HEAT_DOCKER_COMPOSE_CMD"] = f"{docker} compose"
     config = "services: {web: {image: nginx, ports: ['${PORT:?}:80'], environment: [TOKEN]}}"
@@ -258,8 +257,9 @@ def test_variables_are_known_to_the_end(driver: Driver, tmp_path: Path) -> None:
     assert "TOKEN=xyzzy\n" in given
 
 
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_failures_of_the_program(driver: Driver, tmp_path: Path) -> None:
-    """Are the deployment's; and what could not be taken down is not forgotten."""
+    """They fail the deployment, and a project that could not be taken down is not forgotten."""
     docker, _ = stand_in(tmp_path)
     driver.environment["HEAT_DOCKER_COMPOSE_CMD"] = str(docker)
     config = {"services": {"web": {"image": "nginx"}}}
@@ -279,8 +279,9 @@ def test_failures_of_the_program(driver: Driver, tmp_path: Path) -> None:
     assert not folder.exists()
 
 
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_a_name_that_is_no_folder(driver: Driver, tmp_path: Path) -> None:
-    """Has one of its own all the same, and below the working folder."""
+    """Its project has another folder below the working folder."""
     docker, log = stand_in(tmp_path)
     driver.environment["HEAT_DOCKER_COMPOSE_CMD"] = str(docker)
     config = {"services": {"web": {"image": "nginx"}}}
@@ -296,7 +297,7 @@ def test_a_name_that_is_no_folder(driver: Driver, tmp_path: Path) -> None:
 
 
 def test_files_stay_in_the_folder(driver: Driver, tmp_path: Path) -> None:
-    """Not even a link that a container has put there leads out of it."""
+    """A link that a container has made in the folder is not followed."""
     docker, _ = stand_in(tmp_path)
     driver.environment["HEAT_DOCKER_COMPOSE_CMD"] = str(docker)
     config = {"services": {"web": {"image": "nginx"}}}
@@ -313,13 +314,13 @@ def test_files_stay_in_the_folder(driver: Driver, tmp_path: Path) -> None:
     files = [{"file_name": "link/web.env", "content": "A=1\n"}]
     done = driver.run(project("d3", config, inputs={"env_files": files}, action="UPDATE"))
     assert done["deploy_status_code"] == 125
-    assert f"inputs.env_files: {folder}/link leads out of the project's folder" in done["deploy_stderr"]
+    assert f"inputs.env_files: {folder}/link leads out of the folder of the project" in done["deploy_stderr"]
     assert os.listdir(tmp_path / "outside") == []
     assert (tmp_path / "victim").read_text() == "untouched"
 
 
 def test_nothing_of_an_empty_config_is_run(driver: Driver, tmp_path: Path) -> None:
-    """That is a success, and said; and needs no program."""
+    """It is a success without any program, and the result says that nothing was run."""
     (tmp_path / "empty").mkdir()
     driver.environment["PATH"] = str(tmp_path / "empty")
     configs: tuple[object, ...] = ("", None, {}, "# to come\n")
@@ -330,7 +331,7 @@ def test_nothing_of_an_empty_config_is_run(driver: Driver, tmp_path: Path) -> No
 
 
 def test_without_the_program(driver: Driver, tmp_path: Path) -> None:
-    """That is a failure which says what to do."""
+    """The failure says how to install one."""
     (tmp_path / "empty").mkdir()
     driver.environment["PATH"] = str(tmp_path / "empty")
     done = driver.run(project("d1", {"services": {}}))
@@ -347,20 +348,20 @@ def test_without_the_program(driver: Driver, tmp_path: Path) -> None:
 
 
 def test_mistakes_are_told(driver: Driver) -> None:
-    """Options that there are not, or not so; a text that is no YAML."""
+    """Unknown options, options of the wrong type, and text that is not YAML are failures."""
     done = driver.run(project("d1", {"services": {}}, options={"volume": True, "remove_orphans": 3}))
     assert done["deploy_status_code"] == 125
     assert "options.volume: docker-compose has no such option; did you mean volumes?" in done["deploy_stderr"]
     assert "options.remove_orphans: expected true or false, not 3" in done["deploy_stderr"]
     done = driver.run(project("d2", "services:\n  web: {\n"))
     assert done["deploy_status_code"] == 125
-    assert "config: this text is no YAML" in done["deploy_stderr"]
+    assert "config: this text is not valid YAML" in done["deploy_stderr"]
     assert "line 3" in done["deploy_stderr"]
     assert not driver.working("docker-compose").exists()
 
 
 def prepared(config: object, folder: Path, env_files: object = None) -> protocol.Command:
-    """Have a deployment looked at; raises HookError."""
+    """Return the prepared deployment. Raises HookError."""
     (folder / "run").mkdir(exist_ok=True)
     request = protocol.Request(
         id="d1",
@@ -381,25 +382,29 @@ def prepared(config: object, folder: Path, env_files: object = None) -> protocol
 @pytest.mark.parametrize(
     ("given", "path", "says"),
     [
-        ("{", "", "no JSON"),
+        ("{", "", "not valid JSON"),
         ("3", "", "expected a list"),
         ({"a": "b"}, "", "expected a list"),
         (["a"], "[0]", "expected an object"),
         ([{"file_name": "a"}], "[0]", "expected an object"),
         ([{"file_name": "a", "content": 3}], "[0]", "expected an object"),
-        ([{"file_name": "/etc/passwd", "content": ""}], "[0].file_name", "not in the project's folder"),
+        ([{"file_name": "/etc/passwd", "content": ""}], "[0].file_name", "not in the folder of the project"),
         (
             [{"file_name": "a", "content": ""}, {"file_name": "a/../../b", "content": ""}],
             "[1].file_name",
-            "not in the project's folder",
+            "not in the folder of the project",
         ),
-        ([{"file_name": "a\0b", "content": ""}], "[0].file_name", "not in the project's folder"),
-        ([{"file_name": ".", "content": ""}], "[0].file_name", "not in the project's folder"),
-        ([{"file_name": "./docker-compose.yml", "content": ""}], "[0].file_name", "is written already"),
+        ([{"file_name": "a\0b", "content": ""}], "[0].file_name", "not in the folder of the project"),
+        ([{"file_name": ".", "content": ""}], "[0].file_name", "not in the folder of the project"),
+        (
+            [{"file_name": "./docker-compose.yml", "content": ""}],
+            "[0].file_name",
+            "is the name of a file of the hook itself",
+        ),
     ],
 )
 def test_files_that_cannot_be_written(given: object, path: str, says: str, tmp_path: Path) -> None:
-    """Are refused before anything is written, with the place of the mistake."""
+    """They are refused with their path before anything is written."""
     with pytest.raises(HookError) as caught:
         prepared({"services": {}}, tmp_path, given)
     assert caught.value.path == f"inputs.env_files{path}"
@@ -407,20 +412,20 @@ def test_files_that_cannot_be_written(given: object, path: str, says: str, tmp_p
 
 
 def test_what_heat_agents_takes_for_files(tmp_path: Path) -> None:
-    """A list is text in Python's own form, where Heat or an older agent has made it that."""
+    """The list may be the text of a Python literal, which older programs make of it."""
     prepared({"services": {}}, tmp_path, "[{'file_name': './a.env', 'content': u'A=\"b\"\\n'}]")
 
 
 @pytest.mark.parametrize("config", ["- a\n", "text", 3, ["a"], "a: 1\n---\nb: 2\n", "a: [\x00]"])
 def test_what_is_no_compose_file(config: object, tmp_path: Path) -> None:
-    """Is refused."""
+    """It is refused."""
     with pytest.raises(HookError) as caught:
         prepared(config, tmp_path)
     assert caught.value.path == "config"
 
 
 def test_any_compose_file_passes(tmp_path: Path) -> None:
-    """What is in it is the program's affair: old forms, new forms, and tags of its own."""
+    """The content is checked by the program alone: old and new forms, and tags of its own."""
     prepared("web:\n  image: nginx\n", tmp_path)
     prepared("services:\n  web:\n    ports: !reset null\n    x: !override [1]\n", tmp_path)
     prepared("\ufeffversion: '2'\r\nservices: {a: {b: null, c: true}}\r\n", tmp_path)

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import stat
 import subprocess
 import time
 from pathlib import Path
@@ -13,9 +12,10 @@ import psutil
 import pytest
 import yaml
 
-from driver import Driver
-from machine import deployment
-from tools import need
+from support.driver import Driver
+from support.machine import deployment
+from support.observations import answer, mode
+from support.tools import need
 
 DATA: dict[str, Any] = {
     "text": 'ünï "quoted" 🎉\nand more',
@@ -30,7 +30,7 @@ DATA: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def etc(driver: Driver, tmp_path: Path) -> Path:
-    """The folder of Puppet's configuration, and no os-apply-config."""
+    """Return the folder of Puppet's configuration, on a machine without os-apply-config."""
     folder = tmp_path / "etc" / "puppet"
     driver.environment |= {
         "HEAT_HIERA_CONFIG": str(folder / "hiera.yaml"),
@@ -45,18 +45,8 @@ def data(identity: str, config: object, **fields: Any) -> dict[str, Any]:
     return deployment(identity, config, group="hiera", **fields)
 
 
-def mode(path: Path) -> int:
-    """Return the permissions of a file or folder."""
-    return stat.S_IMODE(path.stat().st_mode)
-
-
-def answer(done: dict[str, Any]) -> tuple[int, str, str]:
-    """Return a result's three parts."""
-    return int(done["deploy_status_code"]), done["deploy_stdout"], done["deploy_stderr"]
-
-
 def say(*command: str | Path) -> str:
-    """Run a command that has to do well, and return what it says."""
+    """Run a command that must succeed, and return its output."""
     done = subprocess.run(
         [str(each) for each in command],
         capture_output=True,
@@ -69,7 +59,7 @@ def say(*command: str | Path) -> str:
 
 
 def looked_up(etc: Path, tmp_path: Path, *keys: str) -> dict[str, Any]:
-    """Return what the real puppet finds in the data."""
+    """Return the values that the real puppet looks up in the data."""
     own = tmp_path / "puppet"
     notices = ", ".join(f"'{key}' => lookup('{key}')" for key in keys)
     own.mkdir(exist_ok=True)
@@ -88,7 +78,7 @@ def looked_up(etc: Path, tmp_path: Path, *keys: str) -> dict[str, Any]:
 
 
 def test_hiera_finds_what_is_written_and_nothing_of_it_is_left(driver: Driver, etc: Path) -> None:
-    """In heat-agents' form, byte for byte; a second time nothing is changed; on DELETE all goes that nobody changed."""
+    """The files have heat-agents' form, the same config changes nothing, and DELETE removes unchanged files."""
     hiera = need("hiera", "hiera")
     config = {
         "hierarchy": ["nodes/%{::host}", '"%{::host}"', "%{::role}", "compute"],
@@ -98,7 +88,7 @@ def test_hiera_finds_what_is_written_and_nothing_of_it_is_left(driver: Driver, e
     done = driver.run(data("1234", config))
 
     paths = [etc / "hieradata" / f"{name}.json" for name in ("compute", "nodes/web", "db.1")] + [etc / "hiera.yaml"]
-    assert answer(done) == (0, "".join(f"{each} written\n" for each in paths), "")
+    assert answer(done) == (0, "", "")
     assert paths[0].read_bytes() == b'{\n    "debug": true,\n    "who": "compute"\n}'
     assert (
         paths[3].read_text()
@@ -124,11 +114,12 @@ def test_hiera_finds_what_is_written_and_nothing_of_it_is_left(driver: Driver, e
 
     before = [each.stat() for each in paths]
     done = driver.run(data("1235", config))
-    assert answer(done) == (0, "".join(f"{each} unchanged\n" for each in paths), "")
+    assert answer(done) == (0, "", "")
     assert [each.stat() for each in paths] == before
 
     done = driver.run(data("1236", {"datafiles": {"compute": {"debug": False}}}, action="UPDATE"))
-    assert answer(done) == (0, f"{paths[0]} written\n", "")
+    assert answer(done) == (0, "", "")
+    assert [each.stat() for each in paths[1:]] == before[1:]
     assert say(hiera, "-c", paths[3], "debug") == "false"
     assert say(hiera, "-c", paths[3], "who", "::host=web") == "web"
 
@@ -136,15 +127,16 @@ def test_hiera_finds_what_is_written_and_nothing_of_it_is_left(driver: Driver, e
     done = driver.run(data("1237", config, action="DELETE"))
     assert done["deploy_status_code"] == 0
     left = f"{paths[2]} is left alone: it was changed since it was written"
-    assert sorted(done["deploy_stdout"].splitlines()) == sorted(
+    assert sorted(done["deploy_stderr"].splitlines()) == sorted(
         [left, *(f"{each} was removed" for each in paths if each != paths[2])]
     )
     assert [each.exists() for each in paths] == [False, False, True, False]
 
 
 @pytest.mark.parametrize("options", [{}, {"version": 5}])
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_puppet_finds_what_is_written(driver: Driver, etc: Path, tmp_path: Path, options: dict[str, object]) -> None:
-    """In Hiera 3's form, which it still reads, and in Hiera 5's; values with their types."""
+    """It reads the forms of Hiera 3 and Hiera 5, and the values have their types."""
     config = {
         "hierarchy": ["%{facts.kernel}", "nodes/none", "compute"],
         "datafiles": {"compute": DATA, "Linux": {"number": 4}},
@@ -157,7 +149,7 @@ def test_puppet_finds_what_is_written(driver: Driver, etc: Path, tmp_path: Path,
 
 
 def test_the_form_of_hiera_5(driver: Driver, etc: Path) -> None:
-    """Quotes that an item needed in the other form are none of its own; a text is as good as a number."""
+    """Quotes that a level needed in the other form are removed; the option may be text or a number."""
     config = {"hierarchy": ["compute", '"%{facts.x}"', "a: b #c"]}
     assert driver.run(data("d1", config, options={"version": "5"}))["deploy_status_code"] == 0
     assert yaml.safe_load((etc / "hiera.yaml").read_text()) == {
@@ -174,7 +166,7 @@ def test_the_form_of_hiera_5(driver: Driver, etc: Path) -> None:
 
 
 def test_items_that_yaml_would_take_for_something_else_are_quoted(driver: Driver, etc: Path) -> None:
-    """Each is the text that it was in the config."""
+    """YAML reads each level as the text that is in the config."""
     items = ["123", "true", "a: b", "a #b", "- x", "", "@x", "*x", "2026-11-20", "a\nb", " a", '"a" b', "ü🎉", "~"]
     assert driver.run(data("d1", {"hierarchy": items}))["deploy_status_code"] == 0
     assert yaml.safe_load((etc / "hiera.yaml").read_text())[":hierarchy"] == items
@@ -184,7 +176,7 @@ def test_items_that_yaml_would_take_for_something_else_are_quoted(driver: Driver
     "config", ['{"hierarchy": ["x"], "datafiles": {"x": {"a": 1}}}', "hierarchy: [x]\ndatafiles:\n  x: {a: 1}\n"]
 )
 def test_a_config_may_be_text(driver: Driver, etc: Path, config: str) -> None:
-    """JSON or YAML; on DELETE, too."""
+    """It may be JSON or YAML, also on DELETE."""
     assert driver.run(data("d1", config))["deploy_status_code"] == 0
     assert (etc / "hieradata" / "x.json").read_text() == '{\n    "a": 1\n}'
     assert "  - x\n" in (etc / "hiera.yaml").read_text()
@@ -193,19 +185,20 @@ def test_a_config_may_be_text(driver: Driver, etc: Path, config: str) -> None:
 
 
 @pytest.mark.parametrize("config", [None, "", " \n", {}, {"merge_behavior": "deeper"}])
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_nothing_to_write_is_done(driver: Driver, etc: Path, config: object) -> None:
-    """With a word about it; nor is there anything to remove."""
+    """The result says that nothing was written, or that there is nothing to remove."""
     says = "the config has neither hierarchy nor datafiles: nothing was written\n"
     assert answer(driver.run(data("d1", config))) == (0, "", says)
-    assert answer(driver.run(data("d2", config, action="DELETE"))) == (0, "there is nothing to remove\n", "")
+    assert answer(driver.run(data("d2", config, action="DELETE"))) == (0, "", "there is nothing to remove\n")
     assert not etc.exists()
 
 
-def test_what_is_not_used_is_said(driver: Driver, etc: Path) -> None:
-    """Of a config that may hold more: heat-agents passed over it without a word."""
+def test_ignored_keys_are_named(driver: Driver) -> None:
+    """The deployment succeeds, as in heat-agents, which ignores such keys silently."""
     done = driver.run(data("d1", {"datafiles": {"x": 1}, "merge_behavior": "deeper", "datafile": {}}))
-    said = "not used of the config: datafile, merge_behavior\n"
-    assert answer(done) == (0, f"{etc}/hieradata/x.json written\n", said)
+    said = "ignored keys of the config: datafile, merge_behavior\n"
+    assert answer(done) == (0, "", said)
 
 
 @pytest.mark.parametrize(
@@ -213,30 +206,34 @@ def test_what_is_not_used_is_said(driver: Driver, etc: Path) -> None:
     [
         (
             {"config": {"datafiles": {"x": 1, "../x": 1}}},
-            'config.datafiles["../x"]: the name of a datafile may not lead',
+            'config.datafiles["../x"]: expected a name that stays in the folder',
         ),
-        ({"config": {"datafiles": {"x": 1, "a/../../x": 1}}}, "the name of a datafile may not lead elsewhere"),
-        ({"config": {"datafiles": {"x": 1, "/etc/x": 1}}}, "the name of a datafile may not lead elsewhere"),
-        ({"config": {"datafiles": {"x": 1, "a/": 1}}}, "the name of a datafile may not lead elsewhere"),
-        ({"config": {"datafiles": {"x": 1, "": 1}}}, 'config.datafiles[""]: the name of a datafile may not lead'),
-        ({"config": {"datafiles": {"x": 1, "a\0": 1}}}, "the name of a datafile may not lead elsewhere"),
+        ({"config": {"datafiles": {"x": 1, "a/../../x": 1}}}, "expected a name that stays in the folder"),
+        ({"config": {"datafiles": {"x": 1, "/etc/x": 1}}}, "expected a name that stays in the folder"),
+        ({"config": {"datafiles": {"x": 1, "a/": 1}}}, "expected a name that stays in the folder"),
+        ({"config": {"datafiles": {"x": 1, "": 1}}}, 'config.datafiles[""]: expected a name that stays in the folder'),
+        ({"config": {"datafiles": {"x": 1, "a\0": 1}}}, "expected a name that stays in the folder"),
         (
             {"config": {"datafiles": {"x": 1, "a\ud800": 1}}},
-            'config.datafiles["a\\ud800"]: there is half of a character in it',
+            'config.datafiles["a\\ud800"]: it contains half of a surrogate pair',
         ),
-        ({"config": {"datafiles": {"x": 1}, "hierarchy": ["\ud800"]}}, "config.hierarchy: there is half of a char"),
+        (
+            {"config": {"datafiles": {"x": 1}, "hierarchy": ["\ud800"]}},
+            "config.hierarchy: it contains half of a surrogate",
+        ),
         ({"config": {"datafiles": ["x"]}}, "config.datafiles: expected an object"),
         ({"config": {"datafiles": {"x": 1}, "hierarchy": "x"}}, "config.hierarchy: expected a list of texts"),
         ({"config": {"datafiles": {"x": 1}, "hierarchy": ["x", 1]}}, "config.hierarchy: expected a list of texts"),
-        ({"config": "a: [b"}, "config: it is no YAML: line 2, column 1: "),
+        ({"config": "a: [b"}, "config: it is not valid YAML: line 2, column 1: "),
         ({"config": "just text"}, "config: expected an object with hierarchy and datafiles"),
         ({"config": ["x"]}, "config: expected an object with hierarchy and datafiles"),
         ({"options": {"version": 4}}, "options.version: expected one of 3, 5, not 4"),
         ({"options": {"verison": 5}}, "options.verison: hiera has no such option; did you mean version?"),
     ],
 )
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_a_mistake_is_said_and_nothing_is_written(driver: Driver, etc: Path, wrong: dict[str, Any], says: str) -> None:
-    """In one sentence, with its place in the deployment; and what cannot have been written is no obstacle to DELETE."""
+    """The message has its path. A DELETE with the same mistake succeeds, because nothing was written."""
     done = driver.run(data("d1", **{"config": {"datafiles": {"x": 1}}, **wrong}))
     assert done["deploy_status_code"] == 125
     assert says in done["deploy_stderr"]
@@ -247,19 +244,22 @@ def test_a_mistake_is_said_and_nothing_is_written(driver: Driver, etc: Path, wro
 
 
 def test_what_stands_in_the_way_is_said(driver: Driver, etc: Path) -> None:
-    """With the files that were written before it, and those that were not tried."""
+    """The reply names the file that cannot be written, and the files after it, which were not tried."""
     folder = etc / "hieradata" / "b.json"
     folder.mkdir(parents=True)
     done = driver.run(data("d1", {"hierarchy": ["a"], "datafiles": {"a": 1, "b": 2}}))
-    says = f"cannot write {folder}: a folder is in its place; after that, these were not written: {etc}/hiera.yaml\n"
-    assert answer(done) == (1, f"{etc}/hieradata/a.json written\n", says)
+    says = (
+        f"cannot write {folder}: a folder is in its place; because of that, these were not written: {etc}/hiera.yaml\n"
+    )
+    assert answer(done) == (1, "", says)
+    assert (etc / "hieradata" / "a.json").exists()
 
 
 # With os-apply-config on the machine.
 
 
 def os_apply_config(driver: Driver, tmp_path: Path, script: str) -> str:
-    """Put a program called os-apply-config first in the PATH, and return how it is called."""
+    """Install a program called os-apply-config, first in the PATH, and return its command line."""
     program = tmp_path / "bin" / "os-apply-config"
     program.parent.mkdir()
     program.write_text(f"#!/bin/sh\n{script}\n")
@@ -273,51 +273,51 @@ CONFIG: dict[str, Any] = {"hierarchy": ["x"], "datafiles": {"x": {"a": 1}}, "mor
 
 
 def test_where_os_apply_config_has_no_data_the_files_are_written(driver: Driver, etc: Path, tmp_path: Path) -> None:
-    """It is asked as heat-agents asks it; on DELETE it is not asked."""
+    """It is called as heat-agents calls it, but not on DELETE."""
     asked = tmp_path / "asked"
     os_apply_config(driver, tmp_path, f'echo "$@" >>{shlex.quote(str(asked))}; echo empty')
-    written = f"{etc}/hieradata/x.json written\n{etc}/hiera.yaml written\n"
-    assert answer(driver.run(data("d1", CONFIG))) == (0, written, "not used of the config: more\n")
+    assert answer(driver.run(data("d1", CONFIG))) == (0, "", "ignored keys of the config: more\n")
+    assert [path.exists() for path in (etc / "hieradata" / "x.json", etc / "hiera.yaml")] == [True, True]
     assert driver.run(data("d2", CONFIG, action="DELETE"))["deploy_status_code"] == 0
     assert asked.read_text() == "--key hiera.datafiles --type raw --key-default empty\n"
 
 
 def test_where_os_apply_config_has_data_it_has_failed(driver: Driver, etc: Path, tmp_path: Path) -> None:
-    """With that data as text, and what to do; nothing is written."""
+    """The result has that data as text, and says what to do; nothing is written."""
     os_apply_config(driver, tmp_path, 'printf \'{"common": "\\377"}\'')
     done = driver.run(data("d1", CONFIG))
     assert (done["deploy_status_code"], done["deploy_stdout"]) == (1, '{"common": "\ufffd"}\n')
-    assert "os-apply-config has data for Hiera (hiera.datafiles)" in done["deploy_stderr"]
+    assert "because os-apply-config has data for Hiera too (hiera.datafiles)" in done["deploy_stderr"]
     assert not etc.exists()
 
 
 def test_where_os_apply_config_cannot_say_it_has_failed(driver: Driver, etc: Path, tmp_path: Path) -> None:
-    """Nobody knows then whether its data would be in the way."""
+    """It is unknown then whether its data would conflict."""
     command = os_apply_config(driver, tmp_path, "echo no metadata >&2; exit 3")
-    says = f"no metadata\ncannot tell whether os-apply-config has data for Hiera: «{command}» failed\n"
+    says = f"no metadata\n«{command}» failed, so it is unknown whether os-apply-config has data for Hiera\n"
     assert answer(driver.run(data("d1", CONFIG))) == (1, "", says)
     assert not etc.exists()
 
 
 def test_what_cannot_be_written_is_said_after_asking_too(driver: Driver, etc: Path, tmp_path: Path) -> None:
-    """A mistake before it, with nothing asked."""
+    """A mistake in the config is reported before os-apply-config is called."""
     os_apply_config(driver, tmp_path, "echo empty")
     (etc / "hiera.yaml").mkdir(parents=True)
     done = driver.run(data("d1", CONFIG))
-    says = f"cannot write {etc}/hiera.yaml: a folder is in its place\nnot used of the config: more\n"
-    assert answer(done) == (1, f"{etc}/hieradata/x.json written\n", says)
+    says = f"cannot write {etc}/hiera.yaml: a folder is in its place\nignored keys of the config: more\n"
+    assert answer(done) == (1, "", says)
     says = f"cannot write {etc}/hiera.yaml: a folder is in its place\n"
     assert answer(driver.run(data("d2", {"hierarchy": []}))) == (1, "", says)
     assert driver.run(data("d3", {"datafiles": {"../x": 1}}))["deploy_status_code"] == 125
 
 
 def test_an_os_apply_config_that_hangs_is_ended(driver: Driver, etc: Path, tmp_path: Path) -> None:
-    """When the time is over; nothing of it is left, and nothing is written."""
+    """The timeout ends it with its processes, and nothing is written."""
     os_apply_config(driver, tmp_path, f"exec tail -f {shlex.quote(str(tmp_path / 'followed'))}")
     (tmp_path / "followed").touch()
     done = driver.run(data("d1", CONFIG, options={"timeout": 2}))
     assert done["deploy_status_code"] == 124
-    assert "time limit of 2 s was over" in done["deploy_stderr"]
+    assert "timed out after 2 s" in done["deploy_stderr"]
     assert not etc.exists()
     end = time.monotonic() + 20
     while any(str(tmp_path / "followed") in words(each) for each in psutil.process_iter()):

@@ -1,86 +1,27 @@
+"""The `puppet` hook, with a real puppet and with a stand-in."""
+
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-import shlex
-import stat
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from driver import Alone, Driver
-from heat_config_hooks import options, protocol
-from heat_config_hooks.errors import HookError
-from heat_config_hooks.tools import puppet
-from heat_config_hooks.values import replace
-from machine import BIN, deployment
-from tools import need, need_root
-
-NOBODY = 65534
-
-START = ["apply", "--color", "false", "--detailed-exitcodes", "--logdest", "console"]
-
-
-def mode(path: Path) -> int:
-    """Return the permissions of a file or folder."""
-    return stat.S_IMODE(path.stat().st_mode)
-
-
-@dataclass(frozen=True)
-class Puppet:
-    """A puppet that keeps its state to itself and tells how it was called."""
-
-    folder: Path
-    command: Path
-
-    @property
-    def arguments(self) -> list[str]:
-        """The arguments of the last call."""
-        return (self.folder / "arguments").read_text().split("\0")[:-1]
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """The environment of the last call."""
-        items = (self.folder / "environment").read_bytes().decode().split("\0")[:-1]
-        return dict(each.split("=", 1) for each in items)
-
-    @property
-    def hiera_yaml(self) -> Path:
-        """Puppet's configuration of Hiera."""
-        return self.folder / "etc" / "hiera.yaml"
-
-
-def recorder(folder: Path, then: str) -> Puppet:
-    """Return a program called puppet that says how it was called, and then does something."""
-    command = folder / "bin" / "puppet"
-    for each in (command.parent, folder / "etc", folder / "var"):
-        each.mkdir(exist_ok=True)
-    place = shlex.quote(str(folder))
-    command.write_text(
-        f'#!/bin/sh\nprintf "%s\\0" "$@" >{place}/arguments\n/usr/bin/env -0 >{place}/environment\n{then}\n'
-    )
-    command.chmod(0o755)
-    return Puppet(folder, command)
-
-
-def real(folder: Path) -> Puppet:
-    """Return the real puppet, but for its own folders."""
-    program, place = need("puppet", "puppet"), shlex.quote(str(folder))
-    own = " ".join(f"--{name} {place}/{where}" for name, where in (("confdir", "etc"), ("vardir", "var")))
-    return recorder(folder, f'shift\nexec {program} apply {own} --rundir {place}/var --logdir {place}/var "$@"')
+from support.driver import Alone, Driver
+from support.observations import mode
+from support.puppet import START, Puppet, a_manifest, real, recorder
 
 
 @pytest.fixture
 def the_puppet(driver: Driver, tmp_path: Path) -> Puppet:
-    """The real puppet, first in the driver's PATH, and nothing that it is given outside the test's folder."""
+    """The real puppet, first in the PATH of the driver; its state is in the folder of the test."""
     found = real(tmp_path)
     driver.environment["PATH"] = f"{found.command.parent}:{os.environ['PATH']}"
     driver.environment["HEAT_PUPPET_LOGDIR"] = str(tmp_path / "logs")
@@ -93,7 +34,7 @@ Recorded = Callable[[str], Puppet]
 
 @pytest.fixture
 def recorded(driver: Driver, tmp_path: Path) -> Recorded:
-    """A program in the place of puppet that records how it is called, and then does what it is told to."""
+    """A stand-in for puppet that records its calls, and behaves as the test requests."""
 
     def make(then: str) -> Puppet:
         found = recorder(tmp_path, then)
@@ -103,13 +44,6 @@ def recorded(driver: Driver, tmp_path: Path) -> Recorded:
 
     return make
 
-
-def a_manifest(identity: str, config: object, **fields: Any) -> dict[str, Any]:
-    """Return a deployment for puppet."""
-    return deployment(identity, config, group="puppet", **fields)
-
-
-# With the real puppet.
 
 TYPES: dict[str, Any] = {
     "text": 'it\'s "ünï" 🎉\nand more',
@@ -125,6 +59,7 @@ TYPES: dict[str, Any] = {
     "big": "x" * 300_000,
     "os": {"family": "mine"},
 }
+
 
 SHOW = """\
 $shown = {
@@ -150,6 +85,7 @@ file { '@FILE@': content => "ünï ${text}", mode => '0640' }
 notice("ünï ${text}")
 """
 
+
 TO_JSON = """\
 Puppet::Functions.create_function(:to_json) do
   def to_json(value)
@@ -161,7 +97,7 @@ end
 
 @pytest.mark.usefixtures("the_puppet")
 def test_a_manifest_is_applied_with_the_inputs_as_facts_of_their_types(driver: Driver, tmp_path: Path) -> None:
-    """On CREATE, again with nothing to change on UPDATE, and on DELETE; whatever the locale, and inputs of any size."""
+    """It works at every action, in any locale, and with inputs of any size; UPDATE has nothing to change."""
     driver.environment |= {"LC_ALL": "POSIX"}
     functions = tmp_path / "modules" / "shown" / "lib" / "puppet" / "functions"
     functions.mkdir(parents=True)
@@ -221,10 +157,11 @@ def test_a_manifest_is_applied_with_the_inputs_as_facts_of_their_types(driver: D
         ("exec { '/bin/true': } -> exec { '/bin/false': }", 6, "'/bin/false' returned 1 instead of one of [0]"),
     ],
 )
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_what_fails_has_failed_with_puppets_code_and_words(
     driver: Driver, the_puppet: Puppet, manifest: str, code: int, says: str
 ) -> None:
-    """1: it could not be done at all; 4 and 6: some of it failed, with or without changes."""
+    """1: nothing could be applied; 4 and 6: a part failed, without or with changes."""
     done = driver.run(a_manifest("p1", manifest))
     assert done["deploy_status_code"] == code
     assert says in done["deploy_stderr"]
@@ -232,8 +169,9 @@ def test_what_fails_has_failed_with_puppets_code_and_words(
     assert the_puppet.arguments[-1] == str(driver.working("puppet") / "p1.pp")
 
 
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_modules_tags_and_data_for_hiera(driver: Driver, the_puppet: Puppet, tmp_path: Path) -> None:
-    """Several folders of modules, several tags; and inputs that are no facts are found by Hiera, with their types."""
+    """There may be several folders of modules and several tags, and Hiera finds inputs with their types."""
     for folder, name in (("one", "first"), ("two", "second")):
         manifests = tmp_path / folder / name / "manifests"
         manifests.mkdir(parents=True)
@@ -282,13 +220,13 @@ notify { 'tagged': message => "${lookup('number') + 1} ${lookup('text')} ${facts
 
 
 def test_one_that_hangs_is_ended(driver: Driver, the_puppet: Puppet, tmp_path: Path) -> None:
-    """With what it had said by then, and what it had started: Puppet gives that a session of its own."""
+    """The result has the output until then; the processes are ended, though Puppet gives them another session."""
     file = tmp_path / "followed"
     file.touch()
     manifest = f"notice('before it hangs')\nexec {{ '/usr/bin/tail -f {file}': timeout => 0 }}"
     done = driver.run(a_manifest("p1", manifest, options={"timeout": 15}))
     assert done["deploy_status_code"] == 124
-    assert "time limit of 15 s was over" in done["deploy_stderr"]
+    assert "timed out after 15 s" in done["deploy_stderr"]
     assert "before it hangs" in done["deploy_stdout"]
     assert no_more(the_puppet.arguments[-1])
     if isinstance(driver, Alone):  # which ends no more than the group of processes
@@ -298,7 +236,7 @@ def test_one_that_hangs_is_ended(driver: Driver, the_puppet: Puppet, tmp_path: P
 
 
 def no_more(word: str) -> bool:
-    """Whether soon no process has such a word on its command line."""
+    """Return whether soon no process has a word on its command line."""
     end = time.monotonic() + 20
     while found := naming(word):
         if time.monotonic() > end:
@@ -317,13 +255,10 @@ def naming(word: str) -> list[psutil.Process]:
     return found
 
 
-# With a program in puppet's place.
-
-
 def test_the_command_line_and_the_facts_are_those_of_heat_agents(
     driver: Driver, recorded: Recorded, tmp_path: Path
 ) -> None:
-    """Values are text in the environment, secrets are on no command line, and nothing is for other people's eyes."""
+    """Values are text in the environment, secrets are on no command line, and all files are private."""
     found = recorded("echo done; echo wrong >&2; printf one >$FACTER_heat_outputs_path.first; exit 2")
     inputs = {"text": "a\nb", "number": 3, "list": [1, "b"], "nothing": None, "password": "hunter2-hunter2"}
     done = driver.run(
@@ -360,21 +295,22 @@ def test_the_command_line_and_the_facts_are_those_of_heat_agents(
 
 
 @pytest.mark.parametrize(("then", "code"), [("exit 0", 0), ("exit 2", 0), ("exit 1", 1), ("exit 4", 4), ("exit 6", 6)])
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_only_changes_are_no_failure(driver: Driver, recorded: Recorded, then: str, code: int) -> None:
-    """Of the exit codes 0 and 2 are success."""
+    """The exit codes 0 and 2 are success."""
     recorded(then)
     assert driver.run(a_manifest("p1", "x"))["deploy_status_code"] == code
 
 
 def test_odd_output_and_a_sudden_end(driver: Driver, recorded: Recorded) -> None:
-    """Bytes that are no text are shown as such; a signal is 128 and its number."""
+    """Bytes that are no text are replaced; a signal is 128 plus its number."""
     recorded("printf 'a\\377b'; kill -9 $$")
     done = driver.run(a_manifest("p1", "x"))
     assert (done["deploy_stdout"], done["deploy_status_code"]) == ("a\ufffdb", 137)
 
 
 def test_an_entry_with_just_what_is_needed(driver: Driver, recorded: Recorded, tmp_path: Path) -> None:
-    """No name, time of creation, options, inputs or outputs."""
+    """The name, time of creation, options, inputs and outputs may be missing."""
     recorded("exit 0")
     wanted = {"id", "group", "config", "inputs"}  # the driver adds where the result goes
     done = driver.run({name: value for name, value in a_manifest("p1", "x").items() if name in wanted})
@@ -391,10 +327,11 @@ def test_an_entry_with_just_what_is_needed(driver: Driver, recorded: Recorded, t
         ("sleep 86399", None),
     ],
 )
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_the_machines_whole_name_is_a_fact(
     driver: Driver, recorded: Recorded, tmp_path: Path, hostname: str, fqdn: str | None
 ) -> None:
-    """As `hostname -f` says it; one that cannot say it, or not soon, holds nothing up."""
+    """It is the output of `hostname -f`; if that fails or is slow, there is no such fact."""
     found = recorded("exit 0")
     program = tmp_path / "bin" / "hostname"
     program.write_text(f"#!/bin/sh\n{hostname}\n")
@@ -406,7 +343,7 @@ def test_the_machines_whole_name_is_a_fact(
 
 
 def test_an_input_takes_the_place_of_the_machines_whole_name(driver: Driver, recorded: Recorded) -> None:
-    """As with heat-agents; and no input that of the path for outputs."""
+    """As in heat-agents; no input replaces the path for outputs."""
     found = recorded("exit 0")
     driver.run(a_manifest("p1", "x", inputs={"fqdn": "given.name", "heat_outputs_path": "/etc"}))
     assert found.environment["FACTER_fqdn"] == "given.name"
@@ -414,7 +351,7 @@ def test_an_input_takes_the_place_of_the_machines_whole_name(driver: Driver, rec
 
 
 def test_without_puppet_it_has_failed(driver: Driver, tmp_path: Path) -> None:
-    """With how to get it; also where a variable names something that is not there."""
+    """The message says how to install it, also if the variable names a missing program."""
     (tmp_path / "empty").mkdir()
     driver.environment["PATH"] = str(tmp_path / "empty")
     done = driver.run(a_manifest("p1", "notice('x')"))
@@ -432,15 +369,16 @@ def test_without_puppet_it_has_failed(driver: Driver, tmp_path: Path) -> None:
         ({"options": {"enable_hierra": True}}, "options.enable_hierra: puppet has no such option; did you mean"),
         ({"options": {"enable_facter": "maybe"}}, "options.enable_facter: expected true or false, not 'maybe'"),
         ({"options": {"tags": {"a": 1}}}, "options.tags: expected text, or a list of texts"),
-        ({"config": {"a": 1}}, "config: the puppet tool takes the text of a manifest"),
+        ({"config": {"a": 1}}, "config: expected the text of a manifest"),
         ({"inputs": {"Name": "x"}}, "inputs: 'Name' cannot be a fact"),
-        ({"options": {"enable_hiera": True}, "name": "../x"}, "name: with enable_hiera the name is part of"),
+        ({"options": {"enable_hiera": True}, "name": "../x"}, "name: with enable_hiera, the name is part of"),
     ],
 )
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_a_mistake_is_said_and_nothing_is_run(
     driver: Driver, recorded: Recorded, tmp_path: Path, wrong: dict[str, Any], says: str
 ) -> None:
-    """In one sentence, with its place in the deployment."""
+    """The message has its path."""
     found = recorded("exit 0")
     driver.environment["HEAT_PUPPET_HIERA_DATADIR"] = str(tmp_path / "hieradata")
     done = driver.run(a_manifest("p1", **{"config": "x", **wrong}))
@@ -452,14 +390,15 @@ def test_a_mistake_is_said_and_nothing_is_run(
 
 @pytest.mark.parametrize("config", [None, "", " \n"])
 def test_an_empty_manifest_is_done(driver: Driver, config: object) -> None:
-    """Without puppet, and with a word about it."""
+    """It is a success without puppet, and the result says that nothing was run."""
     driver.environment["HEAT_PUPPET_CMD"] = "/opt/none/puppet"
     done = driver.run(a_manifest("p1", config))
     assert (done["deploy_status_code"], done["deploy_stderr"]) == (0, "the config is empty: nothing was run\n")
 
 
+@pytest.mark.parametrize("driver", ["apply"], indirect=True)
 def test_inputs_for_hiera_go_with_a_delete(driver: Driver, recorded: Recorded, tmp_path: Path) -> None:
-    """Whatever comes of it, and if nothing is run; others stay."""
+    """They are removed whether the run succeeds, fails or is not needed; those of others stay."""
     recorded("exit 1")
     folder = tmp_path / "hieradata"
     driver.environment["HEAT_PUPPET_HIERA_DATADIR"] = str(folder)
@@ -471,190 +410,21 @@ def test_inputs_for_hiera_go_with_a_delete(driver: Driver, recorded: Recorded, t
         assert sorted(os.listdir(folder)) == sorted(left)
 
 
-# The hook alone.
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> protocol.Workplace:
-    """A workplace whose puppet is the real one, with folders of its own."""
-    (tmp_path / "run").mkdir()
-    environment = {
-        "PATH": os.environ["PATH"],
-        "LANG": "C.UTF-8",
-        "HEAT_PUPPET_CMD": str(real(tmp_path).command),
-        "HEAT_PUPPET_HIERA_DATADIR": str(tmp_path / "hieradata"),
-    }
-    return protocol.workplace("puppet", tmp_path / "run", tmp_path, environment)
-
-
-def asked(config: str = "x", *, given: dict[str, object] | None = None, **fields: Any) -> protocol.Request:
-    """Return what the hook is asked to do."""
-    document = a_manifest("p1", config, **fields)
-    return protocol.request(document, key="p1", options=options.read(given or {}, puppet.ABOUT.options))
-
-
-def prepared(place: protocol.Workplace, *, given: dict[str, object] | None = None, **fields: Any) -> protocol.Command:
-    """Return the command for a request that needs one."""
-    command = puppet.prepare(asked(given=given, **fields), place)
-    assert isinstance(command, protocol.Command)
-    return command
-
-
-@pytest.mark.parametrize("writable", [True, False])
-def test_puppets_own_logs_are_where_heat_agents_has_them(
-    place: protocol.Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writable: bool
-) -> None:
-    """In /var/log/puppet, or else in the folder of the other logs; an old one that all could read is mended."""
-    logs = tmp_path / "var-log-puppet"
-    monkeypatch.setattr(puppet, "LOGS", logs)
-    if writable:
-        logs.mkdir()
-        (logs / "heat-debug.log").write_text("before\n")
-        (logs / "heat-debug.log").chmod(0o644)
-    else:
-        logs.touch()
-        logs = tmp_path / "run" / "deployed"
-    command = prepared(place, config="notice('x')", given={"enable_debug": True, "enable_verbose": True})
-    debug, verbose = logs / "heat-debug.log", logs / "heat-verbose.log"
-    more = ["--debug", "--logdest", str(debug), "--verbose", "--logdest", str(verbose)]
-    path = str(place.working / "p1.pp")
-    assert command.argv[command.argv.index("apply") :] == (*START, *more, path)
-    done = subprocess.run(
-        command.argv,
-        cwd=command.cwd,
-        env={**place.environment, **command.environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Debug: " in done.stdout
-    assert "(debug)" in debug.read_text()
-    assert debug.read_text().startswith("before\n" if writable else "2")
-    assert "Scope(Class[main]) (notice): x" in verbose.read_text()
-    assert (mode(debug), mode(verbose)) == (0o600, 0o600)
-
-
-@pytest.mark.parametrize("elsewhere", [False, True])
-def test_the_logs_are_below_the_state_or_in_heat_agents_place(
-    place: protocol.Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
-) -> None:
-    """Outputs that are elsewhere do not take them along."""
-    usual = protocol.workplace("puppet", place.run, None, {})
-    assert usual.outputs.parent / "deployed" == puppet.LOGDIR == Path("/var/run/heat-config/deployed")
-    monkeypatch.setattr(puppet, "LOGDIR", tmp_path / "var" / "deployed")
-    logs = place.outputs.parent / "deployed"
-    if elsewhere:
-        outputs = {"HEAT_PUPPET_OUTPUTS": str(tmp_path / "outputs" / "heat-config-puppet")}
-        place = protocol.workplace("puppet", place.run, tmp_path, {**place.environment, **outputs})
-        logs = tmp_path / "var" / "deployed"
-    place.run.joinpath("stdout").write_text("out")
-    ended = protocol.Ended(code=2, stdout=place.run / "stdout", stderr=place.run / "missing")
-    reply = puppet.finish(asked(creation_time="../../2015-07-16T11:40:20"), place, ended)
-    assert reply["deploy_status_code"] == 0  # a log that cannot be written is no failure
-    assert (logs / "..-..-2015-07-16-11-40-20-p1-stdout.log").read_text() == "out"
-    assert not (tmp_path / "outputs").exists()
-
-
-@pytest.mark.parametrize("home", ["", "/", "/proc/nowhere", "@"])
-def test_who_has_no_home_has_one_in_the_working_folder(home: str) -> None:
-    """Else Puppet could not keep its state; what it runs does not see it. Whoever has a home keeps it."""
-    need_root()
-    program, setpriv = need("puppet", "puppet"), need("setpriv", "util-linux")
-    nobody = [setpriv, "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups"]
-    hook = [*nobody, str(BIN / "heat-config-hook"), "puppet"]
-    if subprocess.run([*nobody, "test", "-r", puppet.__file__], check=False).returncode:
-        pytest.skip("other users cannot read the installed hooks: run make test in a folder that all can read")
-    with tempfile.TemporaryDirectory() as name:  # pytest's own folders are for us alone
-        os.chown(name, NOBODY, NOBODY)
-        environment = {
-            "PATH": os.environ["PATH"],
-            "HEAT_PUPPET_CMD": program,
-            "HEAT_PUPPET_LOGDIR": f"{name}/logs",
-            "HEAT_PUPPET_WORKING": f"{name}/working",
-            "HEAT_PUPPET_OUTPUTS": f"{name}/outputs",
-            **({"HOME": home.replace("@", name)} if home else {}),
-        }
-        manifest = "notice(\"${facts['heat_outputs_path']}\") exec { '/usr/bin/env': logoutput => true }"
-        given = json.dumps(a_manifest("p1", manifest))
-        done = subprocess.run(hook, input=given, cwd=name, env=environment, capture_output=True, text=True, check=False)
-        reply = json.loads(done.stdout)
-        assert reply["deploy_status_code"] == 0, reply
-        assert f": {name}/outputs/p1\n" in reply["deploy_stdout"]
-        assert "HOME=" not in reply["deploy_stdout"]
-        found = [each.parent for each in Path(name).rglob(".puppet*")]
-        assert found == [Path(name) if home == "@" else Path(name) / "working" / "home"]
-
-
-def test_root_needs_no_home(place: protocol.Workplace) -> None:
-    """It has the system's folders."""
-    need_root()
-    assert "HOME" not in prepared(place).environment
-
-
-def test_inputs_that_no_variable_can_hold_are_facts_all_the_same(place: protocol.Workplace) -> None:
-    """A variable with its name is never longer than Linux takes; half of a character is replaced."""
-    longest = protocol.MAX_VARIABLE - len("FACTER_fits=")
-    inputs = {"fits": "x" * longest, "long": "x" * (longest + 1), "a b": 1, "n": None, "half": "\ud800"}
-    command = prepared(place, inputs=inputs)
-    assert {"FACTER_fits", "FACTER_half"} <= set(command.environment)
-    assert not {"FACTER_long", "FACTER_a b", "FACTER_n"} & set(command.environment)
-    facts = json.loads((place.run / "facts.json").read_text())
-    assert facts == {**{name: inputs[name] for name in ("fits", "long", "a b")}, "half": "?", "deploy_action": "CREATE"}
-    assert mode(place.run / "facts.json") == 0o600
-    subprocess.run(["/bin/true"], env=dict(command.environment), check=True)
-
-
-def test_credentials_are_facts_only_where_they_are_asked_for(place: protocol.Workplace) -> None:
-    """With the option that every hook has."""
-    inputs = {"deploy_password": "hunter2-hunter2"}
-    assert "FACTER_deploy_password" not in prepared(place, inputs=inputs).environment
-    assert "hunter2" not in (place.run / "facts.json").read_text()
-    given = prepared(place, given={"deploy_credentials": True}, inputs=inputs)
-    assert given.environment["FACTER_deploy_password"] == "hunter2-hunter2"
-
-
-@pytest.mark.parametrize("option", ["enable_hiera", "use_hiera"])
-def test_facts_that_are_ours_are_not_given_by_inputs(place: protocol.Workplace, option: str) -> None:
-    """However they are written: Facter knows no capitals."""
-    inputs = {"HEAT_outputs_path": "/etc", "deploy_config_name": "x"}
-    command = prepared(place, given={option: True}, inputs=inputs, name="web")
-    assert command.environment["FACTER_heat_outputs_path"] == str(place.outputs / "p1")
-    assert command.environment["FACTER_deploy_config_name"] == "web"
-    assert json.loads((place.run / "facts.json").read_text()) == {"deploy_action": "CREATE"}
-
-
-@pytest.mark.parametrize(
-    ("given", "added"),
-    [
-        ({"LANG": "C.UTF-8"}, None),
-        ({"LANG": "de_DE.utf8"}, None),
-        ({"LANG": "C", "LC_CTYPE": "en_US.UTF-8"}, None),
-        ({"LANG": "C.UTF-8", "LC_ALL": "C"}, "C.UTF-8"),
-        ({"LANG": "de_DE.ISO-8859-1"}, "C.UTF-8"),
-        ({}, "C.UTF-8"),
-    ],
+@pytest.mark.fault(
+    2,
+    "a machine whose Puppet or Salt is set to say only what it would change",
+    "a deployment that would change something is a failure that says so",
 )
-def test_the_locale_has_to_know_all_characters(
-    place: protocol.Workplace, given: dict[str, str], added: str | None
-) -> None:
-    """Else facts with others than ASCII are lost; one that does is left as it is."""
-    environment = {**{name: value for name, value in place.environment.items() if name != "LANG"}, **given}
-    command = prepared(replace(place, environment=environment))
-    assert command.environment.get("LC_ALL") == added
-
-
-def test_other_folders_with_facts_stay(place: protocol.Workplace) -> None:
-    """Those that the machine's environment names."""
-    environment = {**place.environment, "FACTERLIB": "/srv/facts"}
-    command = prepared(replace(place, environment=environment))
-    assert command.environment["FACTERLIB"] == f"{place.run}:/srv/facts"
-
-
-@pytest.mark.parametrize("name", ["name", "TITLE", "0", "12", "facts", "server_facts", "module_name"])
-def test_names_of_puppets_own_variables_are_no_facts(place: protocol.Workplace, name: str) -> None:
-    """Puppet would end at once; without facts they are inputs like any other."""
-    with pytest.raises(HookError, match="cannot be a fact") as caught:
-        prepared(place, inputs={name: "x"})
-    assert caught.value.path == "inputs"
-    prepared(place, given={"enable_facter": False}, inputs={name: "x"})
+@pytest.mark.parametrize("driver", ["apply"], indirect=True)
+def test_a_puppet_that_only_rehearses(driver: Driver, the_puppet: Puppet, tmp_path: Path) -> None:
+    """A dry run by configuration is a failure, unless nothing is to be changed or the manifest itself requests it."""
+    (the_puppet.folder / "etc" / "puppet.conf").write_text("[main]\nnoop = true\n")
+    manifest = f"file {{ '{tmp_path}/made': content => 'x' }}"
+    done = driver.run(a_manifest("p1", manifest))
+    assert done["deploy_status_code"] == 125, done
+    assert done["deploy_stderr"].startswith("nothing was applied: Puppet was in a dry run")
+    assert not (tmp_path / "made").exists()
+    (tmp_path / "made").write_text("x")
+    assert driver.run(a_manifest("p2", manifest))["deploy_status_code"] == 0
+    own = f"file {{ '{tmp_path}/other': content => 'x', noop => true }}"
+    assert driver.run(a_manifest("p3", own))["deploy_status_code"] == 0

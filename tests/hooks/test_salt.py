@@ -2,20 +2,19 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import yaml
 
-from driver import Driver
 from heat_config_hooks import protocol
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.tools import salt as salt_hook
-from machine import deployment
-from tools import need_salt
+from support.driver import Driver
+from support.machine import deployment
+from support.observations import ended
+from support.tools import need_salt
 
 INPUTS: dict[str, Any] = {
     "text": "{{ 1 + 1 }} ü 😀 \"double\" 'single' %s\nsecond line",
@@ -31,7 +30,7 @@ INPUTS: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def salt(driver: Driver, tmp_path: Path) -> None:
-    """Have the real salt-call on the PATH, and no minion configuration but what the test writes."""
+    """Install the real salt-call in the PATH, with a minion configuration of the test alone."""
     driver.environment["PATH"] = f"{need_salt()}:{os.environ['PATH']}"
     driver.environment["HEAT_SALT_MINION_CONFIG"] = str(tmp_path / "etc/minion")
 
@@ -42,27 +41,15 @@ def state_file(identity: str, config: object, **fields: Any) -> dict[str, Any]:
 
 
 def states(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return what salt returned for each state, by the state's id."""
+    """Return the return of salt for each state, by the id of the state."""
     returned = yaml.safe_load(values["deploy_stdout"])
     assert isinstance(returned, dict)
     return {each["__id__"]: each for each in returned.values()}
 
 
-def ended(pid: int) -> bool:
-    """Return whether a process ends within some seconds."""
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        try:
-            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
-                return True
-        except psutil.NoSuchProcess:
-            return True
-        time.sleep(0.05)
-    return False
-
-
+@pytest.mark.parametrize("driver", ["apply"], indirect=True)
 def test_states_are_applied_at_every_action_with_the_inputs_as_pillar(driver: Driver, tmp_path: Path) -> None:
-    """Values arrive as they are, whatever their type; a second run changes nothing; a DELETE can undo what was done."""
+    """Values keep their types; a second run changes nothing; a DELETE can undo the changes."""
     config = f"""
 inputs:
   file.managed:
@@ -102,7 +89,7 @@ gone:
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_a_second_deployment_of_the_same_config_changes_nothing(driver: Driver, tmp_path: Path) -> None:
-    """Salt finds all as it should be."""
+    """Salt reports no changes."""
     config = {"kept": {"file.managed": [{"name": f"{tmp_path}/kept"}, {"contents": '{{ pillar["who"] }} it\'s'}]}}
 
     first = driver.run(state_file("d1", config, inputs={"who": "Ann's: #1"}))
@@ -114,7 +101,7 @@ def test_a_second_deployment_of_the_same_config_changes_nothing(driver: Driver, 
 
 
 def test_outputs_are_files_and_what_salt_returned(driver: Driver) -> None:
-    """States write to `heat_outputs_path`; `return` and `retcode` are there as in heat-agents, where declared."""
+    """States write to `heat_outputs_path`; `return` and `retcode` are outputs as in heat-agents, if declared."""
     config = """
 written:
   cmd.run:
@@ -137,7 +124,7 @@ managed:
 
 
 def test_a_state_that_fails_fails_the_deployment(driver: Driver, tmp_path: Path) -> None:
-    """All states are in the output; why some failed is said in words, the cause last; outputs arrive all the same."""
+    """The output has all states, the reasons are sentences with the cause last, and outputs are kept."""
     config = f"""
 fine:
   cmd.run:
@@ -173,8 +160,9 @@ after:
     assert values["said"] == "here"
 
 
+@pytest.mark.parametrize("driver", ["apply"], indirect=True)
 def test_more_than_can_be_sent_is_cut(driver: Driver) -> None:
-    """A return of several megabytes is given as salt wrote it, its beginning and its end."""
+    """A return of several megabytes is sent as JSON, with its beginning and its end."""
     config = "big:\n  cmd.run:\n    - name: head -c 5000000 /dev/zero | tr '\\0' x\n"
 
     values = driver.run(state_file("d1", config))
@@ -195,7 +183,7 @@ def test_more_than_can_be_sent_is_cut(driver: Driver) -> None:
 )
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_what_cannot_be_rendered_is_said(driver: Driver, config: str, sentence: str) -> None:
-    """Salt returns a list of errors then, no states: it is a failure, and its text is the reason."""
+    """Salt returns a list of errors then, which is the reason of the failure."""
     values = driver.run(state_file("d1", config))
 
     assert values["deploy_status_code"] in (1, 2)
@@ -203,10 +191,11 @@ def test_what_cannot_be_rendered_is_said(driver: Driver, config: str, sentence: 
     assert "Traceback" not in values["deploy_stderr"]
 
 
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_an_input_is_never_an_option_of_salt(driver: Driver, tmp_path: Path) -> None:
-    """Inputs may have the names of minion options; a template that looks into `opts`, as heat-agents had it, sees them.
+    """Inputs may have the names of minion options; templates find inputs in `opts`, as in heat-agents.
 
-    A command that fails in a template, while all states are fine, is no failure of the deployment, as with heat-agents.
+    A command that fails in a template, while all states succeed, is no failure of the deployment, as with heat-agents.
     """
     inputs = {
         "cachedir": "/nonexistent",
@@ -237,8 +226,9 @@ real:
     assert (tmp_path / "real").read_text().split()[-1] == os.uname().nodename
 
 
+@pytest.mark.parametrize("driver", ["apply"], indirect=True)
 def test_the_configuration_of_the_machine_holds(driver: Driver, tmp_path: Path) -> None:
-    """Its grains, modules and pillar are there; that it has a master, another user or a log of its own is no matter."""
+    """Its grains, modules and pillar are used; its master, user and log are not."""
     folder = tmp_path / "etc"
     for path, text in {
         "minion": f"""
@@ -288,12 +278,12 @@ seen:
     broken = driver.run(state_file("d2", config))
 
     assert broken["deploy_status_code"] == 125
-    assert f"the minion configuration {folder}/minion.d/last.conf is no YAML" in broken["deploy_stderr"]
+    assert f"the minion configuration {folder}/minion.d/last.conf is not valid YAML" in broken["deploy_stderr"]
 
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_other_files_in_the_folder_can_be_used(driver: Driver, tmp_path: Path) -> None:
-    """State files can be included, and files be copied, from beside the config; any renderer of salt's will do."""
+    """State files can be included and files copied from the folder of the config, with any renderer of salt."""
     working = driver.working("salt")
     working.mkdir(parents=True)
     (working / "base.sls").write_text(f"{tmp_path}/copied:\n  file.managed:\n    - source: salt://source\n")
@@ -314,8 +304,9 @@ def run():
     assert (tmp_path / "own").read_text() == f"{INPUTS['text']}\n"
 
 
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_grains_are_those_of_the_machine_and_stay(driver: Driver, tmp_path: Path) -> None:
-    """They are beside its minion configuration; those that cannot be kept there are no success."""
+    """They are next to its minion configuration; if they cannot be stored there, the deployment fails."""
     config = f"""
 new:
   grains.present:
@@ -328,7 +319,7 @@ seen:
     lost = driver.run(state_file("d0", config))
 
     assert lost["deploy_status_code"] == 1
-    assert lost["deploy_stderr"] == f"grains were not kept: {tmp_path}/etc/grains cannot be written\n"
+    assert lost["deploy_stderr"] == f"grains were not stored: {tmp_path}/etc/grains cannot be written\n"
     assert (tmp_path / "seen").read_text() == "None None\n"
 
     (tmp_path / "etc").mkdir()
@@ -348,7 +339,7 @@ seen:
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_backups_of_files_stay(driver: Driver, tmp_path: Path) -> None:
-    """What `backup: minion` keeps of a file can be found by later runs, and be restored."""
+    """Later runs can find and restore the backups of `backup: minion`."""
     (tmp_path / "file").write_text("before\n")
     managed = f"{tmp_path}/file:\n  file.managed:\n    - contents: after\n    - backup: minion\n"
     config = f"""
@@ -369,7 +360,7 @@ def test_backups_of_files_stay(driver: Driver, tmp_path: Path) -> None:
 
 
 def test_a_user_without_a_name_is_a_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Salt itself does not start then, with no more than a traceback."""
+    """Salt itself would not start, and print only a traceback."""
     monkeypatch.setattr(os, "geteuid", lambda: 2**31 - 7)
     request = protocol.Request(
         id="d1", key="d1", name="", action="", config="a: []", inputs={}, outputs=(), options={"minion": {}}
@@ -378,13 +369,13 @@ def test_a_user_without_a_name_is_a_mistake(tmp_path: Path, monkeypatch: pytest.
         run=tmp_path, working=tmp_path, outputs=tmp_path, environment={"PATH": f"{need_salt()}:{os.environ['PATH']}"}
     )
 
-    with pytest.raises(HookError, match="needs a name for the user 2147483641 that it runs as: add one to /etc/passwd"):
+    with pytest.raises(HookError, match="runs as the user 2147483641, who needs a name: add one to /etc/passwd"):
         salt_hook.prepare(request, place)
 
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_a_dry_run_changes_nothing(driver: Driver, tmp_path: Path) -> None:
-    """Salt says what it would change, where the option `test` or the machine wants no more.
+    """Salt reports what it would change, if the option `test` or the machine requests that.
 
     A config may have no state for an action, too.
     """
@@ -412,9 +403,9 @@ def test_a_dry_run_changes_nothing(driver: Driver, tmp_path: Path) -> None:
 
 
 def test_secrets_are_on_no_command_line_and_do_not_stay(driver: Driver, tmp_path: Path) -> None:
-    """Who lists processes sees no input, nobody else can read the files, and after the run they are gone.
+    """The list of processes has no inputs, files are private, and they are removed after the run.
 
-    What salt is doing can be followed all the while, and is no part of the result.
+    The log of salt can be followed during the run, and is not in the result.
     """
     config = f"""
 look:
@@ -448,7 +439,7 @@ look:
 
 
 def test_a_state_that_hangs_is_ended(driver: Driver, tmp_path: Path) -> None:
-    """The time limit ends salt and what it has started; what it was doing is said."""
+    """The timeout ends all its processes, and the result has the log until then."""
     config = f"hang:\n  cmd.run:\n    - name: echo $$ >{tmp_path}/pid; sleep 1000; true\n"
 
     values = driver.run(state_file("d1", config, options={"timeout": 8}), seconds=60)
@@ -458,16 +449,17 @@ def test_a_state_that_hangs_is_ended(driver: Driver, tmp_path: Path) -> None:
     assert ended(int((tmp_path / "pid").read_text()))
 
 
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_salt_that_dies_is_a_failure(driver: Driver) -> None:
-    """It said nothing of what it did, so nobody claims a success."""
+    """Without a return of salt, the outcome is unknown, which is a failure."""
     values = driver.run(state_file("d1", "a:\n  cmd.run:\n    - name: kill -9 $PPID\n"))
 
     assert values["deploy_status_code"] == 128 + 9
-    assert values["deploy_stderr"].startswith("salt-call ended without saying what it did\n")
+    assert values["deploy_stderr"].startswith("salt-call ended without returning the outcome of the states\n")
 
 
 def test_without_salt_nothing_is_claimed(driver: Driver, tmp_path: Path) -> None:
-    """What is missing is said, and how to get it."""
+    """The message names the missing program, and says how to install it."""
     if Path("/opt/saltstack/salt/salt-call").exists():
         pytest.skip("this machine has salt in its own place: /opt/saltstack")
     (tmp_path / "empty").mkdir()
@@ -481,7 +473,7 @@ def test_without_salt_nothing_is_claimed(driver: Driver, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("config", ["", " \n", None, {}])
 def test_an_empty_config_is_no_failure(driver: Driver, config: object) -> None:
-    """There is nothing to do, and nothing is done."""
+    """It is a success without anything to do."""
     values = driver.run(state_file("d1", config))
 
     assert values == {
@@ -497,11 +489,11 @@ def test_an_empty_config_is_no_failure(driver: Driver, config: object) -> None:
         ({"options": {"tset": True}}, "options.tset: salt has no such option; did you mean test?"),
         ({"options": {"test": "perhaps"}}, "options.test: expected true or false, not 'perhaps'"),
         ({"options": {"minion": "a"}}, "options.minion: expected an object, not 'a'"),
-        ({"config": 5}, "config: the salt tool takes text or a map of states"),
+        ({"config": 5}, "config: expected the text of a state file, or a map of states"),
     ],
 )
 def test_mistakes_are_named(driver: Driver, fields: dict[str, Any], sentence: str) -> None:
-    """Nothing is run, and a sentence says what is wrong, and where."""
+    """The message has the path of the mistake, and nothing is run."""
     values = driver.run({**state_file("d1", "a:\n  test.nop: []\n"), **fields})
 
     assert values["deploy_status_code"] == 125
@@ -510,7 +502,7 @@ def test_mistakes_are_named(driver: Driver, fields: dict[str, Any], sentence: st
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_the_variable_of_heat_agents_names_the_configuration_of_the_machine(driver: Driver, tmp_path: Path) -> None:
-    """`SALT_MINION_CONFIG` does, where it reaches the hook: from the agent only `HEAT_*` does."""
+    """`SALT_MINION_CONFIG` works for a hook alone; the agent passes only `HEAT_*` on."""
     del driver.environment["HEAT_SALT_MINION_CONFIG"]
     driver.environment["SALT_MINION_CONFIG"] = str(tmp_path / "the-minion")
     (tmp_path / "the-minion").write_text("grains: {role: named}\n")
@@ -519,3 +511,20 @@ def test_the_variable_of_heat_agents_names_the_configuration_of_the_machine(driv
 
     assert values["deploy_status_code"] == 0
     assert (tmp_path / "f").read_text() == "named\n"
+
+
+@pytest.mark.parametrize("driver", ["apply"], indirect=True)
+def test_a_salt_that_only_rehearses(driver: Driver, tmp_path: Path) -> None:
+    """A dry run by the machine's configuration is a failure, unless there is nothing to change."""
+    (tmp_path / "etc").mkdir(exist_ok=True)
+    (tmp_path / "etc/minion").write_text("test: true\n")
+    given = f"{tmp_path}/made:\n  file.managed:\n    - contents: x\n"
+    values = driver.run(state_file("d1", given))
+    assert values["deploy_status_code"] != 0
+    assert (
+        "1 of the states were not applied: the machine's minion configuration says `test: true`"
+        in (values["deploy_stderr"])
+    )
+    assert not (tmp_path / "made").exists()
+    (tmp_path / "made").write_text("x\n")
+    assert driver.run(state_file("d2", given))["deploy_status_code"] == 0

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from driver import Driver
 from heat_config_hooks import protocol
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.options import read
 from heat_config_hooks.tools import systemd_unit
-from loopback import wait_until
-from machine import deployment
+from support.driver import Driver
+from support.loopback import wait_until
+from support.machine import deployment
+from support.tools import need
 from system.booted import Booted, booted
-from tools import need
 
 UNITS = "/etc/systemd/system"
 NUMBERS = count(1)
@@ -61,22 +61,22 @@ def folder(driver: Driver, tmp_path: Path) -> Path:
 
 
 WRONG = {
-    "no map": ([1], {}, "config: expected a map of names of units"),
-    "text of a unit without its name": ("[Service]\nExecStart=/bin/true\n", {}, "say its name in options.name"),
-    "no YAML": ("a: [", {}, "as YAML it is wrong"),
-    "no type": ({"web": "[Service]"}, {}, "config: 'web' is no name of a unit"),
-    "a type that is no file's": ({"a.scope": "[Scope]"}, {}, "'a.scope' is no name of a unit"),
-    "a path": ({"../web.service": "[Service]"}, {}, "'../web.service' is no name of a unit"),
-    "a path in a folder": ({"a/web.service": "[Service]"}, {}, "is no name of a unit"),
-    "an absolute path": ({"/etc/passwd": "[Service]"}, {}, "is no name of a unit"),
-    "a path in a drop-in": ({"a.service.d/../../b.conf": "[Service]"}, {}, "is no name of a unit"),
-    "a drop-in of another kind": ({"a.service.d/x.txt": "[Service]"}, {}, "is no name of a unit"),
-    "a hidden one": ({".a.service": "[Service]"}, {}, "is no name of a unit"),
-    "a newline in the name": ({"a.service\n": "[Service]"}, {}, "is no name of a unit"),
-    "a long name": ({"a" * 250 + ".service": "[Service]"}, {}, "is no name of a unit"),
-    "a wrong option name": ("[Service]\nExecStart=/bin/true\n", {"name": "web"}, "options.name: 'web' is no name"),
+    "no map": ([1], {}, "config: expected a map from names of units"),
+    "text of a unit without its name": ("[Service]\nExecStart=/bin/true\n", {}, "set options.name to its name"),
+    "no YAML": ("a: [", {}, "the text is not valid YAML"),
+    "no type": ({"web": "[Service]"}, {}, "config: 'web' is not the name of a unit"),
+    "a type that is no file's": ({"a.scope": "[Scope]"}, {}, "'a.scope' is not the name of a unit"),
+    "a path": ({"../web.service": "[Service]"}, {}, "'../web.service' is not the name of a unit"),
+    "a path in a folder": ({"a/web.service": "[Service]"}, {}, "is not the name of a unit"),
+    "an absolute path": ({"/etc/passwd": "[Service]"}, {}, "is not the name of a unit"),
+    "a path in a drop-in": ({"a.service.d/../../b.conf": "[Service]"}, {}, "is not the name of a unit"),
+    "a drop-in of another kind": ({"a.service.d/x.txt": "[Service]"}, {}, "is not the name of a unit"),
+    "a hidden one": ({".a.service": "[Service]"}, {}, "is not the name of a unit"),
+    "a newline in the name": ({"a.service\n": "[Service]"}, {}, "is not the name of a unit"),
+    "a long name": ({"a" * 250 + ".service": "[Service]"}, {}, "is not the name of a unit"),
+    "a wrong option name": ("[Service]\nExecStart=/bin/true\n", {"name": "web"}, "options.name: 'web' is not the name"),
     "no text": ({"a.service": 3}, {}, 'config["a.service"]: expected the text of a unit'),
-    "an empty text": ({"a.service": " \n"}, {}, 'config["a.service"]: it is no text of a unit'),
+    "an empty text": ({"a.service": " \n"}, {}, 'config["a.service"]: the text of a unit must not be empty'),
     "a section that is a list": ({"a.service": {"Service": ["x"]}}, {}, 'config["a.service"].Service: expected a map'),
     "a section's name": ({"a.service": {"Service]\n[Unit": {}}}, {}, 'config["a.service"]: '),
     "a setting's name": ({"a.service": {"Service": {"A=b\nExecStart": "x"}}}, {}, 'config["a.service"].Service: '),
@@ -88,7 +88,7 @@ WRONG = {
 
 @pytest.mark.parametrize(("config", "options", "sentence"), WRONG.values(), ids=WRONG)
 def test_a_wrong_config_is_said(tmp_path: Path, config: object, options: dict[str, Any], sentence: str) -> None:
-    """What is wrong is said with its place in the deployment, without any need of systemd."""
+    """The message has the path of the mistake, and systemd is not needed for that."""
     given = read({**options}, systemd_unit.ABOUT.options)
     request = protocol.request(units(config), key="d1", options=given)
     with pytest.raises(HookError) as error:
@@ -97,10 +97,10 @@ def test_a_wrong_config_is_said(tmp_path: Path, config: object, options: dict[st
 
 
 def test_a_wrong_deployment_is_a_failure(driver: Driver) -> None:
-    """A mistake in the config or in the options is a failure that says so, and where it is."""
+    """A mistake in the config or in the options fails the deployment with its path."""
     values = driver.run(units({"../web.service": SERVICE}))
     assert values["deploy_status_code"] == 125
-    assert "config: '../web.service' is no name of a unit" in values["deploy_stderr"]
+    assert "config: '../web.service' is not the name of a unit" in values["deploy_stderr"]
     for options, sentence in (({"strat": True}, "did you mean start?"), ({"settle": "soon"}, "a number of seconds")):
         values = driver.run(units({"web.service": SERVICE}, options=options))
         assert values["deploy_status_code"] == 125
@@ -129,7 +129,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("config", "text"), REFUSED.values(), ids=REFUSED)
 def test_a_wrong_unit_changes_nothing(driver: Driver, folder: Path, config: object, text: str) -> None:
-    """What systemd itself finds wrong with the units is said in its own words before anything is changed."""
+    """The result has the messages of systemd itself, and nothing is changed."""
     values = driver.run(units(config))
     assert values["deploy_status_code"] == 1
     assert text in values["deploy_stderr"]
@@ -138,7 +138,7 @@ def test_a_wrong_unit_changes_nothing(driver: Driver, folder: Path, config: obje
 
 
 def test_units_may_need_each_other(driver: Driver, folder: Path) -> None:
-    """Units are verified together; where no systemd runs that is said, and nothing is changed."""
+    """Units are verified together; without a running systemd, the deployment fails and nothing is changed."""
     both = {"a.service": f"[Unit]\nRequires=b.service\n{SERVICE}Nonsense=1\n", "b.service": SERVICE}
     values = driver.run(units(json.dumps(both)))
     assert values["deploy_status_code"] == 126
@@ -151,7 +151,7 @@ def test_units_may_need_each_other(driver: Driver, folder: Path) -> None:
 
 
 def test_an_empty_config_is_no_failure(driver: Driver, folder: Path) -> None:
-    """Without units nothing is done, and that is said."""
+    """It is a success, and the result says that nothing was run."""
     for config, options in ((None, {}), ("", {}), ({}, {}), (" \n", {"name": "a.service"})):
         values = driver.run(units(config, options=options))
         assert values["deploy_status_code"] == 0
@@ -161,7 +161,7 @@ def test_an_empty_config_is_no_failure(driver: Driver, folder: Path) -> None:
 
 @pytest.mark.parametrize("there", ["nothing", "systemctl"])
 def test_a_missing_systemd_is_a_failure(driver: Driver, tmp_path: Path, there: str) -> None:
-    """Without systemd's programs a deployment fails, saying so."""
+    """The deployment fails without the programs of systemd, and the message says so."""
     (tmp_path / "empty").mkdir()
     if there != "nothing":
         (tmp_path / "empty" / there).symlink_to(need(there, "systemd"))
@@ -176,7 +176,7 @@ def test_a_missing_systemd_is_a_failure(driver: Driver, tmp_path: Path, there: s
 
 
 class Inside:
-    """Carries out deployments on a machine that booted, and looks at what came of them."""
+    """Carries out deployments on a booted machine, and reads its state."""
 
     def __init__(self, machine: Booted, by: str) -> None:
         self.machine = machine
@@ -197,7 +197,7 @@ class Inside:
         return result
 
     def good(self, config: object, **fields: Any) -> dict[str, Any]:
-        """Carry out a deployment that ends well."""
+        """Carry out a deployment that must succeed."""
         options = {"settle": 0.1, **fields.pop("options", {})}
         values = self.run(units(config, options=options, **fields))
         assert values["deploy_status_code"] == 0, values
@@ -222,7 +222,7 @@ class Inside:
         return self.machine.disk / path.lstrip("/")
 
     def text(self, unit: str) -> str:
-        """Return what is in a unit's file."""
+        """Return the text of a unit file."""
         return self.file(f"{UNITS}/{unit}").read_text()
 
     def links(self, unit: str) -> list[str]:
@@ -232,14 +232,14 @@ class Inside:
 
 @pytest.fixture(scope="module")
 def booted_machine() -> Iterator[Booted]:
-    """A machine that booted, for all tests."""
+    """A booted machine, for all tests of this file."""
     with booted() as machine:
         yield machine
 
 
 @pytest.fixture(params=["apply", "alone"])
 def inside(request: pytest.FixtureRequest, booted_machine: Booted) -> Iterator[Inside]:
-    """The machine, on which the agent carries out deployments, and then again the hook by itself."""
+    """The machine, where first the agent carries out deployments, and then the hook alone; or one of them, as named."""
     found = Inside(booted_machine, request.param)
     yield found
     for name in ("it", "other"):
@@ -259,7 +259,7 @@ def web(seconds: int = 1000, **more: object) -> dict[str, Any]:
 
 
 def test_a_life(inside: Inside) -> None:
-    """A service runs after CREATE and at every boot, is restarted when it changes, and is gone after DELETE."""
+    """A service runs after CREATE and at every boot, restarts when it changes, and is gone after DELETE."""
     first = inside.good({"web.service": web()})
     assert inside.state("web.service") == "active"
     assert inside.show("web.service", "UnitFileState") == "enabled"
@@ -305,7 +305,7 @@ def test_a_life(inside: Inside) -> None:
 
 
 def test_two_deployments_have_units_of_their_own(inside: Inside) -> None:
-    """An UPDATE or a DELETE of one deployment leaves another one's units alone."""
+    """An UPDATE or a DELETE of one deployment leaves the units of another alone."""
     inside.good({"web.service": web()}, name="it")
     pid = inside.pid("web.service")
     inside.good({"more.service": web()}, name="other")
@@ -314,8 +314,9 @@ def test_two_deployments_have_units_of_their_own(inside: Inside) -> None:
     assert inside.pid("web.service") == pid
 
 
+@pytest.mark.parametrize("inside", ["alone"], indirect=True)
 def test_every_form_of_a_config(inside: Inside) -> None:
-    """YAML keeps every scalar as it is written; the text of one unit needs its name."""
+    """Scalars in YAML stay as they are written; the text of a single unit needs its name."""
     inside.good(
         "web.socket:\n  Socket: {ListenStream: /run/web.sock, SocketMode: 0600, Accept: no}\n"
         "web.service: |\n  [Service]\n  ExecStart=/bin/sleep 1000\n"
@@ -332,8 +333,9 @@ def test_every_form_of_a_config(inside: Inside) -> None:
     assert inside.text("web.service") == SERVICE
 
 
+@pytest.mark.parametrize("inside", ["apply"], indirect=True)
 def test_inputs_are_the_environment_of_services(inside: Inside) -> None:
-    """A service has the inputs as variables, whatever is in them, from a file that only root may read."""
+    """A service has the inputs as variables, with any characters, from a file that only root can read."""
     show = {"Service": {"Type": "oneshot", "RemainAfterExit": True, "ExecStart": "/bin/sh -c 'env -0 >/root/seen'"}}
     config = {"show.service": show, "web.service": web()}
     inside.good(config, inputs=INPUTS)
@@ -376,7 +378,7 @@ def test_inputs_are_the_environment_of_services(inside: Inside) -> None:
 
 
 def test_a_crash_of_the_machine(inside: Inside) -> None:
-    """What is enabled runs after a crash of the machine, with its inputs."""
+    """An enabled unit runs after a crash of the machine, with its inputs."""
     config = {"web.service": web(), "quiet.service": {"Service": {"ExecStart": "/bin/sleep 1000"}}}
     inside.good(config, inputs={"text": "kept"})
     inside.machine.crash()
@@ -389,7 +391,7 @@ def test_a_crash_of_the_machine(inside: Inside) -> None:
 
 
 def test_a_file_that_somebody_changed_stays(inside: Inside) -> None:
-    """DELETE stops and disables the unit, and leaves its file, which is nobody's business of ours any more."""
+    """DELETE stops and disables the unit, and leaves the changed file."""
     inside.good({"web.service": web()})
     path = inside.file(f"{UNITS}/web.service")
     path.write_text(path.read_text() + "# mine\n")
@@ -412,8 +414,9 @@ FAILING = {
 
 
 @pytest.mark.parametrize(("kind", "script", "restart", "word"), FAILING.values(), ids=FAILING)
+@pytest.mark.parametrize("inside", ["alone"], indirect=True)
 def test_a_service_that_fails(inside: Inside, kind: str, script: str, restart: str, word: str) -> None:
-    """A service that does not start, or does not stay up, is a failure with its own last words; mended, it runs."""
+    """A service that fails or does not stay up fails the deployment with its log; a corrected one runs."""
     service = {"Type": kind, "ExecStart": f"/bin/sh -c '{script}'", "Restart": restart}
     values = inside.run(units({"web.service": web(), "bad.service": {"Service": service}}))
     assert values["deploy_status_code"] == 1
@@ -426,7 +429,7 @@ def test_a_service_that_fails(inside: Inside, kind: str, script: str, restart: s
 
 
 def test_what_failed_long_ago_is_past(inside: Inside) -> None:
-    """A service that systemd had to restart once, and one that has failed since, are brought up like any other."""
+    """Earlier restarts and failures of a service do not count."""
     config = {"web.service": web(Restart="always"), "bad.service": web()}
     inside.good(config)
     first = inside.pid("web.service")
@@ -444,7 +447,7 @@ def test_what_failed_long_ago_is_past(inside: Inside) -> None:
 
 
 def test_what_a_timer_starts_is_left_to_it(inside: Inside) -> None:
-    """Of a timer and its service only the timer is started; the service would run at once otherwise."""
+    """Only the timer is started, because its service would run at once otherwise."""
     config = {
         "job.timer": "[Timer]\nOnCalendar=yearly\n[Install]\nWantedBy=timers.target\n",
         "job.service": "[Service]\nType=oneshot\nExecStart=/bin/touch /run/job-ran\n",
@@ -471,14 +474,15 @@ def test_what_a_timer_starts_is_left_to_it(inside: Inside) -> None:
 
 
 def test_a_timer_of_nothing(inside: Inside) -> None:
-    """A timer whose service is not there is no unit that can be started, and the journal says why."""
+    """A timer without its service fails, and the result has the reason from the journal."""
     values = inside.run(units({"job.timer": "[Timer]\nOnCalendar=yearly\n"}))
     assert values["deploy_status_code"] == 1
     assert "job.service to trigger not loaded" in values["deploy_stderr"]
 
 
+@pytest.mark.parametrize("inside", ["apply"], indirect=True)
 def test_a_socket_and_its_service(inside: Inside) -> None:
-    """A socket that changed is had again although its service holds it, which is back with the next connection."""
+    """A changed socket is restarted although its service holds it; the next connection starts the service again."""
     config = {
         "echo.socket": "[Socket]\nListenStream=/run/echo.sock\n",
         "echo.service": "[Service]\nStandardInput=socket\nExecStart=/usr/bin/sleep 1000\n",
@@ -503,8 +507,9 @@ def test_a_socket_and_its_service(inside: Inside) -> None:
     assert inside.pid("echo.service") != changed
 
 
+@pytest.mark.parametrize("inside", ["alone"], indirect=True)
 def test_templates_and_instances(inside: Inside) -> None:
-    """A template is written; its instances are others' to start, are restarted when it changes, and go with it."""
+    """A template is written; its instances are not started, but restarted with changes and stopped on DELETE."""
     config = {"job@.service": SERVICE + "[Install]\nWantedBy=multi-user.target\n", "job@one.service": SERVICE}
     inside.good(config)
     assert inside.state("job@one.service") == "active"
@@ -524,7 +529,7 @@ def test_templates_and_instances(inside: Inside) -> None:
 
 
 def test_drop_ins(inside: Inside) -> None:
-    """A drop-in changes a unit, also one of the machine's own, which is not ours to start, but restarted if it runs."""
+    """A drop-in may be for a unit of the machine, which is not started, but restarted if it runs."""
     theirs = inside.file("/usr/lib/systemd/system/theirs.service")
     theirs.write_text(SERVICE)
     drop_in = "[Service]\nNice=3\n"
@@ -547,8 +552,9 @@ def test_drop_ins(inside: Inside) -> None:
     theirs.unlink()
 
 
+@pytest.mark.parametrize("inside", ["alone"], indirect=True)
 def test_enable_and_start_are_choices(inside: Inside) -> None:
-    """Units may be written only; what has changed by then is restarted when that is asked for."""
+    """Units may be written only; a later deployment with `start` restarts those that have changed."""
     inside.good({"web.service": web()}, options={"enable": False, "start": "false"})
     assert inside.state("web.service") == "inactive"
     assert inside.links("web.service") == []
@@ -568,7 +574,7 @@ def test_enable_and_start_are_choices(inside: Inside) -> None:
 
 
 def test_what_was_cut_short_is_done_again(inside: Inside) -> None:
-    """What hangs is ended with its deployment; units that were to be restarted still are, by the next one."""
+    """A timeout ends the starting units; the next deployment restarts the units that were pending."""
     inside.good({"web.service": web()})
     pid = inside.pid("web.service")
     hang = {"Service": {"Type": "oneshot", "ExecStart": "/bin/sleep 3000"}}
@@ -588,6 +594,6 @@ def test_what_was_cut_short_is_done_again(inside: Inside) -> None:
 
 
 def test_an_unmet_condition_is_said(inside: Inside) -> None:
-    """A unit that systemd skips, as it was told to, is no failure."""
+    """A unit that systemd skips because of a condition is no failure."""
     config = {"web.service": {**web(), "Unit": {"ConditionPathExists": "/not/there"}}}
     assert "a condition of it is not met" in inside.good(config)["deploy_stdout"]

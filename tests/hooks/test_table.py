@@ -19,7 +19,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_page_has_the_table_of_today() -> None:
-    """What a hook takes and needs is written once, in its module."""
+    """The page has the table that is generated from the hooks."""
     text = PAGE.read_text()
     assert table.updated(text) == text, (
         "the table of tools in docs/deployments.md is not of today: «make table» makes it anew"
@@ -28,7 +28,7 @@ def test_the_page_has_the_table_of_today() -> None:
 
 @pytest.mark.parametrize("tool", sorted(heat_config_hooks.HOOKS))
 def test_every_hook_is_in_the_table(tool: str) -> None:
-    """With its config, options, program and variables, and against what its tests run it."""
+    """Its row has its config, options, program, variables and tests."""
     [line] = [line for line in table.table().splitlines() if line.startswith(f"| `{tool}` |")]
     about = heat_config_hooks.load(tool).ABOUT
     assert about.config.replace("|", "\\|") in line
@@ -39,7 +39,7 @@ def test_every_hook_is_in_the_table(tool: str) -> None:
 
 
 def test_the_table_is_put_between_the_marks(tmp_path: Path) -> None:
-    """Whatever is there; the rest of the file stays as it is."""
+    """It replaces any text there, and the rest of the file stays as it is."""
     path = tmp_path / "x.md"
     path.write_text("before\n<!-- hooks -->\nold\n<!-- /hooks -->\nafter: é\n", encoding="utf-8")
     path.chmod(0o644)
@@ -53,7 +53,7 @@ def test_the_table_is_put_between_the_marks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "<!-- hooks -->\n", "<!-- /hooks -->\n<!-- hooks -->\n"])
 def test_a_file_without_the_marks_is_left_alone(tmp_path: Path, text: str) -> None:
-    """It says what is missing."""
+    """The message says what is missing."""
     path = tmp_path / "x.md"
     path.write_text(text)
     done = run(str(path))

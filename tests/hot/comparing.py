@@ -66,9 +66,13 @@ STACKS = re.compile(
     r"|<nested_stack>|sequence item|RequestLimitExceeded"
     r"|Defining more than one configuration|deletion policy not supported"
     r"|Length property cannot be smaller|facade|could not convert string"
+    r"|is not an integer|int\(\) argument|does not match pattern|type is not a string"
+    r"|^Property error: resources\.\S+: (Second argument to|Argument to|The \S+ argument to|Incorrect arguments to"
+    r"|No method)"
 )
 """Mistakes that only those find who know what types of resources there are: the schemas of their properties and
-attributes, and which type stands behind which name."""
+attributes, and which type stands behind which name; or that show only when attributes are null, as while a stack is
+validated."""
 
 
 def masked(value: Any) -> Any:
@@ -116,6 +120,8 @@ def _refused(expected: Result, got: Result) -> list[str]:
     if path.rpartition(".")[2] in versions.EVERY:  # of functions in one another Heat may name the outer one
         ours |= {path for each in ours if each.startswith((f"{path}.", f"{path}["))}
     if path.endswith(">"):  # of a child stack Heat may say no more
+        ours |= {path for each in ours if each.startswith(f"{path}.")}
+    if error["message"].startswith("ValueError: "):  # then Heat knows the resource only
         ours |= {path for each in ours if each.startswith(f"{path}.")}
     if path.startswith("if."):  # Heat forgets where the `if` stands
         ours |= {path for each in ours if each.endswith(f".{path}")}

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from heat_config_agent.hot.loading import check_children, define
-from heat_config_agent.hot.source import File, Source
+from heat_config_agent.hot.loader import check_children, define
+from heat_config_agent.hot.source import Source
+from heat_config_agent.language.files import File
 from heat_config_agent.stack.definition import (
     Definition,
     Identity,

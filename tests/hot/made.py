@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from textwrap import dedent
 from typing import Any
 
-from heat_config_agent.hot import loading
-from heat_config_agent.hot.source import File, Source
+from heat_config_agent.hot import loader
+from heat_config_agent.hot.source import Source
+from heat_config_agent.language.files import File
 from heat_config_agent.stack.definition import Definition, Identity, Json, Mistake, Unresolved, select
 
 IDENTITY = Identity("s1", "the-id", "the-project")
@@ -46,14 +47,14 @@ def source(template: str, *environments: str, files: Mapping[str, str] | None = 
 
 def define(template: str, *environments: str, files: Mapping[str, str] | None = None, **parameters: Any) -> Definition:
     """Return what a stack is to be."""
-    return loading.define(source(template, *environments, files=files, **parameters), IDENTITY)
+    return loader.define(source(template, *environments, files=files, **parameters), IDENTITY)
 
 
 def examined(
     template: str, *environments: str, files: Mapping[str, str] | None = None, **parameters: Any
 ) -> tuple[list[str], list[str]]:
     """Return the mistakes and the warnings, as they are said."""
-    _, mistakes, warnings = loading.examine(source(template, *environments, files=files, **parameters), IDENTITY)
+    _, mistakes, warnings = loader.examine(source(template, *environments, files=files, **parameters), IDENTITY)
     return _said(mistakes), _said(warnings)
 
 

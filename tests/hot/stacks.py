@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import tempfile
 import time
@@ -9,15 +10,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from heat_config_agent.deployments.redaction import OPEN
 from heat_config_agent.errors import AgentError, UsageError
-from heat_config_agent.hot.loading import define, load
+from heat_config_agent.hot.loader import define, load
 from heat_config_agent.hot.source import Source
 from heat_config_agent.stack import deployments, records, validation
-from heat_config_agent.stack.definition import Definition, Identity, Invalid, Unresolved, resolve
+from heat_config_agent.stack.definition import Definition, Identity, Invalid, Mistake, Unresolved, resolve
 from heat_config_agent.stack.live import Stack, World
 from heat_config_agent.stack.records import DeploymentRecord
+from heat_config_agent.stack.resources import known_types
 from heat_config_agent.stack.session import Session
-from heat_config_agent.stack.types import Types
 from hot import language
 
 PROJECT = "test_tenant_id"
@@ -48,9 +50,13 @@ class Agent:
         return bool(self._new)
 
     def work(self, world: World, timeout: float | None, also: Sequence[int]) -> None:  # noqa: ARG002
-        for each in [each for each in world.store.resources.values() if each.name in self.wait_signals]:
-            for details in self.wait_signals.pop(each.name):
-                world.stacks[each.stack].resources[each.name].signal(details)
+        waiting = [each for each in world.store.resources.values() if each.name in self.wait_signals]
+        for each in waiting:
+            for details in self.wait_signals[each.name]:
+                with contextlib.suppress(ValueError):  # its sender is told
+                    world.stacks[each.stack].resources[each.name].signal(details)
+        for name in {each.name for each in waiting}:
+            del self.wait_signals[name]
         new, self._new = self._new, []
         for deployment in new:
             self._answer(world, deployment)
@@ -58,6 +64,8 @@ class Agent:
             time.sleep(min(timeout, 1.0))
 
     def _answer(self, world: World, deployment: DeploymentRecord) -> None:
+        if deployment.resource not in world.store.resources:  # it is gone before its server has heard of it
+            return
         name = world.store.resources[deployment.resource].name
         entries = deployments.entries(world, deployment.server)
         self.deliveries.append(
@@ -101,7 +109,7 @@ def _identity(case: dict[str, Any], id_: str) -> Identity:
 def _validated(case: dict[str, Any]) -> dict[str, Any]:
     try:
         made = define(language.source(case), _identity(case, "None"))
-        validation.check(made, Types())
+        validation.check(made, known_types())
     except Invalid as invalid:
         return _errors(invalid)
     found = {"requires": {name: sorted(each.requirements()) for name, each in made.resources.items()}}
@@ -125,9 +133,8 @@ class _Life:
     def __init__(self, case: dict[str, Any], folder: Path) -> None:
         self.case, self.agent = case, Agent(case)
         self.events: list[dict[str, Any]] = []
-        self.session = Session(folder, Types(), self.agent, load, happened=self.events.append)
+        self.session = Session(folder, known_types(), self.agent, load, happened=self.events.append)
         self.rollback = case.get("disable_rollback") is False
-        self.source: Source | None = None
 
     def create(self) -> dict[str, Any]:
         try:
@@ -141,8 +148,7 @@ class _Life:
         return found
 
     def _create(self) -> None:
-        self.source = language.source(self.case)
-        made = define(self.source, _identity(self.case, records.new_id()))
+        made = define(language.source(self.case), _identity(self.case, records.new_id()))
         self.session.create(made, rollback=self.rollback)
 
     def lifecycle(self) -> dict[str, Any]:
@@ -187,23 +193,29 @@ class _Life:
         elif step["op"] == "update":
             self._update(step)
         elif step["op"] == "signal":
-            self.session.signal(step["resource"], step.get("details"))
+            try:
+                self.session.signal(step["resource"], step.get("details"))
+            except UsageError as error:  # the message names the resource
+                known = str(error).startswith(f"{step['resource']} ")
+                raise Invalid([Mistake(str(error), ("resources", step["resource"]) if known else ())], OPEN) from error
         else:
             getattr(self.session, step["op"])()
 
     def _update(self, step: dict[str, Any]) -> None:
         root = self.session.root
-        assert root is not None
+        if root is None:
+            raise UsageError(f"The Stack ({self.case.get('stack_name', 's1')}) could not be found.")
         merged = {**step, "files": step.get("files") or self.case.get("files")}
         if step.get("template") is None:
             merged["template"] = self.case["template"]
         source = language.source(merged)
         if step.get("existing"):
-            assert self.source is not None
-            source = self.source.changed(None, (), {}, step.get("parameters") or {}, step.get("clear_parameters", []))
+            template = source.template if step.get("template") is not None else None
+            parameters, clear = step.get("parameters") or {}, step.get("clear_parameters", [])
+            kept = Source.from_json(root.record.source)
+            source = kept.changed(template, source.environments, step.get("files") or {}, parameters, clear)
         made = define(source, root.identity)
         self.session.update(made, rollback=self.rollback)
-        self.source = source
 
     def _told(self) -> dict[str, Any]:
         root = self.session.root
@@ -260,7 +272,7 @@ def _resource(resource: Any) -> dict[str, Any]:
 def _ids(stack: Stack, prefix: str = "") -> Any:
     for name, each in stack.resources.items():
         yield prefix + name, each.record.id
-        if each.child is not None:
+        if isinstance(each.child, Stack):
             yield from _ids(each.child, f"{prefix}{name}/")
 
 

@@ -8,11 +8,11 @@ from textwrap import dedent
 
 import pytest
 
-from heat_config_agent.hot import checking, reading
-from heat_config_agent.hot.loading import define as define_source
+from heat_config_agent.hot import checker, reader
+from heat_config_agent.hot.loader import define as define_source
 from heat_config_agent.stack.definition import Definition, Found, Identity, Invalid
 from hot.made import IDENTITY, VERSION, define, examined
-from machine import Done, Machine
+from support.machine import Done, Machine
 
 NOT_HEATS = "Heat refuses this section: it has specified capabilities, and does not have them"
 PARENT = "resources: {r: {type: My::Type}}\n"
@@ -327,19 +327,19 @@ def test_candidates_are_beside_the_environment(tmp_path: Path) -> None:
         docker="requires: {deployment: docker}\n",
     )
     names = [str(tmp_path / name) for name in ("t.yaml", "env/e.yaml", "docker.yaml")]
-    source, missing = reading.read(names[0], names[1:2], {})
+    source, missing = reader.read(names[0], names[1:2], {})
     assert not missing
     made = define_source(source, IDENTITY)
     assert first(made).template == str(tmp_path / "lib/a.yaml")
     assert first(nested(made, "r", "My::Type"), "sub/x.yaml", "x").template == str(tmp_path / "lib/sub/x.yaml")
-    later = source.changed(None, reading.read(names[0], names[2:], {})[0].environments, {}, {})
+    later = source.changed(None, reader.read(names[0], names[2:], {})[0].environments, {}, {})
     assert first(define_source(later, IDENTITY)).template == str(tmp_path / "lib/b.yaml")
 
 
 def test_a_candidate_that_is_not_there_is_said_once(tmp_path: Path) -> None:
     """Where it is named."""
     put(tmp_path, t=VERSION + PARENT, e="resource_registry: {'My::Type': [a.yaml, lost.yaml]}\n", a=template())
-    found = checking.check(str(tmp_path / "t.yaml"), [str(tmp_path / "e.yaml")], {})
+    found = checker.check(str(tmp_path / "t.yaml"), [str(tmp_path / "e.yaml")], {})
     (mistake,) = found.mistakes
     assert mistake.place is not None
     assert (mistake.place.line, mistake.place.column) == (1, 42)
@@ -389,6 +389,21 @@ def test_a_stack_is_made_of_the_one_that_is_chosen(machine: Machine) -> None:
         assert process.returncode == code, out + err
         assert (f"who = {tool}" in out) == (code == 0)
     assert "no template fits what is required (deployment=chef)" in err
+
+
+def test_capabilities_are_no_reason_to_fail_a_strict_validation(machine: Machine) -> None:
+    """The warnings about them stay; any other one still counts."""
+    put(
+        machine.folder,
+        t=VERSION + PARENT,
+        puppet__c=FILES["puppet/c.yaml"],
+        docker__c=FILES["docker/c.yaml"],
+        env="requires: {deployment: puppet}\n" + LIST,
+    )
+    done = run(machine, "validate", "--strict", "t.yaml", "-e", "env.yaml")
+    assert (done.code, done.err.count(NOT_HEATS)) == (0, 2)
+    (machine.folder / "t.yaml").write_text(VERSION + PARENT + "outputs: {o: {value: 1, odd: 2}}\n")
+    assert run(machine, "validate", "--strict", "t.yaml", "-e", "env.yaml").code == 1
 
 
 @pytest.mark.usefixtures("controllers")
@@ -453,7 +468,7 @@ def test_capabilities_are_summed_up(machine: Machine) -> None:
         "My::Compute": ["docker/controller.yaml"],
     }
     done = run(machine, "capabilities", "-f", "plain.yaml")
-    assert done == Done(0, "no template says what it is capable of\n", "")
+    assert done == Done(0, "no template declares capabilities\n", "")
 
 
 def test_what_an_environment_lacks_is_said_where_it_is_named(machine: Machine, controllers: Path) -> None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from heat_config_agent.hot import loading
+from heat_config_agent.hot import loader
 from heat_config_agent.stack.definition import (
     Found,
     Identity,
@@ -150,7 +150,7 @@ def test_a_definition_is_made_again_of_its_source() -> None:
         "resource_registry: {My::T: child.yaml}\nparameters: {p: x}\n",
         files={"f": "content", "child.yaml": "heat_template_version: 2018-08-31\n"},
     )
-    again = loading.load(json.loads(json.dumps(made.source)), IDENTITY)
+    again = loader.load(json.loads(json.dumps(made.source)), IDENTITY)
     assert again.outputs == made.outputs
     assert again.parameters == made.parameters
     assert next(again.environment.candidates("My::T", "a")) == Found("My::T", "child.yaml", ("My::T",))
@@ -159,7 +159,7 @@ def test_a_definition_is_made_again_of_its_source() -> None:
 def test_an_update_of_what_exists_keeps_what_is_not_given_anew() -> None:
     """Parameters that are cleared fall back to their defaults."""
     before = source("parameters: {p: {type: string, default: d}, q: {type: string}}\n", p="1", q="2")
-    after = loading.define(before.changed(None, (), {}, {"q": "3"}, clear=["p"]), IDENTITY)
+    after = loader.define(before.changed(None, (), {}, {"q": "3"}, clear=["p"]), IDENTITY)
     assert {name: each.value for name, each in after.parameters.items()} == {"p": "d", "q": "3"}
 
 
@@ -238,7 +238,7 @@ def test_while_its_parent_is_only_looked_at_a_child_needs_no_values() -> None:
       a: {type: A, condition: big, properties: {p: {list_join: ['', [{get_param: n}]]}}}
       b: {type: B, condition: {not: big}, deletion_policy: {get_param: n}}
     """
-    made, mistakes, warnings = loading.examine(source(template), IDENTITY, known=False)
+    made, mistakes, warnings = loader.examine(source(template), IDENTITY, known=False)
     assert (mistakes, warnings) == ([], [])
     assert made is not None
     assert set(made.resources) == {"a", "b"}

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from fuzz.examples import tries
 from heat_config_agent.errors import UsageError
-from heat_config_agent.hot import loading, reading
+from heat_config_agent.hot import loader, reader
 from heat_config_agent.hot.environment import merge_lists, merge_maps
-from heat_config_agent.hot.source import File, Source
+from heat_config_agent.hot.source import Source
+from heat_config_agent.language.files import File
 from hot.made import IDENTITY, VERSION, define, examined
 
 TEMPLATE = """\
@@ -55,7 +56,7 @@ def test_an_environment_that_is_sent_as_one_text_yields() -> None:
     source = Source(
         File("t.yaml", VERSION + TEMPLATE), (File("e", "parameters: {s: a, n: 1}\n"),), {}, {"s": "b"}, False
     )
-    made = loading.define(source, IDENTITY)
+    made = loader.define(source, IDENTITY)
     assert (made.parameters["s"].value, made.parameters["n"].value) == ("b", 1)
 
 
@@ -213,9 +214,9 @@ def test_files_are_read_beside_the_one_that_names_them(tmp_path: Path, monkeypat
     )
     (tmp_path / "top" / "away").mkdir()
     monkeypatch.chdir(tmp_path / "top" / "away")
-    source, missing = reading.read("../t.yaml", ["../../environments/e.yaml"], {})
+    source, missing = reader.read("../t.yaml", ["../../environments/e.yaml"], {})
     assert missing == []
-    made = loading.define(source, IDENTITY)
+    made = loader.define(source, IDENTITY)
     assert made.outputs["o"].value == "echo"
     for name, type_, content in (("a", "sub/child.yaml", "inner"), ("b", "My::T", "mine")):
         found = next(made.environment.candidates(type_, name))
@@ -234,9 +235,9 @@ def test_base_url_says_where_templates_are(tmp_path: Path) -> None:
         lib__a_yaml=VERSION,
         lib__other__b_yaml=VERSION,
     )
-    source, missing = reading.read(str(tmp_path / "t.yaml"), [str(tmp_path / "e.yaml")], {})
+    source, missing = reader.read(str(tmp_path / "t.yaml"), [str(tmp_path / "e.yaml")], {})
     assert missing == []
-    made = loading.define(source, IDENTITY)
+    made = loader.define(source, IDENTITY)
     assert next(made.environment.candidates("A", "a")).template == str(tmp_path / "lib/a.yaml")
     assert next(made.environment.candidates("B", "b")).template == str(tmp_path / "lib/other/b.yaml")
 
@@ -248,7 +249,7 @@ def test_what_is_missing_is_said_where_it_is_named(tmp_path: Path) -> None:
         t_yaml=VERSION + "resources: {a: {type: no.yaml}}\noutputs: {o: {value: {get_file: http://h/x}}}\n",
         e_yaml="resource_registry: {T: nowhere/t.yaml}\n",
     )
-    _, missing = reading.read(f"{tmp_path}/t.yaml", [f"{tmp_path}/e.yaml"], {})
+    _, missing = reader.read(f"{tmp_path}/t.yaml", [f"{tmp_path}/e.yaml"], {})
     said = [str(each).replace(str(tmp_path), "D") for each in missing]
     assert said == [
         "D/t.yaml:2:17: cannot read D/no.yaml: No such file or directory (its path begins at the file that names it)",
@@ -259,12 +260,12 @@ def test_what_is_missing_is_said_where_it_is_named(tmp_path: Path) -> None:
         ),
     ]
     with pytest.raises(UsageError, match=r"cannot read .*/nosuch: No such file"):
-        reading.read(f"{tmp_path}/nosuch", [], {})
+        reader.read(f"{tmp_path}/nosuch", [], {})
 
 
 def test_what_is_no_text_is_handed_on_in_base64(tmp_path: Path) -> None:
     """As Heat's client sends it."""
     write(tmp_path, t_yaml=VERSION + "outputs: {o: {value: {get_file: x.bin}}}\n")
     (tmp_path / "x.bin").write_bytes(b"\xff\xfe")
-    source, _ = reading.read(f"{tmp_path}/t.yaml", [], {})
-    assert loading.define(source, IDENTITY).outputs["o"].value == "//4=\n"
+    source, _ = reader.read(f"{tmp_path}/t.yaml", [], {})
+    assert loader.define(source, IDENTITY).outputs["o"].value == "//4=\n"

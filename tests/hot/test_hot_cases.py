@@ -33,5 +33,8 @@ def test_case(hot_case: Path) -> None:
 def test_the_language_alone(hot_case: Path) -> None:
     """It finds all mistakes but those for which one has to know types, before anything is begun."""
     case, expected = read(hot_case)
+    first = (expected.get("steps") or [{}])[0].get("stack") or {}
+    if first.get("state", ["CREATE"])[0] != "CREATE":  # it was rolled back: nothing of the template is left
+        return
     wrong = comparing.differences(expected, language.run(case))
     assert not wrong, "\n".join(wrong)

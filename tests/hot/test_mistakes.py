@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from heat_config_agent.hot import loading
-from heat_config_agent.hot.source import File, Source
+from heat_config_agent.hot import loader
+from heat_config_agent.hot.source import Source
+from heat_config_agent.language.files import File
 from hot.made import IDENTITY, VERSION, define, examined
 
 VALUE = "{type: OS::Heat::Value, properties: {value: 1}}"
@@ -120,7 +121,7 @@ def test_all_mistakes_are_shown_together_in_the_order_of_the_text() -> None:
 )
 def test_a_mistake_is_a_sentence_with_a_hint(template: str, said: str) -> None:
     """Also where Heat answers with what Python has raised."""
-    _, found, _ = loading.examine(Source(File("t.yaml", template)), IDENTITY)
+    _, found, _ = loader.examine(Source(File("t.yaml", template)), IDENTITY)
     assert any(said in str(each) for each in found), found
 
 
@@ -211,3 +212,34 @@ def test_mistakes_of_environments_and_template_are_shown_together() -> None:
     found = mistakes("nosuch: 1\n", "params: {}\n", "resource_registry:\n", "a: [\n")
     assert [each.partition(":")[0] for each in found] == ["env2.yaml", "env0.yaml", "env1.yaml", "t.yaml"]
     assert 'environment has wrong section "params" (did you mean parameters?)' in found[1]
+
+
+@pytest.mark.parametrize(
+    "version", ["AWSTemplateFormatVersion: '2010-09-09'", "HeatTemplateFormatVersion: '2012-12-12'"]
+)
+def test_the_format_of_cloudformation_is_refused_in_one_sentence(version: str) -> None:
+    """Whatever else is in it."""
+    template = Source(File("t.yaml", f"{version}\nResources: {{a: {{Type: 'AWS::EC2::Instance'}}}}\nOutputs: []\n"))
+    _, [mistake], _ = loader.examine(template, IDENTITY)
+    assert mistake.problem == "this template is in CloudFormation's format, which is not supported"
+
+
+def test_a_function_of_a_parameter_without_a_value_is_no_mistake() -> None:
+    """Its value is not known, so the function is not computed."""
+    text = VERSION + (
+        "parameters: {p: {type: string}}\n"
+        "resources: {r: {type: OS::Heat::Value, properties: {value: {digest: [md5, {get_param: p}]}}}}\n"
+    )
+    made, mistakes, _ = loader.examine(Source(File("t.yaml", text)), IDENTITY, known=False)
+    assert mistakes == []
+    assert made is not None
+    assert made.resources["r"].requirements() == frozenset()
+
+
+def test_an_update_drops_values_of_parameters_that_the_new_template_lacks() -> None:
+    """Heat drops them, too; the others are kept."""
+    kept = Source(File("t.yaml", VERSION), parameters={"a": 1, "b": 2})
+    template = File("t.yaml", VERSION + "parameters: {a: {type: number}}\n")
+    assert kept.changed(template, (), {}, {}).parameters == {"a": 1}
+    assert kept.changed(None, (), {}, {}).parameters == {"a": 1, "b": 2}
+    assert kept.changed(File("t.yaml", "a: ["), (), {}, {}).parameters == {"a": 1, "b": 2}

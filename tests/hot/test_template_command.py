@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hot.made import VERSION
-from machine import Done, Machine
+from support.machine import Done, Machine
 
 GOOD = (
     VERSION
@@ -55,10 +55,12 @@ def test_a_valid_template_shows_its_parameters(machine: Machine, good: Path) -> 
     assert done.out.splitlines() == [
         f"{good} is valid: 1 resource, 1 output",
         "",
-        "PARAMETER  TYPE    DEFAULT  WHAT",
-        "size       number  3        how many",
-        "secret     string  ******",
-        "name       string  -",
+        "PARAMETER  TYPE    DEFAULT  DESCRIPTION",
+        "All",
+        "  size       number  3        how many",
+        "  secret     string  ******",
+        "other parameters",
+        "  name       string  -",
     ]
 
 
@@ -179,7 +181,7 @@ def test_nested_templates_and_environments_are_looked_at(machine: Machine, good:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "a template is needed"),
+        ([], "no template is named"),
         (["a", "-t", "b"], "the template is named twice"),
         (["nosuch.yaml"], "cannot read nosuch.yaml: No such file or directory"),
         (["good.yaml", "-e", "nosuch.yaml"], "cannot read nosuch.yaml"),
@@ -214,10 +216,10 @@ def test_parameters_are_given_as_openstack_takes_them(machine: Machine) -> None:
 def test_what_it_loads_is_what_it_needs(machine: Machine, good: Path) -> None:
     """Other commands load none of it, and it loads nothing of the engine or of what speaks to servers."""
     done = validate(machine, str(good), told="1")
-    assert "heat_config_agent.hot.compiling" in done.err
+    assert "heat_config_agent.hot.compiler" in done.err
     assert not [
         each
-        for each in ("requests", "psutil", "heat_config_agent.journal", "heat_config_agent.stack.live")
+        for each in ("requests", "psutil", "heat_config_agent.state.journal", "heat_config_agent.stack.live")
         if f"| {each}\n" in done.err
     ]
     other = machine.agent("status", PYTHONPROFILEIMPORTTIME="1")

@@ -10,7 +10,8 @@ import yaml
 from hypothesis import strategies as st
 
 from fuzz.examples import tries
-from heat_config_agent.hot.text import Text
+from heat_config_agent.hot.text import heat_text
+from heat_config_agent.language.text import Text
 from heat_config_agent.stack.definition import Invalid, Json, Path
 
 names = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=6)
@@ -29,7 +30,7 @@ documents = st.dictionaries(
 
 def read(text: str) -> Text:
     """Read a text as a template's is."""
-    return Text("t.yaml", text, "template_format")
+    return heat_text("t.yaml", text, "template_format")
 
 
 def paths(value: Json, path: Path = ()) -> list[Path]:
@@ -149,9 +150,9 @@ def test_a_key_that_is_there_twice_is_a_warning() -> None:
         ("a: !include x", "t.yaml:1:4: a: the tag !include means nothing to Heat (leave it out)"),
         ("a: !!binary YQ==", "t.yaml:1:4: a: the tag !!binary means nothing to Heat"),
         ("a: !!set {b}", "t.yaml:1:4: a: the tag !!set means nothing to Heat"),
-        ("a: =", "t.yaml:1:4: a: '=' is not what its type says (quote it)"),
+        ("a: =", "t.yaml:1:4: a: the value is not what its type says (quote it)"),
         ("a: .nan", "t.yaml:1:4: a: .nan is no number in JSON (quote it)"),
-        ("a: !!int x", "t.yaml:1:4: a: 'x' is not what its type says"),
+        ("a: !!int x", "t.yaml:1:4: a: the value is not what its type says"),
         ("? [a]\n: b", "t.yaml:1:3: a key must be text"),
         ("a: {<<: 1}", "t.yaml:1:9: a: only maps can be merged by <<"),
         ("a: &a [*a]", "t.yaml:1:4: a[0][0]: it is nested too deeply, or in itself"),

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from package.built import ROOT, package
-from tools import need, need_builder, need_root
+from support.tools import need, need_builder, need_root
 
 BY_HAND = pytest.mark.skipif("TEST_MACHINE" not in os.environ, reason="it takes minutes: `make test-machine`")
 """Of tests that need an image, or a whole machine."""

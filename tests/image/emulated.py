@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from machine import Done
-from tools import need
+from support.machine import Done
+from support.tools import need
 
 HOST = "10.0.2.2"
 """Where the machine finds what listens on 127.0.0.1 here."""

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from heat_config_hooks import HOOKS
-from loopback import Answer, SignalServer
-from machine import Done, deployment
 from package.built import package
+from support.loopback import Answer, SignalServer
+from support.machine import Done, deployment
+from support.tools import BUILDER, need, need_builder
 from system.booted import Booted, booted
 from system.test_service import deploy, eventually, shown, state_of
-from tools import BUILDER, need, need_builder
 
 pytestmark = pytest.mark.timeout(600)
 

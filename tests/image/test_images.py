@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from image.baked import BY_HAND, baked
-from loopback import SignalServer
-from machine import deployment
+from support.loopback import SignalServer
+from support.machine import deployment
 from system import seeds
 from system.booted import Booted, booted
 from system.seeds import Handed
@@ -56,6 +56,23 @@ def test_an_instance_of_it_is_configured(instance: Booted, heat: SignalServer) -
     instance.boot(180)
     eventually(instance, lambda: state_of(instance, "d2") == "signalled")
     assert [each["deploy_stdout"] for name in ("d1", "d2") for each in heat.values(name)] == ["first\n", "second\n"]
+
+
+def test_it_is_of_use_in_a_cloud(image: Path, instance: Booted) -> None:
+    """The example for mkosi has all that an instance needs: a network, names, a disk that grows, certificates."""
+    if not image.name.startswith("mkosi"):
+        pytest.skip("the element is one of several in an image, which has these from others")
+    for name in ("systemd-networkd", "systemd-resolved"):  # the network of this instance is masked, not its names
+        assert (image / f"usr/lib/systemd/system/{name}.service").exists() or (
+            image / f"lib/systemd/system/{name}.service"
+        ).exists()
+    enabled = {path.name for path in (image / "etc/systemd/system").rglob("*.service")}
+    assert {"systemd-networkd.service", "systemd-resolved.service"} <= enabled
+    assert (image / "etc/resolv.conf").readlink().name == "stub-resolv.conf"
+    instance.boot(180)
+    for program in ("ip", "growpart", "sfdisk", "resize2fs", "resolvectl"):
+        assert instance.run("sh", "-c", f"command -v {program}").code == 0, program
+    assert (image / "etc/ssl/certs/ca-certificates.crt").exists()
 
 
 def test_its_tools_are_there(image: Path, instance: Booted) -> None:

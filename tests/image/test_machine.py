@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-import planted
-import promises
 from image.baked import BY_HAND, baked, disk
 from image.emulated import HOST, Emulated, emulated
-from loopback import SignalServer, wait_until
-from machine import deployment
+from support import planted, promises
+from support.loopback import SignalServer, wait_until
+from support.machine import deployment
 from system import seeds
 from system.seeds import Handed
 

@@ -6,14 +6,24 @@ import configparser
 import subprocess
 
 from package.built import ROOT
-from tools import need
+from support.tools import need
+
+
+def content() -> configparser.SectionProxy:
+    """Return the section about what is in the image."""
+    example = configparser.ConfigParser(interpolation=None)
+    example.read(ROOT / "packaging/mkosi/mkosi.conf")
+    return example["Content"]
+
+
+def test_the_serial_console_is_used_last() -> None:
+    """The last console that the kernel is told is the one to which systemd writes."""
+    assert content()["KernelCommandLine"].split()[-1].startswith("console=ttyS0")
 
 
 def test_its_packages_are_known() -> None:
     """Of what goes into the image, Debian has all but our own package."""
     need("apt-cache", "apt")
-    found = configparser.ConfigParser()
-    found.read(ROOT / "packaging/mkosi/mkosi.conf")
-    wanted = set(found["Content"]["Packages"].split())
+    wanted = set(content()["Packages"].split())
     known = subprocess.run(["apt-cache", "pkgnames"], capture_output=True, text=True, check=True).stdout.split()
     assert wanted - set(known) == {"heat-config-agent"}

@@ -12,12 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from tools import need
+from support.tools import need
 
 ROOT = Path(__file__).parents[2]
 
 _PLACE = ROOT / ".venv/packages"
 _SOURCES = ("agent", "hooks", "systemd", "packaging", "docs", "examples", "pyproject.toml", "*.md", "LICENSE")
+_QUICK = {"DPKG_DEB_COMPRESSOR_LEVEL": "1"}
+"""Nothing that is tested depends on how well a package is compressed."""
+
 _OPTIONS = {"deb": "", "rpm": "--nodeps"}
 """Of an RPM, the database of packages knows nothing of what Debian has installed."""
 
@@ -49,7 +52,7 @@ def build(kind: str, folder: Path) -> None:
     done = subprocess.run(
         ["make", kind, f"DIST={folder}"],
         cwd=ROOT,
-        env={**others, "BUILD_OPTIONS": _OPTIONS[kind]},
+        env={**others, **_QUICK, "BUILD_OPTIONS": _OPTIONS[kind]},
         capture_output=True,
         text=True,
         check=False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
@@ -12,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import completion
-from tools import need
+from support.machine import BIN, deployment
+from support.tools import need
 
 SCRIPT = Path(completion.__file__)
 
@@ -23,6 +25,10 @@ LINES = {
     "heat-config-agent show --state-dir sto\t": "show --state-dir store/",
     "heat-config-agent doctor --config sett\t": "doctor --config settings.conf",
     "heat-config-agent hooks pup\t": "hooks puppet",
+    "heat-config-agent show greet\t": "show greeting",
+    "heat-config-agent log -f 4be\t": "log -f 4be13a2c",
+    "heat-config-agent stack show sh\t": "stack show shop",
+    "heat-config-agent stack delete sh\t": "stack delete shop",
     "heat-config-apply --pl\tsi\t": "--plan site.yaml",
     "heat-config-apply a.yaml si\t": "a.yaml site.yaml",
     "heat-config-apply store/on\t": "store/one.yaml",
@@ -30,6 +36,12 @@ LINES = {
     "heat-config-hook ru\t": "ru",  # there is no such hook
 }
 """What is typed → with which words the command is called."""
+
+DOCUMENTS = {
+    "site.json": json.dumps([deployment("4be13a2c", name="greeting")]),
+    "shop.yaml": "heat_template_version: 2018-08-31\nresources: {nothing: {type: OS::Heat::None}}\n",
+}
+"""What this machine has: a deployment and a stack, each named in the lines."""
 
 OTHERWISE = {
     "zsh": {
@@ -58,6 +70,10 @@ def test_a_line_is_completed(tmp_path: Path, shell: str) -> None:
     (here / "store").mkdir(parents=True)
     for name in ("site.yaml", "store/one.yaml", "settings.conf"):
         (here / name).touch()
+    state = {"HEAT_CONFIG_AGENT_STATE": str(tmp_path / "state")}
+    for name, content in DOCUMENTS.items():
+        (tmp_path / name).write_text(content)
+        subprocess.run([BIN / "heat-config-apply", tmp_path / name], env={**os.environ, **state}, check=True)
     recorded = "".join(
         f"{each}() {{ echo \"$*\" >>'{tmp_path}/called'; }}\n"
         for each in ("heat-config-agent", "heat-config-apply", "heat-config-hook")
@@ -69,7 +85,7 @@ def test_a_line_is_completed(tmp_path: Path, shell: str) -> None:
         stdin=its,
         stdout=its,
         stderr=its,
-        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "dumb", "LANG": "C.UTF-8"},
+        env={"PATH": f"{BIN}:{os.environ['PATH']}", **state, "HOME": str(tmp_path), "TERM": "dumb", "LANG": "C.UTF-8"},
         start_new_session=True,
     ) as process:
         os.close(its)

@@ -12,9 +12,9 @@ import pytest
 
 import manual
 from heat_config_agent.cli import agent, apply
-from heat_config_agent.configuration import SECTIONS, SETTINGS
+from heat_config_agent.settings.schema import SECTIONS, SETTINGS
 from heat_config_hooks import HOOKS
-from tools import need
+from support.tools import need
 
 SCRIPT = Path(manual.__file__)
 
@@ -43,13 +43,14 @@ def shown(path: Path) -> str:
 
 
 def said(parser: argparse.ArgumentParser) -> list[str]:
-    """Return the words of a help text that are to be in a page: of its arguments, and of all that stands below them."""
+    """Return the words of a help text that are to be below a command: of its own arguments, and of its notes."""
     arguments = manual.arguments(parser)
+    shared = {manual.explained(each) for each in manual.common(agent.parser())} if " " in parser.prog else set()
+    arguments = [each for each in arguments if manual.explained(each) not in shared]
     words = [option for each in arguments for option in each.option_strings]
     helps = [(each.help or "") % {**vars(each), "prog": parser.prog} for each in arguments]
-    rows = re.findall(r"(?m)^  (\d+ +\S.*)$", parser.epilog or "")
     blocks = [block for block in (parser.epilog or "").split("\n\n") if "exit codes:" not in block]
-    return [" ".join(each.split()) for each in (*words, *helps, *rows, *blocks) if each]
+    return [" ".join(each.split()) for each in (*words, *helps, *blocks) if each]
 
 
 def test_all_of_each_command_is_in_its_page(folder: Path) -> None:
@@ -65,8 +66,38 @@ def test_all_of_each_command_is_in_its_page(folder: Path) -> None:
         missing += [f"{name}: {each}" for each in said(parser) if each not in rest]
         assert " ".join((parser.description or "").split())[1:] in rest
     assert missing == []
+    for each in manual.common(whole):
+        assert f"{', '.join(each.option_strings)} " in text.partition("COMMON OPTIONS")[2].partition("COMMANDS")[0]
     text = shown(page(folder, "heat-config-apply.1"))
     assert [each for each in said(apply.parser()) if each not in text] == []
+
+
+def test_exit_codes_are_listed_once_for_all_commands_that_share_them(folder: Path) -> None:
+    """Below each list stand the codes and meanings of its commands; no list is there twice."""
+    need("groff", "groff-base")
+    _, _, text = shown(page(folder, "heat-config-agent.1")).partition("EXIT STATUS The codes have")
+    _, _, listed = text.partition("command by command.")
+    listed = listed.partition("NOTES")[0]
+    for name, parser in manual.every(agent.parser()).items():
+        _, _, codes = (parser.epilog or "").partition("exit codes:\n")
+        rows = " ".join(codes.partition("\n\n")[0].split())
+        if rows:
+            assert listed.count(rows) == 1, name
+            assert re.search(rf"(^|[ ,]) ?{name}[,:]", listed.partition(rows)[0]), name
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if "hook" not in name])
+def test_pages_have_examples_that_the_commands_accept(folder: Path, name: str) -> None:
+    """Each example is in its page, and is a command line that the command can parse."""
+    need("groff", "groff-base")
+    text = shown(page(folder, name))
+    parsers = {"heat-config-agent": agent.parser(), "heat-config-apply": apply.parser()}
+    assert (" ENVIRONMENT " in text) == (name in ("heat-config-agent.1", "heat-config-apply.1"))
+    for lines in manual.EXAMPLES[name.rpartition(".")[0]].values():
+        assert " ".join(lines.split()) in text.partition(" EXAMPLES ")[2]
+        program, *words = lines.rpartition(" | ")[2].split()
+        if program in parsers:
+            parsers[program].parse_args(words)
 
 
 def test_all_hooks_and_settings_are_in_their_pages(folder: Path) -> None:
@@ -75,10 +106,10 @@ def test_all_hooks_and_settings_are_in_their_pages(folder: Path) -> None:
     text = shown(page(folder, "heat-config-hook.1"))
     assert [each for each in HOOKS if each not in text] == []
     text = shown(page(folder, "heat-config-agent.conf.5"))
-    assert set(manual.SAYS) == SECTIONS
+    assert set(SECTIONS) == {each.section for each in SETTINGS}
     for each in SETTINGS:
-        _, _, section = text.partition(f"[{each.section}] {manual.SAYS[each.section]}")
-        assert f"{each.name} {each.says[:1].upper()}{each.says[1:]}. It is " in section
+        _, _, section = text.partition(f"[{each.section}] {SECTIONS[each.section]}")
+        assert f"{each.name} {each.description[:1].upper()}{each.description[1:]}. It is " in section
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -14,12 +15,13 @@ from pathlib import Path
 import pytest
 
 from heat_config_agent import __version__
-from loopback import SignalServer, wait_until
-from machine import deployment
+from links import LINK
 from package.built import ROOT, package
+from support.loopback import Answer, SignalServer, wait_until
+from support.machine import deployment
+from support.tools import need
 from system.booted import Booted, booted
 from system.test_service import NAME, SETTINGS, deploy, eventually, process, shown, state_of, status
-from tools import need
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -130,6 +132,53 @@ def test_each_module_inside_has_a_licence(content: tarfile.TarFile) -> None:
     assert {"requests", "PyYAML", "psutil", "keystoneauth1", "websocket-client"} <= {
         each.partition("==")[0] for each in bundled
     }
+
+
+def test_no_link_leads_nowhere(content: tarfile.TarFile) -> None:
+    """A page links to files of the package, and to the web; the reasons for the daemon's privileges are among them."""
+    names = {each.name.removeprefix("./").rstrip("/") for each in content.getmembers()}
+    pages = [name for name in names if name.endswith(".md") and "/doc/" in name]
+    assert "usr/share/doc/heat-config-agent/systemd/README.md" in pages
+    dead = [
+        (page, target)
+        for page in pages
+        for _, target in LINK.findall(read(content, page))
+        if "://" not in target
+        and not target.startswith("#")
+        and os.path.normpath(f"{os.path.dirname(page)}/{target.partition('#')[0]}") not in names  # noqa: PTH120  # no disk
+    ]
+    assert dead == []
+
+
+def test_it_is_refused_where_it_cannot_work(deb: Path, tmp_path: Path) -> None:
+    """Before anything is unpacked: on a machine that has another minor version of Python, and not the one it is for."""
+    subprocess.run(["dpkg-deb", "--control", deb, tmp_path / "control"], check=True)
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("sh", "python3"):
+        (programs / name).symlink_to("/bin/sh")
+
+    def before(action: str) -> subprocess.CompletedProcess[str]:
+        script = ["/bin/sh", str(tmp_path / "control/preinst"), action]
+        return subprocess.run(script, env={"PATH": str(programs)}, capture_output=True, text=True, check=False)
+
+    [needed] = re.findall(r"python3\.\d+", (tmp_path / "control/control").read_text())
+    for action in ("install", "upgrade"):
+        done = before(action)
+        assert done.returncode == 1
+        assert f"with {needed}, and this machine is" in done.stderr
+        assert f"install {needed}, or the package that was built for this system" in done.stderr
+    (programs / needed).symlink_to("/bin/sh")
+    assert (before("install").returncode, before("install").stderr) == (0, "")
+
+
+def test_its_version_names_the_release_that_it_is_for(deb: Path) -> None:
+    """So an upgrade of the machine's distribution upgrades it, and packages for two releases can lie in one folder."""
+    version = subprocess.run(["dpkg-deb", "--field", deb, "Version"], capture_output=True, text=True, check=True).stdout
+    release = dict(re.findall(r'(?m)^(\w+)="?([^"\n]*)', Path("/etc/os-release").read_text()))
+    assert version.strip() == f"{__version__}+{release['ID'].removesuffix('ian')}{release['VERSION_ID']}"
+    newer = subprocess.run(["dpkg", "--compare-versions", "1+deb13", "gt", "1+deb12"], check=False)
+    assert newer.returncode == 0
 
 
 def test_lintian_has_nothing_to_say(deb: Path) -> None:
@@ -248,7 +297,9 @@ def test_it_goes_and_comes_back(bare: Booted, heat: SignalServer) -> None:
     install(bare)
     deploy(bare, deployment("d1", LONG, signal=heat.url()))
     eventually(bare, lambda: state_of(bare, "d1") == "running")
-    assert bare.run("dpkg", "--remove", "heat-config-agent").code == 0
+    done = bare.run("dpkg", "--remove", "heat-config-agent")
+    assert done.code == 0
+    assert "  d1 (CREATE) is running" in (done.out + done.err).splitlines()
     assert process(bare) == 0
     assert not (bare.disk / "usr/lib/heat-config-agent").exists()
     (bare.disk / "root/go").touch()
@@ -261,7 +312,19 @@ def test_it_goes_and_comes_back(bare: Booted, heat: SignalServer) -> None:
     assert [each["failed"] for each in status(bare)["deployments"]] == [False]
     assert (bare.disk / "root/ran").read_text() == "begun\nended\n"
 
-    assert bare.run("dpkg", "--purge", "heat-config-agent").code == 0
+    heat.answers.extend([Answer(503)] * 100)
+    deploy(bare, deployment("d2", "#!/bin/sh\n", signal=heat.url()))
+    eventually(bare, lambda: state_of(bare, "d2") == "finished")
+    theirs = bare.disk / "var/lib/heat-config/deployed/d7.json"
+    theirs.write_text("{}")
+    for path in (theirs, theirs.parent):
+        path.chmod(0o755)
+    done = bare.run("dpkg", "--purge", "heat-config-agent")
+    assert done.code == 0
+    said = (done.out + done.err).splitlines()
+    assert said.count("  d2 (CREATE) has run, and its result is not delivered") == 2  # at its removal, and at the purge
+    assert any(line.startswith("/var/lib/heat-config/deployed stays for heat-agents") for line in said)
+    assert {path.stat().st_mode & 0o077 for path in (theirs.parent, *theirs.parent.iterdir())} == {0}
     left = bare.run("find", "/usr", "/lib/", "/var/lib/heat-config-agent", "/etc", "-name", "*heat-config*").out.split()
     assert left == ["/etc/heat-config-agent"]  # there are settings in it, which somebody wrote
     assert bare.run("systemctl", "is-failed", NAME).out.strip() == "inactive"

@@ -5,13 +5,14 @@ None is here to install it on: what its scripts do is what that system's own mac
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from package.built import ROOT, package
-from tools import need
+from support.tools import need
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -26,7 +27,6 @@ OTHERWISE = {
 DEBIAN = {
     "/usr/share/doc/heat-config-agent/copyright",
     "/usr/share/doc/heat-config-agent/changelog",
-    "/usr/share/doc/heat-config-agent/NEWS.md",
     "/usr/share/lintian/overrides/heat-config-agent",
 }
 """What Debian wants beside that."""
@@ -97,3 +97,19 @@ def test_it_is_not_built_without_a_version() -> None:
     done = subprocess.run(["rpmspec", "--parse", SPEC], capture_output=True, text=True, check=False)
     assert done.returncode
     assert "build it with packaging/build rpm" in done.stderr
+
+
+def test_on_a_system_without_rpms_macros_it_is_refused(tmp_path: Path) -> None:
+    """An RPM that would not restart the daemon is not built by accident: one plain sentence says so."""
+    need("rpmbuild", "rpm")
+    if not subprocess.run(["rpm", "--quiet", "-q", "systemd-rpm-macros"], check=False).returncode:
+        pytest.skip("this system has the macros")
+    environment = {name: value for name, value in os.environ.items() if name != "BUILD_OPTIONS"}
+    done = subprocess.run(
+        [ROOT / "packaging/build", "rpm", tmp_path], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(
+        "this system has no systemd-rpm-macros, so an RPM that is built here would not restart"
+    )
+    assert list(tmp_path.iterdir()) == []

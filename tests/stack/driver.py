@@ -42,10 +42,8 @@ def main(folder: Path, operation: dict[str, Any], where: str = "", number: str =
         session.create(made(operation["resources"], operation["outputs"]), rollback=operation["rollback"])
     elif op == "update":
         wanted = {"resources": operation["resources"], "outputs": operation["outputs"]}
-        if session.root is not None and session.root.record.action != "ROLLBACK":  # else all that is left is to go on
+        if session.root is None or session.root.record.action != "ROLLBACK" or session.interrupted:  # else it is over
             session.update(working.again(wanted), rollback=operation["rollback"])
-        else:
-            session.go_on()
     elif session.root is not None:
         getattr(session, op)()
     root = session.root
@@ -53,7 +51,7 @@ def main(folder: Path, operation: dict[str, Any], where: str = "", number: str =
         "passed": passed,
         "state": list(working.state()) if root else None,
         "states": working.states() if root else {},
-        "outputs": {name: root.output(name) for name in root.definition.outputs} if root else {},
+        "outputs": {name: root.output(name) for name in root.definition.outputs} if root and root.defined else {},
         "left": sorted(each.name for each in root.records()) if root else [],
     }
     working.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from heat_config_agent.deployments.redaction import OPEN
 from heat_config_agent.stack.definition import (
     Definition,
     Found,
@@ -46,12 +47,22 @@ class Types:
         yield Found(type_)
 
     def interface(self, template: str) -> Interface:
-        raise Invalid([Mistake(f"there is no {template}")])
+        raise Invalid([Mistake(f"there is no {template}")], OPEN)
 
     def nested(
         self, resource: str, found: Found, identity: Identity, parameters: Mapping[str, Json], *, known: bool = True
     ) -> Definition:
-        raise Invalid([Mistake(f"{identity.name}: {resource}: there is no {found.template} {known} {parameters}")])
+        raise Invalid(
+            [Mistake(f"{identity.name}: {resource}: there is no {found.template} {known} {parameters}")], OPEN
+        )
+
+    def of_text(
+        self, resource: str, template: str, identity: Identity, parameters: Mapping[str, Json], *, known: bool = True
+    ) -> Definition:
+        """Return a stack without resources, whatever the template says."""
+        return load({"resources": {}, "of": [resource, template, parameters, known]}, identity)
+
+    of_file = of_text
 
     def inside(self, _resource: str) -> Types:
         return self

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from heat_config_agent.stack.lines import written
 from stack.made import deployment, script, tried, value
+from support import loaded
 
 TESTS = Path(__file__).parents[1]
 
@@ -40,18 +42,23 @@ OUTPUTS = {"o": {"attr": ["last", "value"]}}
 
 def run(folder: Path, operation: dict[str, Any], *arguments: str) -> dict[str, Any] | None:
     """Run the driver, and return what it printed; None where it was killed."""
-    done = subprocess.run(
-        [sys.executable, str(TESTS / "stack/driver.py"), str(folder), json.dumps(operation), *arguments],
-        capture_output=True,
-        text=True,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(TESTS), "HOME": str(folder)},
-        check=False,
-    )
-    if done.returncode == -9:
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), **loaded.STARTED}
+    words = [_DRIVES, str(TESTS), str(folder), json.dumps(operation), *arguments]
+    code, out, err = loaded.run("-c", words, environment, folder, 60)
+    if code == -9:
         return None
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
+    assert code == 0, err
+    found: dict[str, Any] = json.loads(out)
     return found
+
+
+_DRIVES = """
+import json, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from stack import driver
+driver.main(Path(sys.argv[2]), json.loads(sys.argv[3]), *sys.argv[4:])
+"""
 
 
 def prepared(folder: Path, before: list[dict[str, Any]]) -> Path:
@@ -68,7 +75,9 @@ def copied(start: Path, folder: Path) -> Path:
     shutil.copytree(start, folder, symlinks=True)
     kept = folder / "stacks/s/stack"
     if kept.exists():
-        kept.write_text(kept.read_text().replace(str(start), str(folder)))
+        lines = [json.loads(line[9:].replace(str(start), str(folder))) for line in kept.read_text().splitlines()]
+        kept.write_bytes(b"".join(written(*each) for each in lines))
+        (folder / "stacks/s/stack.lock").unlink()  # it says how long the file was
     return folder
 
 
@@ -80,7 +89,7 @@ def operation(folder: Path, op: str, text: str) -> dict[str, Any]:
         "outputs": OUTPUTS,
         "rollback": False,
     }
-    if op == "update" and text == BAD:
+    if text == BAD:
         made["resources"]["replaced"]["properties"]["fail"] = True
         made["rollback"] = True
     return made
@@ -96,6 +105,7 @@ CREATED = [{"op": "create", "text": "one"}]
     ("op", "text", "before"),
     [
         pytest.param("create", "one", [], id="create"),
+        pytest.param("create", BAD, [], id="create that is rolled back"),
         pytest.param("update", "two", CREATED, id="update"),
         pytest.param("update", BAD, CREATED, id="rollback"),
         pytest.param("suspend", "", CREATED, id="suspend"),

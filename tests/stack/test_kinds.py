@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import tools
-from machine import BIN, Machine
+from support import tools
+from support.machine import BIN, Machine
 
 FOLDER = Path(__file__).with_name("templates")
 

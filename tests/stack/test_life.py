@@ -32,7 +32,7 @@ def test_a_preview_says_what_an_update_then_does(working: Working) -> None:
     working.session.create(made(former))
     before = (working.stack / FILE).read_bytes()
     found = working.session.preview(working.again({"resources": wanted, "outputs": {}}))
-    assert {each.name: each.what for each in found} == {
+    assert {each.name: each.effect for each in found} == {
         "a": "updated",
         "b": "replaced",
         "c": "unchanged",
@@ -104,13 +104,15 @@ def test_stacks_are_side_by_side(tmp_path: Path) -> None:
     one.session.create(made({"a": value(1)}))
     other.session.create(made({"a": value(2)}, name="other"))
     assert listing.names(tmp_path) == ["other", "s"]
-    assert listing.record(tmp_path, "other").status == "COMPLETE"
+    kept = listing.kept(tmp_path, "other")
+    assert kept
+    assert kept.record
+    assert (kept.record.status, kept.trouble) == ("COMPLETE", "")
     with pytest.raises(LockedError):
         _ = Working(tmp_path).session
     one.session.delete()
     assert listing.names(tmp_path) == ["other"]
-    with pytest.raises(UsageError, match="there is no stack s"):
-        listing.record(tmp_path, "s")
+    assert listing.kept(tmp_path, "s") is None
     with pytest.raises(UsageError, match="cannot have the name"):
         listing.folder(tmp_path, "../s")
     one.close()
@@ -157,9 +159,7 @@ def test_a_wait_condition_is_signalled_over_http(working: Working) -> None:
             answers.append(error.code)
             error.close()
 
-    def signals() -> None:
-        handle = working.root.resources["h"]
-        address, token = handle.get_attribute("endpoint"), handle.get_attribute("token")
+    def signals(address: str, token: str) -> None:
         signal(address, "another", b"{}")
         signal(address, token, b'{"status": "MAYBE"}')
         signal(address, token, b'{"data": "one"}')
@@ -167,7 +167,9 @@ def test_a_wait_condition_is_signalled_over_http(working: Working) -> None:
 
     def heard(event: dict[str, Any]) -> None:
         if (event["path"], event["status"]) == ("w", "IN_PROGRESS"):
-            threads.append(threading.Thread(target=signals))
+            handle = working.root.resources["h"]
+            address, token = handle.get_attribute("endpoint"), handle.get_attribute("token")
+            threads.append(threading.Thread(target=signals, args=(address, token)))
             threads[0].start()
 
     threads: list[threading.Thread] = []
@@ -180,12 +182,15 @@ def test_a_wait_condition_is_signalled_over_http(working: Working) -> None:
 
 
 def test_what_takes_a_cloud_is_a_placeholder(working: Working) -> None:
-    """It takes any property, and has what it is given; a server is this machine."""
+    """It has the attributes that it is given; a server is this machine."""
     working.session.create(
         made(
             {
-                "net": {"type": "OS::Neutron::Net", "properties": {"anything": [1]}},
-                "web": {"type": "OS::Nova::Server", "properties": {"name": "web1", "networks": [{"ref": "net"}]}},
+                "net": {"type": "OS::Neutron::Net", "properties": {"name": "n"}},
+                "web": {
+                    "type": "OS::Nova::Server",
+                    "properties": {"name": "web1", "flavor": "f", "networks": [{"network": {"ref": "net"}}]},
+                },
             },
             {
                 "mtu": {"attr": ["net", "mtu"]},

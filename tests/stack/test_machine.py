@@ -95,7 +95,7 @@ def test_nobody_is_waited_for_who_is_not_to_answer(working: Working) -> None:
 def test_only_what_is_for_one_server(working: Working) -> None:
     """By the name of its resource; what is for another one counts as done, and says that it was not."""
     log = working.folder / "log"
-    server = {"type": "OS::Nova::Server"}
+    server = {"type": "OS::Nova::Server", "properties": {"flavor": "f"}}
     working.server = "web"
     working.session.create(
         made(

@@ -12,7 +12,7 @@ import pytest
 from heat_config_agent.errors import UsageError
 from heat_config_agent.stack import plugins
 from heat_config_agent.stack.definition import Invalid
-from heat_config_agent.stack.types import Types
+from heat_config_agent.stack.resources import known_types
 from stack.made import made
 from stack.working import Working
 
@@ -109,7 +109,7 @@ def noted(tmp_path: Path) -> Working:
     (folder / "tests" / "test_note.py").write_text("raise AssertionError('nobody loads tests')")
     found = plugins.load([folder])
     assert not found.disabled
-    return Working(tmp_path, Types(found.types))
+    return Working(tmp_path, known_types(found.types))
 
 
 def note(path: Path, **values: object) -> dict[str, object]:
@@ -186,7 +186,7 @@ def test_what_it_made_is_known_to_be_its(noted: Working, tmp_path: Path) -> None
     """Without it nobody can do anything about the stack, and that is said; nothing is lost by it."""
     noted.session.create(made({"n": note(tmp_path / "one")}))
     noted.close()
-    with pytest.raises(UsageError, match="nothing here knows My::Note, the type of n"):
+    with pytest.raises(UsageError, match="there is no type My::Note, which n has"):
         _ = Working(tmp_path).session
     noted.session.delete()
     assert not (tmp_path / "one").exists()
@@ -201,9 +201,10 @@ def test_one_that_lacks_something_is_disabled(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("def resource_mapping():\n    return {'A::B': 3}\n")
     found = plugins.load([tmp_path, tmp_path / "nowhere"])
     assert list(found.types) == ["My::Note"]
+    assert found.disabled.pop() == f"{tmp_path}/nowhere of plugin_dirs is not a folder: no plug-in is loaded from it"
     assert [each.partition(" is not used: ")[2] for each in found.disabled] == [
-        "TypeError: A::B is no class that is derived of heat.engine.resource.Resource",
-        "it needs heat.engine.clients, which is not installed",
+        "TypeError: A::B is not a class derived from heat.engine.resource.Resource",
+        "it needs heat.engine.clients, a part of Heat's own engine that a machine without Heat does not have",
         "it needs surely_not_installed_anywhere, which is not installed",
     ]
 
@@ -214,7 +215,7 @@ def test_one_that_others_may_write_to_is_disabled(tmp_path: Path) -> None:
     (tmp_path / "note.py").chmod(0o666)
     found = plugins.load([tmp_path])
     assert not found.types
-    assert "others may write to it" in found.disabled[0]
+    assert "other users can write to it" in found.disabled[0]
 
 
 def test_nothing_of_it_is_left_behind(tmp_path: Path) -> None:
@@ -228,3 +229,232 @@ def test_nothing_of_it_is_left_behind(tmp_path: Path) -> None:
     assert not [name for name in sys.modules if name.partition(".")[0] in ("heat", "oslo_log")]
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
+
+
+RICH = """
+import logging
+
+import beside
+from heat.common import password_gen
+from heat.common.i18n import _
+from heat.engine import attributes, constraints, properties, resource, translation
+from oslo_log import log as logging_
+from oslo_utils import timeutils, uuidutils
+
+from . import names
+from .inner import deep
+
+LOG = logging_.getLogger(__name__)
+
+
+class Even(constraints.BaseCustomConstraint):
+    expected_exceptions = (ValueError,)
+
+    def validate_with_client(self, client, value):
+        if int(value) % 2:
+            raise ValueError('it is odd')
+
+
+class Things:
+    gone = False
+
+    def delete(self, of):
+        if self.gone:
+            raise NotFound(of)
+        if of == 'stuck':
+            raise RuntimeError('stuck')
+
+    def get(self, of):
+        return {'id': of}
+
+
+class NotFound(Exception):
+    pass
+
+
+class Client:
+    things = Things()
+
+
+class Rich(resource.Resource):
+    entity = 'things'
+    properties_schema = {
+        'size': properties.Schema(properties.Schema.INTEGER, constraints=[constraints.CustomConstraint('my.even')]),
+        'id': properties.Schema(properties.Schema.STRING, default='thing'),
+        'old': properties.Schema(properties.Schema.STRING),
+        'new': properties.Schema(properties.Schema.STRING, required=True),
+        'nets': properties.Schema(properties.Schema.LIST, schema=properties.Schema(properties.Schema.MAP, schema={
+            'net': properties.Schema(properties.Schema.STRING), 'uuid': properties.Schema(properties.Schema.STRING)})),
+    }
+    attributes_schema = {'signals': attributes.Schema(type=attributes.Schema.LIST), 'new': attributes.Schema()}
+
+    def client(self, name=None, version=None):
+        return Client()
+
+    def translation_rules(self, properties):
+        rule = translation.TranslationRule
+        return [
+            rule(properties, rule.REPLACE, ['new'], value_path=['old']),
+            rule(properties, rule.REPLACE, ['nets', 'net'], value_name='uuid'),
+        ]
+
+    def handle_create(self):
+        from heat.engine import resource as again
+        assert again is resource
+        assert len(password_gen.generate_password(9, [password_gen.named_char_class('digits', 3)])) == 9
+        self.data_set('signals', [])
+        self.data_set('nets', [net['net'] for net in self.properties['nets'] or []])
+        self.resource_id_set(self.properties['id'])
+
+    def check_create_complete(self, _):
+        if not self.data().get('asked'):
+            self.data_set('asked', timeutils.utcnow_ts(microsecond=True))
+            raise resource.PollDelay(0.4)
+        self.data_set('took', timeutils.utcnow_ts(microsecond=True) - self.data()['asked'])
+        return True
+
+    def handle_signal(self, details=None):
+        self.data_set('signals', self.data()['signals'] + [details])
+
+    def _resolve_attribute(self, name):
+        return self.data()['signals'] if name == 'signals' else self.properties['new']
+
+
+def resource_mapping():
+    return {names.NAME: Rich, beside.NAME: Rich, deep.NAME: Rich}
+
+
+def constraint_mapping():
+    return {'my.even': Even}
+"""
+
+
+@pytest.fixture
+def rich(tmp_path: Path) -> Working:
+    """Return where a stack with a plug-in of several modules can be worked on."""
+    folder = tmp_path / "plugins"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "rich.py").write_text(RICH)
+    (folder / "names.py").write_text("NAME = 'My::Rich'\n")
+    (folder / "beside.py").write_text("NAME = 'My::Beside'\n")
+    (folder / "inner" / "deep.py").write_text("from ..names import NAME as OTHER\nNAME = OTHER + '::Deep'\n")
+    found = plugins.load([folder])
+    assert not found.disabled
+    assert list(found.types) == ["My::Rich", "My::Beside", "My::Rich::Deep"]
+    return Working(tmp_path, known_types(found.types))
+
+
+def thing(**properties: object) -> dict[str, object]:
+    """Return a resource of the plug-in's type."""
+    return {"type": "My::Rich", "properties": {"new": "n", **properties}}
+
+
+def test_modules_import_one_another_and_heat_in_handlers(rich: Working) -> None:
+    """With a dot or without, from folders above and below; and the interval of its poll counts."""
+    rich.session.create(made({"r": thing()}))
+    assert rich.state() == ("CREATE", "COMPLETE")
+    assert rich.root.resources["r"].data()["took"] >= 0.4
+    rich.close()
+
+
+def test_an_older_property_is_translated(rich: Working) -> None:
+    """Also in the members of a list; so it meets a requirement."""
+    resource = {"type": "My::Rich", "properties": {"old": "o", "nets": [{"uuid": "u"}, {"net": "n"}]}}
+    rich.session.create(made({"r": resource}, {"new": {"attr": ["r", "new"]}}))
+    assert rich.root.output("new") == "o"
+    assert rich.root.resources["r"].data()["nets"] == ["u", "n"]
+    rich.close()
+
+
+def test_a_plugin_has_constraints_of_its_own(rich: Working) -> None:
+    """With its own sentence."""
+    with pytest.raises(Invalid, match="Error validating value 3: it is odd"):
+        rich.session.create(made({"r": thing(size=3)}))
+    rich.session.create(made({"r": thing(size=4)}))
+    assert rich.state() == ("CREATE", "COMPLETE")
+    rich.close()
+
+
+def test_a_plugin_is_signalled(rich: Working) -> None:
+    """Its handler gets the details."""
+    rich.session.create(made({"r": thing()}, {"signals": {"attr": ["r", "signals"]}}))
+    rich.session.signal("r", {"a": 1})
+    rich.session.signal("r", None)
+    assert rich.root.output("signals") == [{"a": 1}, None]
+    rich.close()
+
+
+def test_a_thing_that_is_gone_already_is_deleted(rich: Working, caplog: pytest.LogCaptureFixture) -> None:
+    """By the default handler; any other exception fails the resource, with its traceback in the log."""
+    rich.session.create(made({"r": thing(), "s": thing(id="stuck")}))
+    assert rich.root.resources["r"].FnGetAtt("show") == {"id": "thing"}
+    module = sys.modules[type(rich.root.resources["r"]).__module__]
+    rich.session.delete()
+    assert rich.state() == ("DELETE", "FAILED")
+    assert "raise RuntimeError('stuck')" in caplog.text
+    module.Things.gone = True
+    rich.session.delete()
+    assert rich.session.root is None
+    rich.close()
+
+
+BASE = """
+from heat.engine import constraints, function, properties, resource
+from heat.engine.hot import parameters
+from oslo_utils import excutils, netutils
+
+
+class Base(resource.Resource):
+    KINDS = parameters.HOTParamSchema.TYPES
+    properties_schema = {
+        'size': properties.Schema(constraints.Schema.INTEGER),
+        'at': properties.Schema(properties.Schema.STRING),
+    }
+
+    def validate(self):
+        super().validate()
+        if not netutils.is_valid_ipv4(function.resolve(self.properties['at'])):
+            raise ValueError('no address')
+
+    def handle_create(self):
+        try:
+            raise KeyError('first')
+        except KeyError:
+            with excutils.save_and_reraise_exception() as context:
+                context.reraise = False
+        self.resource_id_set('made')
+"""
+
+
+def test_modules_of_a_copy_of_heats_resources(tmp_path: Path) -> None:
+    """They import one another by Heat's names; a missing one is named in full, and blames Heat's engine."""
+    folder = tmp_path / "resources"
+    inner = folder / "openstack" / "base"
+    inner.mkdir(parents=True)
+    (inner / "base.py").write_text(BASE)
+    (folder / "one.py").write_text(
+        "from heat.engine.resources.openstack.base import base\n"
+        "class One(base.Base):\n    pass\n"
+        "def resource_mapping():\n    return {'My::One': One}\n"
+    )
+    (folder / "two.py").write_text("from heat.engine.resources.openstack.base import other\n")
+    (folder / "three.py").write_text("from heat.engine.resources import stack_resource\n")
+    (folder / "four.py").write_text("from heat.engine.resources.aws import ec2\n")
+    (folder / "five.py").write_text("from heat.common import grouputils\n")
+    (folder / "six.py").write_text("from oslo_utils import reflection\n")
+    found = plugins.load([folder])
+    assert set(found.types) == {"My::One"}
+    part = "a part of Heat's own engine that a machine without Heat does not have"
+    assert {each.partition(" is not used: ")[2] for each in found.disabled} == {
+        f"it needs heat.engine.resources.openstack.base.other, {part}",
+        f"it needs heat.engine.resources.stack_resource, {part}",
+        f"it needs heat.engine.resources.aws, {part}",
+        f"it needs heat.common.grouputils, {part}",
+        "it needs oslo_utils.reflection, which is not installed",
+    }
+    working = Working(tmp_path, known_types(found.types))
+    working.session.create(made({"r": {"type": "My::One", "properties": {"size": "3", "at": "10.0.0.1"}}}))
+    assert working.states() == {"r": "CREATE_COMPLETE"}
+    with pytest.raises(Invalid, match="no address"):
+        working.session.update(working.again({"resources": {"r": {"type": "My::One", "properties": {"at": "x"}}}}))
+    working.close()

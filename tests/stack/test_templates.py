@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from heat_config_agent import settings
-from heat_config_agent.hot.loading import define, load
-from heat_config_agent.hot.source import File, Source
-from heat_config_agent.report import Report
+from heat_config_agent.engine.report import Report
+from heat_config_agent.hot.loader import define, load
+from heat_config_agent.hot.source import Source
+from heat_config_agent.language.files import File
+from heat_config_agent.settings import effective
 from heat_config_agent.stack import listing
 from heat_config_agent.stack.definition import Identity
 from heat_config_agent.stack.machine import ThisMachine
 from heat_config_agent.stack.records import new_id
+from heat_config_agent.stack.resources import known_types
 from heat_config_agent.stack.session import Session
-from heat_config_agent.stack.types import Types
 
 ROOT = """
 heat_template_version: 2018-08-31
@@ -74,10 +75,10 @@ outputs:
 def test_two_tiers(tmp_path: Path) -> None:
     """What the database says of itself reaches each of the web servers, and all of it the outputs; then it goes."""
     source = Source(File("site.yaml", ROOT), files={"tier.yaml": TIER}, parameters={"site": "blog"})
-    given = settings.make({"PATH": os.environ["PATH"], "HOME": str(tmp_path)}, state=tmp_path)
+    given = effective.make({"PATH": os.environ["PATH"], "HOME": str(tmp_path)}, state=tmp_path)
     folder = tmp_path / "stacks" / "site"
     machine = ThisMachine(folder, given, Report())
-    session = Session(folder, Types(), machine, load)
+    session = Session(folder, known_types(), machine, load)
     root = session.create(define(source, Identity("site", new_id())))
     assert (root.record.status, root.record.reason) == ("COMPLETE", "")
     password = root.output("password")
@@ -88,7 +89,7 @@ def test_two_tiers(tmp_path: Path) -> None:
     session.close()
     machine.close()
     machine = ThisMachine(folder, given, Report())
-    session = Session(folder, Types(), machine, load)
+    session = Session(folder, known_types(), machine, load)
     assert session.root is not None
     assert session.root.output("url") == f"db://{password}@127.0.0.1"
     session.delete()

@@ -6,11 +6,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from heat_config_agent import settings
-from heat_config_agent.report import Report
+from heat_config_agent.engine.report import Report
+from heat_config_agent.settings import effective
 from heat_config_agent.stack.definition import Definition, Json
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.machine import ThisMachine
+from heat_config_agent.stack.resources import known_types
 from heat_config_agent.stack.session import Session
 from heat_config_agent.stack.types import Types
 from stack import made
@@ -20,7 +21,7 @@ class Working:
     """A stack that is worked on, now by one process and then by another."""
 
     def __init__(self, folder: Path, types: Types | None = None) -> None:
-        self.folder, self.types = folder, types or Types()
+        self.folder, self.types = folder, types or known_types()
         self.stack = folder / "stacks" / "s"
         self._open: tuple[Session, ThisMachine] | None = None
         self.events: list[dict[str, Any]] = []
@@ -30,7 +31,7 @@ class Working:
     def session(self) -> Session:
         """Return the session, which is opened if need be."""
         if self._open is None:
-            given = settings.make({"PATH": os.environ["PATH"], "HOME": str(self.folder)}, state=self.folder)
+            given = effective.make({"PATH": os.environ["PATH"], "HOME": str(self.folder)}, state=self.folder)
             machine = ThisMachine(self.stack, given, Report(), server=self.server)
             try:
                 opened = Session(self.stack, self.types, machine, made.load, happened=self.events.append)

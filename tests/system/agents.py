@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import planted
-from machine import BIN, Machine
+from support import planted
+from support.machine import BIN, Machine
 
 SOURCES = "heat_local, heat, cfn, request, zaqar"
 """All but those that would look for a cloud's own services, beyond loopback."""

@@ -32,7 +32,7 @@ from typing import Any
 
 import pytest
 
-from tools import need
+from support.tools import need
 
 _HERE = Path(__file__).parent
 _ENVIRONMENT = _HERE.parents[1] / ".venv/heat"
@@ -510,7 +510,7 @@ def _environment() -> dict[str, str]:
     """Return the environment of the services."""
     return {
         "PATH": f"{_ENVIRONMENT}/bin:{os.environ['PATH']}",
-        "PYTHONPATH": str(_HERE),  # for what Swift's settings name
+        "PYTHONPATH": str(_HERE.parent),  # for what the services share, and what Swift's settings name
         "PYTHONWARNINGS": "ignore",
         "LANG": "C.UTF-8",
         "TZ": "UTC",  # as Swift wants it
@@ -524,7 +524,7 @@ def _copy_prepared(folder: Path) -> None:
     It is made once for what is installed, and for how it is made.
     """
     installed = sorted(path.name for path in _ENVIRONMENT.glob("lib/*/site-packages/*.dist-info"))
-    sources = [path.read_text() for path in (_SERVICES, Path(__file__))]
+    sources = [path.read_text() for path in (_SERVICES, _HERE / "openstack_place.py", Path(__file__))]
     stamp = hashlib.sha256(repr([installed, str(_postgres_bin()), os.geteuid(), sources]).encode()).hexdigest()[:12]
     path = _ENVIRONMENT / f"lab-{stamp}"
     with (_ENVIRONMENT / "lab.lock").open("w") as lock:

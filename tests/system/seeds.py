@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-from loopback import Answer, SignalServer
+from support.loopback import Answer, SignalServer
 from system.booted import Booted
 
 _PYTHON = Path(__file__).parents[2] / ".venv/heat/bin/python"

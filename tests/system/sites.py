@@ -46,7 +46,7 @@ outputs:
   said: {value: {get_attr: [deployment, said]}}
 """
 
-LATER = "its result could not be delivered yet"
+LATER = "the result could not be delivered yet"
 """What an agent says where it cannot deliver a result now."""
 
 

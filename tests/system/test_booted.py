@@ -6,7 +6,8 @@ import sys
 import time
 from pathlib import Path
 
-from machine import Done
+from support.machine import Done
+from support.walks import below
 from system.booted import booted
 
 TESTS = Path(__file__).parents[1]
@@ -60,7 +61,7 @@ def test_nothing_is_left() -> None:
 
 def left(owner: int, mark: str) -> list[str]:
     """Return what there is of an owner's machines: processes, and what they are accounted to."""
-    found = [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/heat-config-{owner}-*")]
+    found = [str(path) for path in below(Path("/sys/fs/cgroup")) if path.name.startswith(f"heat-config-{owner}-")]
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = path.read_bytes().decode(errors="replace").split("\0")

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
-import planted
-from loopback import Answer, SignalServer
-from machine import Done, deployment
 from package.built import ROOT, package
+from support import planted
+from support.loopback import Answer, SignalServer
+from support.machine import Done, deployment
 from system import seeds
 from system.booted import Booted, booted
 from system.openstack import Lab

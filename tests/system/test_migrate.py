@@ -14,8 +14,8 @@ import pytest
 from bench import peers
 from bench.scenario import LackingError
 from docs.console import Command, sections
-from loopback import SignalServer, wait_until
-from machine import Done, deployment
+from support.loopback import SignalServer, wait_until
+from support.machine import Done, deployment
 from system.booted import Booted, booted
 
 UNIT = Path(__file__).parents[2] / "systemd/heat-config-agent.service"
@@ -186,7 +186,7 @@ def test_the_agent_takes_their_place(image: Booted, heat: SignalServer) -> None:
     assert (again["refused"], again["planned"], again["trouble"]) == (False, False, None)
     assert all(each["already"] for each in again["steps"]), again["steps"]
     assert units(image) == AFTER
-    assert image.run("heat-config-agent", "status", "--check").code == 0
+    eventually(image, lambda: image.run("heat-config-agent", "status", "--check").code == 0)  # Heat has answered
 
     # And back.
     for command in (f"systemctl disable --now {OURS}.service", f"systemctl enable --now {THEIRS}.service"):
@@ -212,9 +212,9 @@ def test_what_is_somebodys_own_is_not_given_up_unasked(image: Booted) -> None:
     said = [each["says"] for each in refused.json["findings"] if each["verdict"] == "refused"]
     assert len(said) == 2, said
     assert "/usr/libexec/os-refresh-config/configure.d/99-mine is a script of your own" in said[0]
-    assert "/etc/mine.conf will not be made of it any more" in said[1]
+    assert "/etc/mine.conf will no longer be generated from it" in said[1]
     assert "--without-scripts" in shown.out
-    assert shown.out.endswith("something stands in the way: nothing was done\n")
+    assert shown.out.endswith("there is an obstacle: nothing was done\n")
     assert units(image) == BEFORE
     assert migrate(image, "--plan", "--without-scripts").code == 0
 
@@ -224,15 +224,15 @@ def test_what_is_somebodys_own_is_not_given_up_unasked(image: Booted) -> None:
     refused = migrate(image, "--without-scripts")
     assert refused.code == 1
     assert "/etc/cron.d/mine starts os-collect-config or os-refresh-config" in refused.out
-    assert "is an os-collect-config that no unit of systemd's has started" in refused.out
+    assert "is an os-collect-config that was not started by a systemd unit" in refused.out
     assert units(image) == BEFORE
 
 
 KILLED = """if True:
     import os, signal, sys
-    from heat_config_agent.migration import doing, looking, planning
-    found = looking.look()
-    steps = doing.carry_out(found, planning.plan(found), patience=60, waits=print)
+    from heat_config_agent.migration import steps, survey, planning
+    found = survey.look()
+    steps = steps.carry_out(found, planning.plan(found), patience=60, waits=print)
     for step in steps:
         if step.deed.value == sys.argv[1]:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -280,7 +280,7 @@ def test_the_commands_of_its_page(image: Booted, heat: SignalServer) -> None:
     passed_over = deployment("d0", "open('/root/ran', 'a').write('d0')", group="python", signal=heat.url("d0"))
     deploy(image, passed_over, script("d1", heat))
     eventually(image, lambda: len(heat.values("d1")) == 1)
-    assert "were given d0, and have not begun it" in migrate(image, "--plan").out
+    assert "were given d0, but have not begun" in migrate(image, "--plan").out
     (image.disk / "var/lib/mine/d0.json").touch()
 
     assert len(commands) == 8
@@ -288,7 +288,7 @@ def test_the_commands_of_its_page(image: Booted, heat: SignalServer) -> None:
         done = image.run(*each.line.split(), seconds=120)
         assert done.code == 0, f"{each.line}: {done.out}{done.err}"
         assert each.shows(done.out), f"{each.where}: {done.out}"
-        assert "d0, and have not begun" not in done.out
+        assert "d0, but have not begun" not in done.out
         assert (units(image) == BEFORE) == (each in (commands[0], commands[-1])), each.line
         if each.line == "heat-config-agent migrate":
             eventually(image, lambda: "local has 2 deployments" in image.run("journalctl", "-u", OURS).out)
@@ -358,9 +358,9 @@ def test_an_image_that_is_being_made() -> None:
         assert f"there is no {OURS}.service" in lack.out
         nobody = ("setpriv", "--reuid=65534", "--clear-groups", "heat-config-agent", "migrate", "--plan")
         assert machine.inside(*nobody).code == 2
-        assert "only root can do this" in machine.inside(*nobody).err
+        assert "only root can migrate" in machine.inside(*nobody).err
         put(machine.disk / f"etc/systemd/system/{OURS}.service", UNIT.read_text().replace(OURS, "no-such-agent"))
-        assert "starts no-such-agent, which is not to be found" in machine.inside("heat-config-agent", "migrate").out
+        assert "starts no-such-agent, which does not exist" in machine.inside("heat-config-agent", "migrate").out
         put(machine.disk / f"etc/systemd/system/{OURS}.service", UNIT.read_text())
         assert machine.inside("systemctl", "enable", THEIRS, SYSTEMD_OFFLINE="1").code == 0
 

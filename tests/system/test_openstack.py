@@ -17,7 +17,7 @@ import psutil
 import pytest
 import requests
 
-from loopback import wait_until
+from support.loopback import wait_until
 from system.openstack import TEMPLATE, TRANSPORTS, Lab
 
 pytestmark = pytest.mark.timeout(600)  # on a machine with much else to do
@@ -31,7 +31,7 @@ RESULT = {"deploy_stdout": "out", "deploy_stderr": "", "deploy_status_code": 0, 
 OWNER = """
 import sys, time
 sys.path.insert(0, {tests!r})
-from loopback import wait_until
+from support.loopback import wait_until
 from system.openstack import lab
 with lab() as cloud:
     print(cloud.folder, flush=True)

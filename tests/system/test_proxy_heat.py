@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import proxy
-from proxy import Proxy
+from support import proxy, proxy_faults
+from support.proxy import Proxy
 from system.agents import Agents
 from system.openstack import TRANSPORTS, Lab
 from system.sites import LATER, Site
@@ -17,12 +17,19 @@ from system.sites import LATER, Site
 pytestmark = pytest.mark.timeout(600)  # on a machine with much else to do
 
 SIGNAL_FAULTS = (
-    proxy.answers(200, "answers with a web page", ("Content-Type", "text/html"), body=b"<html><h1>Welcome</h1></html>"),
-    proxy.answers(503),
-    proxy.BREAKS_OFF[4],
-    proxy.NO_HTTP[1],
+    proxy_faults.answers(
+        200, "answers with a web page", ("Content-Type", "text/html"), body=b"<html><h1>Welcome</h1></html>"
+    ),
+    proxy_faults.answers(503),
+    proxy_faults.BREAKS_OFF[4],
+    proxy_faults.NO_HTTP[1],
 )
-SOURCE_FAULTS = (proxy.NO_DOCUMENT[0], proxy.answers(502), proxy.HANGS[1], proxy.BREAKS_OFF[7])
+SOURCE_FAULTS = (
+    proxy_faults.NO_DOCUMENT[0],
+    proxy_faults.answers(502),
+    proxy_faults.HANGS[1],
+    proxy_faults.BREAKS_OFF[7],
+)
 
 
 class Between:
@@ -102,12 +109,12 @@ def test_an_answer_is_lost(all_between: list[Between], tried: Callable[[int], No
     all_between = [each for each in all_between if each.site.folder.name != "ZAQAR_MESSAGE"]
     for each in all_between:
         each.proxy.only = _is_signal
-        each.proxy.script.append(proxy.BREAKS_OFF[5])
+        each.proxy.script.append(proxy_faults.BREAKS_OFF[5])
         each.site.boot(each.proxy.origin)
     for each in all_between:
         each.site.wait("CREATE_COMPLETE")
         each.site.delivers()
-        assert each.proxy.done == [proxy.BREAKS_OFF[5].name]
+        assert each.proxy.done == [proxy_faults.BREAKS_OFF[5].name]
         assert len([one for one in each.proxy.requests if _is_signal(one)]) == 2
         each.site.hold()
         each.site.update(who="moon")

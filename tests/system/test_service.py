@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from loopback import wait_until
-from machine import deployment
+from support.loopback import wait_until
+from support.machine import deployment
 from system.booted import Booted, booted
 
 UNIT = Path(__file__).parents[2] / "systemd/heat-config-agent.service"

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from heat_config_agent import settings
-from heat_config_agent.hot.loading import define, load
-from heat_config_agent.hot.source import File, Source
-from heat_config_agent.report import Report
+from heat_config_agent.engine.report import Report
+from heat_config_agent.hot.loader import define, load
+from heat_config_agent.hot.source import Source
+from heat_config_agent.language.files import File
+from heat_config_agent.settings import effective
 from heat_config_agent.stack.definition import Identity
 from heat_config_agent.stack.machine import ThisMachine
+from heat_config_agent.stack.resources import known_types
 from heat_config_agent.stack.session import Session
-from heat_config_agent.stack.types import Types
 from system.agents import Agents
 from system.openstack import Lab
 
@@ -38,9 +39,9 @@ def here(template: str, folder: Path) -> dict[str, Any]:
     source = Source(File(f"{template}.yaml", text(template, folder)), (), FILES, WAY)
     state = folder / "stacks" / template
     machine = ThisMachine(
-        state, settings.make({"PATH": os.environ["PATH"], "HOME": str(folder)}, state=state), Report()
+        state, effective.make({"PATH": os.environ["PATH"], "HOME": str(folder)}, state=state), Report()
     )
-    session = Session(state, Types(), machine, load)
+    session = Session(state, known_types(), machine, load)
     try:
         stack = session.create(define(source, Identity(template, "an-id", "a-project")))
         assert stack.record.status == "COMPLETE"

@@ -1,42 +1,31 @@
-"""Data flows one way: imports point down the layers, and the hooks know nothing of the agent."""
+"""Data flows one way: imports point down, nothing imports in a circle, and the hooks know nothing of the agent."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 
-LAYERS = (
+ROWS = (
     {"cli"},
-    {"loop", "checks", "migration"},
-    {"steering", "reboot"},
-    {"hot"},
+    {"daemon", "doctor", "migration", "hot", "tosca"},
+    {"language"},
     {"stack"},
-    {"settings"},
-    {"apply", "collection"},
-    {"pruning"},
-    {"hook", "delivery", "report", "bounding"},
-    {"sources", "documents", "journal", "runner", "signals", "lock", "asked", "deployed", "tools", "external"},
-    {"streams", "learned", "instance", "scopes", "keystone", "web", "notify", "health"},
-    {"plan", "polling", "steady"},
-    {"retention"},
-    {"clean_up"},
-    {"selection", "result"},
-    {"metadata", "redaction"},
-    {"transports"},
-    {"configuration"},
-    {"constraints"},
-    {"custom_constraints"},
-    {"kill_points", "unchanged"},
-    {"model", "errors"},
+    {"engine"},
+    {"signals", "sources", "state"},
+    {"runs"},
+    {"deployments", "settings", "web"},
+    {"model", "errors", "log", "masking", "secrecy", "backoff"},
 )
-"""The modules of the agent, top to bottom. Those of one layer may know each other."""
+"""The packages and modules of the agent, top to bottom. Each imports only from rows below its own; in the last row they
+may import one another."""
 
 HOOKS = {"protocol", "processes", "options", "programs", "errors", "reply", "files", "load", "HOOKS"}
-HOOKS |= {"strict_json", "strict_yaml", "memory", "values"}
+HOOKS |= {"strict_json", "strict_yaml", "yaml_schema", "yaml_tree", "memory", "values", "alphabet"}
 """What the agent knows of the hooks."""
 
 
@@ -51,35 +40,96 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-def layer(name: str) -> int:
-    """Return the position of a module's layer, from the top."""
-    return next(position for position, names in enumerate(LAYERS) if name in names)
+PACKAGE = ROOT / "agent/heat_config_agent"
+AGENT = sorted(PACKAGE.rglob("*.py"))
 
 
-AGENT = sorted((ROOT / "agent/heat_config_agent").rglob("*.py"))
+def module(path: Path) -> str:
+    """Return the dotted name of a module of the agent, without the agent's own."""
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix("__init__").removesuffix(".")
+
+
+MODULES = {module(path): path for path in AGENT}
+
+
+def uses(path: Path) -> set[str]:
+    """Return the modules of the agent that a module imports, also those that only type checkers load."""
+    found = set()
+    for name in imports(path):
+        parts = name.split(".")
+        if parts[0] == "heat_config_agent" and parts[1] != "__version__":
+            inner = name.partition(".")[2]
+            found.add(inner if inner in MODULES else inner.rpartition(".")[0])
+    return found - {module(path)}
+
+
+def row(name: str) -> int:
+    """Return the position of the row in which a module or its package is."""
+    return next(position for position, names in enumerate(ROWS) if name.partition(".")[0] in names)
+
+
+def circles(arrows: Mapping[str, set[str]]) -> list[set[str]]:
+    """Return the groups of names of which each reaches all others."""
+    reached: dict[str, set[str]] = {}
+    for start in arrows:
+        seen: set[str] = set()
+        todo = [start]
+        while todo:
+            new = arrows.get(todo.pop(), set()) - seen
+            seen |= new
+            todo += new
+        reached[start] = seen
+    groups = {frozenset(other for other in reached[name] if name in reached.get(other, ())) for name in arrows}
+    return [set(group) for group in groups if group]
 
 
 @pytest.mark.parametrize("path", AGENT, ids=lambda path: str(path.relative_to(ROOT / "agent")))
 def test_imports_point_down(path: Path) -> None:
-    """No module of the agent imports one of a layer above its own."""
-    own = path.relative_to(ROOT / "agent/heat_config_agent").parts[0].removesuffix(".py")
-    if own == "__init__":
-        return
+    """No module of the agent imports one of a row above its own, nor of another package of its row."""
+    own = module(path)
+    for name in uses(path) if own else ():
+        same = own.partition(".")[0] == name.partition(".")[0] or row(own) == row(name) == len(ROWS) - 1
+        assert same or row(name) > row(own), f"{own} imports {name}"
+
+
+@pytest.mark.parametrize("path", AGENT, ids=lambda path: str(path.relative_to(ROOT / "agent")))
+def test_the_agent_knows_little_of_the_hooks(path: Path) -> None:
+    """What is in a hook, and how it is called, is behind the protocol."""
     for name in imports(path):
         parts = name.split(".")
-        if parts[0] == "heat_config_agent" and parts[1] != "__version__":
-            assert layer(parts[1]) >= layer(own), f"{own} imports {parts[1]}"
         if parts[0] == "heat_config_hooks" and len(parts) > 1:
-            assert parts[1] in HOOKS, f"{own} imports {name}"
+            assert parts[1] in HOOKS, f"{module(path)} imports {name}"
 
 
-LANGUAGES = {"hot"}
-"""What makes definitions of stacks out of text."""
+def test_no_modules_import_one_another() -> None:
+    """There is no circle among the modules of the agent."""
+    assert circles({name: uses(path) for name, path in MODULES.items() if name}) == []
+
+
+def test_no_packages_import_one_another() -> None:
+    """There is no circle among the packages of the agent."""
+    arrows: dict[str, set[str]] = {}
+    for name, path in MODULES.items():
+        own = name.partition(".")[0]
+        arrows.setdefault(own, set()).update({used.partition(".")[0] for used in uses(path)} - {own})
+    arrows.pop("")
+    assert circles(arrows) == []
+
+
+def test_a_circle_is_found() -> None:
+    """The search itself: all that reach one another, and nothing else."""
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}) == [{"a", "b", "c"}]
+    assert circles({"a": {"b"}, "b": set()}) == []
+
+
+LANGUAGES = {"hot", "language", "tosca"}
+"""The packages that make definitions of stacks out of text, and the one that they share. HOT and TOSCA are in one row:
+neither knows the other."""
 
 
 @pytest.mark.parametrize("path", AGENT, ids=lambda path: str(path.relative_to(ROOT / "agent")))
 def test_languages_and_the_stack_meet_in_plain_data(path: Path) -> None:
-    """A language knows of the stack only its definition; the layers see to it that the stack knows of no language."""
+    """A language knows of the stack only its definition; the rows see to it that the stack knows of no language."""
     if path.relative_to(ROOT / "agent/heat_config_agent").parts[0] in LANGUAGES:
         of_stack = {name for name in imports(path) if f"{name}.".startswith("heat_config_agent.stack.")}
         assert {name.split(".")[2] for name in of_stack} <= {"definition"}

@@ -3,7 +3,21 @@
 from __future__ import annotations
 
 from bench.scenario import Scenario
-from bench.scenarios import batch, chain, day, fleet, latency, one_shot, output, own_hook, polls, rescan, size, stack
+from bench.scenarios import (
+    batch,
+    chain,
+    day,
+    fleet,
+    latency,
+    one_shot,
+    output,
+    own_hook,
+    polls,
+    rescan,
+    service,
+    size,
+    stack,
+)
 
 ALL: tuple[Scenario, ...] = (
     *one_shot.SCENARIOS,
@@ -16,6 +30,7 @@ ALL: tuple[Scenario, ...] = (
     *output.SCENARIOS,
     *chain.SCENARIOS,
     *stack.SCENARIOS,
+    *service.SCENARIOS,
     *fleet.SCENARIOS,
     *size.SCENARIOS,
 )

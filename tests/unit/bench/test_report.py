@@ -186,6 +186,17 @@ def test_a_goal_that_is_not_met_says_what_stands_in_the_way() -> None:
     ]
 
 
+def test_the_summary_says_how_many_goals_are_met_and_which_are_not() -> None:
+    """At the head of the page, before anything else is shown."""
+    goals = (Goal("wall", THEIRS, 0.5, because="A start of Python takes longer."), Goal("wall", LIMIT, 9.0, "No."))
+    recorded = report.record(scenario(*goals), found(ours=0.8, theirs=1.0, limit=0.1))
+    summary = report.page({"one-shot": recorded}).partition("## Summary\n")[2].partition("\n## ")[0]
+
+    assert "\n1 of 2 [goals](#goals) are met.\n" in summary
+    assert "- [one-shot](#one-shot): wall time, 2 times less than os-collect-config and heat-agents\n" in summary
+    assert ["800 ms", "1 s", "1.25 times less"] in [row[1:] for row in rows(summary)]
+
+
 def test_words_may_change_without_measuring_anew() -> None:
     """What was measured stays, with its date; its goals are judged again."""
     before = report.record(scenario(Goal("wall", THEIRS, 0.5), note="Old."), found(ours=0.8, theirs=1.0))
@@ -243,7 +254,7 @@ def test_what_was_measured_takes_the_place_of_what_was_before(monkeypatch: pytes
 
 
 def test_the_page_in_docs_is_made_of_what_was_measured() -> None:
-    """`docs/benchmarks.md` says what `docs/benchmarks.json` holds, of scenarios that there are, and nothing by hand."""
+    """`docs/evidence` says what `benchmarks.json` holds, of scenarios that there are, and nothing by hand."""
     known = json.loads(report.JSON.read_text())
 
     assert set(known) <= set(scenarios.NAMES)

@@ -25,7 +25,7 @@ def mode(path: Path) -> int:
 
 @pytest.mark.parametrize("umask", [0, 0o77, 0o777])
 def test_a_file_has_its_mode_whatever_the_umask(tmp_path: Path, umask: int) -> None:
-    """It is for nobody else, unless it is said to be."""
+    """It is private unless another mode is requested."""
     before = os.umask(umask)
     try:
         files.replace(tmp_path / "a", b"x")
@@ -37,7 +37,7 @@ def test_a_file_has_its_mode_whatever_the_umask(tmp_path: Path, umask: int) -> N
 
 @pytest.mark.parametrize("content", [b"", b"short", b"x" * 1_000_000])
 def test_a_file_is_replaced_whole(tmp_path: Path, content: bytes) -> None:
-    """No tail of a longer one is left, and nothing else is."""
+    """Nothing of a longer file is left, and no temporary file."""
     path = tmp_path / "a"
     path.write_bytes(b"before" * 1000)
     path.chmod(0o644)
@@ -48,7 +48,7 @@ def test_a_file_is_replaced_whole(tmp_path: Path, content: bytes) -> None:
 
 
 def test_whoever_reads_sees_the_old_or_the_new(tmp_path: Path) -> None:
-    """Never a part or a mixture."""
+    """Readers never see a part or a mixture."""
     path = tmp_path / "a"
     contents = [letter * 200_000 for letter in (b"a", b"b")]
     files.replace(path, contents[0])
@@ -69,7 +69,7 @@ def test_whoever_reads_sees_the_old_or_the_new(tmp_path: Path) -> None:
 
 
 def test_processes_that_write_one_file_at_once_do_not_mix(tmp_path: Path) -> None:
-    """Each writes its own, whole; none fails as another has taken its file away; and nothing is left."""
+    """Each writes a complete file, none fails because of another, and no temporary file is left."""
     path = tmp_path / "a"
     code = """
 import sys
@@ -108,7 +108,7 @@ for _ in range(150):
 
 
 def test_who_waits_for_a_file_touches_neither_it_nor_what_it_became(tmp_path: Path) -> None:
-    """Whoever writes it ends first; one that fails removes its own alone; one that is ended while it waits, nothing."""
+    """A waiting process removes nothing, and a failing one removes only its own temporary file."""
     path, temporary = tmp_path / "a", tmp_path / ".a.new"
     temporary.write_bytes(b"being written")
     with temporary.open("ab") as writing:
@@ -153,7 +153,7 @@ def _wait_until_blocked(pid: int) -> None:
 
 
 def test_a_durable_file_is_on_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And its name is before anything is said: a power cut leaves the old or the new one, and then the new one."""
+    """The name is on disk before the function returns, so a power cut leaves the old or the new file."""
     path = tmp_path / "a"
     path.write_bytes(b"old")
     flushed: list[tuple[str, bytes]] = []
@@ -173,7 +173,7 @@ def test_a_durable_file_is_on_disk_before_it_has_its_name(tmp_path: Path, monkey
 
 
 def test_a_disk_that_cannot_keep_a_file_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The old file is left, no half of the new one, and no open descriptor."""
+    """The old file stays, without parts of the new one and without open descriptors."""
     path = tmp_path / "a"
     files.replace(path, b"old")
     descriptors = len(os.listdir("/proc/self/fd"))
@@ -191,7 +191,7 @@ def test_a_disk_that_cannot_keep_a_file_is_said(tmp_path: Path, monkeypatch: pyt
 
 
 def test_what_a_kill_has_left_is_no_obstacle(tmp_path: Path) -> None:
-    """It is overwritten, and gone."""
+    """The temporary file of a killed process is overwritten."""
     path = tmp_path / "a"
     (tmp_path / ".a.new").write_bytes(b"half of a longer one")
     files.replace(path, b"x")
@@ -199,7 +199,7 @@ def test_what_a_kill_has_left_is_no_obstacle(tmp_path: Path) -> None:
 
 
 def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
-    """What it led to stays what it is."""
+    """Its target is not changed."""
     (tmp_path / "other").write_bytes(b"other")
     (tmp_path / "a").symlink_to(tmp_path / "other")
     files.replace(tmp_path / "a", b"x")
@@ -208,7 +208,7 @@ def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
 
 
 def test_a_link_in_the_place_of_the_new_file_is_not_followed(tmp_path: Path) -> None:
-    """Whoever put it there gains nothing."""
+    """Nobody can redirect the temporary file."""
     (tmp_path / "other").write_bytes(b"other")
     (tmp_path / ".a.new").symlink_to(tmp_path / "other")
     with pytest.raises(OSError, match="symbolic links"):
@@ -217,7 +217,7 @@ def test_a_link_in_the_place_of_the_new_file_is_not_followed(tmp_path: Path) -> 
 
 
 def test_a_disk_without_room_leaves_the_old_file(tmp_path: Path) -> None:
-    """And no half of the new one, and no open descriptor."""
+    """No part of the new one is left, and no open descriptor."""
     path = tmp_path / "a"
     files.replace(path, b"old")
     descriptors = os.listdir("/proc/self/fd")
@@ -233,7 +233,7 @@ def test_a_disk_without_room_leaves_the_old_file(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_put_in_its_place_leaves_nothing(tmp_path: Path) -> None:
-    """A folder of its name is not replaced."""
+    """A folder of the same name is not replaced."""
     (tmp_path / "a" / "b").mkdir(parents=True)
     with pytest.raises(IsADirectoryError):
         files.replace(tmp_path / "a", b"x")
@@ -241,7 +241,7 @@ def test_a_file_that_cannot_be_put_in_its_place_leaves_nothing(tmp_path: Path) -
 
 
 def test_a_folder_is_made_with_its_parents(tmp_path: Path) -> None:
-    """For nobody else; those that are there are left as they are."""
+    """New folders are private; existing ones are not changed."""
     (tmp_path / "a").mkdir(mode=0o755)
     files.make_directory(tmp_path / "a" / "b" / "c")
     files.make_directory(tmp_path / "a" / "b" / "c")
@@ -249,7 +249,7 @@ def test_a_folder_is_made_with_its_parents(tmp_path: Path) -> None:
 
 
 def test_a_file_in_the_way_of_a_folder_is_said(tmp_path: Path) -> None:
-    """It is not removed."""
+    """The file is not removed."""
     (tmp_path / "a").touch()
     for path in (tmp_path / "a", tmp_path / "a" / "b"):
         with pytest.raises(OSError, match=r"File exists|Not a directory"):
@@ -258,7 +258,7 @@ def test_a_file_in_the_way_of_a_folder_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["file", "folder", "link", "link to a folder", "nothing"])
 def test_whatever_is_there_is_removed(tmp_path: Path, kind: str) -> None:
-    """A folder with all that is in it; of a link the link alone."""
+    """A folder is removed with its contents, and a link without its target."""
     path, other = tmp_path / "a", tmp_path / "other"
     (other / "kept").mkdir(parents=True)
     if kind == "file":

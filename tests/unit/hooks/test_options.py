@@ -39,12 +39,12 @@ WRONG: dict[str, list[object]] = {
 
 
 def read(name: str, value: object) -> object:
-    """Return what becomes of the value of one option."""
+    """Return the converted value of one option."""
     return options.read({name: value}, KNOWN)[name]
 
 
 def mistakes(given: dict[str, Any], **more: Any) -> list[str]:
-    """Return what is wrong with options, with the paths."""
+    """Return the messages for the mistakes in options."""
     return [str(each) for each in options.mistakes(given, KNOWN, tool="mine", **more)]
 
 
@@ -90,7 +90,7 @@ def mistakes(given: dict[str, Any], **more: Any) -> list[str]:
     ],
 )
 def test_a_value_is_read_as_its_kind(name: str, value: object, found: object) -> None:
-    """Whoever uses it need not look at it again: a number is always one, and never text of one."""
+    """A hook gets a value of one Python type, never the text of a number."""
     assert read(name, value) == found
     assert type(read(name, value)) is type(found)
     assert mistakes({name: value}) == []
@@ -104,7 +104,7 @@ def test_a_value_is_read_as_its_kind(name: str, value: object, found: object) ->
     ids=lambda value: ascii(value)[:12],
 )
 def test_a_value_of_another_kind_is_a_mistake(name: str, value: object) -> None:
-    """It says where, what would be right, and what was there."""
+    """The message has the path, the expected type and the value."""
     with pytest.raises(HookError) as caught:
         read(name, value)
     assert caught.value.path == f"options.{name}"
@@ -115,14 +115,14 @@ def test_a_value_of_another_kind_is_a_mistake(name: str, value: object) -> None:
 
 @pytest.mark.parametrize("name", sorted(options.COMMON))
 def test_every_hook_knows_the_common_options(name: str) -> None:
-    """Whatever it has of its own."""
+    """In addition to its own options."""
     assert options.read({}, {})[name] == options.COMMON[name].default
     assert options.mistakes({name: None}, {}, tool="mine") == []
     assert options.mistakes({name: {}}, {}, tool="mine") != []
 
 
 def test_a_value_that_is_not_given_is_its_default() -> None:
-    """Null is as good as missing; every option that there is has a value."""
+    """Null counts as missing, and every known option has a value."""
     given = options.read(dict.fromkeys(KNOWN), KNOWN)
     assert given == options.read({}, KNOWN)
     assert given == {
@@ -145,7 +145,7 @@ def test_a_value_that_is_not_given_is_its_default() -> None:
 
 
 def test_an_empty_text_is_no_flag() -> None:
-    """A parameter that nobody has given a value says nothing."""
+    """A parameter without a value gives an empty text."""
     known = {"on": Option(Kind.FLAG, "a flag", True), "off": Option(Kind.FLAG, "a flag", False)}
     found = options.read({"on": "", "off": "", "idempotent": ""}, known)
     assert (found["on"], found["off"], found["idempotent"]) == (True, False, False)
@@ -153,7 +153,7 @@ def test_an_empty_text_is_no_flag() -> None:
 
 
 def test_a_default_is_nobodys_to_change() -> None:
-    """What a hook does with its list is not seen by the next one."""
+    """A hook that changes its list does not change the default."""
     known = {**KNOWN, "more": Option(Kind.TEXTS, "texts", ["a"])}
     for name, default in (("texts", []), ("more", ["a"])):
         first = options.read({}, known)[name]
@@ -163,13 +163,13 @@ def test_a_default_is_nobodys_to_change() -> None:
 
 
 def test_a_list_that_is_read_is_not_the_one_that_was_given() -> None:
-    """What a hook does with it leaves the deployment as it came."""
+    """A hook that changes its list does not change the deployment."""
     given = ["a"]
     assert read("texts", given) is not given
 
 
 def test_a_hook_may_mean_something_of_its_own_by_a_common_name() -> None:
-    """Its own option wins."""
+    """The hook's own option overrides the common one."""
     assert options.read({"timeout": "soon"}, {"timeout": Option(Kind.TEXT, "when")})["timeout"] == "soon"
 
 
@@ -178,12 +178,12 @@ def test_a_hook_may_mean_something_of_its_own_by_a_common_name() -> None:
     [({}, None), ({"timeout": "5"}, 5.0), ({"timeout": "soon"}, None), ({"timeout": 5, "idempotent": []}, 5.0)],
 )
 def test_a_common_option_can_be_read_by_itself(given: dict[str, object], found: object) -> None:
-    """Whatever other people's hooks mean by the others, and by that one."""
+    """Other options, and a wrong value, do not matter."""
     assert options.common(given, "timeout") == found
 
 
 def test_options_that_are_not_known_are_passed_over() -> None:
-    """To read is not to check."""
+    """`read` ignores unknown options."""
     assert "other" not in options.read({"other": 1}, KNOWN)
 
 
@@ -192,33 +192,33 @@ def test_options_that_are_not_known_are_passed_over() -> None:
     [("txet", "text"), ("Flag", "flag"), ("timeuot", "timeout"), ("deploy-credentials", "deploy_credentials")],
 )
 def test_what_may_have_been_meant_is_said(name: str, meant: str) -> None:
-    """Most unknown options are known ones, mistyped."""
+    """The message suggests the known option with a similar name."""
     assert mistakes({name: 1}) == [f"options.{name}: mine has no such option; did you mean {meant}?"]
 
 
 def test_where_nothing_is_alike_it_is_said_what_there_is() -> None:
-    """In their order."""
+    """The message lists the options in alphabetical order."""
     known = (
         "choice, count, cpu_quota, deploy_credentials, flag, idempotent, map, memory_max, percent, seconds, size, "
         "tasks_max, text, texts, timeout"
     )
-    assert mistakes({"zzz": None}) == [f"options.zzz: mine has no such option (it has {known})"]
+    assert mistakes({"zzz": None}) == [f"options.zzz: mine has no such option (its options are {known})"]
 
 
 def test_every_mistake_is_told() -> None:
-    """In the order in which the options were given."""
+    """In the order of the options in the deployment."""
     paths = [each.partition(":")[0] for each in mistakes({"zzz": 1, "flag": "yes", "text": "fine", "timeout": -1})]
     assert paths == ["options.zzz", "options.flag", "options.timeout"]
 
 
 def test_options_of_another_tool_pass() -> None:
-    """Those of a component are for several; but not those of ours that are of another kind."""
+    """Options of a component are for several tools; a wrong value for our own option is still a mistake."""
     assert mistakes({"tags": 7}, also={"tags"}) == []
     assert len(mistakes({"tags": 7, "flag": "yes", "tag": 1}, also={"tags", "flag"})) == 2
 
 
 def test_a_long_value_is_not_said_whole() -> None:
-    """One look at its beginning and its end has to do."""
+    """The message has its beginning and its end."""
     (sentence,) = mistakes({"flag": "x" * 1_000_000})
     assert len(sentence) < 200
     (sentence,) = mistakes({"flag": {"deep": [["x" * 1000] * 1000] * 1000}})
@@ -226,7 +226,7 @@ def test_a_long_value_is_not_said_whole() -> None:
 
 
 def test_names_that_are_no_text_are_told_too() -> None:
-    """As YAML may have them."""
+    """YAML may produce such names."""
     assert mistakes({7: 1})[0].startswith("options.7: mine has no such option")  # type: ignore[dict-item]
 
 
@@ -247,12 +247,12 @@ def test_names_that_are_no_text_are_told_too() -> None:
     ],
 )
 def test_of_a_components_options_each_tool_has_its_own(given: dict[str, object], found: dict[str, object]) -> None:
-    """Those under its name, else all that are under no other tool's."""
+    """The section of the tool, or else all options outside of sections."""
     assert options.own(given, "mine", {"mine", "other"}) == found
 
 
 def test_what_is_expected_is_said_in_words() -> None:
-    """Of each kind."""
+    """For each type."""
     assert {name: each.expected for name, each in KNOWN.items()} == {
         "flag": "true or false",
         "text": "text",

@@ -14,14 +14,14 @@ import psutil
 import pytest
 
 from heat_config_hooks import processes
-from loopback import wait_until
+from support.loopback import wait_until
 
 MARK = "HEAT_RUN=test.1"
 
 
 @pytest.fixture
 def leader(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A session with a child, one in a session of its own, and one that has left both its session and its parent."""
+    """A session with a child, a grandchild in another session, and a process that has left both."""
     script = "sleep 60 & setsid sleep 60 & (setsid sh -c 'echo $$ >daemon; exec sleep 60' &) & touch ready; wait"
     environment = {"PATH": os.environ["PATH"], "HEAT_RUN": "test.1"}
     process = subprocess.Popen(["sh", "-c", script], cwd=tmp_path, env=environment, start_new_session=True)
@@ -43,13 +43,13 @@ def ticks(pid: int) -> int:
 
 
 def test_the_boot_has_an_id_and_a_clock() -> None:
-    """Neither changes while the machine runs, but for the time that passes."""
+    """The id is constant while the machine runs, and the clock advances."""
     assert processes.boot_id() == processes.boot_id() != ""
     assert 0 < processes.since_boot() < processes.since_boot() + 1
 
 
 def test_each_start_of_a_container_is_a_boot() -> None:
-    """The kernel gives its process ids a namespace of the same number again and again: that is no id of a boot."""
+    """The kernel may reuse the number of the process namespace, so the number alone is not an id."""
     command = ["unshare", "--pid", "--fork", "--mount-proc"]
     if subprocess.run([*command, "true"], check=False, capture_output=True).returncode:
         pytest.skip("namespaces are not allowed: run the tests as root")
@@ -59,7 +59,7 @@ def test_each_start_of_a_container_is_a_boot() -> None:
 
 
 def test_a_process_is_known_by_its_id_and_its_start() -> None:
-    """Another start is another process, though it has the same id."""
+    """A process with the same id and another start time is another process."""
     own = ticks(os.getpid())
     assert processes.alive(os.getpid(), own)
     assert not processes.alive(os.getpid(), own + 1)
@@ -69,7 +69,7 @@ def test_a_process_is_known_by_its_id_and_its_start() -> None:
 
 @pytest.mark.parametrize("name", ["a) R 1 (b", "two words", "(((", "\n"])
 def test_a_process_may_have_any_name(tmp_path: Path, name: str) -> None:
-    """The kernel writes it between brackets and escapes none in it."""
+    """The kernel writes the name between brackets, without escaping."""
     program = tmp_path / name
     shutil.copy(shutil.which("sleep") or "", program)
     with subprocess.Popen([program, "60"]) as process:
@@ -79,7 +79,7 @@ def test_a_process_may_have_any_name(tmp_path: Path, name: str) -> None:
 
 
 def test_a_process_that_has_ended_has_no_start() -> None:
-    """Not even while nobody has asked for its exit code."""
+    """Not even while its parent has not read its exit code."""
     process = subprocess.Popen(["true"])
     wait_until(lambda: processes.ticks(process.pid) is None)
     process.wait()
@@ -87,28 +87,28 @@ def test_a_process_that_has_ended_has_no_start() -> None:
 
 
 def test_everything_of_a_run_is_found(leader: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    """The session, the descendants in other sessions, and what has left both but has the mark."""
+    """The session, its descendants in other sessions, and processes with the mark."""
     found = {each.pid for each in processes.tree(leader.pid, ticks(leader.pid), MARK)}
     assert {leader.pid, int((tmp_path / "daemon").read_text())} < found
     assert os.getpid() not in found
 
 
 def test_nothing_of_another_process_is_found(leader: subprocess.Popen[bytes]) -> None:
-    """Where the id belongs to another process now, its session is none of ours."""
+    """If the id belongs to another process now, its session is not part of the run."""
     found = {each.pid for each in processes.tree(leader.pid, ticks(leader.pid) + 1, "HEAT_RUN=other.1")}
     assert found == set()
 
 
 @pytest.mark.parametrize("pid", [0, 1, 2, os.getpid(), os.getppid()], ids=["0", "1", "2", "ourselves", "our parent"])
 def test_the_systems_own_processes_are_part_of_no_run(pid: int) -> None:
-    """Whatever a damaged journal says: nor are we, nor who started us."""
+    """Nor are this process and its parents, whatever a damaged journal says."""
     spared = {1, 2, *(each.pid for each in psutil.Process().parents()), os.getpid()}
     found = processes.tree(pid, processes.ticks(pid) or 0, MARK)
     assert not spared & {each.pid for each in found}
 
 
 def test_a_run_is_found_without_its_leader(leader: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    """However it ended, the rest is still known."""
+    """The mark identifies the remaining processes."""
     started = ticks(leader.pid)
     leader.kill()
     leader.wait()
@@ -118,7 +118,7 @@ def test_a_run_is_found_without_its_leader(leader: subprocess.Popen[bytes], tmp_
 
 
 def test_signals_reach_what_is_there_and_pass_over_what_is_not() -> None:
-    """Processes end at any moment."""
+    """Processes may end at any moment."""
     first, second = subprocess.Popen(["sleep", "60"]), subprocess.Popen(["sleep", "60"])
     found = [psutil.Process(first.pid), psutil.Process(second.pid)]
     first.kill()
@@ -128,7 +128,7 @@ def test_signals_reach_what_is_there_and_pass_over_what_is_not() -> None:
 
 
 def test_a_process_of_somebody_else_is_passed_over() -> None:
-    """A run may have started what may not be signalled; the rest of it is ended all the same."""
+    """The other processes of the run are ended nevertheless."""
     with subprocess.Popen(["sleep", "60"], user=65534 if os.geteuid() == 0 else None) as process:
         found = [psutil.Process(1), psutil.Process(process.pid)]
         if os.geteuid() == 0:

@@ -26,7 +26,7 @@ def install(folder: Path, *names: str, mode: int = 0o755) -> Path:
 
 
 def found(program: Program = WANTED, **environment: object) -> tuple[str, ...]:
-    """Look for a program where the environment says."""
+    """Look up a program in an environment."""
     return programs.find(program, {name: str(value) for name, value in environment.items()})
 
 
@@ -38,7 +38,7 @@ def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_program_is_found_in_the_path(tmp_path: Path) -> None:
-    """In the order of its folders, and not where nothing can be run."""
+    """Folders are searched in order; files that are not executable do not count."""
     install(tmp_path / "1", "puppet", mode=0o644)
     (tmp_path / "2" / "puppet").mkdir(parents=True)
     third, fourth = install(tmp_path / "3", "puppet"), install(tmp_path / "4", "puppet")
@@ -48,13 +48,13 @@ def test_a_program_is_found_in_the_path(tmp_path: Path) -> None:
 
 
 def test_what_it_is_called_first_wins(tmp_path: Path) -> None:
-    """Wherever in the PATH."""
+    """The first name is preferred, in any folder of the PATH."""
     first, second = install(tmp_path / "1", "puppet"), install(tmp_path / "2", "puppet-7")
     assert found(PATH=f"{first}{os.pathsep}{second}") == (str(second / "puppet-7"),)
 
 
 def test_all_that_there_is_can_be_had(tmp_path: Path) -> None:
-    """In the order in which they are preferred; where one is named that one alone."""
+    """In the order of preference; a variable leaves only the program that it names."""
     folder = install(tmp_path, "puppet", "puppet-7", "other")
     both = [(str(folder / "puppet-7"),), (str(folder / "puppet"),)]
     assert list(programs.every(WANTED, {"PATH": str(folder)})) == both
@@ -63,21 +63,21 @@ def test_all_that_there_is_can_be_had(tmp_path: Path) -> None:
 
 
 def test_a_program_may_be_one_with_arguments(tmp_path: Path) -> None:
-    """As «docker compose» is."""
+    """Such as «docker compose»."""
     folder = install(tmp_path, "docker")
     compose = Program(names=("docker-compose", "docker compose"), install="…")
     assert found(compose, PATH=folder) == (str(folder / "docker"), "compose")
 
 
 def test_the_path_is_the_one_of_the_run_and_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the agent itself was started with is nothing to the tools."""
+    """The PATH of the agent's own process does not matter."""
     monkeypatch.setenv("PATH", str(install(tmp_path, "puppet")))
     with pytest.raises(MissingTool):
         found(PATH=tmp_path / "empty")
 
 
 def test_a_program_beside_our_interpreter_is_found(python: Path, tmp_path: Path) -> None:
-    """Where an environment of ours has it; what is in the PATH wins."""
+    """A virtual environment of ours may have it; the PATH is searched first."""
     install(python, "puppet")
     assert found(PATH=tmp_path / "empty") == (str(python / "puppet"),)
     other = install(tmp_path / "other", "puppet")
@@ -85,7 +85,7 @@ def test_a_program_beside_our_interpreter_is_found(python: Path, tmp_path: Path)
 
 
 def test_a_program_is_found_where_its_packages_put_it(python: Path, tmp_path: Path) -> None:
-    """Its own folders come last."""
+    """These folders are searched last."""
     own = install(tmp_path / "opt", "puppet")
     wanted = Program(names=("puppet",), folders=(str(tmp_path / "missing"), str(own)), install="…")
     assert found(wanted, PATH=tmp_path / "empty") == (str(own / "puppet"),)
@@ -94,7 +94,7 @@ def test_a_program_is_found_where_its_packages_put_it(python: Path, tmp_path: Pa
 
 
 def test_the_variable_names_another(tmp_path: Path) -> None:
-    """By its path, or by its name; then that it is and no other. An empty one names none."""
+    """By its path or its name; an empty variable does not count."""
     folder, other = install(tmp_path / "1", "puppet", "my-puppet"), install(tmp_path / "2", "puppet")
     assert found(PATH=folder, HEAT_PUPPET_CMD=other / "puppet") == (str(other / "puppet"),)
     assert found(PATH=folder, HEAT_PUPPET_CMD="my-puppet") == (str(folder / "my-puppet"),)
@@ -110,28 +110,28 @@ def test_a_program_without_a_variable_is_nobodys_to_name(tmp_path: Path) -> None
 
 
 def test_the_variable_may_be_a_command_line(tmp_path: Path) -> None:
-    """As a shell reads it."""
+    """It is split as a shell does."""
     folder = install(tmp_path, "sudo")
     line = "sudo -u 'the puppet' puppet"
     assert found(PATH=folder, HEAT_PUPPET_CMD=line) == (str(folder / "sudo"), "-u", "the puppet", "puppet")
 
 
 def test_a_path_may_have_spaces(tmp_path: Path) -> None:
-    """One that leads to a program is no command line."""
+    """The path of an existing program is not split."""
     folder = install(tmp_path / "my tools", "puppet")
     assert found(PATH="/bin", HEAT_PUPPET_CMD=folder / "puppet") == (str(folder / "puppet"),)
 
 
 @pytest.mark.parametrize("line", ["'", 'puppet "', "   ", "''", "/", ".", "\\"])
 def test_a_variable_that_is_no_command_line_names_nothing(tmp_path: Path, line: str) -> None:
-    """What it says is in the sentence."""
+    """The message quotes it."""
     with pytest.raises(MissingTool) as caught:
         found(PATH=install(tmp_path, "puppet"), HEAT_PUPPET_CMD=line)
     assert str(caught.value).startswith(f"{line} ($HEAT_PUPPET_CMD) is not installed; ")
 
 
 def test_a_path_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command is run in another folder than the one that it was looked for from."""
+    """The command may run in another folder than the current one."""
     install(tmp_path / "bin", "puppet")
     monkeypatch.chdir(tmp_path)
     assert found(PATH="bin") == (str(tmp_path / "bin" / "puppet"),)
@@ -139,7 +139,7 @@ def test_a_path_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
-    """Some programs do what they are called."""
+    """Some programs depend on the name by which they are called."""
     folder = install(tmp_path, "busybox")
     (folder / "puppet").symlink_to("busybox")
     assert found(PATH=folder) == (str(folder / "puppet"),)
@@ -147,7 +147,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("python")
 def test_what_is_missing_is_said_with_how_to_get_it(tmp_path: Path) -> None:
-    """As a failure of the deployment that a shell's status code says too."""
+    """The failure has the status code of a shell for an unknown command."""
     with pytest.raises(HookError) as caught:
         found(PATH=tmp_path / "empty")
     assert str(caught.value) == "puppet-7 or puppet is not installed; install it with «apt install puppet»"
@@ -156,5 +156,5 @@ def test_what_is_missing_is_said_with_how_to_get_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("environment", [{}, {"PATH": ""}])
 def test_without_a_path_the_systems_own_counts(environment: dict[str, str]) -> None:
-    """Where every system has its programs."""
+    """The default folders of the system are searched."""
     assert programs.find(Program(names=("sh",), install="…"), environment)[0] in ("/bin/sh", "/usr/bin/sh")

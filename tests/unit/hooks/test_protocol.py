@@ -14,7 +14,7 @@ from heat_config_hooks.protocol import CREDENTIALS, MAX_VARIABLE, MAX_VARIABLES
 
 
 def request(given: dict[str, object] | None = None, /, **inputs: object) -> protocol.Request:
-    """Read a deployment with these options and inputs."""
+    """Return a request with these options and inputs."""
     items = [{"name": name, "value": value} for name, value in inputs.items()]
     return protocol.request({"id": "a", "inputs": items}, key="a", options=options.read(given or {}, {}))
 
@@ -26,7 +26,7 @@ def environment(**inputs: object) -> dict[str, str]:
 
 @pytest.mark.parametrize("identity", ["1234", "abcdef001", "c282641d-b602-48b9-8e01-cff1a53ee0c8", "A_b-9", "x" * 128])
 def test_a_safe_id_names_its_files_itself(identity: str) -> None:
-    """As with heat-agents."""
+    """As in heat-agents."""
     assert protocol.file_key(identity) == identity
 
 
@@ -36,7 +36,7 @@ def test_a_safe_id_names_its_files_itself(identity: str) -> None:
     ids=lambda value: ascii(value)[:12],
 )
 def test_any_other_id_is_named_by_a_digest(identity: str) -> None:
-    """It is a safe file name, always the same, and another for another id."""
+    """The digest is a safe file name, constant, and different for each id."""
     key = protocol.file_key(identity)
     assert key == protocol.file_key(identity) == protocol.file_key(key)
     assert key != protocol.file_key(f"{identity}.")
@@ -60,26 +60,26 @@ def test_any_other_id_is_named_by_a_digest(identity: str) -> None:
     ],
 )
 def test_every_value_has_one_text(value: object, text: str) -> None:
-    """Whatever its type, and everywhere the same."""
+    """The text of a value is the same everywhere."""
     assert protocol.as_text(value) == text
     assert environment(x=value) == {"x": text}
 
 
 def test_a_structure_can_be_read_back_from_its_text() -> None:
-    """It is JSON, in any language."""
+    """The text is JSON, which any language can read."""
     value = {"é": ["\n", '"', {"k": 1e100}]}
     assert json.loads(environment(x=value)["x"]) == value
 
 
 @pytest.mark.parametrize("name", ["x", "_x", "X9", "HOME", "deploy_action", "LC_ALL", "PATHS", "LDAP"])
 def test_an_input_is_a_variable(name: str) -> None:
-    """Whatever its name, that can be one."""
+    """Any name that is valid for a variable works."""
     assert environment(**{name: "v"}) == {name: "v"}
 
 
 @pytest.mark.parametrize("name", ["a-b", "9a", "a b", "a=b", "é", "a\n", "a\0b", "BASH_FUNC_x%%"])
 def test_a_name_that_is_no_variables_is_left_out(name: str) -> None:
-    """It is in the file of inputs."""
+    """The input is in the file of inputs."""
     assert environment(**{name: "v"}) == {}
 
 
@@ -105,13 +105,72 @@ def test_a_name_that_is_no_variables_is_left_out(name: str) -> None:
     ],
 )
 def test_an_input_never_changes_how_programs_start(name: str) -> None:
-    """A template author's input is no way into the shell or the loader."""
+    """Inputs cannot configure the shell or the loader."""
     assert environment(**{name: "v"}) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "whose"),
+    [
+        ("PATH", "shells"),
+        ("LD_PRELOAD", "the loader and the C library"),
+        ("OPENSSL_CONF", "OpenSSL"),
+        ("OPENSSL_MODULES", "OpenSSL"),
+        ("JDK_JAVA_OPTIONS", "Java"),
+        ("_JAVA_OPTIONS", "Java"),
+        ("CLASSPATH", "Java"),
+        ("GIT_SSH_COMMAND", "Git and other version control"),
+        ("GIT_EXEC_PATH", "Git and other version control"),
+        ("GIT_CONFIG_COUNT", "Git and other version control"),
+        ("GIT_CONFIG_KEY_0", "Git and other version control"),
+        ("LUA_INIT", "Lua"),
+        ("LUA_INIT_5_4", "Lua"),
+        ("LESSOPEN", "less, ssh and sudo, which start other programs"),
+        ("GEM_PATH", "Ruby"),
+        ("RUBYLIB", "Ruby"),
+        ("BUNDLE_GEMFILE", "Ruby"),
+        ("NODE_PATH", "Node.js"),
+        ("PIP_CONFIG_FILE", "Python"),
+        ("PYTHONPATH", "Python"),
+        ("PERL5OPT", "Perl"),
+        ("R_PROFILE", "R"),
+        ("R_LIBS_USER", "R"),
+        ("PHPRC", "PHP"),
+        ("DOTNET_STARTUP_HOOKS", ".NET"),
+        ("CORECLR_PROFILER_PATH", ".NET"),
+        ("ANSIBLE_CONFIG", "Ansible"),
+        ("ANSIBLE_CALLBACK_PLUGINS", "Ansible"),
+        ("MAKEFLAGS", "make and compilers"),
+        ("RUSTC_WRAPPER", "Go and Rust"),
+        ("GTK_MODULES", "libraries with plug-ins"),
+    ],
+)
+def test_an_input_never_loads_code_by_its_name(name: str, whose: str) -> None:
+    """It is not in the environment, and a note names the program that the variable affects."""
+    assert protocol.environment(request(**{name: "v", "ok": "v"})) == {"ok": "v"}
+    [sentence] = protocol.left_out(request(**{name: "v", "ok": "v"}))
+    assert sentence == (
+        f"the input {name} is not in the environment, because that variable affects {whose}; it is in $HEAT_INPUTS_FILE"
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_PROXY", "JAVA_OPTS", "JAVA_HOME", "NODE_ENV", "NODE_NAME"),
+        *("PYTHON_VERSION", "RUBY_VERSION", "PHP_VERSION", "GIT_URL", "GIT_BRANCH", "GIT_REPO", "OPENSSL_VERSION"),
+        *("ANSIBLE_HOST_KEY_CHECKING", "EDITOR", "PAGER", "classpath", "gem_path", "path", "SSL_CERT_FILE", "R_VALUE"),
+    ],
+)
+def test_names_that_say_what_an_application_is_to_do_are_variables(name: str) -> None:
+    """Templates use such names for inputs."""
+    assert environment(**{name: "v"}) == {name: "v"}
+    assert protocol.left_out(request(**{name: "v"})) == ()
 
 
 @pytest.mark.parametrize("name", sorted(CREDENTIALS))
 def test_credentials_are_only_given_to_those_who_ask_for_them(name: str) -> None:
-    """Neither in the environment nor in the file of inputs."""
+    """They are neither in the environment nor in the file of inputs."""
     assert environment(**{name: "secret", "x": "y"}) == {"x": "y"}
     assert protocol.visible_inputs(request(**{name: "secret"})) == {}
     asking = request({"deploy_credentials": True}, **{name: "secret"})
@@ -120,27 +179,27 @@ def test_credentials_are_only_given_to_those_who_ask_for_them(name: str) -> None
 
 @pytest.mark.parametrize("asked", [None, False, "false", "False"])
 def test_not_asking_for_credentials_gives_nothing_away(asked: object) -> None:
-    """However it is said."""
+    """All forms of a false or missing option withhold them."""
     assert protocol.visible_inputs(request({"deploy_credentials": asked}, deploy_password="secret")) == {}
 
 
 @pytest.mark.parametrize("asked", ["true", "True", "TRUE"])
 def test_credentials_may_be_asked_for_in_text(asked: str) -> None:
-    """A template's parameter makes text of a truth value."""
+    """A parameter of a template turns a truth value into text."""
     asking = request({"deploy_credentials": asked}, deploy_password="secret")
     assert protocol.visible_inputs(asking) == {"deploy_password": "secret"}
 
 
 @pytest.mark.parametrize("asked", [2, "yes", " ", "on", [True]])
 def test_asking_for_credentials_is_done_in_one_way(asked: object) -> None:
-    """What may be a mistake gives nothing away."""
+    """A wrong value of the option withholds them."""
     with pytest.raises(HookError) as caught:
         request({"deploy_credentials": asked}, deploy_password="secret")
     assert caught.value.path == "options.deploy_credentials"
 
 
 def test_a_value_too_long_for_the_kernel_is_left_out() -> None:
-    """The others are there, and the program can be started."""
+    """The other inputs are in the environment, and the program can start."""
     longest = "x" * (MAX_VARIABLE - 2)
     found = environment(a=longest, b=f"{longest}x", c="c")
     assert found == {"a": longest, "c": "c"}
@@ -148,7 +207,7 @@ def test_a_value_too_long_for_the_kernel_is_left_out() -> None:
 
 
 def test_values_too_many_for_the_kernel_are_left_out() -> None:
-    """What fits is there, in the order of the inputs, and the program can be started."""
+    """The first inputs that fit are in the environment, and the program can start."""
     found = environment(**{f"v{index}": "é" * 30_000 for index in range(100)})
     assert list(found) == [f"v{index}" for index in range(len(found))]
     assert sum(len(name) + 1 + len(value.encode()) for name, value in found.items()) > MAX_VARIABLES - 61_000
@@ -157,20 +216,20 @@ def test_values_too_many_for_the_kernel_are_left_out() -> None:
 
 @pytest.mark.parametrize(("value", "text"), [("a\0b", "ab"), ("\ud800", "?"), ("é\x80", "é\x80")])
 def test_what_no_variable_can_hold_is_replaced(value: str, text: str) -> None:
-    """So that any input can be handed on."""
+    """So every input can be in the environment."""
     assert environment(x=value) == {"x": text}
     os.fsencode(text)
 
 
 def test_whatever_may_be_missing_may_be_missing() -> None:
-    """A deployment is its id, or not even that."""
+    """A deployment may have only an id, or not even that."""
     found = protocol.request({}, key="k", options={})
     assert (found.id, found.key, found.name, found.action, found.config) == ("", "k", "", "", None)
     assert (found.inputs, found.outputs, found.options) == ({}, (), {})
 
 
 def test_a_deployment_is_read_as_a_hook_gets_it() -> None:
-    """Inputs by name, the last of several counts; one without a value has its default."""
+    """Of several inputs with one name the last counts; an input without a value has its default."""
     inputs = [
         {"name": "a", "value": 1},
         {"name": "a", "value": 2},
@@ -186,7 +245,7 @@ def test_a_deployment_is_read_as_a_hook_gets_it() -> None:
 
 
 def test_options_are_those_that_were_read() -> None:
-    """Never the entry's own: of a component those are for all its tools."""
+    """The options of the document are not used, because they may be those of a component."""
     found = protocol.request({"options": {"script": {"a": 1}}}, key="k", options={"a": 1})
     assert found.options == {"a": 1}
 
@@ -202,7 +261,7 @@ def test_options_are_those_that_were_read() -> None:
     ],
 )
 def test_a_deployment_of_another_shape_is_a_mistake(fields: dict[str, Any], path: str) -> None:
-    """It says where."""
+    """The message has its path."""
     with pytest.raises(HookError) as caught:
         protocol.request(fields, key="k", options={})
     assert caught.value.path == path
@@ -210,7 +269,7 @@ def test_a_deployment_of_another_shape_is_a_mistake(fields: dict[str, Any], path
 
 
 def test_a_hook_works_in_heat_agents_own_places() -> None:
-    """Unless there is a place for all, and unless the environment names one."""
+    """The folders are below a root if there is one, and variables override them."""
     run, root = Path("/run/x"), Path("/state")
     usual = protocol.workplace("docker-cmd", run, None, {})
     assert usual.working == Path("/var/lib/heat-config/heat-config-docker-cmd")
@@ -224,19 +283,36 @@ def test_a_hook_works_in_heat_agents_own_places() -> None:
 
 
 def test_a_hook_knows_the_environment_of_its_commands() -> None:
-    """There it looks for its program, and for the variables that steer it."""
+    """It finds its program and its variables there."""
     given = {"PATH": "/bin", "HEAT_PUPPET_CMD": "puppet"}
     assert protocol.workplace("puppet", Path("/run/x"), None, given).environment == given
 
 
 def test_a_place_that_is_named_is_the_same_wherever_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands are run in other folders than the one that the variable was meant in."""
+    """A relative path in a variable becomes absolute, because commands run in other folders."""
     monkeypatch.chdir(tmp_path)
     assert protocol.workplace("script", tmp_path, None, {"HEAT_SCRIPT_WORKING": "w"}).working == tmp_path / "w"
 
 
 def test_a_clean_up_is_read_as_one() -> None:
-    """It has no config: only whose traces are to go."""
+    """It has no config, only the id of the deployment that has left."""
     found = protocol.request({"id": "a-left", "name": "web", protocol.LEAVES: "a"}, key="a-left", options={})
     assert (found.leaves, found.name, found.config) == ("a", "web", None)
     assert protocol.request({"id": "a"}, key="a", options={}).leaves == ""
+
+
+@pytest.mark.parametrize(
+    ("fields", "removes"),
+    [({}, False), ({"action": "UPDATE"}, False), ({"action": "DELETE"}, True), ({"leaves": "d0"}, True)],
+)
+def test_a_delete_and_a_cleanup_only_remove(fields: dict[str, str], removes: bool) -> None:
+    """A hook has one condition for both."""
+    values: dict[str, Any] = {"id": "d1", "key": "d1", "name": "n", "action": "CREATE", "config": None, "inputs": {}}
+    assert protocol.Request(**{**values, "outputs": (), "options": {}, **fields}).removes == removes
+
+
+def test_a_config_of_text() -> None:
+    """A byte order mark is removed, no config is empty, and a structure is a mistake."""
+    assert [protocol.text_of(config, "text") for config in ("a", "\ufeffb", None)] == ["a", "b", ""]
+    with pytest.raises(HookError, match="config: expected the text of a script"):
+        protocol.text_of({"a": 1}, "the text of a script")

@@ -34,19 +34,19 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_what_fits_is_not_changed(path: Path) -> None:
-    """Of any type; a file is its text."""
+    """Values of any type stay as they are, and a file becomes its text."""
     path.write_bytes("tée\r\n\0\x1b[1m".encode())
     given = {"a": "é\n", "b": 7, "c": [None, True, 1.5], "d": {"k": {}}, "e": None, "f": "", "g": Capture(path)}
     assert fit(given) == {**given, "g": "tée\r\n\0\x1b[1m"}
 
 
 def test_nothing_fits_into_nothing() -> None:
-    """And nothing is left of it."""
+    """With a limit of 0, the values are empty."""
     assert fit({}) == {}
 
 
 def test_bytes_that_are_no_text_are_replaced(path: Path) -> None:
-    """The result is not lost over them."""
+    """The result is sent nevertheless."""
     path.write_bytes(b"a\xff\xfe\x80b\xc3")
     assert fit({"x": Capture(path)}) == {"x": "a\ufffd\ufffd\ufffdb\ufffd"}
 
@@ -61,7 +61,7 @@ def test_bytes_that_are_no_text_are_replaced(path: Path) -> None:
 def test_what_the_machine_cannot_read_is_no_success(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int, wanted: dict[str, object]
 ) -> None:
-    """An output that is there, and that the disk does not give, is not passed over in silence."""
+    """An output that exists and cannot be read from the disk is a failure."""
     for name, text in {"a": "x", "b": "y", "stdout": "out", "stderr": ""}.items():
         (tmp_path / name).write_text(text)
     usual = os.open
@@ -78,7 +78,7 @@ def test_what_the_machine_cannot_read_is_no_success(
 
 
 def test_a_file_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
-    """As is one that would block for ever: the other values arrive."""
+    """So is a pipe, which could block for ever; the other values are sent."""
     os.mkfifo(tmp_path / "pipe")
     given = {name: Capture(tmp_path / name) for name in ("missing", "pipe", "")}
     assert fit({**given, "device": Capture(Path("/dev/zero")), "a": "b"}) == {"a": "b"}
@@ -87,7 +87,7 @@ def test_a_file_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize("unit", ["x", "é", "€", "😀", "\0", "\x1b", "\n", '"', "\\", "\x7f", "aé€😀\n\0"], ids=ascii)
 @pytest.mark.parametrize("limit", [100, 1000, BODY_LIMIT])
 def test_what_is_too_long_is_cut_to_fit(unit: str, limit: int) -> None:
-    """Counted as JSON, where a character may be six bytes long and more; hardly anything is given away."""
+    """The limit counts the bytes of JSON, where a character may take six and more, and is nearly used up."""
     text = unit * (limit // len(unit.encode()) * 2)
     fitted = fit({"deploy_stdout": text}, limit)
     assert limit - 100 < size(fitted) <= limit
@@ -102,7 +102,7 @@ def test_what_is_too_long_is_cut_to_fit(unit: str, limit: int) -> None:
 @pytest.mark.parametrize("shift", range(4))
 @pytest.mark.parametrize("length", [BODY_LIMIT + 1, 2 * BODY_LIMIT, 2 * BODY_LIMIT + 7, 5_000_000])
 def test_a_file_is_cut_like_text(path: Path, unit: str, shift: int, length: int) -> None:
-    """Wherever its characters lie: none is broken, and the count of what was left out is exact."""
+    """No character is broken at a cut, and the number of bytes that are left out is exact."""
     text = "." * shift + unit * (length // len(unit.encode())) + "end"
     path.write_text(text)
     fitted = fit({"deploy_stdout": Capture(path)})
@@ -116,7 +116,7 @@ def test_a_file_is_cut_like_text(path: Path, unit: str, shift: int, length: int)
 
 
 def test_several_files_share_what_there_is(path: Path) -> None:
-    """The long ones equally, however much longer one is than the other; one that is short stays whole."""
+    """Long files share the space equally, and short ones are complete."""
     for name, length in (("longest", 30_000_000), ("long", 2_000_000), ("short", 5000)):
         path.with_name(name).write_bytes(b"0123456\n" * (length // 8))
     fitted = fit({name: Capture(path.with_name(name)) for name in ("longest", "long", "short")})
@@ -126,7 +126,7 @@ def test_several_files_share_what_there_is(path: Path) -> None:
 
 
 def test_of_binary_the_count_is_that_of_its_bytes(path: Path) -> None:
-    """Not of the signs that stand for what is no text."""
+    """The count is not that of the characters that replace bytes."""
     path.write_bytes(b"\xff" * 3_000_000)
     head, count, tail = left_out(fit({"x": Capture(path)})["x"])
     assert len(head) + len(tail) + count == 3_000_000
@@ -134,7 +134,7 @@ def test_of_binary_the_count_is_that_of_its_bytes(path: Path) -> None:
 
 @pytest.mark.parametrize("byte", [b"\x80", b"\xbf", b"\xff", b"\0"])
 def test_binary_of_any_kind_is_cut_at_once(path: Path, byte: bytes) -> None:
-    """Of a file that is no text, beginning and end are shown like those of any other."""
+    """The beginning and the end of a binary file are shown as well, and quickly."""
     path.write_bytes(byte * 2_500_000)
     begun = time.monotonic()
     fitted = fit({"x": Capture(path)})
@@ -163,7 +163,7 @@ def test_a_huge_file_costs_no_more_than_a_long_one(path: Path) -> None:
 
 
 def test_the_longest_is_cut_first() -> None:
-    """No value is cut while a longer one is whole."""
+    """No value is cut while a longer one is complete."""
     given = {"short": "s" * 100, "long": "l" * 2000, "longer": "m" * 5000, "code": 0}
     fitted = fit(given, 4000)
     assert size(fitted) <= 4000
@@ -175,7 +175,7 @@ def test_the_longest_is_cut_first() -> None:
 
 
 def test_a_structure_that_is_too_long_is_cut_as_its_json() -> None:
-    """It is better half said than not at all."""
+    """A part of its JSON is better than nothing."""
     given = {"x": {"k": ["value"] * 1000}, "y": [1]}
     fitted = fit(given, 1000)
     assert size(fitted) <= 1000
@@ -186,7 +186,7 @@ def test_a_structure_that_is_too_long_is_cut_as_its_json() -> None:
 
 @pytest.mark.parametrize("limit", [400, 600, 1000])
 def test_how_it_ended_is_never_cut(limit: int) -> None:
-    """However many other values there are."""
+    """The status code is complete, with any number of other values."""
     given: dict[str, object] = {f"o{index}": "x" * 50 for index in range(10)}
     assert fit({**given, "deploy_status_code": 255}, limit)["deploy_status_code"] == 255
     assert fit({**given, "deploy_status_code": "255"}, limit)["deploy_status_code"] == "255"
@@ -194,7 +194,7 @@ def test_how_it_ended_is_never_cut(limit: int) -> None:
 
 @pytest.mark.parametrize("names", [1, 1000])
 def test_names_that_are_too_long_fit_too(names: int) -> None:
-    """A hook may reply with any; what cannot be delivered is no success."""
+    """A hook may reply with any names; a reply that cannot be delivered is a failure."""
     given: dict[str, object] = {f"{index}" + "n" * (3_000_000 // names): "" for index in range(names)}
     fitted = fit({**given, "deploy_status_code": 1})
     assert size(fitted) <= BODY_LIMIT
@@ -202,7 +202,7 @@ def test_names_that_are_too_long_fit_too(names: int) -> None:
 
 
 def test_a_change_is_made_before_a_cut() -> None:
-    """It sees each text under its name, whole, and what it makes of it is what is cut."""
+    """It gets each complete text with its name, and its result is cut."""
     seen = []
 
     def change(name: str, text: str) -> str:
@@ -216,14 +216,14 @@ def test_a_change_is_made_before_a_cut() -> None:
 
 
 def test_a_change_leaves_no_half_of_what_it_hides_in_a_file(path: Path) -> None:
-    """Also where so much is hidden that what is left would fit."""
+    """Even if the text would fit after so much is hidden."""
     path.write_text("." + "0123456789abcdef" * 200_000)
     fitted = fit({"x": Capture(path)}, change=lambda _, text: text.replace("0123456789abcdef", "*"))
     assert set(MARKER.sub("", str(fitted["x"]))) <= {".", "*"}
 
 
 def test_text_that_fits_is_not_cut() -> None:
-    """To the byte."""
+    """The limit is exact to the byte."""
     text = 'é\n"'
     assert cut(Text(text), size(text) - 2) == text
     assert cut(Text(text), size(text) - 3) != text
@@ -231,13 +231,13 @@ def test_text_that_fits_is_not_cut() -> None:
 
 @pytest.mark.parametrize("cap", range(60))
 def test_a_cut_is_never_longer_than_it_may_be(cap: int) -> None:
-    """Down to nothing."""
+    """Down to a limit of 0."""
     for text in (Text("é" * 1000), Text("x" * 10, "y" * 10, 10**9), Text("", "", 5)):
         assert size(cut(text, cap)) - 2 <= cap
 
 
 def test_a_failure_says_why_before_what_the_tool_said(path: Path) -> None:
-    """Whatever that was, and however much."""
+    """The sentence is in front of any output of the tool."""
     path.write_text("its log\n")
     assert fit(failure(5, "It broke.", "out", Capture(path))) == {
         "deploy_stdout": "out",
@@ -260,10 +260,10 @@ def test_a_failure_says_why_before_what_the_tool_said(path: Path) -> None:
     ids=lambda value: str(value)[:8],
 )
 def test_a_status_code_is_a_number_or_text_that_holds_one(value: object, code: int | None) -> None:
-    """Of anything else nothing is known."""
+    """Other values have no status code."""
     assert reply.status_code({"deploy_status_code": value}) == code
 
 
 def test_a_reply_may_have_no_status_code() -> None:
-    """Whoever asks decides what that means."""
+    """The caller decides on the meaning."""
     assert reply.status_code({}) is None

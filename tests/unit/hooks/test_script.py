@@ -14,6 +14,7 @@ from heat_config_hooks.errors import HookError
 from heat_config_hooks.protocol import Command, Ended, Workplace
 from heat_config_hooks.reply import Reply, fit
 from heat_config_hooks.tools import script
+from heat_config_hooks.values import replace
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def place(tmp_path: Path) -> Workplace:
 
 
 def request(config: object, *outputs: str, **inputs: object) -> protocol.Request:
-    """Return what the hook is asked to do."""
+    """Return the request for the hook."""
     document = {
         "id": "a",
         "config": config,
@@ -42,7 +43,7 @@ def prepare(asked: protocol.Request, place: Workplace) -> Command:
 
 
 def run(place: Workplace, config: object, *outputs: str, **inputs: Any) -> dict[str, Any]:
-    """Carry a script out, and return its reply as it is sent."""
+    """Carry out a script, and return its reply in the form in which it is sent."""
     asked = request(config, *outputs, **inputs)
     command = prepare(asked, place)
     ended = Ended(code=0, stdout=place.run / "stdout", stderr=place.run / "stderr")
@@ -54,7 +55,7 @@ def run(place: Workplace, config: object, *outputs: str, **inputs: Any) -> dict[
 
 
 def test_the_config_is_an_executable_in_the_working_directory(place: Workplace) -> None:
-    """Named after the id, for nobody else, and run there."""
+    """The script is named after the id, is private, and runs in that folder."""
     text = "#!/bin/sh\necho é\n"
     command = prepare(request(text), place)
     path = place.working / "a"
@@ -65,7 +66,7 @@ def test_the_config_is_an_executable_in_the_working_directory(place: Workplace) 
 
 
 def test_a_script_is_run_with_its_inputs_and_its_outputs_are_read(place: Workplace) -> None:
-    """Byte for byte; an output that was not produced is left out."""
+    """Outputs are exact to the byte; an output that was not written is not in the reply."""
     text = """#!/bin/sh
 pwd
 echo "$list" >&2
@@ -83,20 +84,20 @@ exit 3
 
 
 def test_outputs_are_beside_the_path_that_heat_agents_gives(place: Workplace) -> None:
-    """`OUTPUTS/ID`, and `OUTPUTS/ID.NAME` for each."""
+    """The path is `OUTPUTS/ID`, and each output is `OUTPUTS/ID.NAME`."""
     command = prepare(request("#!/bin/sh\n"), place)
     assert command.environment["heat_outputs_path"] == str(place.outputs / "a")
 
 
 def test_no_input_takes_the_place_of_what_the_hook_sets(place: Workplace) -> None:
-    """Whatever it is called."""
+    """The variables of the hook override inputs of the same names."""
     command = prepare(request("#!/bin/sh\n", heat_outputs_path="/etc", HEAT_INPUTS_FILE="/etc/passwd"), place)
     assert command.environment["heat_outputs_path"] == str(place.outputs / "a")
     assert command.environment["HEAT_INPUTS_FILE"] == str(place.run / "inputs.json")
 
 
 def test_all_inputs_are_in_a_file_while_it_runs(place: Workplace) -> None:
-    """Also those that no variable can hold, with their types; but no credentials."""
+    """The file has all inputs with their types, except credentials."""
     inputs: dict[str, Any] = {"PATH": "x", "a b": [1], "big": "x" * 300_000, "n": None, "deploy_password": "secret"}
     found = run(place, "#!/bin/sh\ncat $HEAT_INPUTS_FILE\n", **inputs)
     given = json.loads(found["deploy_stdout"])
@@ -104,19 +105,19 @@ def test_all_inputs_are_in_a_file_while_it_runs(place: Workplace) -> None:
 
 
 def test_the_file_of_inputs_is_for_nobody_else(place: Workplace) -> None:
-    """They may be secrets."""
+    """The file is private, because inputs may be secrets."""
     prepare(request("#!/bin/sh\n", x=1), place)
     assert stat.S_IMODE((place.run / "inputs.json").stat().st_mode) == 0o600
 
 
 def test_a_shorter_script_replaces_a_longer_one_whole(place: Workplace) -> None:
-    """No tail of the old one is run."""
+    """Nothing of the old script is run."""
     prepare(request("#!/bin/sh\necho one\necho two\n"), place)
     assert run(place, "#!/bin/sh\necho one\n")["deploy_stdout"] == "one\n"
 
 
 def test_outputs_of_an_earlier_run_do_not_pass_for_this_ones(place: Workplace) -> None:
-    """Nor those of another deployment whose id begins alike."""
+    """Nor outputs of another deployment whose id begins with the same characters."""
     place.outputs.mkdir(parents=True)
     (place.outputs / "a.out").write_text("old")
     (place.outputs / "ab.out").write_text("another's")
@@ -126,7 +127,7 @@ def test_outputs_of_an_earlier_run_do_not_pass_for_this_ones(place: Workplace) -
 
 @pytest.mark.parametrize("config", [None, "", " \n\t\r\n", "\ufeff"])
 def test_an_empty_script_is_done_without_running_anything(place: Workplace, config: object) -> None:
-    """With a status code of its own, and a note."""
+    """The reply has a status code and a note."""
     reply = script.prepare(request(config), place)
     assert not isinstance(reply, Command)
     assert reply["deploy_status_code"] == 0
@@ -135,7 +136,7 @@ def test_an_empty_script_is_done_without_running_anything(place: Workplace, conf
 
 @pytest.mark.parametrize("config", [{"a": 1}, ["echo"], 7, True])
 def test_a_structure_is_no_script(place: Workplace, config: object) -> None:
-    """It says where the mistake is."""
+    """The message has the path of the mistake."""
     with pytest.raises(HookError) as caught:
         script.prepare(request(config), place)
     assert caught.value.path == "config"
@@ -155,13 +156,13 @@ def test_a_structure_is_no_script(place: Workplace, config: object) -> None:
     ],
 )
 def test_a_script_runs_however_it_was_written(place: Workplace, text: str, output: str) -> None:
-    """Without a first line that names its interpreter, or as editors on Windows leave it."""
+    """It may have no first line with an interpreter, or line ends and marks of Windows."""
     found = run(place, text)
     assert (found["deploy_stdout"], found["deploy_stderr"], found["deploy_status_code"]) == (output, "", 0)
 
 
 def test_an_interpreter_that_the_kernel_would_not_read_is_a_mistake(place: Workplace) -> None:
-    """The shell would take the script for one of its own."""
+    """A shell would run the script as a shell script."""
     with pytest.raises(HookError, match=r"^config: .*interpreter"):
         script.prepare(request(f"#!/usr/bin/{'x' * 300}\necho hi\n"), place)
 
@@ -173,13 +174,13 @@ def test_whatever_is_in_the_place_of_an_output_is_removed(place: Workplace) -> N
 
 
 def test_a_carriage_return_that_was_meant_stays(place: Workplace) -> None:
-    """Only a script whose lines all end so is taken for one from Windows."""
+    """Only a script with line ends of Windows is changed."""
     assert run(place, "#!/bin/sh\nprintf '%s' 'a\r\nb'\n")["deploy_stdout"] == "a\r\nb"
 
 
 @pytest.mark.parametrize("content", ["\\377\\376", "a\\000b"])
 def test_an_output_that_is_no_text_is_an_output(place: Workplace, content: str) -> None:
-    """What is no text in it is replaced; the result is not lost."""
+    """Bytes that are no text are replaced, and the result is sent."""
     found = run(place, f"#!/bin/sh\nprintf '{content}' >$heat_outputs_path.out\n", "out")
     assert found["out"] in ("\ufffd\ufffd", "a\0b")
     assert found["deploy_status_code"] == 0
@@ -187,29 +188,82 @@ def test_an_output_that_is_no_text_is_an_output(place: Workplace, content: str) 
 
 @pytest.mark.parametrize("make", ["mkdir", "mkfifo", "ln -s /nowhere", "ln -s /dev/zero"])
 def test_an_output_that_is_no_file_was_not_produced(place: Workplace, make: str) -> None:
-    """To read it could take for ever."""
+    """Reading it could block for ever."""
     found = run(place, f"#!/bin/sh\n{make} $heat_outputs_path.out\n", "out", "deploy_stdout")
     assert found == {"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 0}
 
 
 def test_a_declared_stream_is_the_stream(place: Workplace) -> None:
-    """A template may declare the standard outputs."""
+    """A template may declare the standard streams as outputs."""
     found = run(place, "#!/bin/sh\necho hi\necho other >$heat_outputs_path.deploy_stdout\n", "deploy_stdout")
     assert found["deploy_stdout"] == "hi\n"
 
 
 def test_an_interpreter_that_is_not_there_is_a_failure_to_start(place: Workplace) -> None:
-    """The system's own words would be about the script, which is there."""
+    """The message names the interpreter, while that of the system would name the script."""
     reply = script.prepare(request("#!/no/such/interpreter -e\n"), place)
     assert isinstance(reply, dict)
     assert reply["deploy_status_code"] == 126
-    assert "/no/such/interpreter is not there" in fit(reply)["deploy_stderr"]  # type: ignore[operator]
+    assert "/no/such/interpreter does not exist" in fit(reply)["deploy_stderr"]  # type: ignore[operator]
 
 
 def test_what_came_of_it_can_be_said_long_after(place: Workplace) -> None:
-    """By another process, from what is in the folders."""
+    """Another process can return the reply from the files of the run."""
     asked = request("#!/bin/sh\necho hi >$heat_outputs_path.out\n", "out")
     command = prepare(asked, place)
     subprocess.run(command.argv, env=dict(command.environment), check=True)
     reply: Reply = script.finish(asked, place, Ended(code=0, stdout=place.run / "gone", stderr=place.run / "gone"))
     assert fit(reply) == {"out": "hi\n", "deploy_status_code": 0}
+
+
+WRITES = """\
+#!/bin/sh
+umask 000
+printf plain >"$heat_outputs_path.plain"
+printf linked >"$heat_outputs_path.linked"
+ln "$heat_outputs_path.linked" "$OTHER"
+ln -s "$TARGET" "$heat_outputs_path.led"
+"""
+
+
+def test_declared_outputs_are_for_nobody_else(place: Workplace, tmp_path: Path) -> None:
+    """The files become private, except those that have another name elsewhere."""
+    target = tmp_path / "target"
+    target.write_text("elsewhere")
+    target.chmod(0o644)
+    reply = run(place, WRITES, "plain", "linked", "led", OTHER=str(tmp_path / "other"), TARGET=str(target))
+    assert [reply[each] for each in ("plain", "linked", "led")] == ["plain", "linked", "elsewhere"]
+    assert stat.S_IMODE((place.outputs / "a.plain").stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "other").stat().st_mode) == 0o666
+    assert stat.S_IMODE(target.stat().st_mode) == 0o644
+
+
+@pytest.mark.parametrize(
+    ("name", "inside", "given", "becomes"),
+    [
+        ("o", "", 0o755, 0o700),
+        ("heat-config-script", "a.before", 0o755, 0o700),
+        ("heat-config-script", "a.before", 0o777, 0o700),
+        ("o", "index.html", 0o755, 0o755),
+        ("o", "", 0o1777, 0o1777),
+    ],
+    ids=["empty", "ours", "open", "of-others", "shared"],
+)
+def test_the_folder_of_outputs_is_made_private_where_it_is_for_nothing_else(
+    place: Workplace, name: str, inside: str, given: int, becomes: int
+) -> None:
+    """It may have existed before, as `HEAT_SCRIPT_OUTPUTS` may name any folder."""
+    folder = place.outputs.with_name(name)
+    folder.mkdir(parents=True)
+    if inside:
+        (folder / inside).write_text("")
+    folder.chmod(given)
+    prepare(request("#!/bin/sh\n", "x"), replace(place, outputs=folder))
+    assert stat.S_IMODE(folder.stat().st_mode) == becomes
+
+
+@pytest.mark.parametrize("name", ["\ud800", "a\udc80b"])
+def test_an_output_that_no_file_can_be_named_after_is_refused(place: Workplace, name: str) -> None:
+    """Half of a surrogate pair cannot be part of a file name."""
+    with pytest.raises(HookError, match="half of a surrogate pair"):
+        script.prepare(request("#!/bin/sh\n", name), place)

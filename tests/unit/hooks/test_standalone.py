@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 import heat_config_hooks
-from loopback import wait_until
-from machine import BIN
+from support.loopback import wait_until
+from support.machine import BIN
 
 HOOK = BIN / "heat-config-hook"
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -31,7 +31,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def run(environment: dict[str, str]) -> Run:
-    """Run the command with this on its standard input."""
+    """Run the command with a value as JSON, or a text, on its standard input."""
 
     def run(given: object, *arguments: str, program: Path = HOOK) -> subprocess.CompletedProcess[str]:
         text = given if isinstance(given, str) else json.dumps(given)
@@ -72,25 +72,25 @@ def test_a_hook_is_run_by_its_name(run: Run) -> None:
 
 
 def test_a_link_of_a_tools_name_is_its_hook(run: Run, tmp_path: Path) -> None:
-    """As other agents look for it."""
+    """Other agents find hooks by such names."""
     (tmp_path / "script").symlink_to(HOOK)
     assert reply(run(deployment("echo hi"), program=tmp_path / "script"))["deploy_stdout"] == "hi\n"
 
 
 def test_the_tool_gets_our_environment(run: Run, environment: dict[str, str]) -> None:
-    """Whoever runs the hook says what is in it."""
+    """The caller of the hook chooses the environment."""
     environment["MINE"] = "kept"
     assert reply(run(deployment("echo $MINE"), "script"))["deploy_stdout"] == "kept\n"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, 137), (signal.SIGTERM, 143)])
 def test_a_signal_is_said_as_shells_do(run: Run, number: int, code: int) -> None:
-    """128 and its number."""
+    """The status code is 128 plus the number of the signal."""
     assert reply(run(deployment(f"kill -{number:d} $$"), "script"))["deploy_status_code"] == code
 
 
 def test_nothing_is_left_but_the_tools_own_files(run: Run, tmp_path: Path) -> None:
-    """Neither streams nor inputs."""
+    """Output and inputs are removed."""
     reply(run(deployment("echo hi"), "script"))
     assert list((tmp_path / "tmp").iterdir()) == []
     assert [each.name for each in (tmp_path / "w").iterdir()] == ["a"]
@@ -98,14 +98,14 @@ def test_nothing_is_left_but_the_tools_own_files(run: Run, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("identity", [7, "../../x", "a/b", "x" * 1000, ""], ids=lambda value: str(value)[:8])
 def test_an_id_names_files_safely(run: Run, tmp_path: Path, identity: object) -> None:
-    """None is written elsewhere."""
+    """No file is written outside of the folders."""
     assert reply(run(deployment("echo hi", id=identity), "script"))["deploy_stdout"] == "hi\n"
     assert len(list((tmp_path / "w").iterdir())) == 1
     assert sorted(each.name for each in tmp_path.iterdir()) == ["o", "tmp", "w"]
 
 
 def test_output_of_any_length_fits_into_a_reply(run: Run) -> None:
-    """Beginning and end, and how much is between."""
+    """The reply has the beginning and the end, and the number of bytes between them."""
     done = run(deployment("head -c 20000000 /dev/zero; echo end"), "script")
     assert len(done.stdout) <= 950_000
     assert reply(done)["deploy_stdout"].endswith("\0end\n")
@@ -125,14 +125,14 @@ def test_output_of_any_length_fits_into_a_reply(run: Run) -> None:
     ],
 )
 def test_a_mistake_in_the_deployment_is_a_reply_that_says_it(run: Run, given: dict[str, Any], word: str) -> None:
-    """Whoever called the hook has a result to pass on."""
+    """The caller of the hook gets a result to pass on."""
     found = reply(run(given, "script"))
     assert found["deploy_status_code"] == 125
     assert word in found["deploy_stderr"]
 
 
 def test_a_place_that_cannot_be_written_to_is_a_reply_that_says_it(run: Run, environment: dict[str, str]) -> None:
-    """With what stood in the way."""
+    """The reply names the path."""
     environment["HEAT_SCRIPT_WORKING"] = "/dev/null/w"
     found = reply(run(deployment("true"), "script"))
     assert found["deploy_status_code"] == 126
@@ -140,24 +140,24 @@ def test_a_place_that_cannot_be_written_to_is_a_reply_that_says_it(run: Run, env
 
 
 def test_an_interpreter_that_is_not_there_is_a_reply_that_says_it(run: Run) -> None:
-    """The script could not be started."""
+    """The script cannot be started."""
     found = reply(run(deployment("#!/no/such/interpreter\n"), "script"))
     assert found["deploy_status_code"] in (126, 127)
     assert found["deploy_stderr"]
 
 
 def test_a_time_limit_ends_it(run: Run) -> None:
-    """With what it wrote until then, and why."""
+    """The reply has the output until then, and the reason."""
     begun = time.monotonic()
     found = reply(run(deployment("echo begun; sleep 60", options={"timeout": 1.5}), "script"))
     assert time.monotonic() - begun < 30
     assert (found["deploy_status_code"], found["deploy_stdout"]) == (124, "begun\n")
-    assert "time limit of 1.5 s" in found["deploy_stderr"]
+    assert "timed out after 1.5 s" in found["deploy_stderr"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_when_it_is_ended_so_is_its_tool(environment: dict[str, str], tmp_path: Path, number: signal.Signals) -> None:
-    """Whoever ends the hook ends the deployment."""
+    """A signal to the hook ends the deployment, too."""
     given = json.dumps(deployment(f"echo $$ >{tmp_path}/pid; exec sleep 60"))
     with subprocess.Popen(
         [HOOK, "script"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, text=True
@@ -173,24 +173,24 @@ def test_when_it_is_ended_so_is_its_tool(environment: dict[str, str], tmp_path: 
 
 
 @pytest.mark.parametrize("given", ["", "hello", "[]", "7", "null", "[" * 100_000, '{"a"'], ids=lambda value: value[:8])
-def test_standard_input_without_a_deployment_is_bad_usage(run: Run, given: str) -> None:
-    """It says so where a person sees it, and replies nothing."""
+def test_standard_input_without_a_deployment_is_an_error(run: Run, given: str) -> None:
+    """The exit code is 1, as heat-agents' hooks have it, and the only output is a message for people."""
     done = run(given, "script")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: standard input is no ")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: standard input is not ")
 
 
 @pytest.mark.parametrize("arguments", [(), ("no-such-hook",), ("script", "more"), ("--no-such-option",)])
 def test_a_hook_that_there_is_not_is_bad_usage(run: Run, arguments: tuple[str, ...]) -> None:
-    """It says which there are, and where more is said."""
+    """The message lists the hooks, and refers to the help."""
     done = run("{}", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: ")
-    assert f"there are: {', '.join(sorted(heat_config_hooks.HOOKS))}; see --help" in done.stderr
+    assert f"the hooks are: {', '.join(sorted(heat_config_hooks.HOOKS))}; see --help" in done.stderr
 
 
 def test_its_help_is_one_page(run: Run) -> None:
-    """With the exit codes."""
+    """It has the exit codes."""
     done = run("", "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert "exit codes:" in done.stdout
@@ -198,14 +198,14 @@ def test_its_help_is_one_page(run: Run) -> None:
 
 @pytest.mark.parametrize("given", [[], "timeout=5", 7])
 def test_options_of_another_shape_are_a_mistake(run: Run, given: object) -> None:
-    """It says where, and nothing is run."""
+    """The message has the path, and nothing is run."""
     found = reply(run(deployment("echo ran", options=given), "script"))
     assert (found["deploy_status_code"], found["deploy_stdout"]) == (125, "")
     assert found["deploy_stderr"].startswith("options: expected an object")
 
 
 def test_every_mistake_in_the_options_is_told(run: Run) -> None:
-    """With its path and what would be right, and nothing is run."""
+    """Each has its path and the expected type, and nothing is run."""
     found = reply(run(deployment("echo ran", options={"timeuot": 5, "idempotent": "yes", "timeout": 5}), "script"))
     assert (found["deploy_status_code"], found["deploy_stdout"]) == (125, "")
     first, second = found["deploy_stderr"].splitlines()
@@ -216,31 +216,31 @@ def test_every_mistake_in_the_options_is_told(run: Run) -> None:
 
 @pytest.mark.parametrize("given", [None, {}, {"timeout": None}, {"ansible": {"tags": "x"}}])
 def test_options_may_be_missing(run: Run, given: object) -> None:
-    """Or all be another tool's."""
+    """They may also all be for another tool."""
     assert reply(run(deployment("echo ran", options=given), "script"))["deploy_stdout"] == "ran\n"
 
 
 def test_of_a_components_options_those_of_the_tool_count(run: Run) -> None:
-    """Who calls us has chosen the config, and left the options as they are."""
+    """The caller has selected the config of a component, and has left the options as they are."""
     given = {"script": {"timeout": 0.3}, "ansible": {"timeout": 60}, "timeout": 60}
     assert reply(run(deployment("sleep 60", options=given), "script"))["deploy_status_code"] == 124
 
 
 @pytest.mark.parametrize("given", [{"modulepath": "/x", "timeout": 9}, {"shout": {"loud": True}}])
 def test_what_may_be_another_tools_option_passes(run: Run, given: object) -> None:
-    """Who calls us hands over a component's options, and does not say which other tools it has."""
+    """The options may be those of a component, whose other tools are unknown."""
     assert reply(run(deployment("echo ran", options=given), "script"))["deploy_stdout"] == "ran\n"
 
 
 def test_what_is_no_tools_option_does_not_pass(run: Run) -> None:
-    """It is mistyped."""
+    """An option that no tool has is a mistake."""
     found = reply(run(deployment("echo ran", options={"timeoutt": 9}), "script"))
     assert found["deploy_status_code"] == 125
     assert "options.timeoutt: script has no such option; did you mean timeout?" in found["deploy_stderr"]
 
 
 def test_it_needs_nothing_of_the_agent() -> None:
-    """Nor anything else that is not with every Python."""
+    """It needs only the standard library."""
     script = "import sys, heat_config_hooks.standalone, heat_config_hooks.tools.script\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True)
     assert not {"heat_config_agent", "yaml", "requests", "psutil"} & set(done.stdout.split())

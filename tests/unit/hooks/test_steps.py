@@ -14,7 +14,7 @@ import pytest
 from heat_config_hooks import protocol, steps
 from heat_config_hooks.protocol import Command, Ended, Workplace
 from heat_config_hooks.reply import fit
-from loopback import wait_until
+from support.loopback import wait_until
 
 MODULE = """\
 import os
@@ -42,7 +42,7 @@ def place(tmp_path: Path) -> Workplace:
 
 
 def request(**fields: Any) -> protocol.Request:
-    """Return what a hook is asked to do."""
+    """Return the request for a hook."""
     given = {"id": "a", "key": "a", "name": "n", "action": "CREATE", "config": None}
     return protocol.Request(**{**given, "inputs": {}, "outputs": (), "options": {}, **fields})
 
@@ -53,7 +53,7 @@ def command(place: Workplace, body: str, **fields: Any) -> Command:
     (place.run / "modules" / "mine.py").write_text(MODULE + textwrap.indent(textwrap.dedent(body), "    "))
     found = steps.command("mine", request(**fields), place)
     program, *flags, folder = found.argv
-    assert flags == ["-I", "-m", "heat_config_hooks.steps"]
+    assert flags == ["-I", "-X", "utf8", "-m", "heat_config_hooks.steps"]
     return Command(argv=(program, "-I", "-c", LOADER.format(str(place.run / "modules")), folder), cwd=found.cwd)
 
 
@@ -78,13 +78,28 @@ def finish(place: Workplace, code: int) -> dict[str, Any]:
 
 
 def carry_out(place: Workplace, body: str, environment: dict[str, str] | None = None, **fields: Any) -> dict[str, Any]:
-    """Have a hook with this body carry out a request, and return its result."""
+    """Carry out a request with a hook whose body is `body`, and return the result."""
     with start(place, command(place, body, **fields), **environment or {}) as process:
         return finish(place, process.wait(60))
 
 
+def test_a_sentence_is_on_a_line_of_its_own(place: Workplace) -> None:
+    """A command may end its output without a newline; our sentence does not continue its last line."""
+    body = """
+        steps.say("begin", error=True)
+        steps.run(["sh", "-c", "printf out; printf err >&2"])
+        steps.say("of ours")
+        steps.say("failed", error=True)
+        steps.say("twice", error=True)
+        return 1
+    """
+    done = carry_out(place, body)
+    assert done["deploy_stdout"] == "out\nof ours\n"
+    assert done["deploy_stderr"] == "begin\nerr\nfailed\ntwice\n"
+
+
 def test_what_is_printed_is_the_output_of_the_run(place: Workplace) -> None:
-    """In its order, whoever printed it; what is returned is the exit code."""
+    """The output of the hook and its commands is in order, and the returned number is the exit code."""
     body = """
         steps.say("one")
         assert steps.run(["echo", "two"]) == 0
@@ -103,13 +118,13 @@ def test_what_is_printed_is_the_output_of_the_run(place: Workplace) -> None:
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, 137), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize("how", ["steps.run(argv)", "steps.ask(argv)[0]"])
 def test_a_signal_that_ends_a_step_is_said_as_shells_do(place: Workplace, number: int, code: int, how: str) -> None:
-    """128 and its number."""
+    """The exit code is 128 plus the number of the signal."""
     body = f"argv = ['sh', '-c', 'kill -{number:d} $$']\nreturn {how}"
     assert carry_out(place, body)["deploy_status_code"] == code
 
 
 def test_a_question_is_answered(place: Workplace) -> None:
-    """With exit code and output, which is not the run's; what it complains about is."""
+    """`ask` returns exit code and output; only standard error becomes output of the run."""
     body = r"""
         answer = steps.ask(["sh", "-c", "printf 'a\\377\\n\\n'; pwd; echo err >&2; exit 2"], cwd=place.working)
         assert answer == (2, f"a\ufffd\n\n{place.working}\n"), answer
@@ -120,7 +135,7 @@ def test_a_question_is_answered(place: Workplace) -> None:
 
 
 def test_a_step_has_a_folder_and_an_environment(place: Workplace) -> None:
-    """Those that it is given, else those of the run; and nothing to read."""
+    """Those of the call, or else those of the run; standard input is empty."""
     body = """
         steps.run(["sh", "-c", "pwd; echo $MINE; cat"])
         steps.run(["sh", "-c", "pwd; echo $MINE; cat"], cwd=place.working, environment={"MINE": "own"})
@@ -142,28 +157,28 @@ def test_a_step_has_a_folder_and_an_environment(place: Workplace) -> None:
     ],
 )
 def test_what_can_be_foreseen_is_said_in_a_sentence(place: Workplace, error: str, sentence: str, code: int) -> None:
-    """With a status code of its own, after what was done until then."""
+    """The sentence follows the earlier output, and the error has a status code of its own."""
     body = f"steps.say('begun'); raise {error}"
     expected = {"deploy_stdout": "begun\n", "deploy_stderr": sentence, "deploy_status_code": code}
     assert carry_out(place, body) == expected
 
 
 def test_a_program_that_cannot_be_started_is_said(place: Workplace) -> None:
-    """With its name."""
+    """The message names it."""
     found = carry_out(place, "return steps.run(['no-such-program'])")
     assert found["deploy_stderr"] == "No such file or directory: no-such-program\n"
     assert found["deploy_status_code"] == 126
 
 
 def test_a_defect_is_a_failure(place: Workplace) -> None:
-    """With its traceback: whoever mends it needs that."""
+    """The output has the traceback, which is needed to fix the defect."""
     found = carry_out(place, "return 1 // 0")
     assert found["deploy_status_code"] == 1
     assert "ZeroDivisionError" in found["deploy_stderr"]
 
 
 def test_when_it_is_to_end_things_are_put_in_order(place: Workplace) -> None:
-    """What it runs is ended, and what has to be done at last is done."""
+    """Its commands are ended, and its `finally` clauses run."""
     body = """
         try:
             steps.say("begun")
@@ -183,7 +198,7 @@ def test_when_it_is_to_end_things_are_put_in_order(place: Workplace) -> None:
 
 
 def test_the_request_arrives_as_it_was_sent(place: Workplace) -> None:
-    """With all types, in any alphabet; and the places too."""
+    """With all types and characters, and with the folders."""
     fields: dict[str, Any] = {
         "id": "é/../x",
         "key": "sha256-0",
@@ -216,7 +231,7 @@ def test_the_request_arrives_as_it_was_sent(place: Workplace) -> None:
 
 
 def test_what_it_is_given_is_for_nobody_else(place: Workplace) -> None:
-    """It may be secret: in a file, and on no command line."""
+    """The request is in a private file and on no command line, as it may have secrets."""
     found = steps.command("mine", request(inputs={"password": "5ecret"}, config="5ecret"), place, EXTRA="x")
     written = [path for path in place.run.iterdir() if b"5ecret" in path.read_bytes()]
     assert [stat.S_IMODE(path.stat().st_mode) for path in written] == [0o600]
@@ -226,13 +241,13 @@ def test_what_it_is_given_is_for_nobody_else(place: Workplace) -> None:
 
 @pytest.mark.parametrize("locale", [{}, {"LC_ALL": "C"}, {"LANG": "en_US.ISO-8859-1"}, {"PYTHONIOENCODING": "ascii"}])
 def test_anything_can_be_said(place: Workplace, locale: dict[str, str]) -> None:
-    """In any alphabet, whatever the locale; what no text can say is replaced."""
+    """Any characters, in any locale; bytes that are no text are replaced."""
     found = carry_out(place, "steps.say('é ☃ \\ud800'); steps.say('é \\udcff', error=True); return 0", locale)
     assert (found["deploy_stdout"], found["deploy_stderr"]) == ("é ☃ ?\n", "é ?\n")
 
 
 def test_nothing_is_loaded_from_where_it_works(place: Workplace, tmp_path: Path) -> None:
-    """Neither from its folders nor from where the environment says: what is there may be the config's."""
+    """No module comes from its folders or from folders in the environment, which configs may write."""
     trap = f"open({str(tmp_path / 'loaded')!r}, 'w')"
     for folder in (place.run, tmp_path / "elsewhere", tmp_path / "elsewhere" / "heat_config_hooks"):
         folder.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Each class of ours, held against what the standard library makes of the same source."""
+"""Each value class is compared with the standard library's dataclass from the same source."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from typing import Any
 
 import pytest
 
+from heat_config_agent.model.entry import Entry, Run
 from heat_config_hooks import values
 
 ROOT = Path(__file__).parents[3]
 
 
-TEMPLATES = {"hot", "stack"}
+TEMPLATES = {"hot", "stack", "language", "tosca"}
 """What only templates load, which are no usual start: its classes may be the standard library's."""
 
 
@@ -58,7 +59,7 @@ both = pytest.mark.parametrize(("ours", "theirs"), PAIRS)
 
 
 def outcome(do: Callable[[], object]) -> object:
-    """Return what comes of something: what it returns, or of which kind its error is."""
+    """Return the result of a call, or the type of its error."""
     try:
         return do()
     except (AttributeError, TypeError) as error:
@@ -66,7 +67,7 @@ def outcome(do: Callable[[], object]) -> object:
 
 
 def shown(value: object) -> str:
-    """Return what a value looks like, wherever it is in memory."""
+    """Return the text of a value, without its address in memory."""
     return re.sub(" at 0x[0-9a-f]+", "", repr(value))
 
 
@@ -83,7 +84,7 @@ def needed(kind: Any) -> list[str]:
 
 
 def test_there_are_many() -> None:
-    """So nothing is held against nothing."""
+    """So the comparisons are not empty."""
     assert len(PAIRS) > 60
 
 
@@ -111,7 +112,7 @@ def test_the_fields_are_the_same(ours: Any, theirs: Any) -> None:
 
 @both
 def test_values_are_made_the_same(ours: Any, theirs: Any) -> None:
-    """Of all fields and of the fewest; and what makes none makes none: too few, too many, unknown, said twice."""
+    """With all fields and with the fewest; wrong calls fail: too few, too many, unknown or double values."""
     every = all_fields(ours)
     least: dict[str, object] = dict.fromkeys(needed(ours), 1)
     none: dict[str, object] = {}
@@ -135,7 +136,7 @@ def test_values_are_made_the_same(ours: Any, theirs: Any) -> None:
 
 @both
 def test_values_are_compared_the_same(ours: Any, theirs: Any) -> None:
-    """The same fields count, for what is equal and for the place in a set."""
+    """The same fields count for equality and for hashes."""
     every = all_fields(ours)
     for name in (None, *every):
         other = {**every, **({name: -1} if name else {})}
@@ -154,13 +155,13 @@ def test_values_are_compared_the_same(ours: Any, theirs: Any) -> None:
 
 @both
 def test_values_look_the_same(ours: Any, theirs: Any) -> None:
-    """What is not to be seen is not seen."""
+    """Fields with `repr=False` are not shown."""
     assert repr(ours(**all_fields(ours))) == repr(theirs(**all_fields(ours)))
 
 
 @both
 def test_values_change_the_same(ours: Any, theirs: Any) -> None:
-    """Or do not; and replacing makes the same of them."""
+    """Or refuse to change; and `replace` gives equal copies."""
     every = all_fields(ours)
     for name in every:
         for do in (lambda found, name=name: setattr(found, name, 1), lambda found, name=name: delattr(found, name)):
@@ -176,9 +177,20 @@ def test_values_change_the_same(ours: Any, theirs: Any) -> None:
         values.replace(ours(**every), unknown=1)
 
 
+@pytest.mark.parametrize("kind", [Entry, Run])
+def test_a_restored_value_is_the_same_as_a_constructed_one(kind: Any) -> None:
+    """With all fields and with the fewest; missing or unknown fields are refused."""
+    every, least = all_fields(kind), dict.fromkeys(needed(kind), 1)
+    for given in (every, least):
+        assert vars(values.restore(kind, given)) == vars(kind(**given))
+    for given in ({**every, "unknown": 1}, dict(list(least.items())[1:])):
+        with pytest.raises(TypeError):
+            values.restore(kind, given)
+
+
 def test_what_is_made_once_is_not_taken_over() -> None:
-    """What is worked out of the fields is worked out anew of others."""
-    from heat_config_agent.model import Deployment, Input  # noqa: PLC0415
+    """A copy computes cached properties again."""
+    from heat_config_agent.model.deployment import Deployment, Input  # noqa: PLC0415
 
     first = Deployment(**{**all_fields(Deployment), "inputs": (Input(name="deploy_action", value="CREATE"),)})  # type: ignore[arg-type]
     assert first.action == "CREATE"
@@ -186,7 +198,7 @@ def test_what_is_made_once_is_not_taken_over() -> None:
 
 
 def test_what_a_class_has_itself_it_keeps() -> None:
-    """As the standard library has it."""
+    """Methods of the class override generated ones, as in the standard library."""
 
     def made(decorator: Any) -> Any:
         class Own:
@@ -209,7 +221,7 @@ def test_what_a_class_has_itself_it_keeps() -> None:
 
 
 def test_what_is_not_foreseen_is_refused() -> None:
-    """Rather than made otherwise than the standard library would."""
+    """Instead of differing from the standard library."""
 
     @values.dataclass
     class Below:
@@ -218,7 +230,7 @@ def test_what_is_not_foreseen_is_refused() -> None:
     class Above(Below):
         other: int
 
-    with pytest.raises(TypeError, match="not foreseen"):
+    with pytest.raises(TypeError, match="not supported"):
         values.dataclass(Above)
     with pytest.raises(TypeError):
         values.dataclass(order=True)(type("Ordered", (), {"__annotations__": {"number": "int"}}))
@@ -227,17 +239,17 @@ def test_what_is_not_foreseen_is_refused() -> None:
 
 
 def test_classes_are_read_by_who_reads_classes() -> None:
-    """A class has a signature, its documentation, and its place."""
-    from heat_config_agent.model import Mistake  # noqa: PLC0415
+    """A class has a signature, its documentation, and its module."""
+    from heat_config_agent.model.deployment import Mistake  # noqa: PLC0415
 
-    assert inspect.getdoc(Mistake) == "Something wrong in a document, and where."
+    assert inspect.getdoc(Mistake) == "Something wrong in a document, with its place."
     assert str(Mistake(path="a", problem="b")) == "a: b"
     with pytest.raises(TypeError, match=r"Mistake: missing or unknown: problem"):
         Mistake(path="a")  # type: ignore[call-arg]
 
 
 def test_it_loads_next_to_nothing() -> None:
-    """That is what it is for."""
+    """Fast loading is its purpose."""
     script = "import sys, heat_config_hooks.values\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True)
     assert not {"dataclasses", "inspect", "typing", "re"} & set(done.stdout.split())

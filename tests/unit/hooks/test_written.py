@@ -10,20 +10,20 @@ import pytest
 
 from heat_config_hooks import files, protocol
 from heat_config_hooks.written import Written, owner
-from tools import need_root
+from support.tools import need_root
 
 A, B = "resource stack/1/a", "resource stack/1/b"
 
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Written:
-    """What a hook has written, of which nothing is yet."""
+    """The files that a hook has written: none yet."""
     return Written(tmp_path / "working")
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A file to write, whose folders are not there yet."""
+    """A file to write, whose folders do not exist yet."""
     return tmp_path / "etc" / "app" / "a.json"
 
 
@@ -33,7 +33,7 @@ def mode(path: Path) -> int:
 
 
 def notes(tmp_path: Path) -> list[Path]:
-    """Return the files in which it is kept what was written."""
+    """Return the notes about written files."""
     return sorted((tmp_path / "working" / "written").glob("*"))
 
 
@@ -41,7 +41,7 @@ def notes(tmp_path: Path) -> list[Path]:
 
 
 def test_a_file_is_written_with_its_folders(kept: Written, path: Path) -> None:
-    """For nobody else, unless it is said to be; writing the same again changes nothing, not even a time."""
+    """It is private unless another mode is requested; writing the same again changes nothing, not even its time."""
     assert kept.write(path, b"x", owner=A)
     assert (path.read_bytes(), mode(path), mode(path.parent)) == (b"x", 0o600, 0o700)
     before = path.stat()
@@ -54,7 +54,7 @@ def test_a_file_is_written_with_its_folders(kept: Written, path: Path) -> None:
 
 
 def test_a_file_that_was_there_is_taken_over(kept: Written, path: Path) -> None:
-    """Whatever is in it, for as long as ours is wanted."""
+    """Whatever its content, until our file is removed."""
     path.parent.mkdir(parents=True)
     path.write_bytes(b"somebody's")
     path.chmod(0o666)
@@ -66,7 +66,7 @@ def test_a_file_that_was_there_is_taken_over(kept: Written, path: Path) -> None:
 def test_folders_and_files_are_on_disk_before_it_says_so(
     kept: Written, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each name in its folder, and the note before the file."""
+    """Each name is synced in its folder, and the note is written before the file."""
     synced: list[Path] = []
     monkeypatch.setattr(files, "sync_directory", synced.append)
     kept.write(path, b"x", owner=A)
@@ -75,7 +75,7 @@ def test_folders_and_files_are_on_disk_before_it_says_so(
 
 
 def test_a_link_is_replaced_and_not_followed(kept: Written, path: Path, tmp_path: Path) -> None:
-    """What it leads to is somebody else's, whatever is in it."""
+    """Its target belongs to others, whatever its content."""
     other = tmp_path / "other"
     other.write_bytes(b"x")
     before = mode(other)
@@ -90,7 +90,7 @@ def test_a_link_is_replaced_and_not_followed(kept: Written, path: Path, tmp_path
 
 @pytest.mark.parametrize("kind", ["folder", "pipe", "device"])
 def test_what_is_no_file_is_not_replaced(kept: Written, path: Path, tmp_path: Path, kind: str) -> None:
-    """Nor waited for; and nothing is noted."""
+    """It does not block either, and no note is written."""
     path.parent.mkdir(parents=True)
     if kind == "folder":
         path.mkdir()
@@ -106,7 +106,7 @@ def test_what_is_no_file_is_not_replaced(kept: Written, path: Path, tmp_path: Pa
 
 
 def test_whoever_owns_a_file_goes_on_to_own_it(kept: Written, path: Path) -> None:
-    """One of ours, and one that was there before: a new content is as readable for a program as the old one was."""
+    """Programs that could read the old content can read the new one."""
     need_root()
     kept.write(path, b"x", owner=A)
     before = path.with_name("before")
@@ -125,7 +125,7 @@ def test_whoever_owns_a_file_goes_on_to_own_it(kept: Written, path: Path) -> Non
 
 
 def test_whoever_has_put_a_file_into_a_folder_for_all_does_not_get_ours(kept: Written, path: Path) -> None:
-    """Even if nothing is to be changed in it: it could be anybody's."""
+    """Even if the content is the same, because it may be anybody's file."""
     need_root()
     path.parent.mkdir(parents=True)
     path.parent.chmod(0o1777)
@@ -137,7 +137,7 @@ def test_whoever_has_put_a_file_into_a_folder_for_all_does_not_get_ours(kept: Wr
 
 @pytest.mark.parametrize("kind", ["file", "hard link", "pipe"])
 def test_nobody_can_lead_a_file_on_its_way_elsewhere(kept: Written, path: Path, tmp_path: Path, kind: str) -> None:
-    """In a folder for all, somebody may have put something in the place of the file that is to become ours."""
+    """In a shared folder, somebody may have put a link in the place of the temporary file."""
     need_root()
     path.parent.mkdir(parents=True)
     before = path.with_name(f".{path.name}.new")
@@ -161,8 +161,8 @@ def test_nobody_can_lead_a_file_on_its_way_elsewhere(kept: Written, path: Path, 
 
 
 def test_only_what_is_as_it_was_written_is_removed(kept: Written, path: Path, tmp_path: Path) -> None:
-    """It says why something is left alone; folders stay."""
-    assert kept.remove(path) == f"{path} is not there"
+    """The sentence says why a file is left alone; folders stay."""
+    assert kept.remove(path) == f"{path} does not exist"
     kept.write(path, b"x", owner=A)
     path.write_bytes(b"changed")
     assert kept.remove(path) == f"{path} is left alone: it was changed since it was written"
@@ -178,7 +178,7 @@ def test_only_what_is_as_it_was_written_is_removed(kept: Written, path: Path, tm
 
 @pytest.mark.parametrize("kind", ["link", "folder", "pipe", "no folder"])
 def test_what_is_no_file_any_more_is_left_alone(kept: Written, path: Path, tmp_path: Path, kind: str) -> None:
-    """A link to just what was written is none."""
+    """A link to the same content does not count."""
     kept.write(path, b"x", owner=A)
     path.unlink()
     if kind == "link":
@@ -191,14 +191,14 @@ def test_what_is_no_file_any_more_is_left_alone(kept: Written, path: Path, tmp_p
     else:
         path.parent.rmdir()
         path.parent.write_bytes(b"")
-        assert kept.remove(path) == f"{path} is not there"
+        assert kept.remove(path) == f"{path} does not exist"
         return
     assert kept.remove(path) == f"{path} is left alone: it was changed since it was written"
     assert os.path.lexists(path)
 
 
 def test_what_several_have_written_goes_with_the_last_of_them(kept: Written, path: Path) -> None:
-    """Whoever of them wrote it last; and nobody else takes it away."""
+    """Whichever wrote it last; others cannot remove it."""
     for first, second in ((A, B), ("web", "db"), (A, "web")):
         kept.write(path, b"x", owner=first)
         kept.write(path, b"y", owner=second)
@@ -213,7 +213,7 @@ def test_what_several_have_written_goes_with_the_last_of_them(kept: Written, pat
 
 
 def test_a_name_may_be_another_at_every_action(kept: Written, path: Path, tmp_path: Path) -> None:
-    """So whoever has not written a file under this name may have done so under another; but not as a resource."""
+    """An owner that is unknown to a file may have written it under another name, but not as a resource."""
     kept.write(path, b"x", owner="created")
     kept.write(path, b"x", owner="updated")
     assert kept.remove(path, owner="deleted") == f"{path} was removed"
@@ -227,7 +227,7 @@ def test_a_name_may_be_another_at_every_action(kept: Written, path: Path, tmp_pa
 
 
 def test_a_file_is_of_whoever_wrote_it_last(kept: Written, path: Path) -> None:
-    """Once that one has gone, of the one before."""
+    """If that owner removes it, it belongs to the one before."""
     kept.write(path, b"x", owner=A)
     kept.write(path, b"x", owner=B)
     assert (kept.of(A), kept.of(B)) == ([], [path])
@@ -237,7 +237,7 @@ def test_a_file_is_of_whoever_wrote_it_last(kept: Written, path: Path) -> None:
 
 
 def test_a_note_of_a_single_owner_is_still_read(kept: Written, path: Path, tmp_path: Path) -> None:
-    """As notes were once."""
+    """Older notes have that form."""
     kept.write(path, b"x", owner=A)
     (note,) = notes(tmp_path)
     values = json.loads(note.read_bytes())
@@ -250,7 +250,7 @@ def test_a_note_of_a_single_owner_is_still_read(kept: Written, path: Path, tmp_p
 
 
 def test_what_was_there_before_is_put_back(kept: Written, path: Path, tmp_path: Path) -> None:
-    """As it was, however often ours was changed; and nothing of it stays beside the note."""
+    """With its content and mode, however often our file has changed; no copy stays next to the note."""
     path.parent.mkdir(parents=True)
     path.write_bytes(b"\x00 theirs \n\xff")
     path.chmod(0o644)
@@ -264,7 +264,7 @@ def test_what_was_there_before_is_put_back(kept: Written, path: Path, tmp_path: 
 
 
 def test_what_is_forgotten_is_left_alone(kept: Written, path: Path) -> None:
-    """And is nobody's."""
+    """It has no owner any more."""
     kept.write(path, b"x", owner=A)
     kept.forget([path, path.parent])
     assert kept.of(A) == []
@@ -275,7 +275,7 @@ def test_what_is_forgotten_is_left_alone(kept: Written, path: Path) -> None:
 def test_a_kill_in_the_middle_leaves_a_file_that_can_be_removed(
     kept: Written, path: Path, monkeypatch: pytest.MonkeyPatch, kills: int
 ) -> None:
-    """However often it comes between the note and the file: the old one is still ours."""
+    """Any number of kills between the note and the file leave the old file ours."""
     kept.write(path, b"old", owner=A)
     whole = files.replace
 
@@ -296,7 +296,7 @@ def test_a_kill_in_the_middle_leaves_a_file_that_can_be_removed(
 def test_a_kill_after_somebodys_change_does_not_make_that_ours(
     kept: Written, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was there before the write that did not happen is still theirs."""
+    """A file that others have changed before the interrupted write is still theirs."""
     kept.write(path, b"ours", owner=A)
     path.write_bytes(b"theirs")
     whole = files.replace
@@ -313,7 +313,7 @@ def test_a_kill_after_somebodys_change_does_not_make_that_ours(
 
 
 def test_a_damaged_note_leaves_the_file_alone(kept: Written, path: Path, tmp_path: Path) -> None:
-    """Nothing is known of it; writing it again mends that."""
+    """The next write repairs the note."""
     kept.write(path, b"x", owner=A)
     (note,) = notes(tmp_path)
     for damage in (b"", b"[]", b'{"path": 1}', b'{"path": "/", "owners": [], "digests": []}', b"\xff"):
@@ -325,7 +325,7 @@ def test_a_damaged_note_leaves_the_file_alone(kept: Written, path: Path, tmp_pat
 
 
 def test_notes_hold_no_content_and_are_for_nobody_else(kept: Written, path: Path, tmp_path: Path) -> None:
-    """Just which file it is."""
+    """A note has the path and digests only."""
     kept.write(path, b"a secret", owner=A)
     (note,) = notes(tmp_path)
     assert "secret" not in note.read_text()
@@ -335,49 +335,50 @@ def test_notes_hold_no_content_and_are_for_nobody_else(kept: Written, path: Path
 # All at once.
 
 
-def test_each_file_is_said_to_be_written_or_unchanged(kept: Written, tmp_path: Path) -> None:
-    """One line for each."""
+def test_the_reply_of_a_success_is_empty(kept: Written, tmp_path: Path) -> None:
+    """Whether the files were written or had the same content before, as in heat-agents."""
     one, two = tmp_path / "1", tmp_path / "2"
     kept.write(two, b"2", owner=A)
     assert kept.write_all({one: b"1", two: b"2"}, owner=A) == {
-        "deploy_stdout": f"{one} written\n{two} unchanged\n",
+        "deploy_stdout": "",
         "deploy_stderr": "",
         "deploy_status_code": 0,
     }
+    assert (one.read_bytes(), two.read_bytes()) == (b"1", b"2")
 
 
 def test_where_one_cannot_be_written_it_ends_and_says_which(kept: Written, tmp_path: Path) -> None:
-    """What was written before, what stands in the way, and what was not tried."""
+    """The reply says why, and names the files that were not tried."""
     (tmp_path / "blocked").touch()
     paths = [tmp_path / "1", tmp_path / "blocked" / "2" / "x", tmp_path / "3", tmp_path / "4"]
     assert kept.write_all(dict.fromkeys(paths, b"x"), owner=A) == {
-        "deploy_stdout": f"{paths[0]} written\n",
+        "deploy_stdout": "",
         "deploy_stderr": f"cannot write {paths[1]}: File exists: {tmp_path / 'blocked'}; "
-        f"after that, these were not written: {paths[2]}, {paths[3]}\n",
+        f"because of that, these were not written: {paths[2]}, {paths[3]}\n",
         "deploy_status_code": 1,
     }
     assert (paths[0].exists(), paths[2].exists()) == (True, False)
 
 
 def test_an_owners_files_are_removed_and_those_that_are_named(kept: Written, tmp_path: Path) -> None:
-    """No others."""
+    """Files of others stay."""
     ours, theirs, named, never = (tmp_path / each for each in ("ours", "theirs", "named", "never"))
     kept.write(ours, b"x", owner=A)
     kept.write(theirs, b"x", owner=B)
     kept.write(named, b"x", owner="a name")
     assert kept.remove_all([named, never], owner=A) == {
-        "deploy_stdout": f"{named} was removed\n{never} is not there\n{ours} was removed\n",
-        "deploy_stderr": "",
+        "deploy_stdout": "",
+        "deploy_stderr": f"{named} was removed\n{never} does not exist\n{ours} was removed\n",
         "deploy_status_code": 0,
     }
     assert [each.exists() for each in (ours, theirs, named)] == [False, True, False]
-    assert kept.remove_all([], owner=A)["deploy_stdout"] == "there is nothing to remove\n"
+    assert kept.remove_all([], owner=A)["deploy_stderr"] == "there is nothing to remove\n"
 
 
 def test_one_that_cannot_be_removed_is_said_and_the_others_go(
     kept: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has failed, then; the next time it is tried again."""
+    """The reply is a failure, and a later attempt can succeed."""
     one, two = tmp_path / "1", tmp_path / "2"
     for each in (one, two):
         kept.write(each, b"x", owner=A)
@@ -391,11 +392,11 @@ def test_one_that_cannot_be_removed_is_said_and_the_others_go(
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", refuse)
         assert kept.remove_all([], owner=A) == {
-            "deploy_stdout": f"{two} was removed\n",
-            "deploy_stderr": f"cannot remove {one}: Operation not permitted\n",
+            "deploy_stdout": "",
+            "deploy_stderr": f"cannot remove {one}: Operation not permitted\n{two} was removed\n",
             "deploy_status_code": 1,
         }
-    assert kept.remove_all([], owner=A)["deploy_stdout"] == f"{one} was removed\n"
+    assert kept.remove_all([], owner=A)["deploy_stderr"] == f"{one} was removed\n"
 
 
 # Whose they are.
@@ -409,7 +410,7 @@ def request(name: str = "", **inputs: object) -> protocol.Request:
 
 
 def test_the_owner_is_the_resource_or_else_the_name_or_the_id() -> None:
-    """The same at all actions: an action has an id of its own, and a resource has not."""
+    """A resource is the same at all actions, while each action has its own id."""
     assert owner(request("n", deploy_stack_id="s/1", deploy_resource_name="r")) == "resource s/1/r"
     assert owner(request("n", deploy_stack_id="s/1")) == "n"
     assert owner(request("n", deploy_resource_name="r")) == "n"

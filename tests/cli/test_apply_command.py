@@ -1,0 +1,213 @@
+"""heat-config-apply: its exit codes, its lines and its JSON, its plans, and the choice of deployments."""
+
+from __future__ import annotations
+
+import signal
+import stat
+
+import pytest
+
+from support.commands import SH, counted, let_go, run, runs, wait_for_text, waiting
+from support.loopback import Answer, SignalServer
+from support.machine import Machine, deployment
+
+
+def test_a_run_without_failures_exits_with_0(machine: Machine, heat: SignalServer) -> None:
+    """What ran and was delivered, what nobody waits for, and what is done already: exit code 0."""
+    given = [counted(machine, "d1", signal=heat.url()), counted(machine, "d2")]
+
+    assert [machine.apply(given).code for _ in range(2)] == [0, 0]
+    assert machine.apply([]).code == 0
+    assert machine.apply({"deployments": []}).code == 0
+    assert machine.apply({"deployments": None}).code == 0
+    assert runs(machine) == ["d1", "d2"]
+
+
+@pytest.mark.parametrize("given", [counted, None])
+def test_a_failure_is_told_by_the_exit_code(machine: Machine, given: object) -> None:
+    """A deployment that fails, or an entry that cannot be read, comes to 1, and the others are applied."""
+    bad: object = deployment("bad", f"{SH}exit 3\n") if given else "no deployment"
+
+    ran = machine.apply([bad, counted(machine, "good")])
+
+    assert ran.code == 1
+    assert runs(machine) == ["good"]
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--no-such-option"],
+        ["--timeout", "soon"],
+        ["--timeout", "-1"],
+        ["--timeout", "inf"],
+        ["--grace", "nan"],
+        ["--deliver-for", "x"],
+        ["--only", "unknown"],
+        ["--state-dir", "/dev/null/x"],
+        ["-", "-"],
+    ],
+)
+def test_bad_usage_is_told_by_the_exit_code(machine: Machine, arguments: list[str]) -> None:
+    """What was typed wrongly comes to 2, in words, and nothing is run."""
+    ran = machine.apply([counted(machine)], *arguments)
+
+    assert ran.code == 2
+    assert "error: " in ran.err
+    assert "Traceback" not in ran.err
+    assert runs(machine) == []
+
+
+@pytest.mark.parametrize("document", ["missing.json", "folder"])
+def test_no_source_is_told_by_the_exit_code(machine: Machine, document: str) -> None:
+    """A document that cannot be had comes to 3, and is named with the reason."""
+    (machine.folder / "folder").mkdir()
+
+    ran = machine.apply(machine.folder / document)
+
+    assert ran.code == 3
+    assert str(machine.folder / document) in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_nothing_named_is_told_by_the_exit_code(machine: Machine) -> None:
+    """Without a document, and without the one that heat-agents would apply, there is nothing to do."""
+    ran = machine.apply()
+
+    assert ran.code == 3
+    assert "FILE" in ran.err
+
+
+def test_a_missing_document_does_not_hold_up_the_others(machine: Machine) -> None:
+    """Of several documents those are applied that can be had; the other is said, and all is not well."""
+    ran = machine.apply([counted(machine)], str(machine.folder / "missing.json"))
+
+    assert ran.code == 1
+    assert "missing.json" in ran.err
+    assert runs(machine) == ["d1"]
+
+
+@pytest.mark.parametrize("plan", [False, True])
+def test_a_second_agent_is_refused(machine: Machine, heat: SignalServer, plan: bool) -> None:
+    """Two at once would run everything twice: the second names the process and comes to 4. A plan needs no lock."""
+    first = machine.start_apply([waiting(machine, signal=heat.url())])
+    wait_for_text(machine.state / "runs" / "d1" / "stdout", "begun")
+
+    second = machine.apply([counted(machine, "d2")], *(["--plan"] if plan else []))
+    let_go(machine)
+    first.communicate(timeout=10)
+
+    assert (first.returncode, second.code) == (0, 0 if plan else 4)
+    assert plan or f"process {first.pid}" in second.err
+    assert runs(machine) == []
+    assert len(heat.signals) == 1
+
+
+def test_an_undelivered_result_is_told_by_the_exit_code(machine: Machine, heat: SignalServer) -> None:
+    """All ran well, but a result is still to be delivered: 5, for as long as that is so."""
+    heat.always = Answer(503, {"Retry-After": "100"})
+    given = [counted(machine, signal=heat.url())]
+
+    first = machine.apply(given, "--deliver-for", "0")
+    second = machine.apply(given, "--deliver-for", "0")
+
+    assert (first.code, second.code) == (5, 5)
+    assert "next run" in first.out
+    assert len(heat.signals) == 1, "the server asked not to be asked again so soon"
+    assert runs(machine) == ["d1"]
+
+
+def test_a_failure_counts_for_more_than_a_delivery(machine: Machine, heat: SignalServer) -> None:
+    """Where one failed and its result is still to be delivered, the exit code is that of the failure."""
+    heat.always = Answer(503)
+
+    assert machine.apply([deployment(config=f"{SH}exit 1\n", signal=heat.url())], "--deliver-for", "0").code == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_command_leaves_the_run_alone(machine: Machine, heat: SignalServer, number: int) -> None:
+    """A signal ends the command with 130, what was running goes on, and the next command reports it."""
+    process = machine.start_apply([waiting(machine, signal=heat.url())])
+    wait_for_text(machine.state / "runs" / "d1" / "stdout", "begun")
+    process.send_signal(number)
+    out, err = process.communicate(timeout=10)
+
+    assert (process.returncode, out) == (130, "")
+    assert "Traceback" not in err
+    assert "go on" in err
+    let_go(machine)
+    assert machine.apply([waiting(machine, signal=heat.url())]).code == 0
+    assert [value["deploy_stdout"] for value in heat.values()] == ["begun\nover\n"]
+
+
+def test_the_result_may_be_one_json_object(machine: Machine, heat: SignalServer) -> None:
+    """With --json standard output is one object: each deployment with its step, state and result, and the totals."""
+    heat.always = Answer(404)
+    given = [
+        counted(machine, "d1", "echo hi; printf x >$heat_outputs_path.out", outputs=["out"]),
+        deployment("d2", f"{SH}exit 3\n", name="db", signal=heat.url()),
+        "nonsense",
+    ]
+
+    ran = machine.apply({"deployments": given}, "--json")
+
+    assert (ran.code, ran.json["exit_code"]) == (1, 1)
+    first, second, third = ran.json["deployments"]
+    assert (first["id"], first["tool"], first["action"], first["step"]) == ("d1", "script", "CREATE", "run")
+    assert (first["state"], first["failed"], first["outputs"]) == ("unasked", False, {"out": "x"})
+    assert first["result"] == {"deploy_stdout": "hi\n", "deploy_stderr": "", "deploy_status_code": 0, "out": "x"}
+    assert first["seconds"] >= 0
+    assert (second["name"], second["state"], second["failed"]) == ("db", "refused", True)
+    assert "404" in second["trouble"]
+    assert third["failed"] is True
+    assert [each["path"] for each in ran.json["mistakes"]] == ["deployments[2]"]
+    assert (ran.json["summary"]["ok"], ran.json["summary"]["failed"]) == (1, 2)
+
+
+def test_lines_say_what_happened(machine: Machine, heat: SignalServer) -> None:
+    """For people there is a line for each deployment with its result and the reason, its outputs, and a summary."""
+    given = [
+        counted(
+            machine, "d1", "printf 'x\\ny' >$heat_outputs_path.out", name="web", outputs=["out"], signal=heat.url()
+        ),
+        deployment("d2", f"{SH}echo first; echo 'it \033[31mbroke' >&2; exit 3\n", name="d\033b"),
+        deployment("d3", group="os-apply-config"),
+    ]
+
+    ran = machine.apply(given)
+
+    skipped, ok, out, failed, summary = ran.out.splitlines()
+    assert ok.split()[:4] == ["ok", "web", "CREATE", "script"]
+    assert " s  new" in ok
+    assert out.split("=")[0].strip() == "out"
+    assert failed.startswith("FAILED")
+    assert failed.endswith("exit code 3: it \ufffd[31mbroke")
+    assert skipped.startswith("skipped")
+    assert summary.startswith("3 deployments: 1 ok, 1 failed, 1 skipped")
+    assert "\033" not in ran.out + ran.err
+
+
+@pytest.mark.parametrize("grace", [None, "0.2"])
+def test_a_limit_of_zero_is_none(machine: Machine, heat: SignalServer, grace: str | None) -> None:
+    """--timeout 0 sets no limit to deployments that set none themselves."""
+    given = [deployment("d1", f"{SH}sleep 0.3\n"), deployment("d2", f"{SH}sleep 9\n", options={"timeout": 0.2})]
+
+    ran = machine.apply(given, "--timeout", "0", "--json", *(["--grace", grace] if grace else []))
+
+    codes = [each["result"]["deploy_status_code"] for each in ran.json["deployments"]]
+    assert codes == [0, 124]
+    assert heat.signals == []
+
+
+def test_the_state_directory_may_be_chosen_by_the_environment(machine: Machine) -> None:
+    """$HEAT_CONFIG_AGENT_STATE is where state is kept unless --state-dir says otherwise."""
+    path = machine.write([counted(machine)])
+    there = machine.folder / "there"
+
+    ran = run(machine, "heat-config-apply", str(path), HEAT_CONFIG_AGENT_STATE=str(there))
+    status = run(machine, "heat-config-agent", "status", "--json", HEAT_CONFIG_AGENT_STATE=str(there))
+
+    assert ran.code == 0, ran.err
+    assert [each["id"] for each in status.json["deployments"]] == ["d1"]
+    assert stat.S_IMODE(there.stat().st_mode) == 0o700

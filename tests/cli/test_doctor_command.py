@@ -1,0 +1,526 @@
+"""`heat-config-agent doctor`: what keeps this machine from doing its work is found, said, and not made worse."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from email.utils import formatdate
+from pathlib import Path
+
+import pytest
+
+from heat_config_agent.doctor import Finding, Verdict, network
+from heat_config_agent.doctor import machine as inspection
+from heat_config_agent.doctor.sources import Asking
+from heat_config_agent.settings import effective
+from heat_config_agent.state import health, lock
+from heat_config_agent.state.health import Health
+from support import cloud, http, proxy, proxy_faults
+from support.loopback import Answer, SignalServer
+from support.machine import Machine, deployment
+
+
+@pytest.fixture
+def openstack(openstack: cloud.Cloud) -> cloud.Cloud:
+    """A cloud in which all is well."""
+    openstack.service.always = Answer(body=json.dumps({"metadata": {"deployments": [deployment()]}}).encode())
+    return openstack
+
+
+def heat(openstack: cloud.Cloud, **values: str) -> dict[str, str]:
+    """Return the settings of the transport `heat`."""
+    usual = {
+        "auth_url": f"{openstack.keystone.origin}/v3",
+        "user_id": "u1",
+        "password": cloud.PASSWORD,
+        "project_id": cloud.PROJECT,
+        "stack_id": "s/1",
+        "resource_name": "server",
+    }
+    return {**usual, **values}
+
+
+def write(machine: Machine, sections: dict[str, dict[str, str]], agent: str = "") -> Path:
+    """Write a file of settings."""
+    names = ", ".join(sections) or "local"
+    text = f"[agent]\ncollectors = {names}\n{agent}\n"
+    for name, values in sections.items():
+        text += f"[{name}]\n" + "".join(f"{key} = {value}\n" for key, value in values.items())
+    path = machine.folder / "agent.conf"
+    path.write_text(text)
+    return path
+
+
+def command(machine: Machine, sections: dict[str, dict[str, str]]) -> list[Finding]:
+    """Run the command with these settings."""
+    done = machine.agent("doctor", "--json", "--config", str(write(machine, sections)))
+    assert "Traceback" not in done.err
+    assert cloud.PASSWORD not in done.out + done.err
+    assert done.code == (1 if done.json["failed"] else 0), done.out
+    assert done.json["ok"] is (done.code == 0)
+    return [
+        Finding(Verdict(each["verdict"]), each["check"], each["says"], each["todo"] or "")
+        for each in done.json["checks"]
+    ]
+
+
+def doctor(machine: Machine, sections: dict[str, dict[str, str]], *, agent: str = "") -> list[Finding]:
+    """Return what the command finds with these settings, without the programs of hooks: those take long."""
+    wrong: list[str] = []
+    environment = {"HOME": str(machine.folder)}
+    given = effective.make(environment, config=write(machine, sections, agent), state=machine.state, mistakes=wrong)
+    found = [*inspection.findings(given, wrong), *Asking(given).findings(lambda _: None)]
+    assert cloud.PASSWORD not in str(found)
+    return found
+
+
+def said(found: Iterable[Finding], verdict: Verdict, check: str = "") -> list[str]:
+    """Return what was found, with what to do."""
+    return [f"{each.text} -> {each.todo}" for each in found if each.verdict is verdict and check in each.check]
+
+
+def one(found: list[Finding], verdict: Verdict, check: str) -> str:
+    """Return the only finding of a verdict about something."""
+    matching = said(found, verdict, check)
+    assert len(matching) == 1, found
+    return matching[0]
+
+
+def well(found: list[Finding]) -> bool:
+    """Whether nothing has failed."""
+    return not said(found, Verdict.FAILED)
+
+
+@pytest.fixture(autouse=True)
+def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment of whoever runs the tests has no say."""
+    for name in list(os.environ):
+        if name.lower().endswith("_proxy") or name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+            monkeypatch.delenv(name)
+
+
+def everything(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Return what is in a folder."""
+    return {
+        str(path): (path.stat().st_mode, path.read_bytes() if path.is_file() else b"")
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def certificate(folder: Path, names: str, *, expired: bool = False) -> Path:
+    """Return a file with a certificate, its own authority, and its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is missing: apt-get install openssl")
+    key, request, path = folder / "key.pem", folder / "request.pem", folder / "server.pem"
+    (folder / "index").write_text("")
+    (folder / "ca.conf").write_text(
+        "[req]\ndistinguished_name = dn\n[dn]\n[ca]\ndefault_ca = it\n[it]\n"
+        f"database = {folder}/index\nnew_certs_dir = {folder}\nserial = {folder}/serial\nrand_serial = yes\n"
+        "default_md = sha256\npolicy = any\nx509_extensions = more\n[any]\ncommonName = supplied\n"
+        f"[more]\nsubjectAltName = {names}\n"
+    )
+    days = f"-startdate 20200101000000Z -enddate {'20200201000000Z' if expired else '20491231000000Z'}"
+    for words in (
+        f"ecparam -genkey -name prime256v1 -out {key}",
+        f"req -new -key {key} -subj /CN=heat -config {folder}/ca.conf -out {request}",
+        f"ca -batch -selfsign -notext -keyfile {key} -in {request} -config {folder}/ca.conf -out {path} {days}",
+    ):
+        subprocess.run(["openssl", *words.split()], check=True, capture_output=True)
+    path.write_text(path.read_text() + key.read_text())
+    return path
+
+
+@pytest.fixture
+def silent_port() -> Iterator[int]:
+    """A port on which nothing listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+def test_all_is_well(machine: Machine, openstack: cloud.Cloud) -> None:
+    """Each server and each source is asked; what is on the machine stays as it is."""
+    machine.state.mkdir(mode=0o700)
+    first = command(machine, {"heat": heat(openstack)})
+    before = everything(machine.folder)
+    done = command(machine, {"heat": heat(openstack)})
+    assert well(first)
+    assert well(done)
+    assert "it answers: 1 deployment" in " ".join(said(done, Verdict.OK, "heat"))
+    assert one(done, Verdict.OK, "clock")
+    assert one(done, Verdict.OK, "state")
+    assert one(done, Verdict.OK, "scripts")
+    assert "systemctl start" in one(done, Verdict.WARNING, "agent")
+    assert everything(machine.folder) == before
+
+    text = machine.agent("doctor", "--config", str(machine.folder / "agent.conf"))
+    assert text.code == 0
+    assert text.out.splitlines()[-1].startswith("no check failed")
+    assert "it answers: 1 deployment" in text.out
+    assert "\x1b" not in text.out
+
+
+def test_what_an_instance_was_given_leads_to_heat(machine: Machine, openstack: cloud.Cloud) -> None:
+    """As the agent would go on from it; the file stays readable for whom it was."""
+    given = machine.write({"os-collect-config": {"heat": {**heat(openstack), "region_name": "RegionOne"}}})
+    given.chmod(0o644)
+    done = doctor(machine, {"heat_local": {"path": str(given)}, "heat": {}})
+    assert well(done)
+    assert "it answers: 1 deployment" in " ".join(said(done, Verdict.OK, "heat"))
+    assert given.stat().st_mode & 0o777 == 0o644
+
+
+def test_no_message_is_taken_from_a_zaqar_queue(machine: Machine, openstack: cloud.Cloud) -> None:
+    """Whoever waits for a message gets it."""
+    openstack.service.always = Answer(body=b'{"messages": {"free": 1}}')
+    values = {key: value for key, value in heat(openstack).items() if key not in ("stack_id", "resource_name")}
+    done = doctor(machine, {"zaqar": {**values, "queue_id": "q1"}})
+    assert well(done)
+    assert {each.verb for each in openstack.asked} == {"GET"}
+    assert "/v2/queues/q1/stats" in {each.path for each in openstack.asked}
+    openstack.service.named["v2"] = Answer(404)
+    openstack.service.always = Answer(404)
+    done = doctor(machine, {"zaqar": {**values, "queue_id": "q1"}})
+    assert "HTTP 404" in one(done, Verdict.FAILED, "zaqar")
+
+
+def test_a_signed_url_is_no_longer_good(machine: Machine, openstack: cloud.Cloud) -> None:
+    """Nothing of what signs it is told."""
+    secret = cloud.PASSWORD
+    url = f"{openstack.service.origin}/v1/a?temp_url_sig={secret}&temp_url_expires=1"
+    assert well(doctor(machine, {"request": {"metadata_url": url}}))
+    openstack.service.always = Answer(401)
+    done = doctor(machine, {"request": {"metadata_url": url}})
+    assert "has the URL expired" in one(done, Verdict.FAILED, "request")
+    assert "temp_url" not in str(done)
+
+
+def test_a_wrong_address_of_the_cloudformation_api_is_reported_with_its_file(
+    machine: Machine, openstack: cloud.Cloud, silent_port: int
+) -> None:
+    """A file may say it; then that is what is to be corrected."""
+    hint = machine.folder / "hint"
+    hint.write_text(f"http://127.0.0.1:{silent_port}/v1/")
+    values = {"access_key_id": "a", "secret_access_key": cloud.PASSWORD, "stack_name": "s", "path": "r.Metadata"}
+    done = doctor(machine, {"cfn": {**values, "metadata_hint": str(hint)}})
+    found = one(done, Verdict.FAILED, "cfn")
+    assert f"no connection to Heat's CloudFormation API at 127.0.0.1:{silent_port}" in found
+    assert str(hint) in found
+    done = doctor(machine, {"cfn": {**values, "metadata_url": openstack.service.origin}})
+    assert "Heat's CloudFormation API at 127.0.0.1" in one(done, Verdict.OK, "cfn")
+
+
+def test_nobody_says_how_to_reach_heat(machine: Machine) -> None:
+    """It is a failure, if a transport is not left out on purpose."""
+    done = doctor(machine, {"heat": {}})
+    assert "no Heat connection details in the settings" in one(done, Verdict.FAILED, "heat")
+    assert well(doctor(machine, {"local": {"path": str(machine.folder)}}))
+
+
+def test_too_little_is_said(machine: Machine, openstack: cloud.Cloud) -> None:
+    """It is said what is missing."""
+    values = heat(openstack)
+    values.pop("password")
+    done = doctor(machine, {"heat": values})
+    assert not well(done)
+    assert "are incomplete: add password" in " ".join(said(done, Verdict.WARNING))
+
+
+def test_keystone_refuses_the_user(machine: Machine, openstack: cloud.Cloud) -> None:
+    """That is the reason, and the only one that is given."""
+    openstack.keystone.named["v3"] = Answer(401)
+    openstack.keystone.always = Answer(401)
+    done = doctor(machine, {"heat": heat(openstack)})
+    assert "Keystone rejects the login of user u1: Keystone answers HTTP 401" in one(done, Verdict.FAILED, "heat")
+
+
+def test_the_catalog_lacks_the_service(machine: Machine, openstack: cloud.Cloud) -> None:
+    """As for a region that there is not."""
+    done = doctor(machine, {"heat": heat(openstack, region_name="Nowhere")})
+    found = one(done, Verdict.FAILED, "heat")
+    assert "no service of the type orchestration in the region Nowhere" in found
+    assert "check region_name of [heat], and that this cloud has" in found
+
+
+def test_a_stack_that_is_gone_is_reported(machine: Machine, openstack: cloud.Cloud) -> None:
+    """The stack is gone."""
+    openstack.service.always = Answer(404)
+    done = doctor(machine, {"heat": heat(openstack)})
+    assert "has the stack, or its server resource, been deleted" in one(done, Verdict.FAILED, "heat")
+
+
+def test_a_port_on_which_nothing_listens_is_reported_with_its_setting(
+    machine: Machine, openstack: cloud.Cloud, silent_port: int
+) -> None:
+    """It is said where, and which setting says so."""
+    done = doctor(machine, {"heat": heat(openstack, auth_url=f"http://u:{cloud.PASSWORD}@127.0.0.1:{silent_port}/v3")})
+    found = one(done, Verdict.FAILED, "heat")
+    assert f"no connection to Keystone at 127.0.0.1:{silent_port}: Connection refused" in found
+    assert "auth_url of [heat]" in found
+
+
+def test_a_name_that_is_unknown(machine: Machine, openstack: cloud.Cloud) -> None:
+    """It is said which."""
+    done = doctor(machine, {"heat": heat(openstack, auth_url="http://keystone.invalid:5000/v3")})
+    found = one(done, Verdict.FAILED, "heat")
+    assert "cannot find the address of Keystone: the name 'keystone.invalid'" in found
+
+
+def test_another_way_works(machine: Machine, openstack: cloud.Cloud, silent_port: int) -> None:
+    """Then one that does not is no more than a warning."""
+    given = machine.write({"os-collect-config": {"heat": heat(openstack)}})
+    values = heat(openstack, auth_url=f"http://127.0.0.1:{silent_port}/v3")
+    done = doctor(machine, {"heat": values, "heat_local": {"path": str(given)}})
+    assert well(done)
+    assert "Connection refused" in " ".join(said(done, Verdict.WARNING, "heat (/"))
+    assert "it answers" in " ".join(said(done, Verdict.OK, "heat (heat_local)"))
+
+
+@pytest.mark.parametrize(
+    ("names", "expired", "trusted", "says"),
+    [
+        ("IP:127.0.0.1", False, False, "is signed by an authority that is not in "),
+        ("DNS:elsewhere.example", False, True, "is for another name than 127.0.0.1"),
+        ("IP:127.0.0.1", True, True, "has expired"),
+    ],
+)
+def test_a_certificate_that_is_not_trusted_is_reported_with_what_to_set(
+    machine: Machine, openstack: cloud.Cloud, names: str, *, expired: bool, trusted: bool, says: str
+) -> None:
+    """It is said what is wrong with one, and where to say which to trust."""
+    path = certificate(machine.folder, names, expired=expired)
+    openstack.keystone.stop()
+    openstack.keystone = SignalServer(certificate=path)
+    openstack.keystone.start()
+    openstack.keystone.always = openstack.lets_in("token-1")
+    trust = f"ca_file = {path}" if trusted else ""
+    done = doctor(machine, {"heat": heat(openstack)}, agent=trust)
+    found = one(done, Verdict.FAILED, "heat")
+    assert f"the certificate of Keystone at {openstack.keystone.origin[8:]} {says}" in found
+    assert trusted or "ca_file of [agent]" in found
+
+
+def test_a_certificate_that_is_good(machine: Machine, openstack: cloud.Cloud) -> None:
+    """And what is not: TLS where there is none, and a file of certificates that has none."""
+    path = certificate(machine.folder, "IP:127.0.0.1")
+    plain = openstack.keystone.origin
+    openstack.keystone.stop()
+    openstack.keystone = SignalServer(certificate=path)
+    openstack.keystone.start()
+    openstack.keystone.always = openstack.lets_in("token-1")
+    assert well(doctor(machine, {"heat": heat(openstack)}, agent=f"ca_file = {path}"))
+    assert plain.startswith("http:")
+    wrong = openstack.service.origin.replace("http:", "https:")
+    done = doctor(machine, {"heat": heat(openstack, auth_url=wrong)})
+    assert "TLS fails" in one(done, Verdict.FAILED, "heat")
+    (machine.folder / "empty.pem").write_text("")
+    done = doctor(machine, {}, agent=f"ca_file = {machine.folder}/empty.pem")
+    assert "there is no certificate in" in one(done, Verdict.FAILED, "settings")
+    wanted = {"heat": heat(openstack)}
+    done = doctor(machine, wanted, agent=f"ca_file = {machine.folder}/empty.pem")
+    assert "there is no certificate in" in one(done, Verdict.FAILED, "heat")
+
+
+def test_secret_files_that_others_may_read_are_reported(machine: Machine, openstack: cloud.Cloud) -> None:
+    """A file of settings with a password, and the state."""
+    path = write(machine, {"heat": heat(openstack)})
+    given = effective.make({}, config=path, state=machine.state)
+    path.chmod(0o644)
+    found = one(list(inspection.check_settings(given, [])), Verdict.WARNING, "settings")
+    assert found == f"other users may read {path}, which contains secrets: password of [heat] -> chmod 600 {path}"
+    path.chmod(0o600)
+    assert not said(inspection.check_settings(given, []), Verdict.WARNING)
+    machine.state.mkdir(exist_ok=True)
+    for mode, verdict in ((0o777, Verdict.FAILED), (0o755, Verdict.WARNING)):
+        machine.state.chmod(mode)
+        assert f"-> chmod 700 {machine.state}" in one(list(inspection.check_state(machine.state)), verdict, "state")
+    machine.state.chmod(0o700)
+    assert {each.verdict for each in inspection.check_state(machine.state)} == {Verdict.OK}
+
+
+@pytest.mark.parametrize(
+    ("ahead", "verdict", "says"),
+    [
+        (100, Verdict.WARNING, "s behind the clock of"),
+        (-1000, Verdict.FAILED, "min ahead of the clock of"),
+        (2, Verdict.OK, "agrees"),
+    ],
+)
+def test_a_clock_that_differs_from_the_servers_is_reported(  # noqa: PLR0917
+    machine: Machine, openstack: cloud.Cloud, monkeypatch: pytest.MonkeyPatch, ahead: int, verdict: Verdict, says: str
+) -> None:
+    """Ours is compared with the server's."""
+    monkeypatch.setattr(http.Handler, "date_time_string", lambda *_: formatdate(time.time() + ahead, usegmt=True))
+    done = doctor(machine, {"heat": heat(openstack)})
+    assert says in one(done, verdict, "clock")
+
+
+def test_a_proxy_that_cannot_be_reached_is_reported_with_its_variable(
+    machine: Machine, openstack: cloud.Cloud, silent_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is said which, by which variable, and that what is on this machine is not to be asked through it."""
+    monkeypatch.setenv("http_proxy", f"http://user:{cloud.PASSWORD}@127.0.0.1:{silent_port}")
+    done = doctor(machine, {"heat": heat(openstack)})
+    assert f"no connection to the proxy (http_proxy) at 127.0.0.1:{silent_port}" in one(done, Verdict.FAILED, "heat")
+    assert "add 127.0.0.1 to no_proxy" in one(done, Verdict.WARNING, "heat")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    assert well(doctor(machine, {"heat": heat(openstack)}))
+
+
+@pytest.mark.parametrize(
+    ("named", "says"),
+    [
+        ("http://[::1", "the URL of the proxy in http_proxy is not valid"),
+        ("http://user:password@host:port", "the URL of the proxy in http_proxy is not valid"),
+        ("", "(http_proxy) requires a user and password (HTTP 407)"),
+    ],
+)
+def test_a_proxy_that_is_of_no_use(
+    machine: Machine, openstack: cloud.Cloud, monkeypatch: pytest.MonkeyPatch, named: str, says: str
+) -> None:
+    """It is said that it is the proxy, and by which variable it is one."""
+    stands = proxy.Proxy()
+    stands.fail(proxy_faults.answers(407))
+    monkeypatch.setenv("http_proxy", named or stands.origin)
+    assert says in one(doctor(machine, {"heat": heat(openstack)}), Verdict.FAILED, "heat")
+    stands.close()
+
+
+def test_a_server_that_says_nothing(openstack: cloud.Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not waited for without end."""
+    monkeypatch.setattr(network, "ANSWER_SECONDS", 0.2)
+    openstack.service.always = Answer(delay=3)
+    wanted = network.Server(check="cfn", service="Heat", url=openstack.service.origin, setting="metadata_url of [cfn]")
+    [found] = network.check_server(wanted, network.Clocks())
+    assert (found.verdict, "accepts connections, but does not answer" in found.text) == (Verdict.FAILED, True)
+
+
+@pytest.mark.parametrize("url", ["", "http://", "nonsense", "http://[", "http://x:99999/", "ftp://127.0.0.1/?secret"])
+def test_a_url_that_is_none(url: str) -> None:
+    """It is said whose, and not what it is: it may be a secret."""
+    wanted = network.Server(check="request", service="the server", url=url, setting="metadata_url of [request]")
+    [found] = network.check_server(wanted, network.Clocks())
+    assert (found.text, found.todo) == (
+        "the URL of the server is not valid",
+        "correct metadata_url of [request]",
+    )
+
+
+def test_every_mistake_in_the_settings_is_reported_with_its_line(machine: Machine) -> None:
+    """With its line; all else is looked at nevertheless."""
+    done = doctor(machine, {}, agent=f"paralel = 2\nsplay = x\nenvironment = {cloud.PASSWORD}")
+    found = " ".join(said(done, Verdict.FAILED, "settings"))
+    assert len(said(done, Verdict.FAILED, "settings")) == 3
+    assert "line 3: there is no setting 'paralel'" in found
+    assert "line 4: splay" in found
+    assert one(done, Verdict.OK, "scripts")
+
+
+def test_an_agent_that_is_stuck_is_reported(machine: Machine) -> None:
+    """What it has said last counts, if it runs; if it has said nothing for long, it is stuck."""
+    machine.state.mkdir(mode=0o700)
+    source = {"name": "heat", "from": "x", "working": False, "since": 1.0, "trouble": "HTTP 500"}
+    usual = {"process": os.getpid(), "version": "1", "started": 1.0}
+    assert machine.agent("pause", "--reason", "for the test").code == 0
+    with lock.held(machine.state, lock.DAEMON):
+        health.write(machine.state, Health(**usual, doing="running a", sources=(source,)))  # type: ignore[arg-type]
+        done = doctor(machine, {})
+        assert f"it is running (process {os.getpid()}): running a" in one(done, Verdict.OK, "agent")
+        warnings = " ".join(said(done, Verdict.WARNING, "agent"))
+        assert "no answer from heat" in warnings
+        assert "HTTP 500" in warnings
+        assert "for the test -> heat-config-agent resume" in warnings
+        health.write(machine.state, Health(**usual, at=time.time() - 3600))  # type: ignore[arg-type]
+        assert "has reported nothing for 60 minutes" in one(doctor(machine, {}), Verdict.FAILED, "agent")
+
+
+def test_a_deployment_needs_what_is_not_there(machine: Machine) -> None:
+    """It is said of what is needed alone; what nobody needs is named in one line."""
+    folder = machine.folder / "local"
+    folder.mkdir()
+    (folder / "a.json").write_text(json.dumps({"deployments": [deployment(group="no-such-tool")]}))
+    done = command(machine, {"local": {"path": str(folder)}})
+    assert well(done)
+    assert "needs the tool 'no-such-tool', which has no hook" in " ".join(said(done, Verdict.WARNING, "hooks"))
+    assert " tools ready" in one(done, Verdict.OK, "hooks")
+
+
+def mounted(machine: Machine, how: str, first: str) -> list[Finding]:
+    """Return what is found of the machine where a small file system of its own is mounted as the state directory."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount a small file system: run the tests as root")
+    machine.state.mkdir(mode=0o700)
+    given = f"effective.make({{}}, state=pathlib.Path({str(machine.state)!r}))"
+    code = (
+        "import json, pathlib; from heat_config_agent.settings import effective;"
+        "from heat_config_agent.doctor import machine;"
+        f"given = {given}; found = [*machine.check_state(given.state), *machine.check_scripts(given)];"
+        "print(json.dumps([[*vars(each).values()] for each in found]))"
+    )
+    script = f'mount -t tmpfs -o {how} tmpfs {machine.state} && {first} && exec {sys.executable} -c "$0"'
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script, code],
+        env=machine.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    if "mount:" in done.stderr or "unshare:" in done.stderr:
+        pytest.skip(f"tmpfs cannot be mounted here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    return [Finding(Verdict(verdict), *rest) for verdict, *rest in json.loads(done.stdout)]
+
+
+def test_scripts_cannot_be_run(machine: Machine) -> None:
+    """It is said where, and what to do."""
+    done = mounted(machine, "size=200m,noexec", "true")
+    found = one(done, Verdict.FAILED, "scripts")
+    assert f"{machine.state} is mounted with noexec" in found
+    assert f"mount -o remount,exec {machine.state}" in found
+    assert one(done, Verdict.OK, "state")
+
+
+@pytest.mark.parametrize(
+    ("how", "first", "verdict", "says"),
+    [
+        ("mode=700,size=1m", "true", Verdict.WARNING, "are free"),
+        (
+            "mode=700,size=256k",
+            "{ dd if=/dev/zero of=STATE/x bs=4k 2>/dev/null; true; }",
+            Verdict.FAILED,
+            "No space left on device",
+        ),
+        ("mode=700,size=200m,nr_inodes=50", "true", Verdict.WARNING, "has room for only"),
+        ("mode=700,size=200m,ro", "true", Verdict.FAILED, "Read-only file system"),
+    ],
+)
+def test_room_for_the_state(machine: Machine, how: str, first: str, verdict: Verdict, says: str) -> None:
+    """Little room is a warning, none a failure."""
+    done = mounted(machine, how, first.replace("STATE", str(machine.state)))
+    assert says in one(done, verdict, "state")
+
+
+def test_help_explains_the_exit_codes(machine: Machine) -> None:
+    """Help says what the exit codes mean."""
+    assert machine.agent("doctor", "--no-such-option").code == 2
+    assert "1  a check failed" in machine.agent("doctor", "--help").out
+
+
+def test_a_running_os_collect_config_is_named(machine: Machine) -> None:
+    """Starting the agent's unit would stop it in the middle of a script; `migrate` waits for that."""
+    program = machine.folder / "os-collect-config"
+    program.write_text("import time\ntime.sleep(600)\n")
+    with subprocess.Popen([sys.executable, program]) as process:
+        try:
+            shown = [text for text in said(doctor(machine, {}), Verdict.WARNING, "agent") if str(process.pid) in text]
+        finally:
+            process.kill()
+    assert "heat-config-agent migrate" in shown[0]
+    assert "systemctl start" not in " ".join(shown)

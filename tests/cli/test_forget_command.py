@@ -1,0 +1,51 @@
+"""heat-config-agent forget: the record of a deployment removed."""
+
+from __future__ import annotations
+
+from support.commands import SH, counted, runs
+from support.loopback import SignalServer
+from support.machine import Machine, deployment
+
+
+def test_forget_makes_it_new(machine: Machine, heat: SignalServer) -> None:
+    """What is forgotten is unknown; if it is still in the metadata it is run like new."""
+    given = [counted(machine, signal=heat.url())]
+    machine.apply(given)
+
+    done = machine.agent("forget", "d1")
+
+    assert (done.code, done.err) == (0, "")
+    assert machine.status() == {}
+    assert machine.agent("show", "d1").code == 1
+    machine.apply(given)
+    assert runs(machine) == ["d1", "d1"]
+    assert len(heat.signals) == 2
+
+
+def test_forget_leaves_nothing_behind(machine: Machine) -> None:
+    """All that is kept of a deployment is removed: its script, its outputs, and its secrets wherever they are."""
+    script = f"{SH}echo $db_password\nprintf gr8-secret >$heat_outputs_path.out\n# gr8-secret\n"
+    machine.apply([deployment("d1", script, inputs={"db_password": "gr8-secret"}, outputs=["out"])])
+
+    machine.agent("forget", "d1")
+
+    left = [path for path in machine.state.rglob("*") if path.is_file()]
+    assert [path for path in left if b"gr8-secret" in path.read_bytes()] == []
+    assert [path for path in left if path.name.startswith("d1")] == []
+
+
+def test_what_cannot_be_forgotten_is_not_said_to_be(machine: Machine) -> None:
+    """And is forgotten once it can be."""
+    machine.apply([deployment("d1")])
+    mark = machine.state / "deployed" / "d1.json"
+    mark.unlink()
+    mark.mkdir()
+
+    first = machine.agent("forget", "d1")
+    mark.rmdir()
+    machine.agent("forget", "d1")
+
+    assert first.code == 2
+    assert "cannot forget all of d1" in first.err
+    assert machine.status() == {}
+    assert not (machine.state / "runs" / "d1").exists()

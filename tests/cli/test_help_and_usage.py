@@ -1,0 +1,145 @@
+"""What all commands have in common: their help, their version, mistakes in their use, and readers that go away."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from support.commands import counted, hook_places, run, runs
+from support.machine import BIN, Machine, deployment
+
+AGENT = ("status", "show", "log", "retry", "forget", "hooks")
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments"),
+    [
+        ("heat-config-apply", []),
+        ("heat-config-agent", []),
+        *(("heat-config-agent", [command]) for command in AGENT),
+        ("heat-config-hook", []),
+    ],
+)
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help_names_the_exit_codes(machine: Machine, program: str, arguments: list[str], flag: str) -> None:
+    """Every command explains itself, its exit codes too, and needs nothing for that."""
+    done = run(machine, program, *arguments, flag)
+
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith(f"usage: {program}")
+    assert "exit codes:" in done.out
+    assert list(machine.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("program", ["heat-config-apply", "heat-config-agent"])
+def test_the_version_is_told(machine: Machine, program: str) -> None:
+    """--version names the program's version, the same in all commands."""
+    done = run(machine, program, "--version")
+
+    assert done.code == 0
+    assert done.out.startswith("heat-config-agent 0")
+
+
+@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["status", "extra"], ["show"], ["log", "--json", "d1"]])
+def test_bad_usage_of_the_agent_is_told(machine: Machine, arguments: list[str]) -> None:
+    """A command that there is not, or is called wrongly, comes to 2."""
+    done = run(machine, "heat-config-agent", *arguments)
+
+    assert done.code == 2
+    assert "usage: " in done.out + done.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["heat-config-apply", "--help"],
+        ["heat-config-apply", "--plan"],
+        ["heat-config-apply", "--plan", "--json"],
+        ["heat-config-apply", "--json"],
+        ["heat-config-apply"],
+        ["heat-config-agent", "status"],
+        ["heat-config-agent", "status", "--json"],
+        ["heat-config-agent", "status", "--help"],
+        ["heat-config-agent", "show", "d1"],
+        ["heat-config-agent", "log", "d1"],
+        ["heat-config-agent", "retry", "d1"],
+        ["heat-config-hook", "--help"],
+        ["heat-config-hook", "script"],
+    ],
+)
+def test_a_reader_that_goes_away_is_no_error(machine: Machine, command: list[str]) -> None:
+    """Output into a pipe that nobody reads any more, as `| head` leaves it, gives no traceback."""
+    path = machine.write([counted(machine, end="echo out; echo err >&2")])
+    machine.apply(path)
+    again = machine.write([counted(machine, f"d{number}") for number in range(2, 5)], "again.json")
+    program, *arguments = command
+    if program != "heat-config-hook" and "--help" not in command:
+        arguments += ["--state-dir", str(machine.state), *([str(again)] if program == "heat-config-apply" else [])]
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "wb") as pipe:
+        done = subprocess.run(
+            [BIN / program, *arguments],
+            env={**machine.environment, **hook_places(machine)},
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            input=b'{"id": "h"}',
+            check=False,
+            timeout=30,
+        )
+
+    assert b"Traceback" not in done.stderr
+    assert b"Exception" not in done.stderr
+    assert machine.apply(again).code == 0
+    assert sorted(runs(machine)) == ["d1", "d2", "d3", "d4"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["status"],
+        ["show", "d1"],
+        ["log", "d1"],
+        ["retry", "d1"],
+        ["forget", "d1"],
+        ["pause", "--reason", "r"],
+        ["resume"],
+    ],
+)
+def test_a_mistake_in_the_settings_keeps_nobody_from_looking(machine: Machine, command: list[str]) -> None:
+    """It is said, and what needs the state directory alone goes on."""
+    assert machine.apply([deployment()]).code == 0
+    path = machine.folder / "wrong.conf"
+    path.write_text("[agent]\nparalel = 2\nsplay = x\n")
+    done = machine.agent(*command, "--config", str(path))
+    assert done.code == 0
+    [warning] = [line for line in done.err.splitlines() if line.startswith("warning:")]
+    assert f"warning: cannot use the settings in {path}: line 2: there is no setting 'paralel'" in warning
+    assert f"(and 1 more: `heat-config-agent config --config {path} --state-dir {machine.state}` shows them)" in warning
+
+
+def test_a_mistake_about_the_state_directory_is_refused(machine: Machine) -> None:
+    """Nobody is shown another's state."""
+    path = machine.folder / "wrong.conf"
+    path.write_text("[agent]\nstate_dir = here\n")
+    done = run(machine, "heat-config-agent", "status", "--config", str(path))
+    assert (done.code, done.out) == (2, "")
+    assert "error: cannot use the settings in" in done.err
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("pause", "0  the agent is paused"),
+        ("resume", "0  the agent is not paused, or no longer"),
+        ("poke", "1  no agent is running"),
+        ("retry", "only send the result again, if it was not delivered"),
+    ],
+)
+def test_help_says_what_holds_for_that_command(machine: Machine, command: str, said: str) -> None:
+    """Not what holds for others."""
+    done = machine.start("heat-config-agent", command, "--help", COLUMNS="120").communicate(timeout=60)[0]
+    assert said in done
+    assert command == "retry" or "there is no such deployment" not in done

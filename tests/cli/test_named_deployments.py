@@ -1,0 +1,125 @@
+"""The commands that are given a deployment's name: show, log, retry and forget."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from support.commands import SH, counted, let_go, runs, wait_for_text, waiting
+from support.machine import Done, Machine, deployment
+
+
+@pytest.mark.parametrize("command", [["status"], ["status", "--json"], ["show", "d1"], ["log", "d1"], ["forget", "d1"]])
+def test_nothing_has_happened_yet(machine: Machine, command: list[str]) -> None:
+    """Where no agent has been, there is nothing to show, nothing is written, and a deployment is unknown."""
+    done = machine.agent(*command)
+
+    assert done.code == (0 if command[0] == "status" else 1)
+    assert "Traceback" not in done.err
+    assert done.out + done.err
+    assert not machine.state.exists()
+
+
+@pytest.mark.parametrize("command", [["forget"], ["retry"], ["retry", "--signal"]])
+def test_what_runs_is_left_alone(machine: Machine, command: list[str]) -> None:
+    """A deployment that is running can be neither forgotten nor run again before it ends."""
+    process = machine.start_apply([waiting(machine)])
+    wait_for_text(machine.state / "runs" / "d1" / "stdout", "begun")
+
+    done = machine.agent(*command, "d1")
+    let_go(machine)
+    process.communicate(timeout=10)
+
+    assert done.code == 1
+    assert "running" in done.err
+    assert machine.status()["d1"]["failed"] is False
+
+
+def test_a_wish_is_left_for_the_agent_that_runs(machine: Machine) -> None:
+    """Where another agent holds the lock, a wish is left to it and carried out by the next pass."""
+    given = [counted(machine, "d0"), waiting(machine)]
+    machine.apply(given[:1])
+    process = machine.start_apply(given)
+    wait_for_text(machine.state / "runs" / "d1" / "stdout", "begun")
+
+    asked = machine.agent("retry", "d0")
+    let_go(machine)
+    process.communicate(timeout=10)
+
+    assert asked.code == 0
+    assert str(process.pid) in asked.out
+    machine.apply(given)
+    assert runs(machine) == ["d0", "d0"]
+
+
+@pytest.mark.parametrize("command", ["show", "log", "retry", "forget"])
+def test_a_deployment_may_be_named_in_short(machine: Machine, command: str) -> None:
+    """Its id, its name, or a beginning of the id that no other has; an id or a name counts before a beginning.
+
+    Each action has an id of its own: of several with one name the last is looked at, and none is changed.
+    """
+    entries = {"abc1": "web", "abc12": "db", "xyz": "abc", "other": "same", "more": "same"}
+    given = [deployment(identity, f"{SH}echo it is {identity}\n", name=name) for identity, name in entries.items()]
+    machine.apply(given)
+
+    def meant(wanted: str) -> Done:
+        return machine.agent(command, wanted)
+
+    assert (meant("").code, meant("").out) == (2, "")
+    for wanted in ("ab", "same"):
+        done = meant(wanted)
+        if wanted == "same" and command in ("show", "log"):
+            assert (done.code, "it is more\n" in done.out) == (0, True)
+            continue
+        assert (done.code, done.out) == (1, "")
+        assert "more than one" in done.err
+    for wanted in ("nobody", "abc1x", "ABC1"):
+        done = meant(wanted)
+        assert (done.code, done.out) == (1, "")
+        assert f"no deployment '{wanted}'" in done.err
+    for wanted, identity in {"abc1": "abc1", "db": "abc12", "x": "xyz", "abc": "xyz", "o": "other"}.items():
+        if command == "forget":
+            machine.apply(given)
+        done = meant(wanted)
+        assert done.code == 0, done.err
+        assert {"show": f"it is {identity}\n", "log": f"it is {identity}\n"}.get(command, entries[identity]) in done.out
+
+
+def of_resource(identity: str, action: str, resource: str = "web") -> dict[str, object]:
+    """Return a deployment of a resource as Heat names it: with a long name, which changes with each action."""
+    inputs = {"deploy_stack_id": "shop/3c1f", "deploy_resource_name": resource}
+    return deployment(
+        identity, f"{SH}echo it is {identity}\n", name="shop-web-6smozlcg5z57", inputs=inputs, action=action
+    )
+
+
+def test_a_deployment_may_be_named_by_its_resource(machine: Machine) -> None:
+    """The name in the template is what a person knows; of its actions, the newest is shown."""
+    machine.apply([of_resource("c1", "CREATE")])
+    machine.apply([of_resource("u1", "UPDATE")])
+    assert machine.agent("log", "web").out == "it is u1\n"
+    assert machine.agent("show", "--json", "web").json["id"] == "u1"
+
+
+def test_retry_means_what_is_in_the_metadata(machine: Machine) -> None:
+    """By name, the action that Heat wants now; what has left the metadata cannot run, and that is said at once."""
+    machine.apply([of_resource("c1", "CREATE")])
+    given = [of_resource("u1", "UPDATE")]
+    machine.apply(given)
+    gone = machine.agent("retry", "c1")
+    assert (gone.code, "no longer in the metadata" in gone.err) == (1, True)
+    assert machine.agent("retry", "web").code == 0
+    machine.apply(given)
+    assert machine.agent("log", "web").out == "it is u1\n"
+    assert [entry["again"] for entry in machine.status().values()] == [False, False]
+
+
+def test_candidates_have_their_action_and_time(machine: Machine) -> None:
+    """An id alone tells nobody which one is meant."""
+    machine.apply([of_resource("c1", "CREATE"), of_resource("d1", "DELETE")])
+    done = machine.agent("retry", "web")
+    assert done.code == 1
+    assert re.search(r"c1 \(CREATE, \d{4}-\d\d-\d\d [\d:]{8}\), d1 \(DELETE, ", done.err) or re.search(
+        r"d1 \(DELETE, \d{4}-\d\d-\d\d [\d:]{8}\), c1 \(CREATE, ", done.err
+    )

@@ -1,0 +1,152 @@
+"""The progress of a stack is true: what runs, what waits, what is unchanged, and what failed and why."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.loopback import wait_until
+from support.machine import BIN, Machine
+from support.screen import COLUMNS, Terminal, screen
+
+LONG = "two_with_a_name_that_does_not_fit_into_any_column_of_a_terminal_of_eighty"
+
+WAITS = "echo begun >>LOG; while [ ! -e LOG.go ]; do sleep 0.05; done\n"
+
+
+def template(machine: Machine, one: str, two: str = "true", **more: Any) -> Path:
+    """Write a template with two scripts, of which only one runs at a time; LOG is a file in the machine's folder."""
+    resources: dict[str, Any] = {"server": {"type": "OS::Nova::Server", "properties": {"flavor": "small"}}}
+    for name, text in (("one", one), (LONG, two)):
+        script = f"#!/bin/sh\n{text}\n".replace("LOG", str(machine.folder / "log"))
+        config = {"group": "script", "config": script}
+        resources[f"{name}_config"] = {"type": "OS::Heat::SoftwareConfig", "properties": config}
+        deployment = {"config": {"get_resource": f"{name}_config"}, "server": {"get_resource": "server"}}
+        resources[name] = {"type": "OS::Heat::SoftwareDeployment", "properties": deployment}
+    document = {"heat_template_version": "2018-08-31", "resources": resources, **more}
+    return machine.write(document, "pair.yaml")
+
+
+def on_terminal(machine: Machine, path: Path) -> Terminal:
+    """Apply a template on a terminal."""
+    return Terminal([BIN / "heat-config-apply", "--state-dir", machine.state, path], dict(machine.environment))
+
+
+def begun(machine: Machine) -> None:
+    """Wait until the first script waits."""
+    log = machine.folder / "log"
+    wait_until(lambda: log.exists() and "begun" in log.read_text(), 30)
+
+
+def row(rows: list[str], name: str) -> list[str]:
+    """Return the words of the last row of a resource."""
+    return next(words for words in map(str.split, reversed(rows)) if words[1:2] == [name])
+
+
+def test_only_what_runs_is_running(machine: Machine) -> None:
+    """A deployment that waits for another's run is queued, and its time is that of its own run."""
+    terminal = on_terminal(machine, template(machine, WAITS))
+    begun(machine)
+    time.sleep(1.5)
+    (machine.folder / "log.go").touch()
+    printed = terminal.printed()
+    frames = [frame.splitlines() for frame in printed.split("\x1b[J")]
+    during = next(frame for frame in frames if any(line.startswith("running   one ") for line in frame))
+    assert [line.split()[0] for line in during if line.split()[1:2][:1] and line.split()[1].startswith("two_with")] == [
+        "ok",
+        "queued",
+    ]
+    last = [line for line in screen(printed) if line.startswith("ok")][-1]
+    assert float(re.findall(r"([\d.]+) s", last)[0]) < 1.5
+    assert all(len(line) < COLUMNS for line in screen(printed))
+
+
+def test_what_is_unchanged_says_so(machine: Machine) -> None:
+    """On a terminal, and in lines; nothing is left waiting."""
+    path = template(machine, "true")
+    assert machine.apply(path).code == 0
+    shown = screen(on_terminal(machine, path).printed())
+    assert row(shown, "one")[0] == row(shown, "server")[0] == "unchanged"
+    assert not any(line.startswith("waiting") for line in shown)
+    assert "unchanged one\n" in machine.apply(path).out
+
+
+def test_lines_say_when_a_run_begins(machine: Machine) -> None:
+    """So that somebody who follows a log sees what is being waited for."""
+    done = machine.apply(template(machine, "true"))
+    first, second = (line for line in done.out.splitlines() if line[10:14] == "one ")
+    assert first.split() == ["running", "one", "CREATE"]
+    assert second.startswith("ok        one ")
+
+
+def test_a_failure_shows_its_last_words(machine: Machine) -> None:
+    """And a command that shows all of them, within the width of the terminal."""
+    terminal = on_terminal(machine, template(machine, "seq 9 >&2; echo out of paint >&2; exit 3"))
+    shown = screen(terminal.printed())
+    assert terminal.process.returncode == 1
+    assert [line for line in shown if line.startswith("  |")] == [
+        "  | 6",
+        "  | 7",
+        "  | 8",
+        "  | 9",
+        "  | out of paint",
+    ]
+    command = re.search(r"`heat-config-agent (.*)` shows all of its output", " ".join(shown).replace("  ", " "))
+    assert command is not None
+    assert command[1].startswith("log pair/one ")
+    log = machine.agent("log", "pair/one")
+    assert log.err.endswith("9\nout of paint\n")
+    assert "no deployment 'nobody'" in machine.agent("log", "pair/nobody").err
+
+
+def test_what_was_not_begun_says_so(machine: Machine) -> None:
+    """After a failure, a resource that needs the failed one was never touched."""
+    path = template(machine, "exit 1")
+    document = json.loads(path.read_text())
+    document["resources"]["after"] = {"type": "OS::Heat::Value", "depends_on": "one", "properties": {"value": 1}}
+    path.write_text(json.dumps(document))
+    assert "not begun after\n" in machine.apply(path).out
+
+
+def test_an_interrupt_leaves_no_debris(machine: Machine) -> None:
+    """The terminal prints «^C» where the cursor is, and the rows are drawn over it."""
+    terminal = on_terminal(machine, template(machine, WAITS))
+    begun(machine)
+    time.sleep(0.5)
+    terminal.type("\x03")
+    shown = screen(terminal.printed())
+    (machine.folder / "log.go").touch()
+    assert terminal.process.returncode == 130
+    assert [line.split()[0] for line in shown[:5]] == ["ok", "ok", "running", "ok", "queued"]
+    assert not any("^C" in line for line in shown[:5])
+
+
+def test_what_still_runs_after_an_interruption_reads_so(machine: Machine) -> None:
+    """With the time since it began, and what was complete is ok, without any new event."""
+    path = template(machine, WAITS)
+    process = machine.start("heat-config-apply", "--state-dir", str(machine.state), str(path))
+    begun(machine)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    time.sleep(1.5)
+    terminal = on_terminal(machine, path)
+    time.sleep(3)
+    (machine.folder / "log.go").touch()
+    frames = [frame.splitlines() for frame in terminal.printed().split("\x1b[J")]
+    during = next(frame for frame in frames if any(line.startswith("running   one ") for line in frame))
+    [running] = [line for line in during if line.startswith("running")]
+    assert float(re.findall(r"([\d.]+) s", running)[0]) > 1.5
+    assert row(during, "server")[0] == row(during, "one_config")[0] == "ok"
+
+
+@pytest.mark.parametrize("word", ["one", "pair/one"])
+def test_nothing_is_found_where_there_is_no_stack(machine: Machine, word: str) -> None:
+    """One sentence, and exit code 1 or 2."""
+    done = machine.agent("log", word)
+    assert (done.code in (1, 2), done.err.count("\n")) == (True, 1)

@@ -1,0 +1,168 @@
+"""`stack resource type list` and `show`, with the types of plug-ins and without."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from support.machine import Done, Machine
+
+PLUGIN = '''
+from heat.engine import attributes, constraints, properties, resource, support
+
+
+class Lamp(resource.Resource):
+    """A lamp on the desk.
+
+    It is lit or dark.
+    """
+
+    support_status = support.SupportStatus(status=support.DEPRECATED, version='9.9', message='use a candle')
+    properties_schema = {
+        'watts': properties.Schema(
+            properties.Schema.INTEGER, 'Power.', default=4, update_allowed=True,
+            constraints=[constraints.Range(1, 9)]),
+        'old': properties.Schema(
+            properties.Schema.STRING, support_status=support.SupportStatus(status=support.HIDDEN)),
+    }
+    attributes_schema = {'lit': attributes.Schema('Whether it is lit.', type=attributes.Schema.BOOLEAN)}
+
+
+class Odd(resource.Resource):
+    properties_schema = ['watts']
+
+
+def resource_mapping():
+    return {'My::Lamp': Lamp, 'My::Odd': Odd}
+'''
+
+
+def types(machine: Machine, *words: str) -> Done:
+    """Run `stack resource type WORDS` with a plug-in."""
+    folder = machine.folder / "plugins"
+    folder.mkdir(exist_ok=True)
+    (folder / "lamp.py").write_text(PLUGIN)
+    settings = machine.folder / "agent.conf"
+    settings.write_text(f"[agent]\nplugin_dirs = {folder}\n")
+    words = ("stack", "resource", "type", *words, "--config", str(settings), "--state-dir", str(machine.state))
+    process = machine.start("heat-config-agent", *words)
+    out, err = process.communicate(timeout=60)
+    assert "Traceback" not in err
+    return Done(process.returncode, out, err)
+
+
+def listed(machine: Machine, *words: str) -> dict[str, Any]:
+    """Return the types of `list --json` by name."""
+    done = types(machine, "list", "--json", *words)
+    assert (done.code, done.err) == (0, "")
+    return {each["resource_type"]: each for each in json.loads(done.out)}
+
+
+def test_every_type_is_listed(machine: Machine) -> None:
+    """Heat's types, our own and those of plug-ins, each with its status; hidden ones only on request."""
+    every = listed(machine)
+    assert every["OS::Heat::Value"] == {
+        "resource_type": "OS::Heat::Value",
+        "support_status": "SUPPORTED",
+        "version": "7.0.0",
+        "handling": "carried out",
+    }
+    assert every["OS::Nova::Server"]["handling"] == "placeholder"
+    assert (every["My::Lamp"]["handling"], every["My::Lamp"]["support_status"]) == ("plug-in", "DEPRECATED")
+    assert "OS::Heat::SoftwareDeployments" not in every
+    assert "OS::Heat::SoftwareDeployments" in listed(machine, "--filter", "support_status=hidden")
+    table = types(machine, "list").out.splitlines()
+    assert table[0].split() == ["TYPE", "STATUS", "SINCE", "HERE"]
+    assert len(table) == len(every) + 1
+
+
+def test_types_are_filtered(machine: Machine) -> None:
+    """By the keys that the openstack client has; a key or status that does not exist is refused."""
+    assert set(listed(machine, "--filter", "name=My::")) == {"My::Lamp", "My::Odd"}
+    assert set(listed(machine, "--filter", "name=My;version=9.9")) == {"My::Lamp"}
+    assert listed(machine, "--filter", "name=My::L", "--long")["My::Lamp"]["description"].startswith("A lamp on the")
+    for words, problem in (
+        ("colour=red", "--filter takes KEY=VALUE with one of the keys name, version, support_status, not 'colour=red'"),
+        ("support_status=fine", "a support status is one of UNKNOWN, SUPPORTED"),
+        ("name=(", "the name of --filter is not a regular expression"),
+    ):
+        done = types(machine, "list", "--filter", words)
+        assert (done.code, done.out) == (2, "")
+        assert problem in done.err
+
+
+def test_a_type_is_shown(machine: Machine) -> None:
+    """Its docstring, properties with constraints, and attributes; in JSON with the keys of Heat's API."""
+    done = types(machine, "show", "My::Lamp")
+    assert (done.code, done.err) == (0, "")
+    assert "support_status   DEPRECATED since 9.9 (use a candle)" in done.out
+    assert "  It is lit or dark." in done.out
+    assert ["watts", "integer", "4", "in", "place", "Power;", "range", "min", "1,", "max", "9"] in [
+        line.split() for line in done.out.splitlines()
+    ]
+    shown = json.loads(types(machine, "show", "My::Lamp", "--json", "--long").out)
+    assert shown["properties"] == {
+        "watts": {
+            "type": "integer",
+            "description": "Power.",
+            "default": 4,
+            "required": False,
+            "update_allowed": True,
+            "immutable": False,
+            "constraints": [{"range": {"min": 1, "max": 9}}],
+        }
+    }
+    assert shown["attributes"]["lit"] == {"type": "boolean", "description": "Whether it is lit."}
+    assert shown["support_status"]["previous_status"] is None
+    assert shown["description"] == "A lamp on the desk.\n\nIt is lit or dark."
+
+
+def test_the_type_of_a_placeholder_is_shown(machine: Machine) -> None:
+    """With Heat's declaration: its status, and which updates replace the resource."""
+    shown = json.loads(types(machine, "show", "OS::Nova::Server", "--json").out)
+    assert shown["handling"] == "placeholder"
+    assert shown["properties"]["flavor"]["update_allowed"]
+    assert not shown["properties"]["key_name"]["update_allowed"]
+    assert shown["properties"]["networks"]["schema"]["*"]["schema"]["port"]["type"] == "string"
+    assert "any property is accepted" in types(machine, "show", "OS::Sahara::Cluster").out
+
+
+def test_a_type_that_cannot_be_shown(machine: Machine) -> None:
+    """A misspelt name has a hint, and a class without schemas blames the plug-in."""
+    done = types(machine, "show", "OS::Nova::Servr")
+    assert (done.code, done.err) == (
+        1,
+        "error: there is no resource type 'OS::Nova::Servr' (did you mean OS::Nova::Server?)\n",
+    )
+    done = types(machine, "show", "My::Odd")
+    assert done.code == 1
+    assert "the class of My::Odd cannot be used: the schemas of properties must be a dict" in done.err
+
+
+def test_a_missing_folder_is_said(machine: Machine, tmp_path: Path) -> None:
+    """A folder of plugin_dirs that does not exist is a warning, not an empty result."""
+    settings = machine.folder / "absent.conf"
+    settings.write_text(f"[agent]\nplugin_dirs = {tmp_path / 'absent'}\n")
+    process = machine.start("heat-config-agent", "stack", "resource", "type", "list", "--config", str(settings))
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert err == f"warning: {tmp_path / 'absent'} of plugin_dirs is not a folder: no plug-in is loaded from it\n"
+    assert "OS::Heat::Value" in out
+
+
+def test_a_misspelt_type_of_a_capability(machine: Machine) -> None:
+    """It is a warning with the probable name; the type of a plug-in is none."""
+    for name, text in (("wrong", "OS::Nova::Servr"), ("right", "My::Lamp"), ("new", "Your::Own")):
+        (machine.folder / f"{name}.yaml").write_text(
+            f"heat_template_version: 2018-08-31\ncapabilities: {{resource_type: '{text}'}}\n"
+        )
+    types(machine, "list")  # writes the settings
+    process = machine.start(
+        *("heat-config-agent", "template", "capabilities", "-f", "wrong.yaml", "right.yaml", "new.yaml"),
+        *("--config", str(machine.folder / "agent.conf")),
+    )
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "resource_type  My::Lamp" in out
+    assert err == "warning: wrong.yaml: there is no resource type 'OS::Nova::Servr': did you mean OS::Nova::Server?\n"

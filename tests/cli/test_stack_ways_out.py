@@ -1,0 +1,198 @@
+"""What a person needs when a stack or its template is not right: all mistakes at once, warnings, and ways out."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from support.machine import Done, Machine
+
+STACK = """\
+heat_template_version: 2018-08-31
+resources:
+  server: {type: OS::Heat::DeployedServer}
+  config:
+    type: OS::Heat::SoftwareConfig
+    properties: {group: script, config: "#!/bin/sh\\nexit CODE\\n"}
+  d:
+    type: OS::Heat::SoftwareDeployment
+    metadata: {team: ops, password: opensesame}
+    properties:
+      config: {get_resource: config}
+      server: {get_resource: server}
+      actions: [ACTION]
+"""
+
+
+def stack(machine: Machine, *words: str) -> Done:
+    """Run `heat-config-agent stack WORDS`."""
+    process = machine.start("heat-config-agent", "stack", *words, "--state-dir", str(machine.state))
+    out, err = process.communicate(timeout=60)
+    assert "Traceback" not in err
+    return Done(process.returncode, out, err)
+
+
+def write(machine: Machine, action: str, code: int) -> str:
+    """Write a template whose deployment ends with that code, and return its path."""
+    path = machine.folder / "t.yaml"
+    path.write_text(STACK.replace("ACTION", action).replace("CODE", str(code)))
+    return str(path)
+
+
+def validate(machine: Machine, text: str, *words: str) -> Done:
+    """Write a template, and validate it."""
+    path = machine.folder / "v.yaml"
+    path.write_text(f"heat_template_version: 2018-08-31\n{text}")
+    process = machine.start("heat-config-agent", "template", "validate", "v.yaml", *words)
+    out, err = process.communicate(timeout=60)
+    return Done(process.returncode, out, err)
+
+
+def test_rollback_takes_no_name_for_its_value(machine: Machine) -> None:
+    """`--rollback NAME` enables it; a word that says so or not is its value."""
+    template = write(machine, "CREATE", 0)
+    assert stack(machine, "create", "-t", template, "--rollback", "one").code == 0
+    assert json.loads(stack(machine, "show", "one", "--json").out)["disable_rollback"] is False
+    assert stack(machine, "create", "-t", template, "--rollback", "disable", "two").code == 0
+    assert json.loads(stack(machine, "show", "two", "--json").out)["disable_rollback"] is True
+    assert stack(machine, "create", "three", "-t", template, "--rollback").code == 0
+
+
+def test_the_timeout_is_in_seconds(machine: Machine) -> None:
+    """Or in the unit that it names; anything else is refused."""
+    template = write(machine, "CREATE", 0)
+    assert stack(machine, "create", "-t", template, "one", "--timeout", "2m").code == 0
+    done = stack(machine, "create", "-t", template, "two", "--timeout", "soon")
+    assert done.code == 2
+    assert "expected a number of seconds, 0 or more, or a time like 5m or 2h, not 'soon'" in done.err
+
+
+def test_a_stack_whose_deletion_always_fails(machine: Machine) -> None:
+    """The command names the way out: --force deletes all others, and says what it has forgotten."""
+    assert stack(machine, "create", "-t", write(machine, "DELETE", 1), "s").code == 0
+    done = stack(machine, "delete", "s", "--yes")
+    assert done.code == 1
+    assert "if that cannot be fixed, `heat-config-agent stack delete --force s" in done.out
+    done = stack(machine, "delete", "s", "--yes", "--force")
+    assert done.code == 0
+    assert "warning: d may still exist, and is forgotten: Error: resources.d: Deployment to server failed" in done.err
+    assert "ok        server                   DELETE" in done.out
+    assert json.loads(stack(machine, "list", "--json").out) == []
+
+
+def test_a_broken_suspend_has_a_way_out(machine: Machine) -> None:
+    """The commands that the messages name repair the stack."""
+    assert stack(machine, "create", "-t", write(machine, "SUSPEND", 1), "s").code == 0
+    done = stack(machine, "suspend", "s")
+    assert done.code == 1
+    assert "stack resume s" in done.out
+    template = write(machine, "SUSPEND", 0)
+    done = stack(machine, "update", "-t", template, "s")
+    assert (done.code, "the update is possible even if that fails" in done.err) == (2, True)
+    assert stack(machine, "resume", "s").code == 1
+    assert stack(machine, "update", "-t", template, "s").code == 0
+    assert stack(machine, "suspend", "s").code == 0
+
+
+def test_metadata_of_a_resource_is_shown(machine: Machine) -> None:
+    """With values that are secret by their names masked."""
+    assert stack(machine, "create", "-t", write(machine, "CREATE", 0), "s").code == 0
+    shown = json.loads(stack(machine, "resource", "show", "s", "d", "--json").out)
+    assert shown["metadata"] == {"team": "ops", "password": "******"}
+    assert "metadata\n  team = ops\n  password = ******\n" in stack(machine, "resource", "show", "s", "d").out
+
+
+def test_parameter_groups_order_the_table(machine: Machine) -> None:
+    """Each group with its label and description, in its order, and then the other parameters."""
+    done = validate(
+        machine,
+        "parameters: {a: {type: string}, b: {type: number}, c: {type: json}}\n"
+        "parameter_groups: [{label: Sizes, description: how many, parameters: [c, b]}]\n",
+    )
+    assert done.out.splitlines()[2:] == [
+        "PARAMETER  TYPE    DEFAULT  DESCRIPTION",
+        "Sizes: how many",
+        "  c          json    -",
+        "  b          number  -",
+        "other parameters",
+        "  a          string  -",
+    ]
+
+
+def test_configs_that_never_run_are_warnings(machine: Machine) -> None:
+    """Actions that no stack has, and tools without a hook, each with what may be meant."""
+    done = validate(
+        machine,
+        "resources:\n  c:\n    type: OS::Heat::SoftwareComponent\n    properties:\n      configs:\n"
+        "      - {actions: [BACKUP, create], tool: script, config: x}\n"
+        "      - {actions: [CREATE], tool: scirpt, config: x}\n",
+    )
+    assert done.code == 0
+    assert [line.partition("warning: resources.c.properties.")[2] for line in done.err.splitlines()] == [
+        (
+            "configs[0].actions[0]: a stack has no action BACKUP: the config never runs for it "
+            "(one of CREATE, UPDATE, SUSPEND, RESUME, DELETE)"
+        ),
+        "configs[0].actions[1]: a stack has no action create: the config never runs for it (did you mean CREATE?)",
+        (
+            "configs[1].tool: no hook for the tool scirpt is installed on this machine: the config fails here "
+            "(did you mean script?)"
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("resource", "problem"),
+    [
+        (
+            "{type: OS::Heat::SoftwareDeployments, properties: {servers: {}, config: a}}",
+            "type: OS::Heat::SoftwareDeployments is obsolete since Heat 7.0.0 (use OS::Heat::SoftwareDeploymentGroup)",
+        ),
+        ("{type: OS::Neutron::LBaaS::Pool}", "type: OS::Neutron::LBaaS::Pool is obsolete since Heat 21.0.0"),
+        (
+            "{type: OS::Nova::Server, properties: {flavor: a, networks: [{network: n}, {uuid: a}]}}",
+            "properties.networks[1].uuid: the property networks.1.uuid is obsolete since Heat 5.0.0",
+        ),
+        (
+            "{type: OS::Neutron::ExtraRoute, properties: {router_id: r, destination: 10.0.0.0/24, nexthop: 10.0.0.1}}",
+            "type: OS::Neutron::ExtraRoute is unsupported",
+        ),
+    ],
+)
+def test_what_heat_no_longer_supports_is_a_warning(machine: Machine, resource: str, problem: str) -> None:
+    """Types and properties with a doubtful support status, with its version and the replacement."""
+    done = validate(machine, f"resources:\n  r: {resource}\n")
+    assert (done.code, f"warning: resources.r.{problem}\n" in done.err) == (0, True), done
+
+
+def test_all_mistakes_in_one_round(machine: Machine) -> None:
+    """Those of the form and those of types, properties and attributes, and nothing that only follows from another."""
+    text = """\
+parameters:
+  b: {type: strin}
+resources:
+  x: {type: OS::Nova::Server, properties: {flavour: small, flavor: {get_param: aa}}}
+  y: {type: OS::Nova::Servr}
+  z: {type: OS::Heat::Value, properties: {value: {get_attr: [x, adresses]}}, dependson: x}
+  w: {type: OS::Heat::Value, properties: {value: {get_attr: [x, wrong]}}}
+  v: {type: OS::Heat::RandomString, properties: {get_param: b}}
+  u: {properties: {value: 1}}
+"""
+    expected = [
+        "parameters.b.type: Invalid type (strin) (did you mean string?)",
+        "resources.x.properties: Unknown Property flavour",
+        "resources.x.properties.flavor: The Parameter (aa) was not provided.",
+        "resources.y.type: The Resource Type (OS::Nova::Servr) could not be found. (did you mean OS::Nova::Server?)",
+        "resources.z.properties.value.get_attr: The Referenced Attribute (x adresses) is incorrect.",
+        'resources.z: "dependson" is not a valid keyword inside a resource definition (did you mean depends_on?)',
+        "resources.w.properties.value.get_attr: The Referenced Attribute (x wrong) is incorrect.",
+        "resources.v: a function cannot stand for all properties at once (write it for each property)",
+        "resources.u: Each resource must contain a type key.",
+    ]
+    done = validate(machine, text)
+    assert done.code == 1
+    assert [line.partition("error: ")[2] for line in done.err.splitlines() if "error: " in line] == expected
+    done = stack(machine, "create", "-t", str(machine.folder / "v.yaml"), "s")
+    assert done.code == 2
+    assert [line.partition("error: ")[2] for line in done.err.splitlines()] == expected

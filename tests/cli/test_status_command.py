@@ -1,0 +1,85 @@
+"""heat-config-agent status: every deployment, with what has become of it."""
+
+from __future__ import annotations
+
+from support.commands import SH, counted, let_go, wait_for_text, waiting
+from support.loopback import Answer, SignalServer
+from support.machine import Machine, deployment
+
+
+def test_status_shows_every_deployment(machine: Machine, heat: SignalServer) -> None:
+    """Done, failed, waiting to be delivered, refused: each with its reason, as a table and as JSON."""
+    heat.answers.extend([Answer(200), Answer(404), Answer(503)])
+    given = [
+        counted(machine, "good", signal=heat.url()),
+        deployment("refused", name="web", signal=heat.url()),
+        deployment("down", signal=heat.url()),
+        deployment("quiet", f"{SH}echo 'no luck' >&2\nexit 3\n"),
+    ]
+    machine.apply(given, "--deliver-for", "0")
+    heat.refuse()
+
+    found = machine.status()
+    table = machine.agent("status").out
+
+    assert list(found) == ["good", "refused", "down", "quiet"]
+    assert {name: (each["state"], each["failed"]) for name, each in found.items()} == {
+        "good": ("signalled", False),
+        "refused": ("refused", False),
+        "down": ("finished", False),
+        "quiet": ("unasked", True),
+    }
+    assert "404" in found["refused"]["trouble"]
+    assert (found["down"]["tries"], "503" in found["down"]["trouble"]) == (1, True)
+    assert "no luck" in found["quiet"]["reason"]
+    header, *lines = table.splitlines()
+    assert header.split() == ["NAME", "ID", "ACTION", "TOOL", "STATE", "SINCE", "DETAILS"]
+    assert len(lines) == 4
+    assert lines[1].split()[:4] == ["web", "refused", "CREATE", "script"]
+    for line, words in zip(lines, ("ok", "ok, refused", "ok, waiting", "failed"), strict=True):
+        assert f"  {words}  " in line
+
+
+def test_status_shows_what_runs(machine: Machine) -> None:
+    """A deployment that runs is shown with its process, for how long, and its limit; one that waits is shown too."""
+    given = [waiting(machine, options={"timeout": 30}), counted(machine, "d2")]
+    process = machine.start_apply(given)
+    wait_for_text(machine.state / "runs" / "d1" / "stdout", "begun")
+
+    found = machine.status()
+    let_go(machine)
+    process.communicate(timeout=10)
+
+    assert (found["d1"]["state"], found["d2"]["state"]) == ("running", "accepted")
+    assert f"process {found['d1']['process']}" in found["d1"]["what"]
+    assert "30 s" in found["d1"]["what"]
+    assert found["d1"]["failed"] is None
+
+
+def test_deployments_of_another_agent_without_a_result_are_named(machine: Machine) -> None:
+    """Heat may wait for them; those with a result, and marks that a person made, are not named."""
+    deployed = machine.state / "deployed"
+    deployed.mkdir(parents=True, mode=0o700)
+    machine.state.chmod(0o700)
+    for name, text in {"d7": "{}", "d8": "{}", "d8.notify": "{}", "d9": ""}.items():
+        (deployed / f"{name}.json").write_text(text)
+        (deployed / f"{name}.json").chmod(0o600)
+    sentence = "another agent began d7 and recorded no result"
+    assert sentence in machine.agent("status").out.splitlines()
+    done = machine.agent("status", "--check")
+    assert (done.code, sentence in done.out) == (1, True)
+    doctor = machine.agent("doctor").out
+    assert "another agent began d7 and recorded no result" in doctor
+    assert "d8" not in doctor
+
+
+def test_what_is_unfinished_is_named(machine: Machine, heat: SignalServer) -> None:
+    """A run that goes on, and a result that nobody has accepted yet; what is settled is not named."""
+    heat.refuse()
+    machine.apply([deployment("d0"), deployment("d2", signal=heat.url())], "--deliver-for", "0")
+    assert machine.agent("status", "--unfinished").out == "d2 (CREATE) has run, and its result is not delivered\n"
+    process = machine.start_apply([waiting(machine, name="long")])
+    wait_for_text(machine.state / "runs" / "d1" / "stdout", "begun")
+    assert "long (CREATE) is running" in machine.agent("status", "--unfinished").out.splitlines()
+    let_go(machine)
+    process.communicate(timeout=10)

@@ -1,0 +1,59 @@
+"""What a start loads: to load a module takes longer than most of what is done, so this is held, and not its time."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from support.loopback import SignalServer
+from support.machine import Done, Machine, deployment
+
+SLOW = {"argparse", "dataclasses", "difflib", "inspect", "logging", "shutil", "subprocess", "tempfile", "typing"}
+"""Of the standard library: what takes long to load, and what is much and seldom needed."""
+
+SENDING = {"email", "http", "queue", "socket", "ssl", "threading"}
+OTHERS = {"keystoneauth1", "psutil", "requests", "urllib3", "yaml"}
+DAEMON = {"heat_config_agent.sources.poller", "heat_config_agent.doctor", "heat_config_agent.daemon.daemon"}
+
+
+def loaded(done: Done) -> set[str]:
+    """Return the modules that a command has loaded, but for those that every Python here loads."""
+    assert done.code == 0, done.err
+    found = set(re.findall(r"^import time:.*\| +(\S+)$", done.err, re.MULTILINE))
+    code = "import sys; print(*sys.modules)"
+    bare = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "heat_config_agent.cli.main" in found
+    return found - set(bare.stdout.split())
+
+
+def test_a_run_loads_what_it_needs(machine: Machine) -> None:
+    """It applies a deployment of which nobody wants the result."""
+    found = loaded(machine.apply([deployment()], PYTHONPROFILEIMPORTTIME="1"))
+    assert not found & (SLOW | SENDING | OTHERS | DAEMON)
+    assert not [name for name in found if name.startswith(("heat_config_agent.hot", "heat_config_agent.tosca"))]
+
+
+def test_a_run_that_sends_a_result_loads_what_sends_it(machine: Machine, heat: SignalServer) -> None:
+    """And not what few servers need."""
+    found = loaded(machine.apply([deployment(signal=heat.url("d1"))], PYTHONPROFILEIMPORTTIME="1"))
+    assert len(heat.signals) == 1
+    assert not found & (SLOW | OTHERS | DAEMON)
+
+
+def test_a_run_that_finds_nothing_new_loads_no_more(machine: Machine) -> None:
+    """What is done already takes nothing more to find out."""
+    machine.apply([deployment()])
+    found = loaded(machine.apply([deployment()], PYTHONPROFILEIMPORTTIME="1"))
+    assert not found & (SLOW | SENDING | OTHERS | DAEMON)
+
+
+@pytest.mark.parametrize("command", ["status", "show", "log", "retry", "forget"])
+def test_a_command_loads_what_it_is(machine: Machine, command: str) -> None:
+    """One command's options and modules, not those of all."""
+    machine.apply([deployment()])
+    named = [] if command == "status" else ["d1"]
+    found = loaded(machine.agent(command, *named, PYTHONPROFILEIMPORTTIME="1"))
+    assert not found & ((SLOW - {"argparse", "shutil"}) | SENDING | OTHERS | DAEMON)

@@ -1,0 +1,116 @@
+"""The daemon's start and its end: runs that outlive it, second daemons, streams that are closed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from support.daemon import LONG, Daemon, counting, ran, until
+from support.daemon_runs import meeting
+from support.loopback import SignalServer, wait_until
+from support.machine import Machine, deployment
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_what_runs_outlives_the_daemon(daemon: Daemon, machine: Machine, heat: SignalServer, number: int) -> None:
+    """However it ends, the run goes on; the next one follows it, and delivers its result, exactly once."""
+    daemon.put([deployment("d1", meeting(machine, "d1"), signal=heat.url())])
+    daemon.start()
+    wait_until(lambda: ran(machine) == ["d1"], LONG)
+    before = time.monotonic()
+    code = daemon.stop(number)
+    assert time.monotonic() - before < 30
+    assert code == (-9 if number == signal.SIGKILL else 0), daemon.log
+
+    daemon.start()
+    time.sleep(0.5)
+    assert daemon.states() == {"d1": "running"}
+    assert not heat.signals
+    (machine.folder / "go-d1").touch()
+    heat.wait_for(1, LONG)
+    daemon.wait_state("d1", "signalled")
+    assert daemon.stop() == 0
+    daemon.start()
+    time.sleep(0.5)
+
+    assert ran(machine) == ["d1"]
+    assert len(heat.signals) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_what_ends_while_no_daemon_is_there(daemon: Daemon, machine: Machine, heat: SignalServer, number: int) -> None:
+    """The next one finds out how it ended."""
+    daemon.put(
+        [deployment("d1", counting(machine, "d1", f"{until(machine.folder / 'go')}; exit 7"), signal=heat.url())]
+    )
+    daemon.start()
+    wait_until(lambda: ran(machine) == ["d1"], LONG)
+    supervisor = psutil.Process(machine.status()["d1"]["process"])
+    daemon.stop(number)
+    (machine.folder / "go").touch()
+    wait_until(lambda: not supervisor.is_running() or supervisor.status() == psutil.STATUS_ZOMBIE, LONG)
+
+    daemon.start()
+    heat.wait_for(1, LONG)
+    assert [each["deploy_status_code"] for each in heat.values()] == [7]
+    assert ran(machine) == ["d1"]
+
+
+def test_a_second_daemon_on_the_same_state_is_refused(daemon: Daemon, machine: Machine) -> None:
+    """On one state directory there is one agent: the second says so and ends with 4."""
+    daemon.start()
+    done = daemon.command("run")
+    assert done.code == 4
+    assert f"another agent works on {machine.state} (process {daemon.pid})" in done.err
+    assert len(done.err.splitlines()) == 1
+    assert daemon.command("run", "--once").code == 4
+    assert not daemon.ended
+
+
+def test_daemons_with_different_state_directories_do_not_meet(
+    daemon: Daemon, machine: Machine, heat: SignalServer, tmp_path: Path
+) -> None:
+    """Each with a state directory of its own, they do not know of each other."""
+    (tmp_path / "other").mkdir()
+    elsewhere = Machine(tmp_path / "other")
+    other = Daemon(elsewhere)
+    try:
+        for each, name in ((daemon, "one"), (other, "two")):
+            each.put([deployment("d1", counting(each.machine, name), signal=heat.url(name))])
+            each.start()
+        heat.wait_for(2, LONG)
+        assert (ran(machine), ran(elsewhere)) == (["one"], ["two"])
+        assert daemon.stop() == 0
+        assert not other.ended
+        wait_until(lambda: other.command("status", "--check").code == 0, LONG)
+    finally:
+        other.end()
+        elsewhere.end()
+
+
+def test_a_pipe_that_nobody_reads_any_more(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+    """Where whoever read its log has gone, as when journald is restarted, it goes on."""
+    reader, writer = os.pipe()
+    daemon.start("/bin/sh", "-c", f'exec "$@" 2>/proc/{os.getpid()}/fd/{writer}', "sh")
+    os.close(writer)
+    os.close(reader)
+    for identity in ("d1", "d2"):
+        daemon.put([deployment(identity, counting(machine, identity), signal=heat.url(identity))])
+        wait_until(lambda name=identity: len(heat.values(name)) == 1, LONG)  # type: ignore[misc]
+    assert ran(machine) == ["d1", "d2"]
+    assert daemon.stop() == 0
+
+
+@pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&- <&-"])
+def test_standard_streams_that_are_closed(daemon: Daemon, machine: Machine, heat: SignalServer, closed: str) -> None:
+    """It works without them."""
+    daemon.put([deployment("d1", counting(machine), signal=heat.url())])
+    daemon.start("/bin/sh", "-c", f'exec "$@" {closed}', "sh")
+    heat.wait_for(1, LONG)
+    assert heat.values()[0]["deploy_status_code"] == 0
+    assert daemon.stop() == 0

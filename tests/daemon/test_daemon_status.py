@@ -1,0 +1,207 @@
+"""What the daemon says of itself: to systemd, in its status, and as metrics."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import stat
+import time
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from support.daemon import LONG, Daemon, counting
+from support.daemon_runs import meeting
+from support.loopback import SignalServer, wait_until
+from support.machine import BIN, Machine, deployment
+
+
+class Systemd:
+    """A socket as the service manager's."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(str(path))
+        self._socket.settimeout(LONG)
+
+    def until(self, wanted: str) -> list[str]:
+        """Return all messages, up to one that begins so."""
+        found: list[str] = []
+        while not found or not found[-1].startswith(wanted):
+            found.append(self._socket.recv(4096).decode())
+        return found
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture
+def systemd(tmp_path: Path) -> Iterator[Systemd]:
+    """Somebody who listens at `$NOTIFY_SOCKET`."""
+    manager = Systemd(tmp_path / "notify")
+    yield manager
+    manager.close()
+
+
+def test_systemd_is_told_when_the_daemon_is_ready_and_what_it_does(
+    daemon: Daemon, machine: Machine, systemd: Systemd
+) -> None:
+    """That it is ready, what it is doing, that it is alive, that it reads its settings again, and that it ends."""
+    daemon.start(NOTIFY_SOCKET=str(systemd.path), WATCHDOG_USEC="900000")
+    assert systemd.until("READY=1")[-1] == "READY=1"
+    systemd.until("STATUS=idle")
+    daemon.put([deployment("d1", meeting(machine, "d1"))])
+    systemd.until("STATUS=running d1")
+    moments = [time.monotonic()]
+    for _ in range(6):
+        systemd.until("WATCHDOG=1")
+        moments.append(time.monotonic())
+    assert max(after - before for before, after in pairwise(moments)) < 0.9
+    for _ in range(2):
+        daemon.send(signal.SIGHUP)
+        found = systemd.until("RELOADING=1")[-1]
+        moment = int(re.fullmatch(r"RELOADING=1\nMONOTONIC_USEC=(\d+)", found)[1])  # type: ignore[index]
+        assert abs(moment / 1e6 - time.monotonic()) < LONG
+        assert systemd.until("READY=1")[-1] == "READY=1"
+    daemon.path.write_text("nonsense")
+    daemon.send(signal.SIGHUP)
+    systemd.until("RELOADING=1")
+    systemd.until("READY=1")
+    assert daemon.stop() == 0
+    systemd.until("STOPPING=1")
+
+
+@pytest.mark.parametrize("address", ["@heat-config-agent-{pid}", "{folder}/nobody", "relative", ""])
+def test_any_socket_or_none(daemon: Daemon, machine: Machine, address: str) -> None:
+    """An abstract socket is spoken to; where nobody listens nothing is disturbed."""
+    address = address.format(pid=os.getpid(), folder=machine.folder)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        if address.startswith("@"):
+            listener.bind(f"\0{address[1:]}")
+            listener.settimeout(LONG)
+        daemon.start(NOTIFY_SOCKET=address)
+        assert not address.startswith("@") or listener.recv(100) == b"READY=1"
+    assert daemon.stop() == 0
+
+
+def test_status_shows_whether_the_daemon_runs_and_what_it_does(daemon: Daemon, machine: Machine) -> None:
+    """`status` says whether it runs and what it does; `--check` says by its exit code whether all is well."""
+    daemon.configure()
+    done = daemon.command("status", "--check")
+    assert (done.code, done.out) == (1, "no agent is running\n")
+    daemon.put([deployment("d1", meeting(machine, "d1"))])
+    daemon.start()
+    wait_until(lambda: daemon.health().get("doing") == "running d1", LONG)
+    done = daemon.command("status", "--check")
+    assert (done.code, done.out) == (0, "the agent is well: running d1\n")
+    said = daemon.command("status", "--json").json
+    assert (said["healthy"], said["problems"]) == (True, [])
+    assert (said["agent"]["running"], said["agent"]["process"]) == (True, daemon.pid)
+    [source] = said["agent"]["sources"]
+    assert (source["name"], source["working"], source["failures"]) == ("local", True, 0)
+    shown = daemon.command("status").out
+    assert f"agent: running d1 (process {daemon.pid})" in shown
+    assert "source local: answered" in shown
+    daemon.stop()
+    said = daemon.command("status", "--json").json
+    assert (said["healthy"], said["agent"]["running"], said["agent"]["doing"]) == (False, False, "not running")
+    assert daemon.command("status").code == 0
+
+
+_SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{([a-z_]+)="([^"\\\n]*)"\})? (-?[0-9.e+-]+)')
+
+
+def samples(text: str) -> dict[tuple[str, str], float]:
+    """Return name and label → value of metrics in Prometheus' text format, which they have to have."""
+    assert text.endswith("\n")
+    found: dict[tuple[str, str], float] = {}
+    described: Counter[tuple[str, str]] = Counter()
+    for line in text.splitlines():
+        if line.startswith("#"):
+            _, kind, name, _ = line.split(" ", 3)
+            described[kind, name] += 1
+            continue
+        match = _SAMPLE.fullmatch(line)
+        assert match, line
+        assert described["HELP", match[1]] == described["TYPE", match[1]] == 1, line
+        assert (match[1], match[3] or "") not in found
+        found[match[1], match[3] or ""] = float(match[4])
+    return found
+
+
+def test_metrics_are_in_the_text_format_of_prometheus_without_secrets(
+    daemon: Daemon, machine: Machine, heat: SignalServer
+) -> None:
+    """They are in Prometheus' text format, everybody may read them, and nothing in them is secret."""
+    path = machine.folder / "metrics" / "heat.prom"
+    path.parent.mkdir()
+    daemon.configure(metrics_file=str(path))
+    daemon.put(
+        [
+            deployment("d1", counting(machine, "d1", "exit 3"), inputs={"password": "geheim"}, signal=heat.url()),
+            deployment("d2", meeting(machine, "d2")),
+            deployment("d3", meeting(machine, "d3")),
+        ]
+    )
+    before = time.time()
+    os.umask(os.umask(0o077))
+    daemon.start()
+    wait_until(lambda: len(heat.signals) == 1 and daemon.health().get("doing") == "running d2; 1 waiting", LONG)
+    prefix = "heat_config_agent"
+    wanted = {
+        (f"{prefix}_up", ""): 1,
+        (f"{prefix}_paused", ""): 0,
+        (f"{prefix}_deployments", "signalled"): 1,
+        (f"{prefix}_deployments", "running"): 1,
+        (f"{prefix}_deployments", "accepted"): 1,
+        (f"{prefix}_deployments_waiting", ""): 1,
+        (f"{prefix}_deployments_failed", ""): 1,
+        (f"{prefix}_results_undelivered", ""): 0,
+        (f"{prefix}_source_working", "local"): 1,
+        (f"{prefix}_source_failures", "local"): 0,
+    }
+    wait_until(lambda: wanted.items() <= samples(path.read_text()).items(), LONG)
+    found = samples(path.read_text())
+    assert before - 1 <= found[f"{prefix}_start_time_seconds", ""] <= time.time() + 1
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert "geheim" not in path.read_text()
+    assert "Signature" not in path.read_text()
+    assert daemon.stop() == 0
+    assert samples(path.read_text())[f"{prefix}_up", ""] == 0
+    assert [each.name for each in path.parent.iterdir()] == ["heat.prom"]
+
+
+def test_help_describes_the_command_run(daemon: Daemon) -> None:
+    """`run` is said in the help, with its signals and exit codes."""
+    done = daemon.machine.start(str(BIN / "heat-config-agent"), "run", "--help").communicate(timeout=20)[0]
+    assert all(word in done for word in ("--once", "HUP", "USR1", "TERM", "130"))
+
+
+def test_what_is_skipped_is_shown_with_the_reason(daemon: Daemon, machine: Machine) -> None:
+    """An entry without a group, and one that heat-agents has begun: the log names each once, and so does the status."""
+    deployed = machine.state / "deployed"
+    deployed.mkdir(parents=True, mode=0o700)
+    machine.state.chmod(0o700)
+    (deployed / "d2.json").write_text("{}")
+    daemon.start()
+    daemon.put([{"id": "d1", "name": "idle", "config": "x"}, deployment("d2", "#!/bin/sh\n")])
+    wait_until(lambda: machine.agent("status", "--json").json["skipped"], LONG)
+    skipped = machine.agent("status", "--json").json["skipped"]
+    assert [(each["id"], each["reason"]) for each in skipped] == [
+        ("d1", "no `group` is given: nothing to run"),
+        ("d2", "done already, as its file in deployed/ says"),
+    ]
+    row = next(line for line in machine.agent("status").out.splitlines() if line.startswith("idle"))
+    assert " ".join(row.split()) == "idle d1 - - skipped - no `group` is given: nothing to run"
+    daemon.put([{"id": "d1", "name": "idle", "config": "x"}, deployment("d3", "#!/bin/sh\n")])
+    wait_until(lambda: "d3" in machine.status(), LONG)
+    daemon.stop()
+    log = daemon.log
+    assert log.count("idle: skipped: no `group` is given: nothing to run") == 1
+    assert log.count("another agent began d2 and recorded no result") == 1

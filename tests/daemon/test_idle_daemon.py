@@ -1,0 +1,73 @@
+"""What a daemon costs that has nothing to do: one request for each poll, and no memory that grows."""
+
+from __future__ import annotations
+
+import statistics
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from bench import heat, idle
+from support.loopback import wait_until
+from support.machine import deployment
+
+TRANSPORTS = ("heat", "cfn", "request", "zaqar")
+
+WINDOWS = (2000, 4000, 6000, 8000, 10_000)
+"""Polls after which memory is looked at; before the first it takes its size."""
+
+NOISE = 64 * 1024
+"""Bytes by which it may differ between two looks: less than 33 for each poll."""
+
+ONCE = 1024 * 1024
+"""Bytes by which it may grow in all: an allocator takes more at some time, once."""
+
+FASTER = 10_000.0
+"""How many times faster time passes, with all that is done now and then."""
+
+SECONDS = 120.0
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_an_idle_poll_is_one_request(tmp_path: Path, transport: str) -> None:
+    """Also with all that a daemon does now and then; nobody logs in again."""
+    kind = heat.SWIFT if transport == "request" else transport
+    with heat.running() as server:
+        server.put({"deployments": [_settled()]})
+        daemon = idle.Daemon(idle.ours(tmp_path, server, 100, [transport]), idle.environment(tmp_path), tmp_path)
+        try:
+            idle.wait(lambda: daemon.said("done after") == 1, daemon, SECONDS)
+            idle.polled(5, server, kind, daemon)
+            before = server.counts()
+            idle.polled(20, server, kind, daemon)
+            found = server.counts() - before
+        finally:
+            daemon.close()
+    assert set(found) == {kind}
+    assert daemon.said("cannot") == 0
+
+
+def test_memory_does_not_grow(tmp_path: Path) -> None:
+    """Over ten thousand polls, over all transports at once, with all that a daemon does now and then."""
+    with heat.running() as server:
+        server.put({"deployments": [_settled()]})
+        daemon = idle.Daemon(idle.ours(tmp_path, server, FASTER, TRANSPORTS), idle.environment(tmp_path), tmp_path)
+        found: list[int] = []
+        try:
+            for polls in WINDOWS:
+                wait_until(lambda polls=polls: _polls(server) >= polls, SECONDS)  # type: ignore[misc]
+                found.append(daemon.used().anonymous)
+            daemon.check()
+        finally:
+            daemon.close()
+    assert statistics.median(after - before for before, after in pairwise(found)) <= NOISE, found
+    assert found[-1] - found[0] <= ONCE, found
+
+
+def _settled() -> dict[str, object]:
+    return deployment("d1", "#!/bin/sh\n")
+
+
+def _polls(server: heat.Heat) -> int:
+    return server.counts().total() - server.counts()[heat.KEYSTONE]

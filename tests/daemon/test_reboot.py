@@ -1,0 +1,287 @@
+"""Reboots: those that a deployment asks for, those that nobody asked for, and a disk that wakes up in another machine.
+
+The machine is not rebooted. A boot is told from another by the kernel's boot id: where root may, a daemon is started
+with another file in its place.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from support.daemon import LONG, Daemon, counting, ran, until
+from support.loopback import Answer, SignalServer, wait_until
+from support.machine import BIN, Machine, deployment
+
+ASK = "exit 194"
+
+GOES_ON = f'echo "boot ${{HEAT_REBOOTS:-0}}"; [ -n "$HEAT_REBOOTS" ] || {ASK}'
+"""What asks for a reboot, and is content with one."""
+
+
+def mounted(*script: str) -> tuple[str, ...]:
+    """Return the command that starts another one after `script`, with mounts that only that one sees."""
+    if os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("a boot id can only be changed where mounts are allowed: run the tests as root")
+    return ("unshare", "--mount", "/bin/sh", "-c", f'set -e; {"; ".join(script)}; exec "$@"', "sh")
+
+
+@pytest.fixture
+def boot(tmp_path: Path) -> Callable[[], tuple[str, ...]]:
+    """What returns the command with which a daemon is started after another boot of the machine."""
+
+    def make() -> tuple[str, ...]:
+        path = tmp_path / f"boot-{uuid.uuid4()}"
+        path.write_text(f"{uuid.uuid4()}\n")
+        return mounted(f"mount --bind {path} /proc/sys/kernel/random/boot_id")
+
+    return make
+
+
+@pytest.fixture
+def reboots(daemon: Daemon, machine: Machine) -> Path:
+    """What the `reboot_command` of the settings writes to, a line for each time."""
+    path, command = machine.folder / "reboots", machine.folder / "reboot now"
+    command.write_text(f'#!/bin/sh\necho "$*" >>{path}\n')
+    command.chmod(0o755)
+    daemon.configure(reboot_command=f"{shlex.quote(str(command))} --force 'a b'")
+    return path
+
+
+def lines(path: Path) -> list[str]:
+    """Return the lines of a file, none where it is not there."""
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def kill_all(machine: Machine) -> None:
+    """End all processes of a machine, as a power cut does."""
+    for each in machine.processes():
+        each.kill()
+    wait_until(
+        lambda: all(not each.is_running() or each.status() == psutil.STATUS_ZOMBIE for each in machine.processes()),
+        LONG,
+    )
+
+
+def test_a_deployment_that_asks_for_a_reboot(
+    daemon: Daemon, machine: Machine, heat: SignalServer, reboots: Path, boot: Callable[[], tuple[str, ...]]
+) -> None:
+    """The machine is rebooted once nothing runs any more; nothing new begins before; then the deployment goes on."""
+    daemon.configure(parallel=2)
+    go = machine.folder / "go"
+    began = machine.folder / "began"
+    given = [
+        deployment("d1", counting(machine, "d1", f"{until(began)}\n{GOES_ON}"), signal=heat.url("d1")),
+        deployment("d2", counting(machine, "d2", f"touch {began}\n{until(go)}"), signal=heat.url("d2")),
+        deployment("d3", counting(machine, "d3"), signal=heat.url("d3")),
+    ]
+    daemon.put(given)
+    daemon.start()
+    wait_until(lambda: daemon.states().get("d1") == "reboot", LONG)
+    daemon.wait_said("d1: asks for a reboot of the machine")
+    time.sleep(1.2)
+    assert lines(reboots) == [], "d2 still runs"
+    assert "d3" not in ran(machine), "that would be interrupted"
+    assert "about to reboot" in daemon.health()["doing"]
+    go.touch()
+    wait_until(lambda: lines(reboots) == ["--force a b"], LONG)
+    assert len(heat.values("d2")) == 1, "what had ended was delivered before"
+    time.sleep(1.2)
+    assert len(lines(reboots)) == 1
+    assert "d3" not in ran(machine)
+    assert heat.values("d1") == []
+    assert "d1" in str(daemon.command("status", "--json").json["agent"]["reboot"])
+    daemon.stop()
+
+    daemon.start()  # without a boot in between it still waits for one
+    wait_until(lambda: len(lines(reboots)) == 2, LONG)
+    assert sorted(ran(machine)) == ["d1", "d2"]
+    daemon.stop()
+
+    daemon.start(*boot())
+    wait_until(lambda: len(heat.values("d1")) == len(heat.values("d3")) == 1, LONG)
+    [value] = heat.values("d1")
+    assert (value["deploy_status_code"], value["deploy_stdout"]) == (0, "boot 1\n")
+    assert sorted(ran(machine)) == ["d1", "d1", "d2", "d3"]
+    assert len(lines(reboots)) == 2
+    assert machine.status()["d1"]["reboots"] == 1
+
+
+def test_asking_again_and_again(
+    daemon: Daemon, machine: Machine, heat: SignalServer, reboots: Path, boot: Callable[[], tuple[str, ...]]
+) -> None:
+    """What asks for a reboot each time gets ten, and has failed then."""
+    daemon.put([deployment("d1", counting(machine, "d1", ASK), signal=heat.url())])
+    for number in range(1, 11):
+        daemon.start(*boot())
+        wait_until(lambda count=number: len(lines(reboots)) == count, LONG)  # type: ignore[misc]
+        daemon.stop()
+    assert not heat.signals
+    daemon.start(*boot())
+    heat.wait_for(1, LONG)
+    daemon.wait_said("d1: FAILED", "more than 10 times")
+    assert ran(machine) == ["d1"] * 11
+    assert len(lines(reboots)) == 10
+    assert heat.values()[0]["deploy_status_code"] == 194
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("/no/such/command", "«/no/such/command» cannot be started: No such file or directory"),
+        ("sh -c 'echo it is inhibited >&2; exit 3'", "ended with exit code 3: it is inhibited"),
+    ],
+)
+def test_a_reboot_that_does_not_come(
+    daemon: Daemon, machine: Machine, heat: SignalServer, command: str, why: str
+) -> None:
+    """The deployment has failed, with the reason, and what waited goes on."""
+    daemon.configure(reboot_command=command)
+    daemon.put(
+        [
+            deployment("d1", counting(machine, "d1", f"echo before; {ASK}"), signal=heat.url("d1")),
+            deployment("d2", counting(machine, "d2"), signal=heat.url("d2")),
+        ]
+    )
+    daemon.start()
+    wait_until(lambda: len(heat.values("d1")) == len(heat.values("d2")) == 1, LONG)
+    [value] = heat.values("d1")
+    assert value["deploy_status_code"] != 0
+    assert value["deploy_stdout"] == "before\n"
+    assert "it asked for a reboot, and" in value["deploy_stderr"]
+    assert why in value["deploy_stderr"]
+    assert ran(machine) == ["d1", "d2"]
+
+
+def test_results_have_their_time_before_a_reboot(
+    daemon: Daemon, machine: Machine, heat: SignalServer, reboots: Path
+) -> None:
+    """A server that answers slowly gets what has ended before the machine goes down."""
+    heat.named["d1"] = Answer(delay=2)
+    daemon.put(
+        [
+            deployment("d1", counting(machine, "d1"), signal=heat.url("d1")),
+            deployment("d2", counting(machine, "d2", ASK), signal=heat.url("d2")),
+        ]
+    )
+    daemon.start()
+    wait_until(lambda: bool(lines(reboots)), LONG)
+    assert daemon.states()["d1"] == "signalled"
+
+
+def test_a_reboot_that_nobody_wants_any_more(
+    daemon: Daemon, machine: Machine, heat: SignalServer, reboots: Path
+) -> None:
+    """What was replaced while it ran, or while it waits for the reboot, brings none about."""
+    go = machine.folder / "go"
+    daemon.put([deployment("d1", counting(machine, "d1", f"{until(go)}; {ASK}"), signal=heat.url())])
+    daemon.start()
+    wait_until(lambda: ran(machine) == ["d1"], LONG)
+    given = [deployment("d2", counting(machine, "d2"), signal=heat.url())]
+    daemon.put(given)
+    wait_until(lambda: "d2" in daemon.states(), LONG)
+    go.touch()
+    heat.wait_for(1, LONG)
+    assert daemon.states()["d1"] == "superseded"
+
+    assert daemon.command("pause", "--reason", "no reboot now").code == 0
+    daemon.stop()
+    assert daemon.command("resume").code == 0
+    given.append(
+        deployment("d3", counting(machine, "d3", f"touch {machine.state}/paused; {ASK}"), signal=heat.url("d3"))
+    )
+    daemon.put(given)
+    daemon.start()
+    daemon.wait_state("d3", "reboot")
+    time.sleep(1.2)
+    assert lines(reboots) == [], "a pause holds it up too"
+    daemon.put(given[:1])
+    daemon.wait_state("d3", "superseded")
+    assert daemon.command("resume").code == 0
+    time.sleep(1.2)
+    assert lines(reboots) == []
+    assert ran(machine) == ["d1", "d2", "d3"]
+    assert len(heat.signals) == 1
+
+
+def test_a_reboot_that_nobody_asked_for(
+    daemon: Daemon, machine: Machine, heat: SignalServer, boot: Callable[[], tuple[str, ...]]
+) -> None:
+    """What was cut short is reported right at the next start, though no source answers yet."""
+    path = machine.write([deployment("d1", counting(machine, "d1", "echo begun; sleep 600"), signal=heat.url())])
+    daemon.settings["file"] = {"path": str(path)}
+    daemon.configure(collectors="file")
+    daemon.start()
+    wait_until(lambda: ran(machine) == ["d1"], LONG)
+    daemon.end()
+    kill_all(machine)
+    path.unlink()
+
+    daemon.start(*boot())
+    heat.wait_for(1, LONG)
+    [value] = heat.values()
+    assert value["deploy_status_code"] != 0
+    assert "interrupted: the machine went down while it ran" in value["deploy_stderr"]
+    assert value["deploy_stdout"] == "begun\n"
+    wait_until(lambda: daemon.source("file").get("working") is False, LONG)
+    assert ran(machine) == ["d1"]
+
+
+def test_once_with_a_reboot(
+    daemon: Daemon, machine: Machine, heat: SignalServer, reboots: Path, boot: Callable[[], tuple[str, ...]]
+) -> None:
+    """The one-shot commands reboot nothing: they say by exit code 6 that somebody has to, and go on after it."""
+    given: list[dict[str, Any]] = [deployment("d1", counting(machine, "d1", GOES_ON), signal=heat.url("d1"))]
+    daemon.put(given)
+    for _ in range(2):
+        assert daemon.command("run", "--once").code == 6
+    path = machine.write([deployment("d2", counting(machine, "d2", GOES_ON), signal=heat.url("d2"))])
+    done = machine.apply(path)
+    assert done.code == 1
+    assert "nothing new is begun" in done.err
+    assert not heat.signals
+    assert lines(reboots) == []
+
+    command = [str(BIN / "heat-config-agent"), "run", "--once", "--config", str(daemon.path)]
+    program = machine.start("/usr/bin/env", *boot(), *command)
+    program.communicate(timeout=LONG)
+    assert program.returncode == 0
+    assert [each["deploy_stdout"] for each in heat.values("d1")] == ["boot 1\n"]
+    assert ran(machine) == ["d1", "d1"]
+
+
+def test_a_disk_that_wakes_up_in_another_instance(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+    """What is of the instance that the disk was copied from is set aside: nothing of it is sent, nothing skipped."""
+
+    def instance(name: str) -> tuple[str, ...]:
+        path = "/run/cloud-init"
+        return mounted("mount -t tmpfs tmpfs /run", f"mkdir {path}", f"echo {name} >{path}/.instance-id")
+
+    heat.refuse()
+    daemon.put([deployment("d1", counting(machine, "old"), signal=heat.url("old"))])
+    daemon.start(*instance("i-1"))
+    daemon.wait_state("d1", "finished")
+    daemon.stop()
+    daemon.start(*instance("i-1"))
+    assert daemon.states() == {"d1": "finished"}
+    daemon.stop()
+
+    heat.start()
+    daemon.put([deployment("d1", counting(machine, "new"), signal=heat.url("new"))])
+    daemon.start(*instance("i-2"))
+    heat.wait_for(1, LONG)
+    time.sleep(0.5)
+
+    assert ran(machine) == ["old", "new"]
+    assert (len(heat.values("old")), len(heat.values("new"))) == (0, 1)
+    assert (machine.state / "of-i-1" / "journal").is_file()
+    assert len(daemon.said("another instance", "i-1", "i-2")) == 1

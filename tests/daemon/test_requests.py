@@ -1,0 +1,189 @@
+"""What the daemon is told: to read its settings again, to poll, to pause, to run or send something again."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+
+import pytest
+
+from support.daemon import LONG, Daemon, counting, ran, until
+from support.daemon_runs import meeting
+from support.loopback import Answer, SignalServer, wait_until
+from support.machine import Machine, deployment
+
+
+def test_hup_reads_the_settings_again(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+    """Any number of times, also while something runs; what they say holds for what begins after that."""
+    daemon.start()
+    for number in (1, 2, 3):
+        hold = until(machine.folder / f"go{number}")
+        daemon.put([deployment(f"d{number}", counting(machine, f"d{number}", f'{hold}; echo "$N"'), signal=heat.url())])
+        wait_until(lambda count=number: len(ran(machine)) == count, LONG)  # type: ignore[misc]
+        daemon.configure(environment=[f"N={number}"])
+        daemon.send(signal.SIGHUP)
+        daemon.wait_said("the settings were read again", times=number)
+        (machine.folder / f"go{number}").touch()
+        heat.wait_for(number, LONG)
+    assert [each["deploy_stdout"] for each in heat.values()] == ["\n", "1\n", "2\n"]
+
+
+def test_hup_with_other_sources(daemon: Daemon, machine: Machine) -> None:
+    """A directory that is named no more has left; one that is named now is read."""
+    daemon.put([deployment("d1", counting(machine, "d1"))])
+    daemon.start()
+    wait_until(lambda: ran(machine) == ["d1"], LONG)
+    elsewhere = machine.folder / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "a.json").write_text(json.dumps([deployment("d2", counting(machine, "d2"))]))
+    daemon.settings["local"]["path"] = str(elsewhere)
+    daemon.configure()
+    daemon.send(signal.SIGHUP)
+    wait_until(lambda: ran(machine) == ["d1", "d2"], LONG)
+    wait_until(lambda: daemon.source().get("working") is True, LONG)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[agent]\npolling_interval = soon\n", "line 2: polling_interval: expected a number of seconds"),
+        ("[agent]\nparalel = 2\n", "line 2: there is no setting 'paralel' in [agent]; did you mean parallel?"),
+        ("[agent\n", "line 1: the ']' at the end of the section is missing"),
+        ("[agent]\nenvironment = X\n", "environment: expected NAME=VALUE"),
+        ("[agent]\nreboot_command = reboot 'now\n", "line 2: reboot_command: expected"),
+        (None, "No such file or directory"),
+    ],
+)
+def test_bad_settings_are_refused_at_the_start_and_ignored_at_a_hup(
+    daemon: Daemon, machine: Machine, text: str | None, why: str
+) -> None:
+    """They are refused in a sentence at the start; at a HUP those before them stay in force, and it is said why."""
+    daemon.start()
+    if text is None:
+        daemon.path.unlink()
+    else:
+        daemon.path.write_text(text)
+    done = daemon.command("run", "--state-dir", str(machine.folder / "another"))
+    assert done.code == 2
+    assert why in done.err
+    assert len(done.err.splitlines()) == 1
+
+    daemon.send(signal.SIGHUP)
+    daemon.wait_said("the settings stay as they were", why)
+    daemon.put([deployment("d1", counting(machine))])
+    wait_until(lambda: ran(machine) == ["d1"], LONG)
+    daemon.configure()
+    daemon.send(signal.SIGHUP)
+    daemon.wait_said("the settings were read again")
+
+
+def test_poke_asks_now(daemon: Daemon, machine: Machine) -> None:
+    """However long the intervals are; without a daemon it is an error."""
+    daemon.configure(polling_interval=1000, min_polling_interval=1000)
+    assert daemon.command("poke").code == 1
+    daemon.start()
+    wait_until(lambda: daemon.source().get("working") is True, LONG)
+    for number in (1, 2):
+        daemon.put([deployment(f"d{number}", counting(machine))])
+        time.sleep(0.3)
+        assert len(ran(machine)) == number - 1
+        done = daemon.command("poke")
+        assert (done.code, done.out) == (0, f"the agent (process {daemon.pid}) asks its sources now\n")
+        wait_until(lambda count=number: len(ran(machine)) == count, LONG)  # type: ignore[misc]
+
+
+def test_a_poke_at_any_moment_ends_no_daemon(daemon: Daemon) -> None:
+    """Not while it starts, and not while it ends."""
+    held = daemon.machine.state / "lock"
+    for _ in range(3):
+        daemon.start(wait=False)
+        wait_until(lambda: held.exists() and held.read_text() == f"{daemon.pid} daemon\n", LONG)
+        daemon.send(signal.SIGUSR1)
+        daemon.send(signal.SIGHUP)
+        wait_until(lambda: daemon.ended or daemon.health().get("process") == daemon.pid, LONG)
+        assert not daemon.ended, daemon.log
+        daemon.send(signal.SIGTERM)
+        for _ in range(20):
+            daemon.send(signal.SIGUSR1)
+            time.sleep(0.005)
+        assert daemon.wait() == 0
+
+
+def test_a_paused_daemon_begins_nothing_and_answers_nothing(
+    daemon: Daemon, machine: Machine, heat: SignalServer
+) -> None:
+    """Nothing new is begun or answered, and what runs ends; also after a restart, and by the one-shot command."""
+    given = [deployment("d1", meeting(machine, "d1"), signal=heat.url("d1"))]
+    daemon.put(given)
+    daemon.start()
+    wait_until(lambda: ran(machine) == ["d1"], LONG)
+    done = daemon.command("pause", "--reason", "the disk is being moved")
+    assert done.code == 0
+    daemon.wait_said("paused: the disk is being moved")
+    given += [
+        deployment("d2", counting(machine, "d2"), signal=heat.url("d2")),
+        deployment("d3", group="no-such-tool", signal=heat.url("d3")),
+    ]
+    daemon.put(given)
+    (machine.folder / "go-d1").touch()
+    wait_until(lambda: len(heat.values("d1")) == 1, LONG)
+    wait_until(lambda: daemon.states() == {"d1": "signalled", "d2": "accepted", "d3": "accepted"}, LONG)
+    status = daemon.command("status")
+    assert "the disk is being moved" in status.out
+    assert "the agent is paused" in daemon.command("status", "--check").out
+    assert daemon.command("status", "--check").code == 1
+    assert daemon.command("status", "--json").json["agent"]["paused"]["reason"] == "the disk is being moved"
+
+    assert daemon.stop() == 0
+    done = machine.apply(given)
+    assert "the disk is being moved" in done.err
+    assert done.code == 1, "not all is done"
+    daemon.start()
+    time.sleep(0.7)
+    assert ran(machine) == ["d1"]
+    assert len(heat.signals) == 1
+
+    assert daemon.command("resume").out == "resumed\n"
+    wait_until(lambda: len(heat.signals) == 3, LONG)
+    assert ran(machine) == ["d1", "d2"]
+    assert daemon.command("resume").out == "the agent was not paused\n"
+    assert daemon.command("pause", "--reason", " ").code == 2
+
+
+def test_what_is_asked_for_is_done_at_once(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+    """`retry` and `forget`, and removing the file in `deployed/`, with intervals as long as may be."""
+    daemon.put([deployment("d1", counting(machine), signal=heat.url())])
+    daemon.configure(polling_interval=1000, min_polling_interval=1000)
+    daemon.start()
+    heat.wait_for(1, LONG)
+    daemon.wait_state("d1", "signalled")
+
+    done = daemon.command("retry", "d1")
+    assert done.code == 0
+    assert f"retry requested: the agent (process {daemon.pid}) runs it now" in done.out
+    heat.wait_for(2, LONG)
+    daemon.wait_state("d1", "signalled")
+    assert daemon.command("forget", "d1").code == 0
+    heat.wait_for(3, LONG)
+    daemon.wait_state("d1", "signalled")
+    marked = machine.state / "deployed" / "d1.json"
+    wait_until(marked.exists, LONG)
+    marked.unlink()
+    assert daemon.command("poke").code == 0
+    heat.wait_for(4, LONG)
+    assert ran(machine) == ["d1"] * 4
+
+
+def test_a_result_that_was_refused_is_sent_again(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+    """By `retry --signal`, at once, and nothing is run for it."""
+    heat.answers.append(Answer(404))
+    daemon.put([deployment("d1", counting(machine), signal=heat.url())])
+    daemon.configure(polling_interval=1000, min_polling_interval=1000)
+    daemon.start()
+    daemon.wait_state("d1", "refused")
+    assert daemon.command("retry", "--signal", "d1").code == 0
+    heat.wait_for(2, LONG)
+    daemon.wait_state("d1", "signalled")
+    assert ran(machine) == ["d1"]
+    assert heat.signals[0].body == heat.signals[1].body

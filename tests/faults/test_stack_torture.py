@@ -1,0 +1,320 @@
+"""`kill -9` at random moments, of whatever carries out stacks; and what comes of them is what would have come anyway.
+
+`make torture FOR=600 SEED=… ARGS=tests/faults/test_stack_torture.py`. In a round, a stack leads its life twice: where
+nobody disturbs it, and where what works on it is killed again and again, and begun again until it is done. After each
+step, both have to have come to the same. All choices of round N follow from the seed plus N; the moments are shares of
+how long a step takes where nobody disturbs it.
+"""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import itertools
+import json
+import random
+import shutil
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from support import killing, promises, shares
+from support.killing import Boot
+from support.lives import CREATE, DELETE, FAILS, MAKES, PATIENCE, RESUME, SUSPEND, UPDATE, Life, Place, Step
+from support.machine import Machine
+
+ROUNDS = 2
+"""Of the short form, in which stacks are changed once."""
+
+AT_ONCE = 3
+TELL = 10.0
+STUBBORN = 8
+"""How often a step is taken again after runs were killed in it, until it is done."""
+
+AGENT = "the agent"
+MACHINE = "the machine"
+OTHERS = {
+    "a supervisor": 2,
+    "a tool": 2,
+    "a whole run": 2,
+    "the agent and a supervisor": 2,
+    "the agent and a whole run": 2,
+    "everything": 2,
+}
+"""What is killed beside the agent alone, and how often; only in some rounds, as what ran is not the same after it."""
+
+
+@dataclass
+class Counts:
+    """What was done."""
+
+    kills: Counter[str]
+    steps: Counter[str]
+    stacks: int = 0
+    scripts: int = 0
+
+
+class Round:
+    """A stack that leads its life, and another one that is tortured."""
+
+    def __init__(self, folder: Path, seed: int, counts: Counts, *, long: bool = True) -> None:
+        """Make all choices by the seed. A life that is not long is short."""
+        self._counts = counts
+        self._chance = random.Random(seed)  # noqa: S311  # it is to be repeatable
+        length = self._chance.randint(2, 4)
+        self.life = Life.of(seed, length if long else 1)
+        folder.mkdir()
+        self._quiet, self._tortured = self._place(folder / "quiet", 0.0), self._place(folder / "tortured", 0.3)
+        self._hard = self._chance.random() < 0.4
+        if self._hard:  # else there is seldom something to kill
+            self.life = replace(self.life, pause=0.4)
+        self._reboots = self._hard and self._chance.random() < 0.5 and not Boot.trouble()
+        self._boot: Boot | None = None
+        self.step: Step | None = None
+
+    def _place(self, folder: Path, curious: float) -> Place:
+        folder.mkdir()
+        return Place(Machine(folder), self.life, curious)
+
+    def run(self, is_enough: Callable[[], bool]) -> None:
+        """Lead the life, as far as there is time, and hold what comes of it against what would have come of it."""
+        if self._reboots:
+            self._boot = Boot()
+        try:
+            for step in self.life.steps:
+                self.step = step
+                self._take(step)
+                self._counts.steps[step.what] += 1
+                if is_enough():
+                    break
+            self._counts.stacks += 1
+            self._counts.scripts += sum(line[0] == "begun" for line in self._tortured.lines())
+        finally:
+            if self._boot:
+                self._boot.end()
+            for each in (self._quiet, self._tortured):
+                each.machine.end()
+
+    def _take(self, step: Step) -> None:
+        began = time.monotonic()
+        code = self._quiet.take(step)
+        took = time.monotonic() - began
+        assert code == int(step.fails), f"undisturbed, {step} ended with {code}:\n{self._quiet.said()[-3000:]}"
+        self._disturb(step, took)
+        self._bring_about(step)
+        wrong = [*self._tortured.broken(), *self._tortured.too_often(step)]
+        assert not wrong, self._story(wrong)
+        theirs, mine = self._quiet.come_to(), self._tortured.come_to()
+        assert not (quiet := self._quiet.broken()), quiet
+        wrong = mine.differs(theirs, loosely=self._tortured.loose)
+        assert not wrong, self._story(wrong)
+
+    def _story(self, wrong: list[str]) -> str:
+        return "\n".join(
+            [
+                f"{wrong[0]}; step: {self.step}",
+                *wrong[1:],
+                f"what was said last:\n{self._tortured.said()[-3000:]}",
+                "what scripts did last:",
+                *(" ".join(line) for line in self._tortured.lines()[-40:]),
+            ]
+        )
+
+    # Torture.
+
+    def _disturb(self, step: Step, took: float) -> None:
+        """Take a step, and kill what works on it; until it is done, or it has been enough."""
+        place = self._tortured
+        place.hits, before = 0, place.state()
+        for _ in range(self._chance.choice((1, 2, 2, 3, 4))):
+            process = self._started(step)
+            if not self._strike(process, took):
+                self._ended(step, process.wait(PATIENCE))
+                return
+            if self._is_over(before):
+                return
+        self._ended(step, self._started(step).wait(PATIENCE))
+
+    def _started(self, step: Step) -> subprocess.Popen[bytes]:
+        return self._tortured.start(step, self._boot.before if self._boot else ())
+
+    def _ended(self, step: Step, code: int) -> None:
+        """Look at the exit code of a command that was not killed."""
+        place = self._tortured
+        action, status, _ = place.state()
+        allowed = {0, 1} if place.loose or step.fails else {0}
+        if step.what == CREATE and status == "COMPLETE" and action == "CREATE":
+            allowed.add(2)  # it was made before, and only nobody was told
+        if step.what == DELETE and not action:
+            allowed.add(2)  # the same
+        assert code in allowed, self._story([f"it ended with {code}"])
+
+    def _is_over(self, before: tuple[str, str, str]) -> bool:
+        """Whether a step that was begun since has come to an end, though whoever took it was killed."""
+        _, status, attempt = self._tortured.state()
+        return status in ("COMPLETE", "FAILED") and attempt != before[2]
+
+    def _strike(self, process: subprocess.Popen[bytes], took: float) -> bool:
+        """Kill something while a command works; return whether the command was killed."""
+        place, chance = self._tortured, self._chance
+        [victim] = chance.choices(list(OTHERS), list(OTHERS.values())) if self._hard else [AGENT]
+        if chance.random() < 0.5:
+            victim = MACHINE if self._boot else AGENT
+        moment, which, later = chance.uniform(0, took * 1.1), chance.random(), chance.uniform(0, 0.1)
+        try:
+            process.wait(moment)
+        except subprocess.TimeoutExpired:
+            pass
+        else:
+            return False
+        fatal = victim in (AGENT, MACHINE, "everything") or victim.startswith(AGENT)
+        if victim != AGENT:
+            _wait_for_a_run(place.machine, process, took)
+            time.sleep(later)
+        hit = False
+        if victim == MACHINE:
+            assert self._boot
+            hit = process.poll() is None
+            place.hits += hit  # whatever ran then, if anything did
+            self._boot.end()
+            process.wait()
+            self._boot = Boot()
+        else:
+            if fatal and which < 0.5:
+                hit = killing.kill_agent(process, self._boot)
+            running = killing.runs(place.machine) if victim != AGENT else []
+            for each in running if victim == "everything" else running[int(which * len(running)) :][:1]:
+                killed = each.kill(victim)
+                hit, place.hits = hit or killed, place.hits + killed
+            if fatal:
+                hit = killing.kill_agent(process, self._boot) or hit
+        place.loose = place.loose or place.hits > 0
+        if hit:
+            self._counts.kills[victim] += 1
+        return fatal
+
+    def _bring_about(self, step: Step) -> None:
+        """Have the stack be what the step was to make of it, where runs were killed that it needed."""
+        place = self._tortured
+        for _ in range(STUBBORN):
+            action, status, _ = place.state()
+            if not place.loose or _is_as_wanted(step, action, status, place.reason("last")):
+                return
+            code = self._started(self._again(step)).wait(PATIENCE)
+            assert code in (0, 1), self._story([f"taken again, it ended with {code}"])
+        raise AssertionError(self._story([f"it does not become what it was to be: it is {place.state()}"]))
+
+    def _again(self, step: Step) -> Step:
+        """Return what brings about what a step was to bring about, and has failed."""
+        if step.what not in MAKES:
+            return step
+        if step.fails and step.rollback:  # to go back has failed
+            former = [each for each in self.life.steps[: self.life.steps.index(step)] if not each.fails]
+            made = [each for each in former if each.what in MAKES]
+            return Step(UPDATE, made[-1].shape, apply=True) if made else Step(DELETE, step.shape)
+        return Step(UPDATE, step.shape, apply=True)
+
+
+def _is_as_wanted(step: Step, action: str, status: str, reason: str) -> bool:
+    """Whether a stack is what a step was to make of it, where runs were killed: perhaps with another action.
+
+    One that was to fail has to fail for its own `reason`, which is that of the script after all others: a killed run
+    makes it fail earlier.
+    """
+    if step.what == DELETE:
+        return not action
+    if step.what in (SUSPEND, RESUME):
+        return (action, status) == (step.what.upper(), "COMPLETE")
+    if step.fails and step.rollback:
+        return status == "COMPLETE" or not action
+    if step.fails and not reason.endswith(f"status code: {FAILS}"):
+        return False
+    return status == ("FAILED" if step.fails else "COMPLETE") and action != "ROLLBACK"
+
+
+def _wait_for_a_run(machine: Machine, process: subprocess.Popen[bytes], seconds: float) -> None:
+    """Wait a while for something to kill."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and process.poll() is None and not killing.runs(machine):
+        time.sleep(0.02)
+
+
+class Torture:
+    """Rounds beside each other, until there were enough or the time is over."""
+
+    def __init__(self, folder: Path, seed: int, seconds: float) -> None:
+        self._folder, self._seed, self._seconds = folder, seed, seconds
+        self._began = time.monotonic()
+        self._numbers = itertools.count()
+        self._over = threading.Event()
+        self.counts = Counts(collections.Counter(), collections.Counter())
+
+    def run(self) -> None:
+        """Go on until it is enough, or something does not hold."""
+        with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as threads:
+            under_way = [threads.submit(self._rounds_on_end) for _ in range(AT_ONCE)]
+            told = time.monotonic()
+            while not all(each.done() for each in under_way):
+                concurrent.futures.wait(under_way, timeout=0.5)
+                if time.monotonic() - self._began > self._seconds or any(each.done() for each in under_way):
+                    self._over.set()
+                if time.monotonic() - told > TELL:
+                    told = time.monotonic()
+                    print(self, flush=True)
+        print(self, flush=True)
+        for each in under_way:
+            each.result()
+
+    def __str__(self) -> str:
+        """Return how far it has come."""
+        kills, steps = (
+            ", ".join(f"{number} {what}" for what, number in each.most_common())
+            for each in (self.counts.kills, self.counts.steps)
+        )
+        return (
+            f"{time.monotonic() - self._began:.0f} s: {self.counts.kills.total()} kills ({kills}); "
+            f"{self.counts.stacks} stacks ({steps}), {self.counts.scripts} scripts ran"
+        )
+
+    def _rounds_on_end(self) -> None:
+        while True:
+            number = next(self._numbers)
+            if number >= ROUNDS if not self._seconds else self._over.is_set():
+                return
+            folder = self._folder / str(number)
+            made = Round(folder, self._seed + number, self.counts, long=self._seconds > 0)
+            try:
+                made.run(lambda: bool(self._seconds) and self._over.is_set())
+            except Exception as error:
+                again = f"make torture SEED={self._seed + number} ARGS=tests/faults/test_stack_torture.py"
+                told = f"round {number}, {made.step}; to repeat it: {again}\n{json.dumps(str(folder))}\n{error}"
+                raise AssertionError(told) from error
+            shutil.rmtree(folder)
+
+
+@pytest.mark.torture(share=6)
+@pytest.mark.timeout(0 if shares.FOR else 600)
+@pytest.mark.fault(
+    1,
+    "`kill -9` at random moments, of a command that works on a stack, a supervisor, a script, a whole run, all of "
+    "these, or the machine, while stacks are made, changed, rolled back, put to rest and deleted",
+    "begun again, each step comes to what it would have come to; no script ran twice or was lost, nothing failed is "
+    "said to be complete, and nothing of a deleted stack is left",
+)
+def test_kills_while_stacks_live(
+    tmp_path: Path, seconds: float, counted: Counter[str], tried: Callable[[int], None]
+) -> None:
+    """Whenever what is killed: a stack that is worked on again comes to what it would have come to."""
+    seed = promises.seed("TORTURE_SEED")
+    print(f"\nTORTURE_SEED={seed}")
+    torture = Torture(tmp_path, seed, seconds)
+    torture.run()
+    counts = torture.counts
+    counted.update(kills=counts.kills.total(), stacks=counts.stacks, scripts=counts.scripts)
+    tried(counts.kills.total())

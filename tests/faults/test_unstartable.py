@@ -1,0 +1,110 @@
+"""What cannot be started at all, whatever the machine has: it fails, and nothing else does."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heat_config_agent.cli import apply
+from heat_config_agent.runs import supervisor
+from heat_config_agent.state import journal
+from support.daemon import LONG, Daemon
+from support.loopback import SignalServer, wait_until
+from support.machine import BIN, Machine, deployment
+
+HALF = "cannot start half: its arguments, variables or file names contain half of a character"
+
+
+def batch(heat: SignalServer) -> list[dict[str, object]]:
+    """Return a deployment that cannot be started, as JSON can write what no argument can be, and one that can."""
+    half = deployment("half", "notice('x')", group="puppet", options={"tags": ["\ud800"]}, signal=heat.url("half"))
+    return [half, deployment("good", "#!/bin/sh\necho fine\n", signal=heat.url("good"))]
+
+
+@pytest.mark.fault(
+    2,
+    "an argument of a deployment's command that no program can be given: half of a character",
+    "that deployment fails, and says why; those after it are run",
+)
+def test_what_cannot_be_an_argument_fails_its_own_deployment(machine: Machine, heat: SignalServer) -> None:
+    """By the command."""
+    done = machine.apply(batch(heat), HEAT_PUPPET_CMD="/bin/true")
+    assert "Traceback" not in done.err
+    [values] = heat.values("half")
+    assert values["deploy_status_code"] == 126
+    assert values["deploy_stderr"].startswith(HALF)
+    assert heat.values("good")[0]["deploy_stdout"] == "fine\n"
+    assert done.code == 1
+
+
+def test_the_daemon_goes_on_after_it(daemon: Daemon, heat: SignalServer) -> None:
+    """It answers it once, and is there for what comes next."""
+    daemon.put(batch(heat))
+    daemon.start(HEAT_PUPPET_CMD="/bin/true")
+    heat.wait_for(2, LONG)
+    wait_until(lambda: set(daemon.states().values()) == {"signalled"}, LONG)
+    assert heat.values("good")[0]["deploy_stdout"] == "fine\n"
+    assert len(heat.values("half")) == 1
+    assert daemon.stop() == 0
+
+
+@pytest.mark.fault(
+    2,
+    "a start of a run that fails in a way that nobody has foreseen, or for want of memory",
+    "that deployment fails, or is postponed; those after it are run",
+)
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ValueError("embedded null byte"), "cannot start d1: its arguments, variables or file names contain a NUL"),
+        (ValueError("s3cret"), "cannot start d1: ValueError (a defect of heat-config-agent; please report it)"),
+        (OSError(errno.E2BIG, "Argument list too long"), "cannot start d1: Argument list too long"),
+        (MemoryError(), "cannot start d1: the machine has no memory left for it; the next run retries"),
+    ],
+    ids=["nul", "unforeseen", "too-long", "memory"],
+)
+def test_an_error_of_one_start_is_no_other_deployments(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, said: str
+) -> None:
+    """Whatever the error is: real ones of most kinds cannot be made to happen."""
+    real = supervisor.start
+
+    def start(directory: Path, *rest: Any, **more: Any) -> supervisor.Running:
+        if directory.name == "d1":
+            raise error
+        return real(directory, *rest, **more)
+
+    monkeypatch.setattr(supervisor, "start", start)
+    document = machine.write([deployment("d1"), deployment("d2")])
+    assert apply.main(["--state-dir", str(machine.state), str(document)]) == 1
+    out = capsys.readouterr().out
+    assert said in out
+    assert "s3cret" not in out
+    assert [each.key for each in journal.read(machine.state).values() if each.settled and not each.failed] == ["d2"]
+
+
+@pytest.mark.fault(
+    5,
+    "the limit on the size of files of the agent (ulimit -f) is too low",
+    "it is named as that, and not as a full disk; nothing is lost, and all is run with another limit",
+)
+def test_a_limit_on_the_size_of_files_is_no_full_disk(machine: Machine) -> None:
+    """Neither of the journal, nor of what a run needs."""
+    document = machine.write([deployment("d1", "#!/bin/sh\necho fine\n")])
+    before = ["prlimit", "--fsize=100", "--"]
+    done = subprocess.run(
+        [*before, str(BIN / "heat-config-apply"), "--state-dir", str(machine.state), str(document)],
+        env=machine.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert os.strerror(errno.EFBIG) in done.stderr
+    assert "No space left" not in done.stderr + done.stdout
+    assert machine.apply(document).code == 0

@@ -1,0 +1,98 @@
+"""Groups that change their size, and the policies that do it when they are signalled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from heat_config_agent.stack import validation
+from heat_config_agent.stack.resources import known_types
+from heat_config_agent.stack.resources.scaling import CHANGE, EXACT, PERCENT, new_size
+from stack.made import made
+from stack.working import Working
+
+OUTPUTS = {
+    "size": {"attr": ["g", "current_size"]},
+    "all": {"attr": ["g", "outputs_list", "output"]},
+    "first": {"attr": ["g", "resource.0.output"]},
+    "names": {"attr": ["g", "refs_map"]},
+}
+
+
+def group(**properties: Any) -> dict[str, Any]:
+    """Return a group of one to four members, and policies for it."""
+    member = {"type": "OS::Heat::TestResource", "properties": {"value": "m"}}
+    found = {"g": {"type": "OS::Heat::AutoScalingGroup"}, "up": policy(CHANGE, 2), "down": policy(CHANGE, -1)}
+    found["g"]["properties"] = {"resource": member, "min_size": 1, "max_size": 4, **properties}
+    return found
+
+
+def policy(kind: str, adjustment: float, **properties: Any) -> dict[str, Any]:
+    """Return a policy for the group."""
+    change = {"adjustment_type": kind, "scaling_adjustment": adjustment}
+    return {
+        "type": "OS::Heat::ScalingPolicy",
+        "properties": {"auto_scaling_group_id": {"ref": "g"}, **change, **properties},
+    }
+
+
+def test_a_group_has_its_desired_size_and_a_policy_changes_it(working: Working) -> None:
+    """Within its limits, the oldest members first; an update keeps the size, unless it sets another."""
+    working.session.create(made(group(desired_capacity=2), OUTPUTS))
+    assert (working.root.output("size"), working.root.output("all")) == (2, ["m", "m"])
+    assert working.root.output("first") == "m"
+    working.session.signal("up", None)
+    assert list(working.root.output("names")) == ["0", "1", "2", "3"]
+    working.session.signal("up", None)
+    assert working.root.output("size") == 4
+    working.session.signal("down", None)
+    assert list(working.root.output("names")) == ["1", "2", "3"]
+    working.close()
+    working.session.update(working.again({"resources": group(desired_capacity=2, cooldown=1), "outputs": OUTPUTS}))
+    assert working.root.output("size") == 3
+    working.session.update(working.again({"resources": group(desired_capacity=1), "outputs": OUTPUTS}))
+    assert list(working.root.output("names")) == ["3"]
+    working.session.delete()
+    assert working.session.root is None
+
+
+def test_a_policy_waits_for_its_cooldown(working: Working) -> None:
+    """A signal before that changes nothing."""
+    working.session.create(made({**group(), "up": policy(CHANGE, 1, cooldown=60)}, OUTPUTS))
+    working.session.signal("up", None)
+    working.session.signal("up", None)
+    assert working.root.output("size") == 2
+
+
+@pytest.mark.parametrize(
+    ("size", "adjustment", "kind", "step", "expected"),
+    [
+        (3, 2, CHANGE, None, 5),
+        (3, 7, EXACT, None, 7),
+        (4, 50, PERCENT, None, 6),
+        (3, 10, PERCENT, None, 4),
+        (3, -10, PERCENT, None, 2),
+        (3, 50, PERCENT, None, 4),
+        (3, -50, PERCENT, None, 2),
+        (10, 10, PERCENT, 3, 13),
+    ],
+)
+def test_the_new_size(size: int, adjustment: float, kind: str, step: int | None, expected: int) -> None:
+    """A percentage is rounded to one member at least, and otherwise towards the old size."""
+    assert new_size(size, adjustment, kind, step) == expected
+
+
+@pytest.mark.parametrize(
+    ("properties", "problem"),
+    [
+        ({"min_size": 5}, "MinSize can not be greater than MaxSize"),
+        ({"desired_capacity": 9}, "DesiredCapacity must be between MinSize and MaxSize"),
+        ({"resource": {"properties": {}}}, 'Resource member is missing "type"'),
+        ({"resource": {"type": "OS::Heat::Valu"}}, "could not be found"),
+    ],
+)
+def test_mistakes_of_a_group(properties: dict[str, Any], problem: str) -> None:
+    """They are found before anything is created."""
+    found = list(validation.mistakes(made(group(**properties)), known_types()))
+    assert [each for each in found if problem in each.problem]

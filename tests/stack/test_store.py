@@ -1,0 +1,98 @@
+"""A stack's records on disk: any damage to them is noticed, and what is not damaged is kept."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from heat_config_agent.stack import lines
+from heat_config_agent.stack.records import Record, ResourceRecord, StackRecord, to_json
+from heat_config_agent.stack.store import FILE, Store
+from support.promises import seed
+
+
+def filled(folder: Path) -> Store:
+    """Return a store with a few records, each of which was put several times."""
+    store = Store(folder)
+    root = StackRecord("0" * 36, "s")
+    store.put(root)
+    store.flush()
+    for number in range(8):
+        for status in ("IN_PROGRESS", "COMPLETE"):
+            record = ResourceRecord(f"{number}" * 36, f"r{number}", root.id, status=status, data={"n": number})
+            store.put(record)
+            store.event({"time": 1.0, "path": record.name, "action": "CREATE", "status": status, "reason": ""})
+            store.flush(durable=True)
+    return store
+
+
+def known(store: Store) -> list[str]:
+    """Return all that a store knows, but for events."""
+    records: list[Record] = [*store.stacks.values(), *store.resources.values()]
+    return sorted(repr(to_json(each)) for each in records)
+
+
+@pytest.mark.fault(
+    1,
+    "any bytes of a stack's records: cut off anywhere, bits flipped, blocks lost, lines repeated or removed",
+    "all that is certain is kept, or the stack is said to be damaged; never is it taken for something else",
+)
+def test_any_damage_is_noticed(tmp_path: Path) -> None:
+    """Whatever is done to the file: what is read is what was written, or it is said that it may not be."""
+    store = filled(tmp_path / "whole")
+    expected = known(store)
+    store.close()
+    content = (tmp_path / "whole" / FILE).read_bytes()
+    note = (tmp_path / "whole" / "stack.lock").read_bytes()
+    chance = random.Random(seed("STORE_SEED"))  # noqa: S311
+    for number in range(400):
+        found = bytearray(content)
+        at = chance.randrange(len(found))
+        match number % 4:
+            case 0:
+                del found[at:]
+            case 1:
+                found[at] ^= 1 << chance.randrange(8)
+            case 2:
+                end = min(at + chance.randrange(1, 900), len(found))
+                found[at:end] = bytes(end - at)
+            case _:
+                found[at:at] = chance.randbytes(chance.randrange(1, 50))
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / FILE).write_bytes(found)
+        (folder / "stack.lock").write_bytes(note)
+        (folder / "journal").write_bytes(b"something was run\n")
+        heard: list[str] = []
+        read = Store(folder, warn=heard.append)
+        same = known(read) == expected
+        assert same or read.damage, f"{number}: {at}"
+        assert bool(heard) == bool(list(folder.glob("stack.damaged-*"))), heard
+        read.close()
+        again = Store(folder, warn=pytest.fail)
+        assert (bool(again.damage), known(again) == expected) == (bool(read.damage), same)
+        again.close()
+
+
+def test_a_file_that_has_grown_is_written_anew(tmp_path: Path) -> None:
+    """What counts no more goes when the store is closed."""
+    store = filled(tmp_path / "s")
+    expected = known(store)
+    for _ in range(4000):
+        store.put(store.resources["1" * 36])
+    store.close()
+    assert (tmp_path / "s" / FILE).read_bytes().count(b"\n") < 100
+    read = Store(tmp_path / "s", warn=pytest.fail)
+    assert known(read) == expected
+    read.close()
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"x", b"[" * 100, b'00000000 ["stack","a",', bytes(50), b'["stack","a",1]J00000000 ["event","",']
+)
+def test_what_a_damaged_line_was_about(line: bytes) -> None:
+    """It is known only of a line that is what is left of one, and no more than one."""
+    found = lines.damaged(line)
+    assert found == (("stack", "a") if line == b'00000000 ["stack","a",' else ("", ""))

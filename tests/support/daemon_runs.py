@@ -1,0 +1,11 @@
+"""What tests of the daemon share."""
+
+from __future__ import annotations
+
+from support.daemon import counting, until
+from support.machine import Machine
+
+
+def meeting(machine: Machine, identity: str) -> str:
+    """Return a script that says that it is there, and ends once it is let go."""
+    return counting(machine, identity, until(machine.folder / f"go-{identity}"))

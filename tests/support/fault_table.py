@@ -1,0 +1,107 @@
+"""The table of faults: what was tried against each promise, and what came of it, in the last run of the tests.
+
+A test says what it is about by `@pytest.mark.fault(PROMISE, "the fault", "the outcome")`, and by the fixture `tried`
+how often it has tried that, where that is not once. `python tests/support/fault_table.py docs/evidence/faults.md`
+writes what the last run has left in `.faults.jsonl`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+LOG = Path(__file__).parents[2] / ".faults.jsonl"
+TABLE = Path(__file__).parents[2] / "docs" / "evidence" / "faults.md"
+
+PROMISES = {
+    1: "Exactly one truthful result",
+    2: "Never a false success",
+    3: "Never stuck",
+    4: "Never leaks",
+    5: "Always explains itself",
+}
+
+_HEAD = """\
+# Faults
+
+Every fault that the tests try against the five [promises](../../README.md), and what has to come of it.
+Real processes, disks and servers show it wherever they can be made to.
+`make faults` writes this page from the last run of the tests, in which every outcome held; do not edit it.
+[SECURITY.md](../../SECURITY.md) says who is trusted with what.
+"""
+
+
+@dataclass(frozen=True, order=True)
+class Row:
+    """What was tried against a promise, and what has to come of it."""
+
+    promise: int
+    fault: str
+    outcome: str
+
+
+def record(row: Row, times: int, *, held: bool) -> None:
+    """Note what came of a test."""
+    line = json.dumps(
+        {"promise": row.promise, "fault": row.fault, "outcome": row.outcome, "times": times, "held": held}
+    )
+    with LOG.open("a") as file:
+        file.write(f"{line}\n")
+
+
+def recorded() -> dict[Row, int]:
+    """Return what the last run has tried, and how often. Raises ValueError where something did not hold."""
+    found: dict[Row, int] = {}
+    for line in LOG.read_text().splitlines():
+        said = json.loads(line)
+        row = Row(said["promise"], said["fault"], said["outcome"])
+        if not said["held"]:
+            raise ValueError(f"it did not hold: {row}")
+        found[row] = found.get(row, 0) + said["times"]
+    return found
+
+
+def rows(text: str) -> set[Row]:
+    """Return what a table says."""
+    found, promise = set(), 0
+    for line in text.splitlines():
+        if line.startswith("## "):
+            promise = int(line.removeprefix("## ").partition(".")[0])
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("| ") and len(cells) == 3 and cells[0] not in ("fault", "---"):
+            found.add(Row(promise, cells[0], cells[1]))
+    return found
+
+
+def table(found: dict[Row, int]) -> str:
+    """Return the document: a summary that fits on one screen, then a table for each promise."""
+    parts = [_HEAD, _summary(found)]
+    for promise, name in PROMISES.items():
+        mine = [(row, times) for row, times in sorted(found.items()) if row.promise == promise]
+        lines = [f"| {row.fault} | {row.outcome} | {times} |" for row, times in mine]
+        parts.append(
+            "\n".join([f"## {promise}. {name}", "", "| fault | outcome | tried |", "| --- | --- | ---: |", *lines, ""])
+        )
+    return "\n".join(parts)
+
+
+def _summary(found: dict[Row, int]) -> str:
+    """Return how many faults were tried against each promise, and how often."""
+    lines = [f"**{len(found)} faults were tried, {sum(found.values())} times in all, and every outcome held.**", ""]
+    for promise, name in PROMISES.items():
+        mine = [times for row, times in found.items() if row.promise == promise]
+        anchor = f"{promise}-{name.lower().replace(' ', '-')}"
+        lines.append(f"- [{name}](#{anchor}): {len(mine)} faults, tried {sum(mine)} times.")
+    return "\n".join([*lines, ""])
+
+
+def missing(wanted: Iterable[Row], text: str) -> set[Row]:
+    """Return the rows that a table does not have."""
+    return set(wanted) - rows(text)
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(table(recorded()))

@@ -1,0 +1,116 @@
+"""What there is to kill: an agent, a run, or a whole machine; and how that is done with `kill -9`."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import functools
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import psutil
+
+from support.loopback import wait_until
+from support.machine import Machine
+
+INIT = "import signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); print(flush=True); sys.stdin.read()"
+
+
+class Boot:
+    """A boot of a machine: a process id namespace with an init, with which all that runs in it ends."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-c", INIT],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        assert self._process.stdout
+        assert self._process.stdout.readline() == b"\n"
+        [self._init] = psutil.Process(self._process.pid).children()
+        self.before = ("nsenter", "--target", str(self._init.pid), "--pid", "--mount", "--")
+
+    @staticmethod
+    @functools.cache
+    def trouble() -> str:
+        """Return why there can be none; empty where there can be."""
+        command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "true"]
+        try:
+            done = subprocess.run(command, capture_output=True, check=False)
+        except FileNotFoundError:
+            return "unshare is missing: install util-linux"
+        return "namespaces are not allowed: run the tests as root" if done.returncode else ""
+
+    def end(self) -> None:
+        """Take the machine down: nothing of it runs any more when this returns."""
+        self._init.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream:
+                stream.close()
+
+
+@dataclass(frozen=True)
+class Running:
+    """A run that goes on."""
+
+    id: str
+    supervisor: psutil.Process
+    others: tuple[psutil.Process, ...]
+
+    def kill(self, victim: str) -> bool:
+        """Kill its supervisor, its tool, or, for any other word, both; return whether anything was still there.
+
+        The word is that of who tells it: it ends in `supervisor` or in `tool`.
+        """
+        targets = () if victim.endswith("supervisor") else self.others
+        targets = targets if victim.endswith("tool") else (self.supervisor, *targets)
+        hit = False
+        for each in targets:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
+                hit = True
+        return hit
+
+
+def runs(machine: Machine) -> list[Running]:
+    """Return the runs that go on on a machine."""
+    found: dict[str, list[psutil.Process]] = collections.defaultdict(list)
+    supervisors: dict[str, psutil.Process] = {}
+    for each in machine.processes():
+        try:
+            mark, words = each.environ().get("HEAT_RUN", ""), each.cmdline()
+        except psutil.NoSuchProcess:
+            continue
+        if words[1:2] == ["-c"] and words[3:4] == ["heat-config-agent"]:
+            supervisors[mark] = each
+        elif mark:
+            found[mark].append(each)
+    made = [Running(mark.rpartition(".")[0], each, tuple(found[mark])) for mark, each in supervisors.items()]
+    return sorted(made, key=lambda each: each.id)
+
+
+def kill_agent(agent: subprocess.Popen[bytes], boot: Boot | None = None) -> bool:
+    """Kill an agent, which works in a boot if there is one; return whether it was still there."""
+    hit = agent.poll() is None
+    for each in inner(agent, boot, hold=True):
+        each.kill()
+    agent.kill()
+    agent.wait()
+    return hit
+
+
+def inner(agent: subprocess.Popen[bytes], boot: Boot | None = None, *, hold: bool = False) -> list[psutil.Process]:
+    """Return the agent itself, which nsenter has started in a boot; with `hold`, nsenter starts nothing after this."""
+    try:
+        outer = psutil.Process(agent.pid)
+        if not boot:
+            return [outer]
+        if hold:
+            outer.suspend()
+            wait_until(lambda: outer.status() in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE))
+        return outer.children()
+    except psutil.NoSuchProcess:
+        return []

@@ -1,0 +1,221 @@
+"""The installed commands, run as processes on a state directory of their own; and the deployments to give them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from heat_config_agent.cli import status
+from heat_config_agent.model.entry import Removed
+from heat_config_agent.state import journal
+from heat_config_hooks import HOOKS
+from support import loaded, planted
+
+BIN = Path(sys.executable).parent
+"""Where the commands are installed: beside the interpreter that runs the tests."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """What it printed, where that is one JSON object."""
+        value = json.loads(self.out)
+        assert isinstance(value, dict)
+        return value
+
+
+class _Heard(subprocess.Popen[str]):
+    """A command of which everything that is read is noted."""
+
+    said: list[tuple[str, str]]
+
+    def communicate(self, *args: Any, **options: Any) -> tuple[str, str]:
+        out, err = super().communicate(*args, **options)
+        self.said.append((f"what {shlex.join(map(str, self.args))} printed", f"{out}{err}"))  # type: ignore[arg-type]
+        return out, err
+
+
+class Machine:
+    """A place where the commands can be run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.state = folder / "state"
+        self.hooks = folder / "hooks"
+        self.temporary = folder.with_name(f"{folder.name}.tmp")  # beside it: tests look at what is in it
+        self.temporary.mkdir(exist_ok=True)
+        self.environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8", "TZ": "UTC"}
+        self.environment["TMPDIR"] = str(self.temporary)
+        # `make coverage` measures what the commands do, too.
+        self.environment.update({name: each for name, each in os.environ.items() if name.startswith("COVERAGE_")})
+        self.begins_loaded = True
+        """Whether commands that are run to their end may begin loaded, see `loaded`."""
+        self.said: list[tuple[str, str]] = []
+        """What commands have printed, by what they are. This and what follows is for `planted`."""
+        self.logs: list[Path] = []
+        """Files to which others of our programs print."""
+        self.config: Path | None = None
+        """The file with the settings, if there is one."""
+        self.since = planted.now()
+        """When it was made (seconds since the epoch)."""
+        self._started: list[subprocess.Popen[str]] = []
+
+    def write(self, document: object, name: str = "document.json") -> Path:
+        """Write a document to a file."""
+        path = self.folder / name
+        path.write_text(document if isinstance(document, str) else json.dumps(document))
+        return path
+
+    def apply(self, document: object = None, *arguments: str, seconds: float = 60, **environment: str) -> Done:
+        """Run `heat-config-apply` on a document (a value, or a path) to its end."""
+        return self.command("heat-config-apply", self._applied(document, arguments), environment, seconds)
+
+    def start_apply(self, document: object = None, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+        """Start `heat-config-apply` on a document."""
+        return self.start("heat-config-apply", *self._applied(document, arguments), stdin=None, **environment)
+
+    def agent(self, command: str, *arguments: str, **environment: str) -> Done:
+        """Run `heat-config-agent COMMAND` to its end."""
+        return self.command("heat-config-agent", [command, "--state-dir", str(self.state), *arguments], environment)
+
+    def command(
+        self, program: str, arguments: Sequence[str], environment: Mapping[str, str], seconds: float = 60
+    ) -> Done:
+        """Run one of the commands to its end, as a process that begins loaded where that makes no difference."""
+        variables = {**self.environment, **environment}
+        if not self.begins_loaded or not loaded.may_be(variables):
+            process = self.start(program, *arguments, stdin=None, **environment)
+            out, err = process.communicate(timeout=seconds)
+            return Done(process.returncode, out, err)
+        code, out, err = loaded.run(program, arguments, variables, self.folder, seconds)
+        self.said.append((f"what {shlex.join([program, *arguments])} printed", f"{out}{err}"))
+        return Done(code, out, err)
+
+    def start(
+        self, program: str, *arguments: str, stdin: int | None = None, **environment: str
+    ) -> subprocess.Popen[str]:
+        """Start one of the installed commands."""
+        process = _Heard(
+            [str(BIN / program), *arguments],
+            stdin=subprocess.DEVNULL if stdin is None else stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**self.environment, **environment},
+            cwd=self.folder,
+        )
+        process.said = self.said
+        self._started.append(process)
+        return process
+
+    def status(self) -> dict[str, dict[str, Any]]:
+        """Return what `heat-config-agent status --json` says of each deployment, by id.
+
+        It is made here: many a test waits for what it says, and each time a process would take longer than the agent.
+        """
+        entries = sorted(journal.read(self.state).values(), key=lambda entry: entry.accepted)
+        known = [each for each in entries if each.removed is not Removed.ALL]
+        shown = json.dumps([status.values(each, self.state) for each in known])
+        self.said.append(("what status says", shown))
+        return {each["id"]: each for each in json.loads(shown)}
+
+    def hook(self, name: str, script: str, *, mode: int = 0o755) -> Path:
+        """Install an executable as the hook of a tool."""
+        self.hooks.mkdir(exist_ok=True)
+        path = self.hooks / name
+        path.write_text(script)
+        path.chmod(mode)
+        return path
+
+    def processes(self) -> list[psutil.Process]:
+        """Return the processes of our runs: those whose environment or command line names our state directory."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                words = [*process.cmdline(), *process.environ().values()]
+                if process.pid != os.getpid() and str(self.state) in " ".join(words):
+                    found.append(process)
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
+                continue
+        return found
+
+    def end(self) -> None:
+        """End whatever is still running."""
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+        for each in self.processes():
+            try:
+                each.send_signal(signal.SIGKILL)
+            except psutil.NoSuchProcess:
+                continue
+
+    def _applied(self, document: object, arguments: Iterable[str]) -> list[str]:
+        if document is not None and not isinstance(document, Path):
+            document = self.write(document)
+        return [*self._places(), *arguments, *([str(document)] if document is not None else [])]
+
+    def _places(self) -> list[str]:
+        return ["--state-dir", str(self.state), *(["--hooks-dir", str(self.hooks)] if self.hooks.is_dir() else [])]
+
+
+def deployment(identity: str = "d1", config: object = "#!/bin/sh\n", **fields: Any) -> dict[str, Any]:
+    """Return a deployment. `inputs` may be a map; `signal` is the URL for its result, `action` its action.
+
+    Secrets are planted in it, see `planted`.
+    """
+    inputs = fields.pop("inputs", {})
+    items = inputs if isinstance(inputs, list) else [{"name": name, "value": value} for name, value in inputs.items()]
+    items = [*items, {"name": "deploy_action", "type": "String", "value": fields.pop("action", "CREATE")}]
+    if url := fields.pop("signal", None):
+        items.append({"name": "deploy_signal_id", "type": "String", "value": url})
+        items.append({"name": "deploy_signal_verb", "type": "String", "value": fields.pop("verb", "POST")})
+    tool = fields.get("group", "script")  # what others than scripts make of each input is what their tests are about
+    items += planted.plant(items, hidden=tool == "script" or tool not in HOOKS)
+    outputs = [each if isinstance(each, dict) else {"name": each} for each in fields.pop("outputs", [])]
+    return {
+        "id": identity,
+        "name": identity,
+        "group": "script",
+        "creation_time": "2026-11-20T18:26:35Z",
+        "config": config,
+        "options": {},
+        "inputs": items,
+        "outputs": outputs,
+        **fields,
+    }
+
+
+@contextlib.contextmanager
+def small_disk(machine: Machine, size: str) -> Iterator[Path]:
+    """Have the state directory be a file system of that size; whatever runs on the machine is ended with it."""
+    machine.state.mkdir(mode=0o700)
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount a small file system: run the tests as root")
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=0700", "tmpfs", str(machine.state)]
+    done = subprocess.run(mount, check=False, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"tmpfs cannot be mounted here: {done.stderr.strip()}")
+    yield machine.state
+    machine.end()
+    subprocess.run(["umount", "--lazy", machine.state], check=True)

@@ -1,0 +1,1 @@
+echo "$TOSCA_OPERATION url=$url${second+ second=$second}" | sed "s/^create/read/" >>"$log"

@@ -1,0 +1,1 @@
+echo "delete on $host" >>"$log"

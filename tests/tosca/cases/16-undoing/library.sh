@@ -1,0 +1,1 @@
+library() { echo "with its library"; }

@@ -1,0 +1,2 @@
+export PID=77
+echo "start" >>"$log"

@@ -1,0 +1,2 @@
+. ./library.sh
+echo "stop $(cat of.txt) $pid $(library)" >>"$log"

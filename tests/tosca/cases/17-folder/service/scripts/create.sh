@@ -1,0 +1,2 @@
+. "$(dirname "$0")/library.sh"
+echo "create in folder $(library)" >>"$log"

@@ -1,0 +1,1 @@
+echo "$TOSCA_NODE $TOSCA_OPERATION${TARGET+ $TARGET}" >>"$log"

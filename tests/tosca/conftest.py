@@ -1,0 +1,45 @@
+"""What the tests of TOSCA have in common."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the options."""
+    parser.addoption(
+        "--tosca-documents",
+        metavar="DIR",
+        action="append",
+        default=[],
+        help="a folder of TOSCA documents with verdicts.jsonl, beside those that are here; may be repeated",
+    )
+    parser.addoption(
+        "--tosca-cases",
+        metavar="DIR",
+        action="append",
+        default=[],
+        help="a folder of services with case.yaml, beside those that are here; may be repeated",
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Make one test of each document with a verdict, or of each valid one, and one of each service."""
+    if "service_case" in metafunc.fixturenames:
+        from tosca.services import found as cases  # noqa: PLC0415  # it is beside this file
+
+        more = [Path(folder) for folder in metafunc.config.getoption("tosca_cases", default=[])]
+        metafunc.parametrize("service_case", cases(FOLDER / "cases", *more), ids=lambda path: path.name)
+    for name in {"document", "valid_document"} & set(metafunc.fixturenames):
+        from tosca.verdicts import verdicts  # noqa: PLC0415  # it is beside this file
+
+        more = [Path(folder) for folder in metafunc.config.getoption("tosca_documents", default=[])]
+        folders = (FOLDER / "documents", FOLDER / "seed-templates", *more)
+        found = [pair for folder in folders for pair in verdicts(folder)]
+        if name == "valid_document":
+            found = [pair for pair in found if pair[1]["valid"]]
+        metafunc.parametrize(name, found, ids=[f"{pair[0].name}/{pair[1]['file']}" for pair in found])

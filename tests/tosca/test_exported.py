@@ -1,0 +1,67 @@
+"""What is exported of a service, applied as HOT, does what the service does."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.machine import Done, Machine
+from tosca.services import NAME, Case
+
+CASES = Path(__file__).parent / "cases"
+
+DIFFERENT = {
+    "09-workflow": "workflows are not exported",
+    "11-failure": "Heat replaces an operation that failed",
+    "13-deploy": "workflows are not exported",
+    "13-members": "on Heat, SOURCES and TARGETS count as inputs",
+    "14-going-on": "Heat replaces an operation that failed",
+    "16-undoing": "on Heat, what undoes an operation cannot have the outputs of that operation",
+}
+
+
+class Exported(Case):
+    """A case whose service is exported before each step that applies it."""
+
+    forms: tuple[str, ...] = ()
+
+    def run(self, program: str, *words: str) -> Done:
+        """Apply the exported template in place of the service."""
+        if program != "heat-config-apply":
+            return super().run(program, *words)
+        service, _, _, *options = words
+        servers = [item for at, item in enumerate(options) if "--server" in (item, options[at - 1])]
+        rest = [item for at, item in enumerate(options) if "--server" not in (item, options[at - 1])]
+        made = self.machine.start("heat-config-agent", "template", "export", service, *rest, *self.forms)
+        out, err = made.communicate(timeout=60)
+        assert made.returncode == 0, err
+        # What changes from step to step are the parameters of the template, unless the service is another one.
+        template = self.machine.folder / f"exported-{Path(service).stem}.yaml"
+        if not template.exists():
+            template.write_text(out)
+        pairs = [pair for pair in pairwise(rest) if pair[0] == "--input"]
+        inputs = [f"--parameter={value}" for _, value in pairs if f"\n  {value.partition('=')[0]}:\n" in out]
+        return super().run("heat-config-apply", str(template), "--name", NAME, *inputs, *servers)
+
+
+def steps_of(case: Exported) -> list[dict[str, Any]]:
+    """Return the steps with what an export promises: lines, outputs and exit codes."""
+    kept = ("do", "inputs", "options", "service", "sequence", "log", "order", "outputs", "exit")
+    return [{name: step[name] for name in kept if name in step} for step in case.content["steps"]]
+
+
+NAMES = sorted(each.name for each in CASES.iterdir() if each.name not in DIFFERENT)
+DEPLOYED = [(name, ("--deployed",)) for name in ("08-substitution", "10-update")]
+
+
+@pytest.mark.parametrize(("name", "forms"), [*((name, ()) for name in NAMES), *DEPLOYED])
+def test_an_exported_service_does_the_same(machine: Machine, name: str, forms: tuple[str, ...]) -> None:
+    """Step by step: the same lines and the same outputs."""
+    case = Exported(CASES / name, machine)
+    case.forms = forms
+    case.content["steps"] = steps_of(case)
+
+    assert [*case.differences()] == []

@@ -1,0 +1,62 @@
+"""Documents that are made to be slow, large or endless: each is checked in a second, and all of them in 200 MB."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from heat_config_agent.tosca.checker import Checker
+from support.machine import BIN
+from tosca.hostile import DOCUMENTS
+
+SECONDS = 1.0
+"""Seconds of a processor for one document at most."""
+
+KILOBYTES = 200_000
+"""Of memory at most."""
+
+
+_MEASURED = """
+import resource, subprocess, sys
+code = subprocess.run(sys.argv[1:], stdout=sys.stderr).returncode
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+sys.exit(code)
+"""
+"""Runs a command and prints its largest size. A process that a large one starts counts the size of that one."""
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_hostile_document_is_checked_in_a_second(name: str, tmp_path: Path) -> None:
+    """Each mistake is a sentence with its place."""
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(DOCUMENTS[name])
+    gc.freeze()  # the collector must not search what other tests have left
+    start = time.process_time()
+    found = Checker().check(str(path))
+    took = time.process_time() - start
+    gc.unfreeze()
+    assert took < SECONDS
+    assert found.is_readable
+    assert found.service or found.mistakes
+    assert all(mistake.place and mistake.place.line for mistake in (*found.mistakes, *found.warnings, *found.open))
+
+
+def test_hostile_documents_need_little_memory(tmp_path: Path) -> None:
+    """All of them, one after the other, in one command."""
+    for name, text in DOCUMENTS.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    names = sorted(map(str, tmp_path.glob("*.yaml")))
+    command = [str(BIN / "heat-config-agent"), "template", "validate", *names]
+    with (tmp_path / "said").open("w+") as said:
+        done = subprocess.run(
+            [sys.executable, "-c", _MEASURED, *command], stdout=subprocess.PIPE, stderr=said, text=True, check=False
+        )
+        said.seek(0)
+        assert "Traceback" not in said.read()
+    assert done.returncode == 1
+    assert int(done.stdout) < KILOBYTES

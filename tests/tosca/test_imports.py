@@ -1,0 +1,118 @@
+"""Imports: prefixes, repositories on disk, circles, and files that several share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from heat_config_agent.tosca.checker import Checked, Checker
+
+HEAD = "tosca_definitions_version: tosca_simple_yaml_1_2\n"
+
+
+def app(property_: str = "a") -> str:
+    """Return a document with a node type App that has a property."""
+    return f"{HEAD}node_types: {{ App: {{ derived_from: Root, properties: {{ {property_}: {{ type: string }} }} }} }}\n"
+
+
+def template(type_: str, property_: str = "a") -> str:
+    """Return a topology with one node of a type."""
+    return (
+        f"topology_template: {{ node_templates: {{ n: {{ type: '{type_}', properties: {{ {property_}: x }} }} }} }}\n"
+    )
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Checked]:
+    """Return what writes files into a folder and checks the first."""
+
+    def check(**files: str) -> Checked:
+        for name, text in files.items():
+            path = tmp_path / f"{name.replace('__', '/')}.yaml"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        return Checker().check(str(tmp_path / f"{next(iter(files))}.yaml"))
+
+    return check
+
+
+def codes(found: Checked) -> list[tuple[str, str]]:
+    """Return the codes of mistakes with the names of their files."""
+    return [(mistake.code, Path(mistake.place.file).stem if mistake.place else "") for mistake in found.mistakes]
+
+
+@pytest.mark.parametrize(
+    "item",
+    ["b.yaml", "{ file: b.yaml }", "{ b: b.yaml }", "{ b: { file: b.yaml } }", "{ file: b.yaml, namespace_uri: x }"],
+)
+def test_each_form_of_an_import_is_read(write: Callable[..., Checked], item: str) -> None:
+    """A name, a map, and either under a name of its own."""
+    assert codes(write(a=f"{HEAD}imports: [ {item} ]\n{template('App')}", b=app())) == []
+
+
+def test_a_prefix_stands_before_all_that_is_imported(write: Callable[..., Checked]) -> None:
+    """Within the file its names stay as they are; the prefixes of imports of imports add up."""
+    a = HEAD + "imports: [ { file: b.yaml, namespace_prefix: b } ]\n"
+    b = (
+        HEAD
+        + "imports: [ { file: c.yaml, namespace_prefix: c }, d.yaml ]\nnode_types: { Sub: { derived_from: 'c:App' } }\n"
+    )
+    d = app().replace("App", "Other")
+    for name in ("b:c:App", "b:Sub", "b:Other"):
+        assert codes(write(a=a + template(name), b=b, c=app(), d=d)) == []
+    for name in ("App", "b:App", "c:App", "Sub", "d:Other"):
+        found = write(a=a + template(name), b=b, c=app(), d=d)
+        assert codes(found) == [("type-unknown", "a")], name
+
+
+def test_a_file_that_comes_in_two_ways_is_one(write: Callable[..., Checked]) -> None:
+    """So its types are no others."""
+    a = f"{HEAD}imports: [ b.yaml, c.yaml ]\n{template('App')}"
+    assert codes(write(a=a, b=f"{HEAD}imports: [ d.yaml ]\n", c=f"{HEAD}imports: [ d.yaml ]\n", d=app())) == []
+
+
+def test_two_types_of_one_name_are_a_mistake(write: Callable[..., Checked]) -> None:
+    """Unless the document has one of that name itself, which wins."""
+    a = f"{HEAD}imports: [ b.yaml, c.yaml ]\n"
+    assert codes(write(a=a + template("App"), b=app("a"), c=app("b"))) == [("type-twice", "a")]
+    own = app("own").removeprefix(HEAD)
+    assert codes(write(a=a + own + template("App", "own"), b=app("a"), c=app("b"))) == []
+    assert codes(write(a=a + template("App"), b=app("a"), c=app("a"))) == []
+
+
+def test_a_circle_of_imports_is_a_mistake(write: Callable[..., Checked]) -> None:
+    """Over whatever way."""
+    found = write(a=f"{HEAD}imports: [ b.yaml ]\n", b=f"{HEAD}imports: [ a.yaml ]\n")
+    assert codes(found) == [("import-circle", "b")]
+    assert codes(write(a=f"{HEAD}imports: [ a.yaml ]\n")) == [("import-circle", "a")]
+
+
+def test_a_repository_on_disk_is_read(write: Callable[..., Checked], tmp_path: Path) -> None:
+    """A path or a `file://` URL; one that is not there, and any other URL, is a mistake."""
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "b.yaml").write_text(app())
+    for url in ("more", f"file://{tmp_path}/more", f"{{ url: {tmp_path}/more/, credential: {{ token: x }} }}"):
+        a = f"{HEAD}repositories: {{ r: {url} }}\nimports: [ {{ file: b.yaml, repository: r }} ]\n{template('App')}"
+        assert codes(write(a=a)) == []
+    imports = "[ { file: b.yaml, repository: r }, { file: b, repository: s } ]"
+    a = f"{HEAD}repositories: {{ r: 'http://x/' }}\nimports: {imports}\n"
+    assert codes(write(a=a)) == [("import-unread", "a"), ("repository-unknown", "a")]
+
+
+def test_a_file_without_a_version_is_read_by_that_of_its_importer(write: Callable[..., Checked]) -> None:
+    """With a warning; one that names a wrong version is a mistake of its own."""
+    found = write(a=f"{HEAD}imports: [ b.yaml ]\n{template('App')}", b=app().removeprefix(HEAD))
+    assert codes(found) == []
+    assert [warning.code for warning in found.warnings] == ["import-version"]
+    found = write(a=f"{HEAD}imports: [ b.yaml ]\n", b="tosca_definitions_version: x\n")
+    assert codes(found) == [("version-unknown", "b")]
+
+
+def test_mistakes_of_an_import_are_shown_in_its_file(write: Callable[..., Checked]) -> None:
+    """What its types need is checked there; its topology is no part of the service."""
+    b = app() + "topology_template: { inputs: { a: { type: string } } }\ncapability_types: { A: { derived_from: B } }\n"
+    found = write(a=f"{HEAD}imports: [ b.yaml ]\n", b=b)
+    assert codes(found) == [("parent-unknown", "b")]
+    assert found.open == []

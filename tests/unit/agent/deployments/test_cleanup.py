@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from heat_config_agent.deployments import cleanup, metadata, plan
+from heat_config_agent.deployments.cleanup import Due
+from heat_config_agent.deployments.plan import Known, Verb
+from heat_config_agent.model.deployment import Deployment, Document
+from heat_config_agent.model.entry import Entry, Run, State
+from heat_config_agent.runs.tools import Tools
+from heat_config_hooks.values import replace
+from support.machine import deployment
+
+NOW = 5000.0
+
+
+def parse(*entries: object) -> list[Deployment]:
+    """Return the deployments of a document of the source «site»."""
+    return list(metadata.parse(Document(source="site", content=list(entries))).deployments)
+
+
+def made(identity: str, tool: str = "docker-cmd", **fields: Any) -> dict[str, Any]:
+    """Return a deployment that makes something."""
+    return deployment(identity, {}, group=tool, **fields)
+
+
+def entry(given: dict[str, Any], state: State = State.SIGNALLED, **fields: Any) -> Entry:
+    """Return what the journal knows of a deployment that was run."""
+    (found,) = parse(given)
+    hook = fields.pop("hook", f"builtin:{found.group}")
+    run = Run(boot="b", pid=1, ticks=2, began=3.0, limit=None, hook=hook, working="/w", outputs="/o")
+    known = Entry(
+        key=found.key,
+        id=found.id,
+        name=found.name,
+        action=found.action,
+        tool=found.group,
+        source=found.source,
+        addressee="",
+        document=found.document,
+        state=state,
+        at=1000.0,
+        accepted=1000.0,
+        started=1000.0,
+        ended=1001.0,
+        run=run,
+        owner=found.owner,
+    )
+    return replace(known, **fields)
+
+
+def due(present: list[dict[str, Any]], *entries: Entry, sources: tuple[str, ...] = ("site",)) -> Due:
+    """Return what has left, and what is back."""
+    return cleanup.due(parse(*present), sources, {each.key: each for each in entries}, NOW)
+
+
+def left(*entries: Entry, present: tuple[dict[str, Any], ...] = (), **fields: Any) -> list[str]:
+    """Return the ids of the cleanups."""
+    return [each.id for each in due(list(present), *entries, **fields).left]
+
+
+def test_what_has_left_the_metadata_is_cleaned_up_after() -> None:
+    """By a deployment with its tool and name, which says whose place it clears and asks for no signal."""
+    (found,) = due([], entry(made("a", name="web"))).left
+    assert (found.id, found.name, found.group, found.action) == ("a-left", "web", "docker-cmd", "(left)")
+    assert found.document["heat_config_left"] == "a"
+    assert not found.target.wanted
+    assert not found.mistakes
+
+
+def test_what_is_there_is_left_alone() -> None:
+    """Whatever became of it."""
+    assert due([made("a")], entry(made("a"), failed=True)) == Due()
+
+
+@pytest.mark.parametrize("state", [State.FINISHED, State.SIGNALLED, State.UNASKED, State.REFUSED, State.SUPERSEDED])
+def test_a_failed_or_unsent_one_made_something_too(state: State) -> None:
+    """What came of the deployment does not say what it left behind."""
+    assert left(entry(made("a"), state, failed=True)) == ["a-left"]
+
+
+def test_nothing_is_known_of_a_source_that_did_not_answer() -> None:
+    """An empty document and none are not the same."""
+    assert left(entry(made("a")), sources=()) == []
+    assert left(entry(made("a")), sources=("other",)) == []
+
+
+def test_a_run_comes_to_its_end_first() -> None:
+    """It is cleaned up after at the next pass."""
+    assert left(entry(made("a"), State.RUNNING)) == []
+
+
+def test_what_was_never_run_made_nothing() -> None:
+    """Nor did what was answered without running."""
+    assert left(entry(made("a"), State.ACCEPTED, run=None)) == []
+    assert left(entry(made("a"), run=None)) == []
+
+
+def test_what_was_interrupted_made_something_too() -> None:
+    """It waits to be run again, and its earlier run is known."""
+    assert left(entry(made("a"), State.ACCEPTED)) == ["a-left"]
+
+
+def test_a_delete_of_its_own_was_clean_up_enough() -> None:
+    """Its hook has seen to it."""
+    assert left(entry(made("a", action="DELETE"))) == []
+
+
+@pytest.mark.parametrize("tool", ["script", "ansible", "unheard-of"])
+def test_most_tools_leave_nothing(tool: str) -> None:
+    """Only those that say so."""
+    assert left(entry(made("a", tool))) == []
+
+
+def test_other_peoples_hooks_see_to_themselves() -> None:
+    """What decides is who ran it, whoever would today and whatever the group was called."""
+    assert left(entry(made("a"), hook="/hooks/docker-cmd")) == []
+    assert left(entry(made("a", "docker.cmd"), hook="builtin:docker-cmd")) == ["a-left"]
+
+
+def test_a_project_lives_as_long_as_its_name() -> None:
+    """An update is another deployment of the same name."""
+    old, new = made("a", "docker-compose", name="web"), made("b", "docker-compose", name="web")
+    assert left(entry(old), present=(new,)) == []
+    assert left(entry(old), present=(made("b", "docker-compose", name="db"),)) == ["a-left"]
+    assert left(entry(old), present=(made("b", "script", name="web"),)) == ["a-left"]
+
+
+def test_a_component_keeps_what_its_other_actions_made() -> None:
+    """An action with another tool is no reason to take away what the one before made; its DELETE is."""
+    configs = [
+        {"actions": ["CREATE", "RESUME"], "tool": "docker-compose", "config": "x"},
+        {"actions": ["UPDATE"], "tool": "docker-cmd", "config": "x"},
+        {"actions": ["SUSPEND", "DELETE"], "tool": "script", "config": "x"},
+    ]
+
+    def component(identity: str, action: str) -> dict[str, Any]:
+        return deployment(identity, {"configs": configs}, group="component", name="web", action=action)
+
+    project = entry(component("a", "CREATE"), hook="builtin:docker-compose")
+    containers = entry(component("b", "UPDATE"), hook="builtin:docker-cmd")
+    assert left(project, containers, present=(component("c", "SUSPEND"),)) == []
+    assert left(project, containers, present=(component("c", "UPDATE"),)) == ["b-left"]
+    assert left(project, containers, present=(component("c", "DELETE"),)) == ["b-left"]
+    assert left(project, containers, present=(made("c", name="web"),)) == ["a-left", "b-left"]
+    assert left(project, containers, present=(component("c", "SUSPEND") | {"name": "db"},)) == ["a-left", "b-left"]
+
+
+def test_a_name_is_cleaned_up_once() -> None:
+    """However many deployments have had it: by the last one of them."""
+    old, new = made("a", "docker-compose", name="web"), made("b", "docker-compose", name="web")
+    assert left(entry(old, accepted=1.0), entry(new, accepted=2.0)) == ["b-left"]
+    assert left(entry(new, accepted=2.0), entry(old, accepted=1.0)) == ["b-left"]
+    assert left(entry(old, accepted=1.0), entry(replaced(new), accepted=2.0)) == []
+    done = cleaned(new)
+    assert left(entry(old, accepted=1.0), entry(new, accepted=2.0), done) == []
+    assert due([old], entry(old, accepted=1.0), entry(new, accepted=2.0), done) == Due([], {"a"})
+
+
+def replaced(given: dict[str, Any]) -> dict[str, Any]:
+    """Return a deployment's DELETE."""
+    return deployment(given["id"], {}, group=given["group"], name=given["name"], action="DELETE")
+
+
+def cleaned(given: dict[str, Any], state: State = State.UNASKED, **fields: Any) -> Entry:
+    """Return what the journal knows of a cleanup."""
+    (found,) = due([], entry(given)).left
+    own = {"key": found.key, "id": found.id, "action": found.action, "document": found.document, "accepted": 2000.0}
+    return replace(entry(given, state), **{**own, **fields})
+
+
+def test_a_clean_up_that_went_well_is_done() -> None:
+    """It is neither repeated nor cleaned up after, also when the journal has lost what it was given."""
+    assert left(entry(made("a")), cleaned(made("a"))) == []
+    assert left(entry(made("a")), cleaned(made("a"), document={})) == []
+
+
+@pytest.mark.parametrize(("ended", "again"), [(NOW - 299, False), (NOW - 301, True), (NOW + 1000, True)])
+def test_a_clean_up_that_failed_is_tried_again_after_a_while(ended: float, again: bool) -> None:
+    """Not at every pass; and a clock that was wrong does not stop it."""
+    failed = cleaned(made("a"), failed=True, ended=ended)
+    found = due([], entry(made("a")), failed).left
+    assert [each.id for each in found] == (["a-left"] if again else [])
+    if again:
+        tools = Tools(())
+        known = Known(entries={failed.key: failed}, tools=tools.installed(), now=NOW)
+        (step,) = plan.make(found, known)
+        assert (step.verb, step.reason) == (Verb.RUN, "the cleanup failed, so it is retried")
+        assert step.job is not None
+        assert step.job.tool.builtin
+
+
+@pytest.mark.parametrize("state", [State.ACCEPTED, State.RUNNING, State.FINISHED])
+def test_a_clean_up_that_is_not_over_goes_on(state: State) -> None:
+    """As any deployment that is still wanted."""
+    assert left(entry(made("a")), cleaned(made("a"), state)) == ["a-left"]
+
+
+def test_what_is_back_is_run_again() -> None:
+    """A gap in the metadata must not leave a machine without what it should have."""
+    assert due([made("a")], entry(made("a")), cleaned(made("a"))) == Due([], {"a"})
+    assert due([made("a")], entry(made("a")), cleaned(made("a"), failed=True)) == Due([], {"a"})
+    tools = Tools(())
+    known = Known(entries={"a": entry(made("a"))}, tools=tools.installed(), now=NOW, back={"a"})
+    (step,) = plan.make(parse(made("a")), known)
+    assert (step.verb, step.reason) == (Verb.RUN, "it is back in the metadata after its cleanup")
+
+
+def test_a_clean_up_is_of_one_life() -> None:
+    """What was accepted after it is not what it was after; that has a cleanup of its own when it leaves."""
+    again = entry(made("a"), accepted=3000.0)
+    assert due([made("a")], again, cleaned(made("a"))) == Due()
+    assert left(again, cleaned(made("a"))) == ["a-left"]
+
+
+def test_what_is_back_before_its_clean_up_was_started_needs_nothing() -> None:
+    """The cleanup is dropped; one that runs is followed to its end first."""
+    assert due([made("a")], entry(made("a")), cleaned(made("a"), State.ACCEPTED, run=None)) == Due()
+    assert due([made("a")], entry(made("a")), cleaned(made("a"), State.RUNNING)) == Due()
+
+
+def test_what_is_back_before_its_clean_up_was_tried_again_is_run() -> None:
+    """The first try has perhaps removed half of it."""
+    assert due([made("a")], entry(made("a")), cleaned(made("a"), State.ACCEPTED)) == Due([], {"a"})
+
+
+def test_an_id_that_looks_like_a_clean_up_is_none() -> None:
+    """No id has the key of one."""
+    lookalike = entry(deployment("a-left", "x"))
+    assert due([made("a"), deployment("a-left", "x")], entry(made("a")), lookalike) == Due()
+    assert left(entry(made("a")), lookalike, present=(deployment("a-left", "x"),)) == ["a-left"]
+
+
+def test_something_is_pending_until_it_is_cleaned_up() -> None:
+    """So long it must not be forgotten."""
+    known = entry(made("a"), State.ACCEPTED)
+    assert cleanup.is_pending(known, {})
+    for done, pending in (
+        (cleaned(made("a")), False),
+        (cleaned(made("a"), failed=True), True),
+        (cleaned(made("a"), State.RUNNING), True),
+        (cleaned(made("a"), accepted=999.0), True),
+    ):
+        assert cleanup.is_pending(known, {done.key: done}) == pending
+    assert not cleanup.is_pending(entry(deployment("a", "x"), State.ACCEPTED), {})

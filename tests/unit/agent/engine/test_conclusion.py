@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from heat_config_agent.deployments import metadata, plan
+from heat_config_agent.engine.conclusion import RERUNS, BrokenOff, Ended, Repeat, RunEnd, conclude
+from heat_config_agent.model.deployment import Document
+from heat_config_agent.model.entry import Entry, Run, State
+from heat_config_agent.model.job import Job
+from heat_config_hooks.reply import TIMED_OUT, UNKNOWN
+from support.machine import deployment
+
+RUN = Run(boot="b", pid=1, ticks=2, began=3.0, limit=None, hook="builtin:script", working="/w", outputs="/o")
+
+
+def concluded(reruns: int = 0, *, idempotent: bool = False, **end: Any) -> Repeat | Ended | BrokenOff:
+    """Return what follows from the end of a run."""
+    content = [deployment("a", "text", options={"idempotent": idempotent})]
+    (found,) = metadata.parse(Document(source="test", content=content)).deployments
+    entry = Entry(
+        key="a",
+        id="a",
+        name="a",
+        action="CREATE",
+        tool="script",
+        source="test",
+        addressee="",
+        document=found.document,
+        state=State.RUNNING,
+        at=1.0,
+        accepted=1.0,
+        run=RUN,
+        reruns=reruns,
+    )
+    job: Job | None = plan.job_of_run(found, RUN)
+    return conclude(RunEnd(**{"same_boot": True, **end}), entry, job)
+
+
+def test_an_exit_code_is_what_counts() -> None:
+    """Whatever it is; the hook says what it means."""
+    assert concluded(recorded="3") == Ended(3)
+
+
+def test_a_command_that_was_not_run_is_planned_again() -> None:
+    """Its supervisor left without the agent's word."""
+    assert concluded(recorded="unstarted", ending="its deployment was replaced") is Repeat.NOT_STARTED
+
+
+def test_a_run_that_the_agent_ended_has_timed_out() -> None:
+    """Even if its command recorded an exit code while it was ended."""
+    ended = concluded(recorded="0", ending="it timed out after 3 s")
+    assert ended == BrokenOff(TIMED_OUT, "ended because it timed out after 3 s")
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        ({}, "interrupted: its supervisor was killed, so it is not known how it ended"),
+        ({"same_boot": False}, "interrupted: the machine went down while it ran"),
+        (
+            {"same_boot": False, "had_ended": True, "had_remains": True},
+            (
+                "interrupted: the machine went down before its output was safe on disk; "
+                "its remaining processes were killed"
+            ),
+        ),
+        (
+            {"unreadable": "Input/output error"},
+            "it is not known how it ended: cannot read the record of it: Input/output error",
+        ),
+    ],
+)
+def test_a_run_without_a_record_is_never_a_success(end: dict[str, Any], reason: str) -> None:
+    """The reason says why nothing is known about its end."""
+    assert concluded(**end) == BrokenOff(UNKNOWN, reason)
+
+
+def test_an_idempotent_deployment_is_run_again_a_few_times() -> None:
+    """It may itself be what interrupts it."""
+    assert concluded(idempotent=True) is Repeat.INTERRUPTED
+    assert isinstance(concluded(RERUNS, idempotent=True), BrokenOff)

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from typing import cast
+
+from heat_config_agent.deployments import cleanup, metadata
+from heat_config_agent.deployments.plan import Step, Verb
+from heat_config_agent.engine.launch import Active
+from heat_config_agent.engine.queue import DELETE_PATIENCE, Queue
+from heat_config_agent.model.deployment import Document
+from heat_config_agent.model.entry import Run
+from heat_config_agent.runs.supervisor import Running
+from heat_config_hooks import processes
+from support.machine import deployment
+
+
+def step(identity: str, action: str = "CREATE", resource: str = "") -> Step:
+    """Return the step of a new deployment."""
+    inputs = {"deploy_stack_id": "s/1", "deploy_resource_name": resource or identity}
+    content = [deployment(identity, "text", action=action, inputs=inputs)]
+    (found,) = metadata.parse(Document(source="test", content=content)).deployments
+    return Step(verb=Verb.RUN, deployment=found, reason="new")
+
+
+class Started:
+    """A run, as the queue sees it."""
+
+    def __init__(self, began: float) -> None:
+        self.run = Run(boot="b", pid=1, ticks=2, began=began, limit=None, hook="h", working="/w", outputs="/o")
+
+
+def active(step: Step, seconds: float = 0.0) -> Active:
+    """Return a step whose run began that many seconds ago."""
+    return Active(step, cast("Running", Started(processes.since_boot() - seconds)))
+
+
+def queue(*steps: Step) -> Queue:
+    """Return a queue of steps."""
+    waiting = Queue()
+    for each in steps:
+        waiting.add(each)
+    return waiting
+
+
+def test_steps_begin_in_their_order_as_far_as_there_is_room() -> None:
+    """As many at once as `parallel` allows."""
+    first, second = step("a"), step("b")
+    assert queue(first, second).next([], 1) is first
+    assert queue(second).next([active(first)], 1) is None
+    assert queue(second).next([active(first)], 2) is second
+
+
+def test_two_deployments_of_one_resource_never_run_together() -> None:
+    """However much room there is."""
+    assert queue(step("b", resource="web")).next([active(step("a", resource="web"))], 9) is None
+
+
+def test_a_delete_waits_only_for_other_deletes_and_not_for_long() -> None:
+    """What hangs must not hold it up."""
+    last = step("z", "DELETE")
+    assert queue(last).next([active(step("a"))], 1) is last
+    assert queue(last).next([active(step("a", "DELETE"))], 1) is None
+    assert queue(last).next([active(step("a", "DELETE"), DELETE_PATIENCE + 1)], 1) is last
+
+
+def test_a_cleanup_ends_before_anything_else_begins() -> None:
+    """What is new may need its place."""
+    first, second = step("a", cleanup.ACTION), step("b")
+    assert queue(first, second).next([], 9) is first
+    assert queue(second).next([active(first)], 9) is None
+
+
+def test_nothing_begins_while_it_is_held_or_waits_for_a_reboot() -> None:
+    """Not even a DELETE."""
+    held, rebooting = queue(step("a", "DELETE")), queue(step("a"))
+    held.hold = "paused"
+    rebooting.rebooting.add("other")
+    assert held.next([], 9) is None
+    assert rebooting.next([], 9) is None
+
+
+def test_what_is_dropped_does_not_begin() -> None:
+    """And no longer counts as a DELETE that waits."""
+    waiting = queue(step("a", "DELETE"), step("b"))
+    waiting.drop("a")
+    assert waiting.due is None
+    assert [each.deployment.id for each in waiting] == ["b"]
+
+
+def test_a_queue_by_name_has_cleanups_first() -> None:
+    """Then the names in their order."""
+    waiting = queue(step("b"), step("a"), step("z", cleanup.ACTION))
+    waiting.sort_by_name()
+    assert [each.deployment.id for each in waiting] == ["z", "a", "b"]

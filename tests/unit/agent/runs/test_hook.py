@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from heat_config_agent.deployments import metadata, plan
+from heat_config_agent.model.deployment import Document
+from heat_config_agent.model.entry import Run
+from support.machine import deployment
+
+
+def may_rerun(**fields: Any) -> bool:
+    """Whether a deployment may be run again where nothing is known of how its run ended."""
+    (found,) = metadata.parse(Document(source="test", content=[deployment("a", **fields)])).deployments
+    run = Run(boot="b", pid=1, ticks=2, began=3.0, limit=None, hook="builtin:script", working="/w", outputs="/o")
+    job = plan.job_of_run(found, run)
+    return job is not None and job.idempotent
+
+
+@pytest.mark.parametrize(
+    ("options", "may"),
+    [
+        ({}, False),
+        ({"idempotent": True}, True),
+        ({"idempotent": "true"}, True),
+        ({"idempotent": False}, False),
+        ({"idempotent": "yes"}, False),
+        ({"idempotent": 1}, True),
+        ({"idempotent": 2}, False),
+        ({"idempotent": ""}, False),
+        ({"idempotent": None}, False),
+        ({"timeout": "soon", "deploy_credentials": "?"}, False),
+        ({"timeout": "soon", "idempotent": True}, True),
+    ],
+)
+@pytest.mark.parametrize("group", ["script", "mine"])
+def test_only_who_says_so_is_run_again(options: dict[str, object], may: bool, group: str) -> None:
+    """Whatever else the options say: those of other people's hooks may mean anything."""
+    assert may_rerun(group=group, options=options) is may
+
+
+def test_of_a_component_the_options_of_the_tool_say_it() -> None:
+    """As for everything else."""
+    component = {"configs": [{"actions": ["CREATE"], "tool": "script", "config": ""}]}
+    assert may_rerun(config=component, group="component", options={"script": {"idempotent": True}})
+    assert not may_rerun(config=component, group="component", options={"script": {}, "idempotent": True})
+
+
+def test_what_cannot_be_chosen_any_more_is_not_run_again() -> None:
+    """Its options say nothing."""
+    assert not may_rerun(config={}, group="component", options={"idempotent": True})

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable
+
+import pytest
+
+from heat_config_agent.model.deployment import Target
+from heat_config_agent.signals import delivery
+from heat_config_agent.signals.delivery import Delivery, Fate
+from heat_config_agent.signals.outbox import Outbox
+from support.loopback import Answer, SignalServer
+
+Settle = Callable[[Delivery], list[Fate]]
+RESULT = {"deploy_status_code": 0}
+
+
+@pytest.fixture
+def settle() -> Settle:
+    """Wait as an agent does until nothing is left to do; return what became of each try."""
+
+    def wait(waiting: Delivery) -> list[Fate]:
+        fates: list[Fate] = []
+        deadline = time.monotonic() + 20
+        while waiting.busy and time.monotonic() < deadline:
+            poll = select.poll()
+            poll.register(waiting.fileno(), select.POLLIN)
+            poll.poll(1000 * (waiting.due or 0))
+            fates += [each.fate for each in waiting.outcomes()]
+        assert not waiting.busy
+        return fates
+
+    return wait
+
+
+def target(heat: SignalServer) -> Target:
+    """The server, as a deployment names it."""
+    return Target(kind="url", url=heat.url())
+
+
+def test_what_is_accepted_is_sent_once(heat: SignalServer, settle: Settle) -> None:
+    """Then there is nothing more to wait for."""
+    waiting = Delivery(Outbox(), patience=10)
+    assert (waiting.busy, waiting.due) == (False, None)
+    waiting.send("a", target(heat), RESULT)
+    assert waiting.busy
+    assert settle(waiting) == [Fate.SENT]
+    assert heat.values() == [RESULT]
+    assert waiting.due is None
+
+
+def test_what_is_not_accepted_is_sent_again_after_a_while(heat: SignalServer, settle: Settle) -> None:
+    """The same body, within the patience there is."""
+    heat.answers.extend([Answer(503), Answer(500)])
+    waiting = Delivery(Outbox(), patience=10)
+    waiting.send("a", target(heat), RESULT)
+    assert settle(waiting) == [Fate.RETRY, Fate.RETRY, Fate.SENT]
+    first, second, third = heat.signals
+    assert first.body == second.body == third.body
+    assert second.at - first.at > 0.4
+    assert third.at - second.at > 0.9
+
+
+def test_without_patience_one_try_is_all(heat: SignalServer, settle: Settle) -> None:
+    """It is not cut off for that."""
+    heat.always = Answer(503, delay=0.3)
+    waiting = Delivery(Outbox(), patience=0)
+    waiting.send("a", target(heat), RESULT)
+    assert settle(waiting) == [Fate.RETRY]
+    assert len(heat.signals) == 1
+
+
+def test_a_server_that_is_silent_is_not_waited_for_longer_than_a_try_takes(
+    heat: SignalServer, settle: Settle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The result is left to the next run."""
+    monkeypatch.setattr(delivery, "LEAST", 0.3)
+    heat.always = Answer(delay=15)
+    waiting = Delivery(Outbox(), patience=0.1)
+    waiting.send("a", target(heat), RESULT)
+    begun = time.monotonic()
+    assert settle(waiting) == []
+    assert time.monotonic() - begun < 10
+
+
+def test_what_is_dropped_is_not_heard_of_again(heat: SignalServer, settle: Settle) -> None:
+    """Whatever becomes of the request that is under way."""
+    heat.answers.append(Answer(503))
+    waiting = Delivery(Outbox(), patience=10)
+    waiting.send("a", target(heat), RESULT)
+    waiting.drop("a")
+    waiting.drop("a")
+    assert settle(waiting) == []
+
+
+def test_what_is_dropped_before_its_turn_is_not_sent(heat: SignalServer, settle: Settle) -> None:
+    """A result that waits behind another for a slow server may be superseded meanwhile."""
+    heat.answers.append(Answer(delay=0.5))
+    waiting = Delivery(Outbox(), patience=10)
+    waiting.send("first", Target(kind="url", url=heat.url("first")), RESULT)
+    waiting.send("second", Target(kind="url", url=heat.url("second")), RESULT)
+    waiting.send("third", Target(kind="url", url=heat.url("third")), RESULT)
+    waiting.drop("second")
+    assert settle(waiting) == [Fate.SENT, Fate.SENT]
+    assert [len(heat.values(each)) for each in ("first", "second", "third")] == [1, 0, 1]

@@ -1,0 +1,338 @@
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Callable
+from email.utils import formatdate
+from typing import Any
+
+import pytest
+
+from heat_config_agent import backoff, web
+from heat_config_agent.backoff import BACK_OFF_FIRST, BACK_OFF_LIMIT
+from heat_config_agent.model.deployment import WAIT_LIMIT, Target
+from heat_config_agent.signals import outbox as outbox_module
+from heat_config_agent.signals import servers
+from heat_config_agent.signals.delivery import Fate, Outcome
+from heat_config_agent.signals.outbox import Outbox
+from support.loopback import Answer, SignalServer, wait_until
+
+Collect = Callable[[int], dict[str, Outcome]]
+
+
+def url(address: str, verb: str = "POST") -> Target:
+    """Return a target."""
+    return Target(kind="url", url=address, verb=verb)
+
+
+def judge(status: int, **headers: str) -> Outcome:
+    """Return what an answer means."""
+    return servers.judge("a", web.Answer(status, "Reason", headers))
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204])
+def test_a_success_is_sent(status: int) -> None:
+    """Heat answers 200, a temporary URL 201."""
+    assert judge(status) == Outcome("a", Fate.SENT)
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 410, 413, 422])
+def test_an_answer_that_no_repetition_changes_is_a_refusal(status: int) -> None:
+    """It is kept and shown, and not sent again by itself."""
+    assert judge(status) == Outcome("a", Fate.REFUSED, f"HTTP {status} Reason")
+
+
+@pytest.mark.parametrize("status", [100, 301, 302, 307, 400, 405, 408, 409, 425, 429, 500, 502, 503, 504, 599])
+def test_any_other_answer_is_tried_again(status: int) -> None:
+    """Resending is safe: Heat drops what it does not wait for."""
+    assert judge(status) == Outcome("a", Fate.RETRY, f"HTTP {status} Reason")
+
+
+@pytest.mark.parametrize(
+    ("value", "wait"),
+    [
+        ("0", 0.0),
+        ("7", 7.0),
+        (" 7 ", 7.0),
+        ("999999", WAIT_LIMIT),
+        ("9" * 400, WAIT_LIMIT),
+        ("", 0.0),
+        ("-5", 0.0),
+        ("1.5", 0.0),
+        ("soon", 0.0),
+        ("NaN", 0.0),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", WAIT_LIMIT),
+        ("Fri, 31 Dec 99999 23:59:59 GMT", 0.0),
+    ],
+    ids=lambda value: str(value)[:12],
+)
+def test_a_server_may_ask_for_time_but_not_for_too_much(value: str, wait: float) -> None:
+    """In seconds or until a date; nonsense counts as nothing."""
+    assert judge(503, **{"Retry-After": value}).wait == wait
+
+
+def test_a_server_may_name_the_moment() -> None:
+    """A date is as good as a number."""
+    asked = judge(429, **{"Retry-After": formatdate(time.time() + 100, usegmt=True)}).wait
+    assert 95 < asked <= 100
+
+
+@pytest.mark.parametrize("tries", [1, 2, 5, 8, 20, 10_000])
+def test_the_back_off_grows_to_its_limit_with_jitter(tries: int) -> None:
+    """Doubled with every try, never longer than the limit, and never the same for a whole fleet."""
+    longest = BACK_OFF_LIMIT if tries > 7 else BACK_OFF_FIRST * 2 ** (tries - 1)
+    found = [backoff.back_off(tries) for _ in range(200)]
+    assert longest / 2 <= min(found)
+    assert max(found) <= longest
+    assert len(set(found)) > 100
+
+
+@pytest.mark.parametrize(
+    ("target", "word"),
+    [
+        (url("ftp://h/x"), "ftp"),
+        (url("file:///etc/passwd"), "file"),
+        (url("no url at all"), "scheme"),
+        (url("http:///path"), "host"),
+        (url("http://h:port/"), "not valid"),
+        (url("http://h:99999/"), "not valid"),
+        (url("http://[::1/"), "not valid"),
+        (url("http://h/", "DELETE"), "DELETE"),
+    ],
+)
+def test_a_target_that_nobody_can_send_to_is_known_for_it(target: Target, word: str) -> None:
+    """The sentence says why, once."""
+    assert word in outbox_module.unsendable(target)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [url("http://h/"), url("HTTPS://h:1/x", "PUT"), url("http://[::1]:80/"), Target(kind="none")],
+)
+def test_a_target_that_somebody_can_send_to_is_none_of_those(target: Target) -> None:
+    """Whoever it is that can."""
+    assert outbox_module.unsendable(target) == ""
+
+
+@pytest.fixture
+def outbox() -> Outbox:
+    """Return an outbox with nothing in it."""
+    return Outbox()
+
+
+@pytest.fixture
+def collect(outbox: Outbox) -> Collect:
+    """Wait until that many outcomes are there, and return them by key."""
+
+    def wait(number: int) -> dict[str, Outcome]:
+        found: dict[str, Outcome] = {}
+
+        def enough() -> bool:
+            found.update((each.key, each) for each in outbox.outcomes())
+            return len(found) >= number
+
+        wait_until(enough)
+        return found
+
+    return wait
+
+
+@pytest.mark.parametrize("verb", ["POST", "PUT"])
+def test_a_result_arrives_as_it_was_posted(outbox: Outbox, collect: Collect, heat: SignalServer, verb: str) -> None:
+    """With its verb, its body and the type of its body, to the URL exactly as given."""
+    outbox.post("a", url(heat.url(), verb), b'{"x": 1}')
+    assert collect(1) == {"a": Outcome("a", Fate.SENT)}
+    assert outbox.outcomes() == []
+    (signal,) = heat.signals
+    assert (signal.verb, signal.body, signal.headers["Content-Type"]) == (verb, b'{"x": 1}', "application/json")
+    assert heat.url().endswith(signal.path)
+
+
+def test_results_for_one_server_go_in_order_over_one_connection(
+    outbox: Outbox, collect: Collect, heat: SignalServer
+) -> None:
+    """A batch costs one connection."""
+    for index in range(20):
+        outbox.post(str(index), url(heat.url(str(index))), b"{}")
+    assert {each.fate for each in collect(20).values()} == {Fate.SENT}
+    assert [each.path.split("?")[0] for each in heat.signals] == [f"/v1/{index}" for index in range(20)]
+    assert heat.connections == 1
+
+
+def test_a_slow_server_delays_nobody_else(
+    outbox: Outbox, collect: Collect, heat: SignalServer, other: SignalServer
+) -> None:
+    """Each server has a thread of its own."""
+    heat.always = Answer(delay=1.0)
+    outbox.post("slow", url(heat.url()), b"{}")
+    outbox.post("quick", url(other.url()), b"{}")
+    assert set(collect(1)) == {"quick"}
+    assert set(collect(1)) == {"slow"}
+
+
+def test_there_is_a_descriptor_to_wait_for(outbox: Outbox, collect: Collect, heat: SignalServer) -> None:
+    """It is readable when there is something to be known, and not when all is known."""
+    assert select.select([outbox], [], [], 0)[0] == []
+    outbox.post("a", url(heat.url()), b"{}")
+    assert select.select([outbox], [], [], 10)[0] == [outbox]
+    collect(1)
+    assert select.select([outbox], [], [], 0)[0] == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        (Answer(status=404), Outcome("a", Fate.REFUSED, "HTTP 404 Not Found")),
+        (Answer(status=503), Outcome("a", Fate.RETRY, "HTTP 503 Service Unavailable")),
+        (Answer(status=302, headers={"Location": "/elsewhere"}), Outcome("a", Fate.RETRY, "HTTP 302 Found")),
+    ],
+)
+def test_what_a_server_says_against_it_is_the_outcome(
+    outbox: Outbox, collect: Collect, heat: SignalServer, answer: Answer, outcome: Outcome
+) -> None:
+    """A redirect is not followed: it would turn a signal into a mere look."""
+    heat.always = answer
+    outbox.post("a", url(heat.url()), b"{}")
+    assert collect(1) == {"a": outcome}
+    assert len(heat.signals) == 1
+
+
+def test_the_time_that_a_server_asks_for_is_passed_on(outbox: Outbox, collect: Collect, heat: SignalServer) -> None:
+    """So that the result waits for it."""
+    heat.always = Answer(status=503, headers={"retry-after": "30"})
+    outbox.post("a", url(heat.url()), b"{}")
+    assert collect(1)["a"].wait == 30
+
+
+def test_a_server_that_comes_back_is_sent_to_again(outbox: Outbox, collect: Collect, heat: SignalServer) -> None:
+    """A refused or broken connection is no end."""
+    heat.answers.append(Answer(hang_up=True))
+    outbox.post("a", url(heat.url()), b"{}")
+    assert collect(1)["a"].fate is Fate.RETRY
+    outbox.post("a", url(heat.url()), b"{}")
+    assert collect(1)["a"].fate is Fate.SENT
+
+
+def test_nobody_listening_is_tried_again_and_said_without_the_url(
+    outbox: Outbox, collect: Collect, heat: SignalServer
+) -> None:
+    """The URL is a secret."""
+    heat.refuse()
+    outbox.post("a", url(heat.url()), b"{}")
+    host = heat.origin.removeprefix("http://")
+    assert collect(1) == {"a": Outcome("a", Fate.RETRY, f"{host}: {os.strerror(111)}")}
+
+
+@pytest.mark.parametrize("address", ["ftp://h/x", "http://h:port/"])
+def test_a_url_that_nobody_can_send_to_is_refused_at_once(outbox: Outbox, collect: Collect, address: str) -> None:
+    """For good, without a try."""
+    outbox.post("a", url(address), b"{}")
+    assert collect(1)["a"].fate is Fate.REFUSED
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://127.0.0.1:1/a b",
+        "http://127.0.0.1:1/\u20ac",
+        "http://127.0.0.1:1/\ud800",
+        "http://h\u2100/",
+        "http://*/",
+        "http://a..b/",
+    ],
+)
+def test_an_odd_url_stops_no_other_result(outbox: Outbox, collect: Collect, heat: SignalServer, address: str) -> None:
+    """Whatever is wrong with it is that result's own outcome."""
+    outbox.post("odd", url(address), b"{}")
+    outbox.post("even", url(heat.url()), b"{}")
+    found = collect(2)
+    assert (found["odd"].fate is not Fate.SENT, found["even"].fate) == (True, Fate.SENT)
+    assert found["odd"].trouble
+
+
+def test_a_result_that_is_posted_again_has_one_outcome(outbox: Outbox, collect: Collect, heat: SignalServer) -> None:
+    """That of the later post."""
+    heat.answers.extend([Answer(status=503, delay=0.2), Answer()])
+    outbox.post("a", url(heat.url()), b"{}")
+    outbox.post("a", url(heat.url()), b"{}")
+    assert collect(1) == {"a": Outcome("a", Fate.SENT)}
+    assert outbox.outcomes() == []
+
+
+def test_a_request_that_creeps_is_given_up_and_holds_up_nothing(
+    outbox: Outbox, collect: Collect, heat: SignalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits behind it for the same server goes over a new connection."""
+    monkeypatch.setattr(outbox_module, "PATIENCE", 0.3)
+    heat.answers.append(Answer(creep=0.05))
+    outbox.post("creeps", url(heat.url("creeps")), b"{}")
+    outbox.post("waits", url(heat.url("waits")), b"{}")
+    found = collect(2)
+    assert found["creeps"] == Outcome("creeps", Fate.RETRY, "no full answer within 0.3 s")
+    assert found["waits"].fate is Fate.SENT
+
+
+def signed(at: str) -> str:
+    """Return a URL as Heat signs it for a `CFN_SIGNAL`."""
+    return f"http://heat.example/v1/signal/arn?Timestamp={at}&SignatureVersion=2&Signature=secret%3D"
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        (signed("2026-01-01T00%3A00%3A00Z"), "signed 20 minutes before"),
+        (signed("2026-01-01T00%3A10%3A00Z"), ""),
+        (signed("nonsense"), ""),
+        ("http://swift.example/v1/a/b/c?temp_url_sig=s&temp_url_expires=1", ""),
+    ],
+)
+def test_a_url_whose_signature_is_too_old_says_so(address: str, why: str) -> None:
+    """The result of a run that took longer than Keystone takes a signature is refused for that reason."""
+    found = servers.expired(address, 1767226800.0)
+    assert why in found
+    assert bool(why) == bool(found)
+    assert "secret" not in found
+
+
+def test_a_server_can_be_expected(
+    outbox: Outbox, collect: Collect, heat: SignalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it takes to send is made ready before there is a result, once, and the server hears nothing of it."""
+    made: list[str] = []
+
+    class Connection(web.Connection):
+        def __init__(self, origin: str, *more: Any, **options: Any) -> None:
+            made.append(origin)
+            super().__init__(origin, *more, **options)
+
+    monkeypatch.setattr(web, "Connection", Connection)
+    outbox.expect(url(heat.url("a")))
+    wait_until(lambda: len(made) == 1)
+    outbox.expect(url(heat.url("b")))
+    outbox.expect(url("ftp://h/x"))
+    assert heat.connections == 0
+    outbox.post("b", url(heat.url("b")), b"{}")
+    assert collect(1)["b"].fate is Fate.SENT
+    assert made == [heat.origin]
+
+
+def test_what_stands_in_the_way_of_an_expected_server_is_said_of_the_result(
+    outbox: Outbox, collect: Collect, heat: SignalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have gone by then; if not, the result is tried again."""
+    tries = iter([True, True, False])
+
+    class Connection(web.Connection):
+        def __init__(self, *more: Any, **options: Any) -> None:
+            if next(tries):
+                raise OSError("no memory")
+            super().__init__(*more, **options)
+
+    monkeypatch.setattr(web, "Connection", Connection)
+    outbox.expect(url(heat.url("a")))
+    outbox.post("a", url(heat.url("a")), b"{}")
+    assert collect(1)["a"].fate is Fate.RETRY
+    outbox.post("a", url(heat.url("a")), b"{}")
+    assert collect(1)["a"].fate is Fate.SENT

@@ -1,0 +1,29 @@
+"""Whether a server answers what it answered before."""
+
+from __future__ import annotations
+
+import pytest
+
+from heat_config_agent.sources import last_answer
+from heat_config_agent.sources.last_answer import LastAnswer
+
+
+@pytest.mark.parametrize("largest", [last_answer.LARGEST, 3])
+def test_the_same_bytes_are_the_same(monkeypatch: pytest.MonkeyPatch, largest: int) -> None:
+    """However many there are: of much only a digest is kept."""
+    monkeypatch.setattr(last_answer, "LARGEST", largest)
+    known = LastAnswer()
+    assert not known.is_same(b"one", b"two")
+    known.keep(b"one", b"two")
+    assert known.is_same(b"one", b"two")
+    for other in ((b"one", b"twO"), (b"onet", b"wo"), (b"one",), (b"two", b"one"), (b"one", b"two", b""), ()):
+        assert not known.is_same(*other)
+    known.keep(b"1")
+    assert known.is_same(b"1")
+    assert not known.is_same(b"one", b"two")
+
+
+def test_no_answer_is_not_the_same_as_none() -> None:
+    """Where nothing was kept, nothing is the same: not even an answer without bytes."""
+    assert not LastAnswer().is_same(b"")
+    assert not LastAnswer().is_same()

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from heat_config_agent.settings.layers import Layer
+from heat_config_agent.sources import transports
+from heat_config_agent.sources.transports import Level, Transport
+
+HEAT = {
+    "auth_url": "http://h",
+    "user_id": "u",
+    "password": "geheim",
+    "project_id": "p",
+    "stack_id": "s/1",
+    "resource_name": "server",
+}
+REQUEST = {"metadata_url": "http://h/x?sig=geheim"}
+
+
+def level(origin: str = "here", only: tuple[str, ...] = (), **sections: Mapping[str, object]) -> Level:
+    """Return what a place says that has these sections."""
+    return transports.level(Layer(origin, sections), only)
+
+
+def names(transports: list[Transport]) -> list[tuple[str, str]]:
+    """Return who says which transport."""
+    return [(way.origin, way.name) for way in transports]
+
+
+def test_a_place_names_its_transports() -> None:
+    """Those that are complete, with what is usual for the rest; of others it is said what is missing."""
+    found = level(heat=HEAT, request=REQUEST, zaqar={"auth_url": "http://h"}, local={"path": ("/x",)})
+    assert [way.name for way in found.transports] == ["heat", "request"]
+    assert found.transports[0].values["region_name"] == ""
+    [trouble] = found.troubles
+    assert trouble == "the settings of zaqar in here are incomplete: add user_id, password, project_id, queue_id"
+
+
+def test_a_place_that_says_nothing() -> None:
+    """Has no transports, and nothing is wrong with it."""
+    assert level() == Level("here", ())
+
+
+@pytest.mark.parametrize(
+    ("collectors", "only", "wanted"),
+    [
+        ((), (), ["heat", "request"]),
+        (("request",), (), ["request"]),
+        (("local",), (), []),
+        ((), ("heat", "file"), ["heat"]),
+        (("request",), ("heat",), []),
+    ],
+)
+def test_what_is_not_chosen_is_passed_over(
+    collectors: tuple[str, ...], only: tuple[str, ...], wanted: list[str]
+) -> None:
+    """By the place itself, or by the administrator."""
+    found = level(only=only, heat=HEAT, request=REQUEST, agent={"collectors": collectors})
+    assert [way.name for way in found.transports] == wanted
+
+
+def test_the_same_values_are_the_same_way_whoever_says_them() -> None:
+    """Also where one says what is usual."""
+    [one] = level("one", heat=HEAT).transports
+    [two] = level("two", heat={**HEAT, "region_name": ""}).transports
+    [other] = level("one", heat={**HEAT, "password": "new"}).transports
+    assert one == two
+    assert hash(one) == hash(two)
+    assert one != other
+
+
+def test_no_secret_is_shown() -> None:
+    """However a transport comes into a message."""
+    assert "geheim" not in repr(level(heat=HEAT, request=REQUEST))
+
+
+OLD, NEW = level("old", heat=HEAT), level("new", heat={**HEAT, "password": "new"})
+OLDEST = level("oldest", request=REQUEST)
+
+
+def test_the_newest_counts() -> None:
+    """Alone, as long as it has not failed."""
+    assert names(transports.in_use([NEW, OLD, OLDEST], lambda _: False)) == [("new", "heat")]
+
+
+def test_what_does_not_work_has_the_next_beside_it() -> None:
+    """And so on down; it is asked all the same, as it may come to work."""
+    failed = {*NEW.transports}
+    assert names(transports.in_use([NEW, OLD, OLDEST], failed.__contains__)) == [("new", "heat"), ("old", "heat")]
+    failed = {*NEW.transports, *OLD.transports}
+    assert names(transports.in_use([NEW, OLD, OLDEST], failed.__contains__)) == [
+        ("new", "heat"),
+        ("old", "heat"),
+        ("oldest", "request"),
+    ]
+    assert len(transports.in_use([NEW, OLD, OLDEST], lambda _: True)) == 3
+
+
+def test_a_place_that_names_none_has_no_say() -> None:
+    """And neither has one that says the same again."""
+    again = level("again", heat={**HEAT, "password": "new"})
+    assert names(transports.in_use([Level("nothing", ()), NEW, OLD], lambda _: False)) == [("new", "heat")]
+    failed = {*NEW.transports}
+    assert names(transports.in_use([NEW, again, OLD], failed.__contains__)) == [("new", "heat"), ("old", "heat")]
+
+
+def test_of_a_place_with_several_ways_all_have_to_work() -> None:
+    """Else the next is used too."""
+    both = level("both", heat=HEAT, request=REQUEST)
+    failed = {both.transports[1]}
+    assert names(transports.in_use([both, NEW], failed.__contains__)) == [
+        ("both", "heat"),
+        ("both", "request"),
+        ("new", "heat"),
+    ]
+
+
+def test_nobody_says_anything() -> None:
+    """Then there is no transport."""
+    assert transports.in_use([], lambda _: False) == []

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from heat_config_agent.state.clock import DAY, FILE, Steady
+from heat_config_hooks import processes
+
+YEAR = 365 * DAY
+
+
+class Machine:
+    """A machine whose clocks go as a test says."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.boot, self.up, self.wall = "boot-1/7/1", 1000.0, 1_700_000_000.0
+        monkeypatch.setattr(processes, "boot_id", lambda: self.boot)
+        monkeypatch.setattr(processes, "since_boot", lambda: self.up)
+        monkeypatch.setattr(time, "time", lambda: self.wall)
+
+    def passes(self, seconds: float) -> None:
+        """Let time pass."""
+        self.up += seconds
+        self.wall += seconds
+
+    def reboot(self, down: float) -> None:
+        """Be down for so long."""
+        self.boot, self.up = f"boot-{self.wall}/7/1", 5.0
+        self.wall += down
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """A machine with a clock of its own."""
+    return Machine(monkeypatch)
+
+
+def kept(folder: Path) -> Steady:
+    """Return a clock that was saved and read again."""
+    clock = Steady(folder)
+    clock.save()
+    return clock
+
+
+def test_it_goes_on_after_a_restart(tmp_path: Path, machine: Machine) -> None:
+    """Also for the time in which no agent was there."""
+    clock = Steady(tmp_path)
+    machine.passes(50)
+    clock.save()
+    machine.passes(3 * DAY)
+    assert Steady(tmp_path).now() == pytest.approx(50 + 3 * DAY)
+
+
+@pytest.mark.parametrize("jump", [YEAR, 50 * YEAR, -YEAR])
+def test_no_change_of_the_clock_moves_it(tmp_path: Path, machine: Machine, jump: float) -> None:
+    """While the machine is up, it goes by the kernel's clock that cannot be set."""
+    clock = kept(tmp_path)
+    machine.wall += jump
+    machine.passes(10)
+    assert clock.now() == pytest.approx(10)
+    assert Steady(tmp_path).now() == pytest.approx(10)
+
+
+@pytest.mark.parametrize(
+    ("down", "counts"), [(3600, 3600), (10 * YEAR, DAY), (-YEAR, 0)], ids=["an hour", "a jump", "back"]
+)
+def test_what_it_was_down_for_counts_for_a_day_at_most(
+    tmp_path: Path, machine: Machine, down: float, counts: float
+) -> None:
+    """A clock that is wrong at boot makes nothing old."""
+    kept(tmp_path)
+    machine.reboot(down)
+    assert Steady(tmp_path).now() == pytest.approx(counts)
+
+
+def test_a_container_that_is_started_again_is_no_reboot(tmp_path: Path, machine: Machine) -> None:
+    """The kernel's clock goes on."""
+    kept(tmp_path)
+    machine.boot = "boot-1/8/99"
+    machine.passes(2 * DAY)
+    assert Steady(tmp_path).now() == pytest.approx(2 * DAY)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "null", "{}", '{"lived": "x"}', '{"lived": -5, "boot": "", "since_boot": 0, "wall": 0}', "[" * 100_000],
+)
+def test_without_its_file_it_begins_anew(tmp_path: Path, content: str) -> None:
+    """Things stay longer then, and the journal's latest moment is still behind us."""
+    (tmp_path / FILE).write_text(content)
+    clock = Steady(tmp_path)
+    assert clock.now() < 60
+    assert clock.pruned is None
+    clock.at_least(5000.0)
+    assert clock.now() >= 5000
+
+
+def test_a_number_that_is_none_begins_it_anew(tmp_path: Path) -> None:
+    """Nor one without end."""
+    kept(tmp_path)
+    said = json.loads((tmp_path / FILE).read_text())
+    (tmp_path / FILE).write_text(json.dumps({**said, "lived": float("nan")}))
+    assert Steady(tmp_path).now() < 60
+
+
+def test_what_was_found_is_remembered(tmp_path: Path) -> None:
+    """With when that was, and how much there is."""
+    clock = Steady(tmp_path)
+    clock.first_seen["aside/of-x"], clock.last_answers["local"] = 3.0, 4.0
+    clock.pruned, clock.grown, clock.bytes, clock.files = 5.0, 6, 7, 8
+    clock.save()
+    again = Steady(tmp_path)
+    assert (again.first_seen, again.last_answers) == ({"aside/of-x": 3.0}, {"local": 4.0})
+    assert (again.pruned, again.grown, again.bytes, again.files) == (5.0, 6, 7, 8)
+
+
+def test_what_is_no_file_and_no_number_begins_it_anew(tmp_path: Path) -> None:
+    """Neither holds the agent up."""
+    Steady(tmp_path).save()
+    said = json.loads((tmp_path / FILE).read_text())
+    (tmp_path / FILE).write_text(json.dumps({**said, "lived": 10**400}))
+    assert Steady(tmp_path).now() < DAY
+    (tmp_path / FILE).unlink()
+    os.mkfifo(tmp_path / FILE)
+    assert Steady(tmp_path).now() < DAY

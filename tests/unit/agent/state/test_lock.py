@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from heat_config_agent.errors import LockedError, StateError
+from heat_config_agent.state import lock
+
+HOLD = """
+import sys
+from pathlib import Path
+from heat_config_agent.state import lock
+with lock.held(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_the_state_directory_is_made_for_nobody_else(tmp_path: Path) -> None:
+    """With its parents where they are missing."""
+    state = tmp_path / "a" / "b"
+    with lock.held(state):
+        assert stat.S_IMODE(state.stat().st_mode) == stat.S_IMODE(state.parent.stat().st_mode) == 0o700
+        assert stat.S_IMODE((state / "lock").stat().st_mode) == 0o600
+
+
+def test_only_one_holds_it_and_the_other_is_told_who(tmp_path: Path) -> None:
+    """The process that has it is named."""
+    with (
+        lock.held(tmp_path),
+        pytest.raises(LockedError, match=f"another agent works on .* \\(process {os.getpid()}\\) \\(.*--state-dir"),
+        lock.held(tmp_path),
+    ):
+        pytest.fail("held twice")
+
+
+def test_it_is_free_again_afterwards(tmp_path: Path) -> None:
+    """However what was done under it ended."""
+    with pytest.raises(ZeroDivisionError), lock.held(tmp_path):
+        _ = 1 / 0
+    with lock.held(tmp_path):
+        pass
+
+
+def test_a_killed_holder_lets_go_of_it(tmp_path: Path) -> None:
+    """The kernel sees to that; what the file says of the holder does not matter."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        with pytest.raises(LockedError, match=f"process {process.pid}"), lock.held(tmp_path):
+            pytest.fail("held twice")
+        process.kill()
+    with lock.held(tmp_path):
+        assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
+
+
+def test_no_run_inherits_it(tmp_path: Path) -> None:
+    """What goes on after the agent does not keep the next one out."""
+    with lock.held(tmp_path):
+        child = subprocess.Popen(["sleep", "60"], close_fds=False)
+    try:
+        with lock.held(tmp_path):
+            pass
+    finally:
+        child.kill()
+        child.wait()
+
+
+@pytest.mark.parametrize("name", ["", "/below"])
+def test_a_state_directory_that_cannot_be_used_is_an_error_of_its_own(tmp_path: Path, name: str) -> None:
+    """It says which, and what to do about it."""
+    (tmp_path / "file").touch()
+    with pytest.raises(StateError, match=r"cannot use the state directory .*--state-dir"):  # noqa: SIM117
+        with lock.held(Path(f"{tmp_path}/file{name}")):
+            pytest.fail("held")
+
+
+# A folder that others can get at
+
+OTHER = 54321
+"""A user of no name."""
+
+
+def mode(path: Path) -> int:
+    """Who may do what with a file."""
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.parametrize("given", [0o755, 0o750, 0o711, 0o777, 0o2775])
+@pytest.mark.parametrize("inside", [(), ("lost+found",)])
+def test_an_empty_folder_is_made_private(tmp_path: Path, given: int, inside: tuple[str, ...]) -> None:
+    """Nobody can have put anything into it; a new file system has a folder of its own."""
+    state = tmp_path / "state"
+    state.mkdir()
+    for each in inside:
+        (state / each).mkdir()
+    state.chmod(given)
+    with lock.held(state):
+        assert mode(state) & 0o777 == 0o700
+
+
+@pytest.mark.fault(
+    4,
+    "a state directory that others may read: they could hold its lock",
+    "it is made private, or refused with what to do",
+)
+def test_one_in_use_that_others_may_read_is_made_private(tmp_path: Path) -> None:
+    """They could lock it for as long as they like; they can have put nothing into it."""
+    (tmp_path / "journal").write_text("")
+    tmp_path.chmod(0o755)
+    with lock.held(tmp_path):
+        assert mode(tmp_path) == 0o700
+    assert (tmp_path / "journal").exists()
+
+
+@pytest.mark.fault(
+    4,
+    "a state directory that others may write to, or that is somebody else's",
+    "it is refused with what to do, and nothing is changed or run",
+)
+@pytest.mark.parametrize("given", [0o777, 0o775, 0o1777, 0o722])
+def test_one_in_use_that_others_may_write_to_is_refused(tmp_path: Path, given: int) -> None:
+    """Whatever is in it may be theirs, and would be run."""
+    (tmp_path / "journal").write_text("")
+    tmp_path.chmod(given)
+    with pytest.raises(StateError, match=f"others may write to it.*its mode is {given:04o}.*chmod 700"):
+        _hold(tmp_path)
+    assert mode(tmp_path) == given
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["journal"]
+
+
+def test_a_folder_of_something_else_is_not_made_private(tmp_path: Path) -> None:
+    """Others may need it: a home, /var/lib."""
+    (tmp_path / "important").write_text("")
+    tmp_path.chmod(0o755)
+    with pytest.raises(StateError, match=r"others may read it, and could hold its lock.*chmod 700.*--state-dir"):
+        _hold(tmp_path)
+    assert mode(tmp_path) == 0o755
+
+
+def test_a_shared_folder_is_refused_though_it_is_empty(tmp_path: Path) -> None:
+    """As /tmp is."""
+    tmp_path.chmod(0o1777)
+    with pytest.raises(StateError, match="others may write to it"):
+        _hold(tmp_path)
+    assert mode(tmp_path) == 0o1777
+
+
+def test_what_a_link_leads_to_is_used_as_it_is(tmp_path: Path) -> None:
+    """Private it will do, anything else is somebody's decision."""
+    (tmp_path / "real").mkdir(mode=0o700)
+    link = tmp_path / "link"
+    link.symlink_to("real")
+    with lock.held(link):
+        pass
+    (tmp_path / "real").chmod(0o755)
+    with pytest.raises(StateError, match="others may read it"):
+        _hold(link)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_one_of_another_user_is_refused(tmp_path: Path) -> None:
+    """However private it is, it is not ours."""
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    os.chown(state, OTHER, OTHER)
+    with pytest.raises(StateError, match=f"belongs to another user \\(uid {OTHER}\\).*chown -R 0"):
+        _hold(state)
+    assert list(state.iterdir()) == []
+
+
+def _hold(state: Path) -> None:
+    with lock.held(state):
+        pytest.fail("it is held")

@@ -1,0 +1,377 @@
+from __future__ import annotations
+
+import json
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heat_config_agent import web
+from heat_config_agent.errors import DeniedError, UnreachableError
+from heat_config_agent.web import keystone
+from support import cloud, proxy, proxy_faults
+from support.certificates import CERTIFICATE, KEY
+from support.loopback import Answer, SignalServer
+
+NONSENSE = {
+    "nothing": b"",
+    "HTML": b"<html>It works!</html>",
+    "cut": b'{"token": {"issued',
+    "a list": b"[]",
+    "text": b'"token"',
+    "a number": b"7",
+    "null": b"null",
+    "another object": b"{}",
+    "null for a token": b'{"token": null}',
+    "a list for a token": b'{"token": []}',
+    "a token without times": b'{"token": {}}',
+    "times that are none": b'{"token": {"issued_at": "now", "expires_at": 7}}',
+    "no UTF-8": b"\xff\xfe",
+}
+
+
+def ask(client: keystone.Cloud, **how: Any) -> web.Answer:
+    """Ask for something."""
+    return client.ask("GET", "orchestration", "/stacks", **how)
+
+
+def client(openstack: cloud.Cloud, **fields: str) -> keystone.Cloud:
+    """Return a cloud as a user sees it."""
+    return keystone.Cloud(openstack.credentials(**fields))
+
+
+def test_the_user_logs_in_once(openstack: cloud.Cloud) -> None:
+    """After that each question is one request, and all go over one connection."""
+    user = client(openstack)
+    for _ in range(5):
+        assert ask(user).body == b"{}"
+    assert openstack.requests == (1, 5)
+    assert openstack.service.connections == 1
+    assert {each.headers["X-Auth-Token"] for each in openstack.asked} == {"token-1"}
+    assert {each.path for each in openstack.asked} == {"/v1/p1/stacks"}
+    (login,) = openstack.logins
+    assert (login.verb, login.path) == ("POST", cloud.LOGIN)
+    assert json.loads(login.body)["auth"] == {
+        "identity": {"methods": ["password"], "password": {"user": {"id": "u1", "password": cloud.PASSWORD}}},
+        "scope": {"project": {"id": "p1"}},
+    }
+
+
+@pytest.mark.parametrize("base", ["", "/identity"])
+@pytest.mark.parametrize("version", ["", "/", "/v3", "/v3/", "/v2.0", "/v2.0/"])
+def test_keystones_url_may_name_a_version(openstack: cloud.Cloud, base: str, version: str) -> None:
+    """Heat hands out any of these. None costs a request more."""
+    assert client(openstack, path=base + version).token() == "token-1"
+    assert [each.path for each in openstack.logins] == [base + cloud.LOGIN]
+
+
+def test_a_token_that_is_refused_is_renewed_once(openstack: cloud.Cloud) -> None:
+    """It may have been revoked. What was asked is asked again, with all that belongs to it."""
+    user = client(openstack)
+    ask(user)
+    openstack.keystone.always = openstack.lets_in("token-2")
+    openstack.service.answers.append(Answer(401))
+    answer = user.ask("POST", "orchestration", "/x", body={"a": 1}, headers={"X-Some": "thing"})
+    assert answer.status == 200
+    assert openstack.requests == (2, 3)
+    refused, taken = openstack.asked[1:]
+    assert (refused.headers["X-Auth-Token"], taken.headers["X-Auth-Token"]) == ("token-1", "token-2")
+    assert (taken.verb, taken.body, taken.headers["X-Some"]) == ("POST", b'{"a": 1}', "thing")
+
+
+def test_a_service_that_takes_no_token_is_not_asked_for_ever(openstack: cloud.Cloud) -> None:
+    """A token that was given just now is not renewed; an older one is, once."""
+    openstack.service.always = Answer(401)
+    user = client(openstack)
+    assert (ask(user).status, openstack.requests) == (401, (1, 1))
+    assert (ask(user).status, openstack.requests) == (401, (2, 3))
+
+
+def test_a_token_is_renewed_before_it_expires(openstack: cloud.Cloud) -> None:
+    """One that lives for no time at all is used once."""
+    openstack.keystone.always = openstack.lets_in("token-1", expires_at="2026-01-01T00:00:00.000000Z")
+    user = client(openstack)
+    ask(user)
+    ask(user)
+    assert openstack.requests == (2, 2)
+
+
+@pytest.mark.parametrize("year", [1971, 2100])
+def test_the_machines_clock_has_no_say(openstack: cloud.Cloud, year: int) -> None:
+    """A token lives as long as Keystone says, although a clock that is wrong has it over for years."""
+    life = {"issued_at": f"{year}-01-01T00:00:00Z", "expires_at": f"{year}-01-01T00:10:00Z"}
+    openstack.keystone.always = openstack.lets_in("token-1", **life)
+    user = client(openstack)
+    ask(user)
+    ask(user)
+    assert openstack.requests == (1, 2)
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_keystone_may_say_no(openstack: cloud.Cloud, status: int) -> None:
+    """That is not to be away, and is told apart."""
+    openstack.keystone.always = Answer(status, body=b'{"error": {"message": "no", "code": 401, "title": "x"}}')
+    with pytest.raises(DeniedError, match=f"^Keystone answers HTTP {status} "):
+        ask(client(openstack))
+    assert openstack.requests == (1, 0)
+
+
+@pytest.mark.parametrize("status", [300, 302, 400, 409, 429, 500, 502, 503, 599])
+def test_keystone_may_be_unwell(openstack: cloud.Cloud, status: int) -> None:
+    """One try, nothing followed, nothing slept over."""
+    openstack.keystone.always = Answer(status, {"Location": openstack.service.origin, "Retry-After": "60"})
+    with pytest.raises(UnreachableError, match=r"^Keystone") as caught:
+        ask(client(openstack))
+    assert not isinstance(caught.value, DeniedError)
+    assert openstack.requests == (1, 0)
+
+
+@pytest.mark.parametrize("status", [201, 401])
+@pytest.mark.parametrize("body", NONSENSE.values(), ids=NONSENSE)
+def test_keystone_may_answer_nonsense(openstack: cloud.Cloud, body: bytes, status: int) -> None:
+    """Whatever it is, it is a sentence, and the next answer may be better."""
+    sensible = openstack.keystone.always
+    openstack.keystone.always = Answer(status, {"X-Subject-Token": "t", "Content-Type": "application/json"}, body)
+    user = client(openstack)
+    with pytest.raises(UnreachableError, match=r"^Keystone") as caught:
+        ask(user)
+    assert cloud.PASSWORD not in str(caught.value)
+    openstack.keystone.always = sensible
+    assert ask(user).status == 200
+
+
+def test_a_token_has_to_be_there(openstack: cloud.Cloud) -> None:
+    """It is in a header."""
+    openstack.keystone.always = Answer(201, {}, openstack.lets_in("t").body)
+    with pytest.raises(UnreachableError, match="Keystone's answer cannot be understood"):
+        ask(client(openstack))
+
+
+@pytest.mark.parametrize(
+    "catalog",
+    [
+        None,
+        {},
+        "services",
+        7,
+        [None],
+        [{}],
+        [[]],
+        [{"type": "orchestration"}],
+        [{"type": "orchestration", "endpoints": None}],
+        [{"type": "orchestration", "endpoints": [{}]}],
+        [{"type": "orchestration", "endpoints": [{"interface": "public", "url": None, "region": "RegionOne"}]}],
+        [{"type": "orchestration", "endpoints": [{"interface": "public", "url": 7, "region": "RegionOne"}]}],
+        [{"type": "orchestration", "endpoints": [{"interface": "public", "url": "ftp://h", "region": "RegionOne"}]}],
+        [{"type": "orchestration", "endpoints": [{"interface": "public", "url": "http://[", "region": "RegionOne"}]}],
+        [{"type": "orchestration", "endpoints": [{"interface": "public", "url": "/v1", "region": "RegionOne"}]}],
+    ],
+    ids=json.dumps,
+)
+def test_a_catalog_may_be_odd(openstack: cloud.Cloud, catalog: object) -> None:
+    """What it cannot be used for is said."""
+    openstack.keystone.always = openstack.lets_in("t", catalog=catalog)
+    with pytest.raises(UnreachableError, match=r"Keystone's (catalog|answer)"):
+        ask(client(openstack))
+    assert len(openstack.asked) == 0
+
+
+def test_a_service_that_is_missing_is_named(openstack: cloud.Cloud) -> None:
+    """With the region in which it was looked for."""
+    with pytest.raises(UnreachableError, match=r"no service of the type orchestration in the region Mars$"):
+        ask(client(openstack, region_name="Mars"))
+    with pytest.raises(UnreachableError, match=r"no service of the type dns$"):
+        client(openstack, region_name="").ask("GET", "dns", "/")
+
+
+def test_without_a_region_any_will_do(openstack: cloud.Cloud) -> None:
+    """Some metadata names none."""
+    assert ask(client(openstack, region_name="")).status == 200
+
+
+@pytest.mark.parametrize("suffix", ["", "/", "/v2", "/v2/"])
+def test_a_catalog_may_name_the_version_too(openstack: cloud.Cloud, suffix: str) -> None:
+    """It stands in the path once."""
+    openstack.keystone.always = openstack.lets_in("t", catalog=openstack.catalog(messaging=f"/messaging{suffix}"))
+    client(openstack).ask("GET", "messaging", "/v2/queues")
+    assert openstack.asked[0].path == "/messaging/v2/queues"
+
+
+@pytest.mark.parametrize("status", [204, 302, 404, 409, 429, 503])
+def test_whatever_a_service_says_is_returned(openstack: cloud.Cloud, status: int) -> None:
+    """After one request: redirects are not followed, and nothing is tried again."""
+    headers = {"Location": openstack.service.origin, "Retry-After": "60"}
+    openstack.service.always = Answer(status, headers, b"" if status == 204 else b"what")
+    answer = ask(client(openstack))
+    assert (answer.status, answer.body, answer.headers["retry-after"]) == (
+        status,
+        b"" if status == 204 else b"what",
+        "60",
+    )
+    assert openstack.requests == (1, 1)
+
+
+SLOW = {
+    "silent": Answer(delay=15),
+    "trickling": Answer(body=b"x" * 1000, trickle=0.1),
+    "creeping": Answer(creep=0.1),
+}
+
+
+@pytest.mark.parametrize("slow", SLOW.values(), ids=SLOW)
+@pytest.mark.parametrize("where", ["keystone", "service"])
+def test_nothing_is_waited_for_for_long(openstack: cloud.Cloud, where: str, slow: Answer) -> None:
+    """Of all that a question needs, together; and the next one may be answered."""
+    user = client(openstack)
+    server = getattr(openstack, where)
+    sensible, server.always = server.always, slow
+    began = time.monotonic()
+    with pytest.raises(UnreachableError, match=f"^{server.origin.partition('://')[2]}: .*(in time|within|too long)"):
+        ask(user, seconds=0.3)
+    assert time.monotonic() - began < 10
+    server.always = sensible
+    assert ask(user).status == 200
+
+
+@pytest.mark.parametrize("answer", [Answer(hang_up=True), Answer(reset=True)], ids=["hangs up", "resets"])
+@pytest.mark.parametrize("where", ["keystone", "service"])
+def test_a_server_may_hang_up(openstack: cloud.Cloud, where: str, answer: Answer) -> None:
+    """Then it gave no answer, and is asked again the next time."""
+    user = client(openstack)
+    server = getattr(openstack, where)
+    server.answers.append(answer)
+    with pytest.raises(UnreachableError, match=f"^{server.origin.partition('://')[2]}: "):
+        ask(user)
+    assert ask(user).status == 200
+
+
+def test_nobody_listening_is_said_in_the_systems_words(openstack: cloud.Cloud) -> None:
+    """And who it is that does not."""
+    openstack.service.stop()
+    with pytest.raises(UnreachableError, match=r"^127\.0\.0\.1:\d+: Connection refused$"):
+        ask(client(openstack))
+
+
+@pytest.mark.parametrize(
+    "url", ["", "v3", "ftp://h/v3", "http:///v3", "http://[::1/v3", "http://h:port/v3", "http://h:99999/v3"]
+)
+def test_a_url_of_keystone_may_be_none(openstack: cloud.Cloud, url: str) -> None:
+    """That is said in one sentence."""
+    with pytest.raises(UnreachableError, match=r"^Keystone's URL cannot be understood$"):
+        ask(client(openstack, auth_url=url))
+
+
+def test_a_huge_answer_is_not_taken_in(openstack: cloud.Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a service's nor Keystone's."""
+    user = client(openstack)
+    monkeypatch.setattr(web, "LARGEST", 1 << 20)
+    openstack.service.always = Answer(body=b"x" * (2 << 20))
+    with pytest.raises(UnreachableError, match="its answer is longer than 1 MiB"):
+        ask(user)
+    openstack.keystone.always = Answer(201, body=b"x" * (9 << 20))
+    with pytest.raises(UnreachableError, match="its answer is longer than 8 MiB"):
+        ask(client(openstack))
+
+
+def test_nothing_secret_is_logged(openstack: cloud.Cloud, caplog: pytest.LogCaptureFixture) -> None:
+    """Even where somebody has all that libraries say logged."""
+    caplog.set_level(logging.DEBUG)
+    user = client(openstack)
+    ask(user)
+    openstack.service.answers.append(Answer(401))
+    ask(user)
+    openstack.keystone.always = Answer(401)
+    with pytest.raises(DeniedError):
+        ask(client(openstack))
+    assert {each.name for each in caplog.records} == {"urllib3.connectionpool"}
+    assert "token-1" not in caplog.text
+    assert cloud.PASSWORD not in caplog.text
+    assert cloud.PASSWORD not in repr(openstack.credentials())
+
+
+def test_users_share_connections(openstack: cloud.Cloud) -> None:
+    """Each with its own token, and no other's cookies."""
+    shared = keystone.Connections()
+    openstack.service.always = Answer(headers={"Set-Cookie": "whose=first"})
+    for number in ("1", "2"):
+        openstack.keystone.always = openstack.lets_in(f"token-{number}")
+        ask(keystone.Cloud(openstack.credentials(user_id=number), session=shared))
+    assert (openstack.keystone.connections, openstack.service.connections) == (1, 1)
+    assert [each.headers["X-Auth-Token"] for each in openstack.asked] == ["token-1", "token-2"]
+    assert not any("Cookie" in each.headers for each in openstack.asked + openstack.logins)
+
+
+def test_the_environment_is_read_as_for_all_servers(
+    openstack: cloud.Cloud, other: SignalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its proxies are used, once read; no `.netrc` is."""
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login l password p\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    user = client(openstack)
+    ask(user)
+    monkeypatch.setenv("http_proxy", other.origin)
+    ask(user)
+    assert openstack.requests == (1, 2)
+    assert not any("Authorization" in each.headers for each in openstack.asked + openstack.logins)
+    other.always = openstack.keystone.always
+    client(openstack).token()
+    assert [each.path for each in other.signals] == [openstack.keystone.origin + cloud.LOGIN]
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        (proxy.REFUSED, "refused the connection"),
+        (proxy_faults.answers(407), "requires a user and password (HTTP 407)"),
+    ],
+    ids=["refuses", "wants a password"],
+)
+def test_a_proxy_before_keystone_is_named(
+    openstack: cloud.Cloud, monkeypatch: pytest.MonkeyPatch, fault: proxy.Fault, says: str
+) -> None:
+    """It is not Keystone that does not let the user in."""
+    stands = proxy.Proxy()
+    stands.fail(fault)
+    monkeypatch.setenv("http_proxy", stands.origin.replace("://", "://user:proxy-password@"))
+    with pytest.raises(UnreachableError) as caught:
+        ask(client(openstack))
+    assert f"the proxy {stands.origin.removeprefix('http://')} (http_proxy) {says}" in str(caught.value)
+    assert "proxy-password" not in str(caught.value)
+    stands.close()
+
+
+def test_certificates_are_checked(openstack: cloud.Cloud, tmp_path: Path) -> None:
+    """Keystone's and the services', with the file that is given."""
+    ca_file = tmp_path / "ca.pem"
+    ca_file.write_text(CERTIFICATE)
+    both = tmp_path / "server.pem"
+    both.write_text(CERTIFICATE + KEY)
+    secure = SignalServer(both)
+    secure.start()
+    user = openstack.credentials(auth_url=secure.origin + "/v3")
+    catalog = json.dumps(openstack.catalog()).replace(openstack.service.origin, secure.origin)
+    secure.answers.extend([openstack.lets_in("t", catalog=json.loads(catalog)), Answer(body=b"there")])
+    with pytest.raises(UnreachableError, match=r"certificate|CERTIFICATE|SSL"):
+        ask(keystone.Cloud(user))
+    assert ask(keystone.Cloud(user, str(ca_file))).body == b"there"
+    assert len(secure.signals) == 2
+    secure.stop()
+
+
+def test_a_catalog_is_asked_for_again_where_it_lacks_something(openstack: cloud.Cloud) -> None:
+    """Somebody may put it there."""
+    openstack.keystone.answers.append(openstack.lets_in("t", catalog=[]))
+    user = client(openstack)
+    with pytest.raises(UnreachableError, match="no service of the type orchestration"):
+        ask(user)
+    assert ask(user).status == 200
+
+
+def test_what_a_websocket_needs(openstack: cloud.Cloud) -> None:
+    """A token, the place of a service, and the project."""
+    user = client(openstack)
+    assert (user.token(), user.endpoint("messaging"), user.project_id) == ("token-1", openstack.service.origin, "p1")
+    assert openstack.requests == (1, 0)
