@@ -1,17 +1,24 @@
 # Everything happens in this folder: the environment in .venv, the example's state in .run.
 export PIP_CACHE_DIR := $(CURDIR)/.venv/pip-cache
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# What one process has compiled need not be compiled by the next.
+unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?= python3
 BIN := .venv/bin
 # Tests wait more than they work: more processes than processors.
 WORKERS ?= 3
 
-.PHONY: bench clean deb faults format help lint rpm run table test test-machine torture
+# The versions of what develops and tests the agent; what is installed with it is as new as there is.
+INSTALL := $(BIN)/pip install --quiet --constraint packaging/constraints.txt --editable
+# What `make coverage` runs: the tests of single modules, and those of the commands as processes.
+MEASURED ?= tests/unit tests/cli
 
-help: ## what can be made
+.PHONY: bench clean coverage deb faults format help lint reference rpm run table test test-machine torture
+
+help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
 
-run: .venv/installed ## apply the example, and show what was done
+run: .venv/installed ## set up .venv, create a first stack, and show it
 	@rm -rf .run
 	$(BIN)/heat-config-apply --state-dir .run examples/hot/greeting.yaml
 	@echo
@@ -20,24 +27,36 @@ run: .venv/installed ## apply the example, and show what was done
 test: .venv/tested .venv/tools ## run the whole test suite, the linters included
 	$(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
 
-bench: .venv/tested ## measure beside the programs that are replaced: ten minutes; ARGS=NAME for one scenario
+bench: .venv/tested ## measure beside the replaced programs, and write docs/evidence: ten minutes; ARGS=NAME for one scenario
 	PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
 
-faults: .venv/tested .venv/tools ## try all faults, and write what came of them into docs/faults.md
+faults: .venv/tested .venv/tools ## try all faults, and write their outcomes into docs/evidence/faults.md
 	$(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder -m fault
-	$(BIN)/python tests/fault_table.py docs/faults.md
+	$(BIN)/python tests/support/fault_table.py docs/evidence/faults.md
 
-torture: .venv/tested .venv/tools ## the long form of the faults: FOR=600 seconds, SEED=… to repeat
-	TORTURE_SECONDS=$(or $(FOR),600) TORTURE_SEED=$(SEED) $(BIN)/pytest -s --timeout 0 -m torture $(ARGS)
+torture: .venv/tested .venv/tools ## deployments, stacks and the daemon under kill -9, faulty servers, made-up input: FOR=600 seconds in all, SEED=… to repeat
+	TORTURE_SECONDS=$(or $(FOR),600) TORTURE_SEED=$(SEED) $(BIN)/pytest -s --timeout 0 -m torture $(or $(ARGS),tests/faults tests/fuzz)
 
 test-machine: .venv/tested .venv/tools ## bake images, boot them, cut a machine's power: half an hour
 	PYTHON=$(PYTHON) tests/install-tools machine
 	TEST_MACHINE=1 $(BIN)/pytest -s -m machine $(ARGS)
 
-lint: .venv/tested ## ruff and mypy
+lint: .venv/tested ## ruff, mypy, and the form of the documentation
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/python tests/docs/prose.py
+
+coverage: export COVERAGE_FILE := $(CURDIR)/.coverage
+coverage: .venv/tested ## show what the tests of modules and commands cover
+	$(BIN)/coverage erase
+	@# What is measured loads the modules that measure it.
+	$(BIN)/coverage run -m pytest -q -k 'not loads_next_to_nothing' $(MEASURED) $(ARGS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+	@for each in agent hooks; do \
+		echo "$$each: $$($(BIN)/coverage report --include="$$each/*" --format=total) %"; \
+	done
 
 deb: ## a Debian package, in dist/ (DIST=FOLDER)
 	@packaging/build deb $(or $(DIST),dist)
@@ -45,25 +64,28 @@ deb: ## a Debian package, in dist/ (DIST=FOLDER)
 rpm: ## an RPM package, in dist/ (DIST=FOLDER)
 	@packaging/build rpm $(or $(DIST),dist)
 
-format: .venv/tested ## put the code into its form
+format: .venv/tested ## format the code
 	$(BIN)/ruff check --fix-only --quiet
 	$(BIN)/ruff format
 
-table: .venv/installed ## the table of tools in docs/deployments.md, made anew from the code
+reference: .venv/installed ## generate docs/settings.md, docs/commands.md and examples/agent.conf
+	$(BIN)/python packaging/reference.py docs examples
+
+table: .venv/installed ## generate the table of tools in docs/deployments.md
 	$(BIN)/python -m heat_config_hooks.table docs/deployments.md
 
-clean: ## remove what the others made
-	rm -rf .venv .run dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+clean: ## remove what the other targets have made
+	rm -rf .venv .run .nox dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 
-.venv/installed: pyproject.toml
+.venv/installed: pyproject.toml packaging/constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --editable .
+	$(INSTALL) .
 	@touch $@
 
 .venv/tools: tests/install-tools .venv/installed
 	PYTHON=$(PYTHON) tests/install-tools
 	@touch $@
 
-.venv/tested: pyproject.toml .venv/installed
-	$(BIN)/pip install --quiet --editable '.[test]'
+.venv/tested: pyproject.toml packaging/constraints.txt .venv/installed
+	$(INSTALL) '.[test]'
 	@touch $@

@@ -1,0 +1,2 @@
+#!/bin/bash
+cp "$folder/notes" "$folder/$name"

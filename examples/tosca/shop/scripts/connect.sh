@@ -1,0 +1,2 @@
+#!/bin/bash
+echo "shop: connected to $address" >>"$log"

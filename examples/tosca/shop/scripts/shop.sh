@@ -1,0 +1,2 @@
+#!/bin/bash
+echo "shop: $TOSCA_OPERATION" >>"$log"

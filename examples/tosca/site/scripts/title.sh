@@ -1,0 +1,1 @@
+title_of() { sed -n 's:.*<title>\(.*\)</title>.*:\1:p' "$1"; }
