@@ -19,7 +19,7 @@ ROWS = (
     {"signals", "sources", "state"},
     {"runs"},
     {"deployments", "settings", "web"},
-    {"model", "errors", "log", "masking", "secrecy", "backoff"},
+    {"model", "errors", "masking"},
 )
 """The packages and modules of the agent, top to bottom. Each imports only from rows below its own; in the last row they
 may import one another."""

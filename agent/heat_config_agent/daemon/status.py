@@ -11,8 +11,8 @@ from pathlib import Path
 from heat_config_agent import __version__
 from heat_config_agent.daemon.systemd import Notifier
 from heat_config_agent.daemon.warned import Warned
-from heat_config_agent.log import Log
 from heat_config_agent.model.entry import Entry, State
+from heat_config_agent.model.log import Log
 from heat_config_agent.sources import active
 from heat_config_agent.sources.poller import Condition
 from heat_config_agent.state import health

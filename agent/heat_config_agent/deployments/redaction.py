@@ -11,8 +11,9 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from heat_config_agent.masking import MASK
+from heat_config_agent.masking.names import SHORTEST, TELLING, search_for, signatures
 from heat_config_agent.model.deployment import STANDARD_OUTPUTS, Deployment, Input
-from heat_config_agent.secrecy import MASK, SHORTEST, TELLING, search_for, signatures
 from heat_config_hooks.protocol import CREDENTIALS
 from heat_config_hooks.reply import STATUS, changed
 
@@ -22,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from heat_config_agent.masking import Secrets
+    from heat_config_agent.masking.secrets import Secrets
 
 
 BESIDE = "secrets"

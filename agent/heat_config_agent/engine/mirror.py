@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from heat_config_agent.deployments.plan import Step, Verb
-from heat_config_agent.log import Log
 from heat_config_agent.model.entry import Removed
+from heat_config_agent.model.log import Log
 from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.state.journal import Journal
 from heat_config_hooks import protocol

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from heat_config_agent.deployments.plan import Step
-from heat_config_agent.log import Log
 from heat_config_agent.model.entry import Entry, Run
+from heat_config_agent.model.log import Log
 from heat_config_agent.signals.delivery import Outcome
 
 

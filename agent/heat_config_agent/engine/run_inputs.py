@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from heat_config_agent.log import Log
 from heat_config_agent.model.entry import Entry, Removed, State
+from heat_config_agent.model.log import Log
 from heat_config_agent.model.run_settings import RunSettings
 from heat_config_agent.runs import run_folder
 from heat_config_agent.state.journal import Journal

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from heat_config_agent.log import Log
+from heat_config_agent.model.log import Log
 from heat_config_agent.runs import run_folder, streams
 from heat_config_hooks import processes
 

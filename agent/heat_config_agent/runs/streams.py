@@ -16,7 +16,7 @@ from heat_config_hooks.reply import EDGE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from heat_config_agent.masking import Secrets
+    from heat_config_agent.masking.secrets import Secrets
 
 LEAST = 4 * 1024 * 1024
 """Bytes of a stream that are always kept: more than any result contains."""

@@ -12,9 +12,9 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from heat_config_agent import secrecy
 from heat_config_agent.deployments import redaction
 from heat_config_agent.errors import StateError
+from heat_config_agent.masking import MASK
 from heat_config_agent.model.deployment import STANDARD_OUTPUTS
 from heat_config_hooks import files, strict_json
 
@@ -94,7 +94,7 @@ class Deployed:
         """
         path, result = self.directory / f"{key}.json", self.directory / f"{key}.notify.json"
         values = kept(result)
-        masked = {name: value if name in STANDARD_OUTPUTS else secrecy.MASK for name, value in values.items()}
+        masked = {name: value if name in STANDARD_OUTPUTS else MASK for name, value in values.items()}
         changed = _rewrite(path, redaction.masked(kept(path)))
         return _rewrite(result, masked) or changed
 

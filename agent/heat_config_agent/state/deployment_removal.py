@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from heat_config_agent.deployments import cleanup, plan, redaction
-from heat_config_agent.log import Log
 from heat_config_agent.model.entry import UNDELIVERED, Entry, Removed
+from heat_config_agent.model.log import Log
 from heat_config_agent.runs import run_folder, streams
 from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.state.disk_usage import Traces
@@ -24,7 +24,7 @@ from heat_config_hooks.values import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from heat_config_agent.masking import Secrets
+    from heat_config_agent.masking.secrets import Secrets
 
 
 class DeploymentRemoval:

@@ -13,7 +13,7 @@ import stat
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
-from heat_config_agent.log import Log
+from heat_config_agent.model.log import Log
 from heat_config_agent.state import journal, retention
 from heat_config_agent.state.clock import Steady
 from heat_config_agent.state.deployed import Deployed

@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from heat_config_agent.errors import StateError
-from heat_config_agent.log import Log
 from heat_config_agent.model.entry import Entry
+from heat_config_agent.model.log import Log
 from heat_config_agent.model.run_settings import Limits
 from heat_config_agent.runs import run_folder, streams
 from heat_config_agent.state import retention

@@ -19,8 +19,8 @@ from xml.sax.saxutils import escape, quoteattr
 import pytest
 import yaml
 
-from heat_config_agent import masking
-from heat_config_agent.masking import MASK, WITHHELD, Secrets
+from heat_config_agent.masking import MASK
+from heat_config_agent.masking.secrets import CHUNK, MOST_BYTES, MOST_WORDS, WITHHELD, Secrets
 from support.loopback import SignalServer
 from support.tools import need
 
@@ -215,13 +215,13 @@ def test_a_long_secret_is_hidden_whole_and_in_part() -> None:
     secret = letters(700_000)
     secrets = Secrets([secret])
     assert secrets.hide(f"<{secret}>") == f"<{MASK}>"
-    assert len(secrets.hide(secret[:500_000])) < 2 * masking.CHUNK
+    assert len(secrets.hide(secret[:500_000])) < 2 * CHUNK
     assert secrets.hide(json.dumps({"a": f"&{secret}"})) == f'{{"a": "&{MASK}"}}'
 
 
 def test_where_more_is_secret_than_can_be_looked_for_nothing_is_shown() -> None:
     """Not even what surely is none."""
-    for many in ((f"secret {number}" for number in range(masking.MOST_WORDS + 1)), [letters(masking.MOST_BYTES + 1)]):
+    for many in ((f"secret {number}" for number in range(MOST_WORDS + 1)), [letters(MOST_BYTES + 1)]):
         secrets = Secrets(many)
         assert secrets.hide("some text") == WITHHELD
         assert secrets.spans(b"some text") == [(0, 9)]

@@ -8,7 +8,7 @@ import pytest
 
 from heat_config_agent.daemon.status import INTERVAL, Snapshot, StatusWriter
 from heat_config_agent.daemon.systemd import Notifier
-from heat_config_agent.log import Log
+from heat_config_agent.model.log import Log
 from heat_config_agent.sources.poller import Condition
 from heat_config_agent.state import health
 from heat_config_hooks.values import replace

@@ -9,8 +9,8 @@ import pytest
 
 from heat_config_agent.deployments import metadata
 from heat_config_agent.deployments.redaction import Concealer, beginning, concealer, is_secret, redactor
+from heat_config_agent.masking import MASK
 from heat_config_agent.model.deployment import Deployment, Document, Input
-from heat_config_agent.secrecy import MASK
 from heat_config_hooks.protocol import CREDENTIALS
 
 URL = "http://h:8000/v1/signal/arn%3Aopenstack?Timestamp=2026&SignatureMethod=HmacSHA256&AWSAccessKeyId=0123456789abcdef&Signature=c2ln%2Bbm%2Fk%3D"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.masking import Secrets
+from heat_config_agent.masking.secrets import Secrets
 from heat_config_agent.runs import streams
 from heat_config_agent.runs.streams import LEAST
 from heat_config_hooks.reply import EDGE

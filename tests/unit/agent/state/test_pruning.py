@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.log import Log
+from heat_config_agent.model.log import Log
 from heat_config_agent.model.run_settings import Limits
 from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.state.journal import Journal

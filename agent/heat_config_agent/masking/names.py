@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterator
 from urllib.parse import parse_qsl
 
+from heat_config_agent.masking import MASK
+
 TYPE_CHECKING = False
 
 
 if TYPE_CHECKING:
-    from heat_config_agent.masking import Secrets
+    from heat_config_agent.masking.secrets import Secrets
 
-
-MASK = "***"
 
 TELLING = (  # compiled when it is first used, as the others are
     r"(?i)pass(wor[dt]|wd|phrase|code)|(?<![a-z])(pass|pwd)(?![a-z])|secret|token|credential"
@@ -42,7 +42,7 @@ def url(text: str) -> str:
 @functools.lru_cache(maxsize=2)
 def search_for(parts: frozenset[str]) -> Secrets:
     """Return the search for these secrets: prepared once for all texts of a deployment, because many take a moment."""
-    from heat_config_agent.masking import Secrets  # noqa: PLC0415  # only where there are secrets
+    from heat_config_agent.masking.secrets import Secrets  # noqa: PLC0415  # only where there are secrets
 
     return Secrets(parts)
 
