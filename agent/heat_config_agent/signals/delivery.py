@@ -7,8 +7,8 @@ import json
 import time
 from collections.abc import Mapping
 
+from heat_config_agent.model.backoff import back_off
 from heat_config_agent.model.deployment import Target
-from heat_config_agent.web.backoff import back_off
 from heat_config_hooks.values import dataclass
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load

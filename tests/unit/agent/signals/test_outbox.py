@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from heat_config_agent import web
+from heat_config_agent.model import backoff
+from heat_config_agent.model.backoff import BACK_OFF_FIRST, BACK_OFF_LIMIT
 from heat_config_agent.model.deployment import WAIT_LIMIT, Target
 from heat_config_agent.signals import outbox as outbox_module
 from heat_config_agent.signals import servers
 from heat_config_agent.signals.delivery import Fate, Outcome
 from heat_config_agent.signals.outbox import Outbox
-from heat_config_agent.web import backoff
-from heat_config_agent.web.backoff import BACK_OFF_FIRST, BACK_OFF_LIMIT
 from support.loopback import Answer, SignalServer, wait_until
 
 Collect = Callable[[int], dict[str, Outcome]]
