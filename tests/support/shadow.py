@@ -166,6 +166,7 @@ def main() -> None:
     os.fsync = noting(os.fsync)  # type: ignore[assignment]
     os.fdatasync = noting(os.fdatasync)  # type: ignore[assignment]
     sys.argv = command
+    sys.path[0] = str(Path(command[0]).parent)  # as if the command had been started by itself
     runpy.run_path(command[0], run_name="__main__")
 
 

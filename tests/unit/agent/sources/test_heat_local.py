@@ -11,6 +11,7 @@ import pytest
 from heat_config_agent.errors import SourceError, UsageError
 from heat_config_agent.sources.base import Reach
 from heat_config_agent.sources.heat_local import HeatLocal
+from support.observations import descriptors
 
 METADATA = {"os-collect-config": {"collectors": ["heat"], "heat": {"password": "x"}}, "deployments": []}
 
@@ -113,11 +114,11 @@ def test_the_same_document_while_nothing_changes(tmp_path: Path) -> None:
 def test_a_directory_in_its_place_is_said(tmp_path: Path) -> None:
     """And is not waited for, nor is a pipe."""
     os.mkfifo(tmp_path / "pipe")
-    before = os.listdir("/proc/self/fd")
+    before = descriptors()
     for path in (tmp_path, tmp_path / "pipe"):
         with pytest.raises(SourceError, match=f"cannot read {path}: it is not a file"):
             source(path).collect()
-    assert len(os.listdir("/proc/self/fd")) == len(before)
+    assert descriptors() == before
 
 
 @pytest.mark.parametrize(
