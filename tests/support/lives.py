@@ -26,6 +26,9 @@ NAME = "s"
 PATIENCE = 120.0
 """Seconds in which a command that nobody disturbs has come to its end."""
 
+WAITING = 60
+"""Seconds until a wait condition gives up, when the run that would have notified it was killed. Below our patience."""
+
 CREATE, UPDATE, SUSPEND, RESUME, DELETE = "create", "update", "suspend", "resume", "delete"
 MAKES = (CREATE, UPDATE)
 """What takes a template."""
@@ -240,7 +243,7 @@ def template(shape: Shape) -> dict[str, Any]:
     for number in range(shape.waits):
         handle, wait = f"handle{number}", f"wait{number}"
         resources[handle] = {"type": "OS::Heat::WaitConditionHandle"}
-        timing = {"handle": {"get_resource": handle}, "timeout": int(PATIENCE)}
+        timing = {"handle": {"get_resource": handle}, "timeout": WAITING}
         resources[wait] = {"type": "OS::Heat::WaitCondition", "properties": timing}
         notify = {"get_attr": [handle, "curl_cli"]}
         resources[f"notifying{number}"] = _deployment(f"notifying{number}", text, notify=notify)
