@@ -17,8 +17,9 @@ from fuzz.examples import SHARE, TESTS, damaged, odd, places, tries
 from heat_config_agent.hot import loader
 from heat_config_agent.hot.source import Source
 from heat_config_agent.language.files import File
+from heat_config_agent.language.mistakes import Mistake
 from heat_config_agent.stack import scheduler
-from heat_config_agent.stack.definition import Definition, Identity, Later, Mistake, Unresolved, requires, resolve
+from heat_config_agent.stack.definition import Definition, Identity, Later, Unresolved, requires, resolve
 from heat_config_agent.stack.live import World
 from heat_config_hooks import processes
 from hot import stacks

@@ -8,17 +8,9 @@ from typing import Any
 from heat_config_agent.hot.loader import check_children, define
 from heat_config_agent.hot.source import Source
 from heat_config_agent.language.files import File
-from heat_config_agent.stack.definition import (
-    Definition,
-    Identity,
-    Invalid,
-    Json,
-    Mistake,
-    Unresolved,
-    dotted,
-    requires,
-    resolve,
-)
+from heat_config_agent.language.mistakes import Invalid, Mistake
+from heat_config_agent.language.positions import Json, dotted
+from heat_config_agent.stack.definition import Definition, Identity, Unresolved, requires, resolve
 
 
 class Nothing:

@@ -10,7 +10,9 @@ from typing import Any
 from heat_config_agent.hot import loader
 from heat_config_agent.hot.source import Source
 from heat_config_agent.language.files import File
-from heat_config_agent.stack.definition import Definition, Identity, Json, Mistake, Unresolved, select
+from heat_config_agent.language.mistakes import Mistake
+from heat_config_agent.language.positions import Json
+from heat_config_agent.stack.definition import Definition, Identity, Unresolved, select
 
 IDENTITY = Identity("s1", "the-id", "the-project")
 VERSION = "heat_template_version: 2018-08-31\n"

@@ -14,8 +14,9 @@ from heat_config_agent.deployments.redaction import OPEN
 from heat_config_agent.errors import AgentError, UsageError
 from heat_config_agent.hot.loader import define, load
 from heat_config_agent.hot.source import Source
+from heat_config_agent.language.mistakes import Invalid, Mistake
 from heat_config_agent.stack import deployments, records, validation
-from heat_config_agent.stack.definition import Definition, Identity, Invalid, Mistake, Unresolved, resolve
+from heat_config_agent.stack.definition import Definition, Identity, Unresolved, resolve
 from heat_config_agent.stack.live import Stack, World
 from heat_config_agent.stack.records import DeploymentRecord
 from heat_config_agent.stack.resources import known_types

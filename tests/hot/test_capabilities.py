@@ -10,7 +10,8 @@ import pytest
 
 from heat_config_agent.hot import checker, reader
 from heat_config_agent.hot.loader import define as define_source
-from heat_config_agent.stack.definition import Definition, Found, Identity, Invalid
+from heat_config_agent.language.mistakes import Invalid
+from heat_config_agent.stack.definition import Definition, Found, Identity
 from hot.made import IDENTITY, VERSION, define, examined
 from support.machine import Done, Machine
 

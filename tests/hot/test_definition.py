@@ -7,17 +7,8 @@ import json
 import pytest
 
 from heat_config_agent.hot import loader
-from heat_config_agent.stack.definition import (
-    Found,
-    Identity,
-    Invalid,
-    Look,
-    Need,
-    Unresolved,
-    circle,
-    requires,
-    resolve,
-)
+from heat_config_agent.language.mistakes import Invalid
+from heat_config_agent.stack.definition import Found, Identity, Look, Need, Unresolved, circle, requires, resolve
 from hot.made import IDENTITY, Known, define, source
 
 RESOURCES = "resources: {a: {type: A}, b: {type: B}}\n"

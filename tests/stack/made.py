@@ -6,16 +6,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.language.mistakes import Invalid, Mistake
+from heat_config_agent.language.positions import Json
 from heat_config_agent.stack.definition import (
     Definition,
     Found,
     Identity,
     Interface,
-    Invalid,
-    Json,
     Later,
     Look,
-    Mistake,
     Need,
     Output,
     ResourceDefinition,

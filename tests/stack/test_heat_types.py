@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from heat_config_agent.language.mistakes import Mistake
 from heat_config_agent.stack import heat_types, validation
-from heat_config_agent.stack.definition import Later, Look, Mistake, Need
+from heat_config_agent.stack.definition import Later, Look, Need
 from heat_config_agent.stack.resources import TYPES, known_types
 from heat_config_agent.stack.resources.servers import Placeholder
 from stack.made import Function, made

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from heat_config_agent.errors import LockedError, UsageError
+from heat_config_agent.language.mistakes import Invalid
 from heat_config_agent.stack import listing
-from heat_config_agent.stack.definition import Invalid
 from heat_config_agent.stack.store import FILE
 from stack.made import made, tried, value
 from stack.working import Working

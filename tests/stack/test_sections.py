@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from heat_config_agent.language.mistakes import Mistake
+from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import plugins, validation
-from heat_config_agent.stack.definition import Definition, Json, Later, Look, Mistake, Unresolved
+from heat_config_agent.stack.definition import Definition, Later, Look, Unresolved
 from heat_config_agent.stack.resources import known_types
 from stack.made import Function, made, script, tried, value
 from stack.working import Working

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from heat_config_agent.engine.report import Report
+from heat_config_agent.language.positions import Json
 from heat_config_agent.settings import effective
-from heat_config_agent.stack.definition import Definition, Json
+from heat_config_agent.stack.definition import Definition
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.machine import ThisMachine
 from heat_config_agent.stack.resources import known_types

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.stack.definition import Mistake
+from heat_config_agent.language.mistakes import Mistake
 from heat_config_agent.tosca.checker import Checker
 
 FILES = sorted((Path(__file__).parent / "rules").glob("*.yaml"))

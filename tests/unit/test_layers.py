@@ -13,10 +13,9 @@ ROOT = Path(__file__).parents[2]
 ROWS = (
     {"cli"},
     {"daemon", "doctor", "migration", "hot", "tosca"},
-    {"language"},
     {"stack"},
     {"engine"},
-    {"signals", "sources", "state"},
+    {"signals", "sources", "state", "language"},
     {"runs"},
     {"deployments", "settings", "web"},
     {"model", "errors", "masking"},

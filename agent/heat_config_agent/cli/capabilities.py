@@ -11,7 +11,7 @@ from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.cli.mistakes import mistake_line
 from heat_config_agent.deployments.redaction import OPEN
 from heat_config_agent.errors import ExitCode, UsageError
-from heat_config_agent.stack.definition import Mistake
+from heat_config_agent.language.mistakes import Mistake
 
 TYPE_CHECKING = False
 

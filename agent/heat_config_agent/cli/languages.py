@@ -8,7 +8,8 @@ import stat
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from heat_config_agent.stack.definition import Definition, Identity, Json
+    from heat_config_agent.language.positions import Json
+    from heat_config_agent.stack.definition import Definition, Identity
 
 HOT, TOSCA = "hot", "tosca"
 

@@ -12,8 +12,9 @@ from heat_config_agent.cli.languages import TOSCA, language_of
 from heat_config_agent.cli.mistakes import mistake_line
 from heat_config_agent.deployments.redaction import OPEN, is_secret
 from heat_config_agent.errors import ExitCode, UsageError
+from heat_config_agent.language.mistakes import Mistake
+from heat_config_agent.language.positions import dotted
 from heat_config_agent.model.deployment import Input
-from heat_config_agent.stack.definition import Mistake, dotted
 from heat_config_agent.tosca.checker import Checked, Checker
 from heat_config_hooks.values import dataclass
 

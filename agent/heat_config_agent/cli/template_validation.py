@@ -16,10 +16,12 @@ from heat_config_agent.errors import ExitCode
 from heat_config_agent.hot import capabilities
 from heat_config_agent.hot.checker import Checked, check
 from heat_config_agent.hot.values import Unknown
+from heat_config_agent.language.mistakes import Mistake
+from heat_config_agent.language.positions import dotted
 from heat_config_agent.language.report import ordered
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.stack import advice
-from heat_config_agent.stack.definition import Definition, Mistake, Parameter, dotted
+from heat_config_agent.stack.definition import Definition, Parameter
 from heat_config_agent.stack.types import Types
 
 _TYPES = {

@@ -14,9 +14,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.language.report import Report
 from heat_config_agent.language.text import Text
-from heat_config_agent.stack.definition import Json, Path
 
 Capabilities = Mapping[str, tuple[str, ...]]
 """Key → its values, as text."""

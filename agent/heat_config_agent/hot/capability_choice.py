@@ -15,9 +15,10 @@ from dataclasses import replace
 from heat_config_agent.hot import registry
 from heat_config_agent.hot.capabilities import Capabilities, fits, written
 from heat_config_agent.hot.template import Template
+from heat_config_agent.language.mistakes import Invalid, Mistake
+from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.language.report import Report, meant
 from heat_config_agent.language.text import Text
-from heat_config_agent.stack.definition import Invalid, Json, Mistake, Path
 
 
 class Choice:

@@ -14,8 +14,8 @@ from heat_config_agent.hot.capabilities import Capabilities
 from heat_config_agent.hot.environment import SECTIONS
 from heat_config_agent.hot.text import heat_text
 from heat_config_agent.language.files import File, beside, needed
+from heat_config_agent.language.mistakes import Invalid, Mistake
 from heat_config_agent.language.report import Report
-from heat_config_agent.stack.definition import Invalid, Mistake
 
 _VERSION = "heat_template_version"
 _RESOURCE_TYPE = "resource_type"

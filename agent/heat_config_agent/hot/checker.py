@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from heat_config_agent.deployments.redaction import OPEN, Concealer
 from heat_config_agent.hot import loader, reader
 from heat_config_agent.hot.source import Source
+from heat_config_agent.language.mistakes import Mistake
+from heat_config_agent.language.positions import Json
 from heat_config_agent.language.report import ordered
-from heat_config_agent.stack.definition import Definition, Identity, Json, Mistake
+from heat_config_agent.stack.definition import Definition, Identity
 
 NAME = "stack"
 """The name of the stack for which the template is checked; it is never created."""

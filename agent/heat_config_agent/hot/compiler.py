@@ -11,18 +11,15 @@ from heat_config_agent.hot.expressions import Scope, decide, fold, parse, parse_
 from heat_config_agent.hot.parameters import PSEUDO, values, visible
 from heat_config_agent.hot.template import Template
 from heat_config_agent.hot.values import NOTHING, Call, Facade, Failing, Unknown, is_settled, open_values
+from heat_config_agent.language.mistakes import Invalid, Mistake
+from heat_config_agent.language.positions import Json, Path, Place
 from heat_config_agent.language.report import Report, meant
 from heat_config_agent.stack.definition import (
     Definition,
     Environment,
     Identity,
-    Invalid,
-    Json,
     Later,
-    Mistake,
     Output,
-    Path,
-    Place,
     ResourceDefinition,
     Tree,
     circle,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from heat_config_agent.hot.values import UNKNOWN, Call, Failing
+from heat_config_agent.language.positions import Json
 from heat_config_agent.language.report import meant
-from heat_config_agent.stack.definition import Json, Later, Tree, Unresolved
+from heat_config_agent.stack.definition import Later, Tree, Unresolved
 
 
 class Undecided(Exception):  # noqa: N818  # no error

@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 from heat_config_agent.hot import capabilities, registry
 from heat_config_agent.hot.source import COMMAND_LINE, Source, base_of
 from heat_config_agent.hot.text import heat_text
+from heat_config_agent.language.mistakes import Mistake
+from heat_config_agent.language.positions import Json, Path, Place
 from heat_config_agent.language.report import Report, meant
 from heat_config_agent.language.text import Text
-from heat_config_agent.stack.definition import Json, Mistake, Path, Place, Schema
+from heat_config_agent.stack.definition import Schema
 
 SECTIONS = (
     "parameters",

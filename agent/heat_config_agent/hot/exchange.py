@@ -12,7 +12,7 @@ from heat_config_agent.hot.registry import is_template
 from heat_config_agent.hot.source import Source
 from heat_config_agent.hot.text import heat_text
 from heat_config_agent.language.files import File
-from heat_config_agent.stack.definition import Json
+from heat_config_agent.language.positions import Json
 
 _FILES = ("get_file", "TemplateURL")
 

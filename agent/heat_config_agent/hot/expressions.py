@@ -29,8 +29,9 @@ from heat_config_agent.hot.values import (
     open_values,
 )
 from heat_config_agent.hot.versions import Version
+from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.language.report import Report, meant
-from heat_config_agent.stack.definition import Json, Later, Path, Tree, Unresolved, limits, requires
+from heat_config_agent.stack.definition import Later, Tree, Unresolved, limits, requires
 
 FACADE = {"metadata": "metadata", "deletion_policy": "deletion_policy", "update_policy": "update_policy"}
 FORMER_FACADE = {"Metadata": "metadata", "DeletionPolicy": "deletion_policy", "UpdatePolicy": "update_policy"}

@@ -15,19 +15,10 @@ from heat_config_agent.hot.source import Source
 from heat_config_agent.hot.template import Template
 from heat_config_agent.hot.text import heat_text
 from heat_config_agent.hot.versions import OTHERS
+from heat_config_agent.language.mistakes import Invalid, Mistake
+from heat_config_agent.language.positions import Json, Place
 from heat_config_agent.language.report import Report, ordered
-from heat_config_agent.stack.definition import (
-    Definition,
-    Found,
-    Identity,
-    Interface,
-    Invalid,
-    Json,
-    Mistake,
-    Place,
-    Schema,
-    limits,
-)
+from heat_config_agent.stack.definition import Definition, Found, Identity, Interface, Schema, limits
 
 
 def load(source: Json, identity: Identity) -> Definition:

@@ -13,8 +13,9 @@ from heat_config_agent.hot.registry import is_template, templates
 from heat_config_agent.hot.source import Source
 from heat_config_agent.hot.text import heat_text
 from heat_config_agent.language.files import File, Files, Unread, needed, path_of, text_of
+from heat_config_agent.language.mistakes import Invalid, Mistake
+from heat_config_agent.language.positions import Json, Path, Place
 from heat_config_agent.language.text import Text
-from heat_config_agent.stack.definition import Invalid, Json, Mistake, Path, Place
 
 
 def read(

@@ -21,8 +21,9 @@ import fnmatch
 from collections.abc import Iterator, Mapping
 
 from heat_config_agent.hot.source import base_of
+from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.language.report import Report
-from heat_config_agent.stack.definition import Found, Json, Path
+from heat_config_agent.stack.definition import Found
 
 HOOKS = ("pre-create", "pre-update", "pre-delete", "post-create", "post-update", "post-delete")
 RESTRICTED = ("update", "replace")

@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 
 from heat_config_agent.hot.text import heat_text
 from heat_config_agent.language.files import File, beside
-from heat_config_agent.stack.definition import Invalid, Json
+from heat_config_agent.language.mistakes import Invalid
+from heat_config_agent.language.positions import Json
 
 
 def base_of(registry: Mapping[str, Json], base: str) -> str:

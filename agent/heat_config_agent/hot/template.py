@@ -9,8 +9,10 @@ from heat_config_agent.hot import capabilities, versions
 from heat_config_agent.hot.parameters import PSEUDO, schemas
 from heat_config_agent.hot.text import heat_text
 from heat_config_agent.hot.versions import Version
+from heat_config_agent.language.mistakes import Invalid, Mistake
+from heat_config_agent.language.positions import Json, Path, Place
 from heat_config_agent.language.report import Report, meant
-from heat_config_agent.stack.definition import Invalid, Json, Mistake, ParameterGroup, Path, Place, Schema
+from heat_config_agent.stack.definition import ParameterGroup, Schema
 
 _KEY = "heat_template_version"
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.language.mistakes import Invalid, Mistake
+from heat_config_agent.language.positions import Place
 from heat_config_agent.language.text import Language, Text
-from heat_config_agent.stack.definition import Invalid, Mistake, Place, limits
+from heat_config_agent.stack.definition import limits
 from heat_config_hooks.yaml_schema import YAML_1_1
 
 HEAT = Language("Heat", YAML_1_1, json_first=True)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from heat_config_agent.deployments.redaction import Concealer
 from heat_config_agent.errors import StateError, blame
+from heat_config_agent.language.positions import Json, dotted
 from heat_config_agent.stack import exception, records
-from heat_config_agent.stack.definition import Json, Unresolved, dotted
+from heat_config_agent.stack.definition import Unresolved
 from heat_config_agent.stack.exception import ResourceFailure, UpdateReplace
 from heat_config_agent.stack.properties import Properties
 from heat_config_agent.stack.records import ADOPT, CHECK, COMPLETE, CREATE, DELETE, FAILED, IN_PROGRESS, INIT, UPDATE

@@ -6,8 +6,10 @@ import difflib
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from heat_config_agent.language.mistakes import Mistake
+from heat_config_agent.language.positions import Path
 from heat_config_agent.stack import heat_types, type_schemas
-from heat_config_agent.stack.definition import Definition, Mistake, Path, ResourceDefinition
+from heat_config_agent.stack.definition import Definition, ResourceDefinition
 from heat_config_agent.stack.exception import EntityNotFound
 from heat_config_agent.stack.properties import Schema, schemata
 from heat_config_agent.stack.records import CREATE, DELETE, RESUME, SUSPEND, UPDATE

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import exception
-from heat_config_agent.stack.definition import Json
 
 
 class ClientPlugin:

@@ -10,8 +10,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import definition, records
-from heat_config_agent.stack.definition import Json
 from heat_config_agent.stack.live import World
 from heat_config_agent.stack.properties import Properties, of_parameter
 from heat_config_agent.stack.records import COMPLETE, FAILED, IN_PROGRESS, ConfigRecord, DeploymentRecord

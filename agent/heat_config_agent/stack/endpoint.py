@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from heat_config_agent.errors import PASSING, StateError
-from heat_config_agent.stack.definition import Json
+from heat_config_agent.language.positions import Json
 from heat_config_hooks import processes, strict_json
 
 HERE = "127.0.0.1"

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from heat_config_agent.stack.definition import Json
+from heat_config_agent.language.positions import Json
 from heat_config_agent.state import record_file
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))  # `json.dumps` would make one for each line

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from heat_config_agent.deployments.redaction import OPEN, Concealer
 from heat_config_agent.errors import AgentError, StateError, UsageError, blame
+from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import definition as plain
-from heat_config_agent.stack.definition import Definition, Environment, Found, Identity, Json, Unresolved
+from heat_config_agent.stack.definition import Definition, Environment, Found, Identity, Unresolved
 from heat_config_agent.stack.definition.procedures import DEPLOY, UNDEPLOY
 from heat_config_agent.stack.exception import EntityNotFound
 from heat_config_agent.stack.records import (

@@ -13,8 +13,9 @@ from collections.abc import Generator, Hashable, Mapping
 from typing import TypeAlias
 
 from heat_config_agent.errors import AgentError, UsageError
+from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import actions, deployments, nodes, records
-from heat_config_agent.stack.definition import OPERATION, Json, ResourceDefinition, Tree, Unresolved, resolve
+from heat_config_agent.stack.definition import OPERATION, ResourceDefinition, Tree, Unresolved, resolve
 from heat_config_agent.stack.definition.procedures import (
     DEPLOY,
     UNDEPLOY,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from heat_config_agent.errors import UsageError
+from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import procedure, records
-from heat_config_agent.stack.definition import Json
 from heat_config_agent.stack.definition.procedures import UNDEPLOY
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.records import COMPLETE, DELETE, FAILED, IN_PROGRESS, ProcedureRecord

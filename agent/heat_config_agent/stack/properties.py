@@ -9,9 +9,10 @@ import json
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any
 
+from heat_config_agent.language.positions import Json, Path, dotted
 from heat_config_agent.stack import constraints as limits
 from heat_config_agent.stack import definition
-from heat_config_agent.stack.definition import Json, Later, Look, Need, Path, Tree, Unresolved, requires
+from heat_config_agent.stack.definition import Later, Look, Need, Tree, Unresolved, requires
 from heat_config_agent.stack.definition import limits as bounds
 from heat_config_agent.stack.support import SupportStatus
 from heat_config_agent.stack.translation import TranslationRule, translated
@@ -172,7 +173,7 @@ class Properties(Mapping[str, Any]):
         try:
             return self._get(key, [])
         except Wrong as error:
-            where = definition.dotted(error.path)
+            where = dotted(error.path)
             raise ValueError(f"Property error: {where}: {error.problem}" if where else error.problem) from None
 
     def __contains__(self, key: object) -> bool:

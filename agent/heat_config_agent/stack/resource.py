@@ -12,15 +12,10 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, ClassVar
 from uuid import UUID
 
+from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import attributes, definition, exception, transfer
 from heat_config_agent.stack.clients import ClientUser
-from heat_config_agent.stack.definition import (
-    Json,
-    Later,
-    ResourceDefinition,
-    Tree,
-    Unresolved,
-)
+from heat_config_agent.stack.definition import Later, ResourceDefinition, Tree, Unresolved
 from heat_config_agent.stack.exception import UpdateReplace
 from heat_config_agent.stack.host import Host
 from heat_config_agent.stack.properties import Properties, Schema, Wrong, as_far_as_known, schemata

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Protocol
 
 from heat_config_agent.errors import AgentError, StateError, UsageError, blame
+from heat_config_agent.language.mistakes import Invalid
+from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import preview, procedure, records, traversal, validation
-from heat_config_agent.stack.definition import Definition, Identity, Invalid, Json, Loader
+from heat_config_agent.stack.definition import Definition, Identity, Loader
 from heat_config_agent.stack.endpoint import Endpoint
 from heat_config_agent.stack.live import Servers, Stack, World
 from heat_config_agent.stack.procedures import Procedures

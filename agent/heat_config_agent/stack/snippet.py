@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from heat_config_agent.stack.definition import Json, Later, ResourceDefinition, Tree, Unresolved
+from heat_config_agent.language.positions import Json
+from heat_config_agent.stack.definition import Later, ResourceDefinition, Tree, Unresolved
 from heat_config_agent.stack.properties import Properties, Schema, shown
 
 POLICIES = {name.lower(): name for name in ("Delete", "Retain", "Snapshot")}

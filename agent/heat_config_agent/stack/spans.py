@@ -6,7 +6,7 @@ down cannot be known, and does not count. What had passed before it is noted now
 
 from __future__ import annotations
 
-from heat_config_agent.stack.definition import Json
+from heat_config_agent.language.positions import Json
 from heat_config_agent.stack.records import ResourceRecord
 from heat_config_hooks import processes
 

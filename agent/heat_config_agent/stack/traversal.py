@@ -15,8 +15,9 @@ from graphlib import TopologicalSorter
 from typing import NamedTuple
 
 from heat_config_agent.errors import AgentError, shortage
+from heat_config_agent.language.mistakes import Invalid
 from heat_config_agent.stack import actions, procedure, records, spans
-from heat_config_agent.stack.definition import Definition, Invalid
+from heat_config_agent.stack.definition import Definition
 from heat_config_agent.stack.definition.procedures import DEPLOY
 from heat_config_agent.stack.exception import ResourceFailure, UpdateReplace
 from heat_config_agent.stack.live import Stack, best

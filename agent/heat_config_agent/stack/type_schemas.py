@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping
 
+from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import attributes, constraints, heat_types
-from heat_config_agent.stack.definition import Json
 from heat_config_agent.stack.properties import Schema, schemata
 from heat_config_agent.stack.resource import PLUGINS, Resource
 from heat_config_agent.stack.support import HIDDEN, SupportStatus

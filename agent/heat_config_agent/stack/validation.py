@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from heat_config_agent.errors import UsageError, blame
+from heat_config_agent.language.mistakes import Invalid, Mistake
+from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.stack import heat_types
 from heat_config_agent.stack.definition import (
     Definition,
     Identity,
     Interface,
-    Invalid,
-    Json,
-    Mistake,
     Need,
-    Path,
     ResourceDefinition,
     circle,
     limits,

@@ -6,8 +6,10 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from heat_config_agent.language.mistakes import Invalid, Mistake
+from heat_config_agent.language.positions import Place
 from heat_config_agent.language.report import ordered
-from heat_config_agent.stack.definition import Invalid, Mistake, Place, limits
+from heat_config_agent.stack.definition import limits
 from heat_config_agent.tosca import budget, functions
 from heat_config_agent.tosca.archives import METADATA, Archive, Disk, Files, Folder, Refused, entry_of
 from heat_config_agent.tosca.documents import Document, Library

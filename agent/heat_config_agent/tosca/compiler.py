@@ -10,17 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.stack.definition import (
     HOST,
     NODE,
     OPERATION,
-    Json,
     Later,
     Look,
     Need,
     NodeDefinition,
     Output,
-    Path,
     ResourceDefinition,
     Tree,
     Unresolved,

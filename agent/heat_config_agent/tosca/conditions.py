@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from heat_config_agent.stack.definition import Json, Later, Look, Need, Tree, Unresolved, resolve
+from heat_config_agent.language.positions import Json
+from heat_config_agent.stack.definition import Later, Look, Need, Tree, Unresolved, resolve
 from heat_config_agent.tosca.constraints import Clause, check_clause
 from heat_config_agent.tosca.definitions import PropertyDefinition
 from heat_config_agent.tosca.evaluation import NOTHING, Context, Evaluator

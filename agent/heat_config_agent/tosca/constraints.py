@@ -11,7 +11,8 @@ from functools import lru_cache
 from operator import ge, gt, le, lt
 from typing import Any
 
-from heat_config_agent.stack.definition import Json, Path, limits
+from heat_config_agent.language.positions import Json, Path
+from heat_config_agent.stack.definition import limits
 from heat_config_agent.tosca import budget
 from heat_config_agent.tosca.primitives import READERS, UNBOUNDED, UNITS
 from heat_config_agent.tosca.report import Report, nearest

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Protocol
 
-from heat_config_agent.stack.definition import Json, Path
+from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.tosca.constraints import Clause, clauses
 from heat_config_agent.tosca.entities import operations
 from heat_config_agent.tosca.primitives import UNBOUNDED

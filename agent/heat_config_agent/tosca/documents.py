@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from heat_config_agent.language.mistakes import Invalid, Mistake
+from heat_config_agent.language.positions import Json, Path, Place
 from heat_config_agent.language.text import Text
-from heat_config_agent.stack.definition import Invalid, Json, Mistake, Path, Place
 from heat_config_agent.tosca import entities
 from heat_config_agent.tosca.archives import Files, local_path
 from heat_config_agent.tosca.definitions import Type

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from heat_config_agent.stack.definition import Json, Path
+from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.tosca.grammar import (
     ANY,
     RANGE,

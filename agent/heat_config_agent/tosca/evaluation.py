@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from heat_config_agent.stack.definition import ROOT, Json, Tree, Unresolved
+from heat_config_agent.language.positions import Json
+from heat_config_agent.stack.definition import ROOT, Tree, Unresolved
 from heat_config_agent.tosca.artifacts import file_path, naming_document
 from heat_config_agent.tosca.definitions import PropertyDefinition
 from heat_config_agent.tosca.documents import Document

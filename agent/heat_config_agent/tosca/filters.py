@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from heat_config_agent.stack.definition import Json, Path
+from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.tosca import functions
 from heat_config_agent.tosca.constraints import check_clause, is_function
 from heat_config_agent.tosca.definitions import PropertyDefinition, Schema, Type

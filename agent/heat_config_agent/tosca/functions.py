@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
-from heat_config_agent.stack.definition import Json, Path
+from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.tosca.circles import circles, shown_circle
 from heat_config_agent.tosca.constraints import FUNCTIONS
 from heat_config_agent.tosca.definitions import CapabilityDefinition, Names, PropertyDefinition, Type

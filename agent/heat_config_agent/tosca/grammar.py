@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from heat_config_agent.stack.definition import Json, Path
+from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.tosca import primitives
 from heat_config_agent.tosca.report import Report, nearest
 from heat_config_agent.tosca.text import written

@@ -9,7 +9,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from heat_config_agent.stack.definition import HOST, ROOT, Definition, Json, ResourceDefinition, Tree
+from heat_config_agent.language.positions import Json
+from heat_config_agent.stack.definition import HOST, ROOT, Definition, ResourceDefinition, Tree
 from heat_config_agent.tosca.definitions import PropertyDefinition
 from heat_config_agent.tosca.hot_values import Marks, NotExpressible, Writer
 from heat_config_agent.tosca.later import Attribute, Soft

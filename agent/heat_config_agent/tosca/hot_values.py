@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from heat_config_agent.stack.definition import Json, Later, Tree, requires
+from heat_config_agent.language.positions import Json
+from heat_config_agent.stack.definition import Later, Tree, requires
 from heat_config_agent.tosca.later import Attribute, Computed, Soft, as_text
 
 FUNCTIONS = frozenset(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from heat_config_agent.stack.definition import Json, Path
+from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.tosca import values
 from heat_config_agent.tosca.definitions import PropertyDefinition
 from heat_config_agent.tosca.report import Report, nearest

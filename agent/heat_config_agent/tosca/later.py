@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from heat_config_agent.stack.definition import Json, Later, Look, Need, Tree, Unresolved, requires, resolve
+from heat_config_agent.language.positions import Json
+from heat_config_agent.stack.definition import Later, Look, Need, Tree, Unresolved, requires, resolve
 from heat_config_agent.tosca.text import written
 from heat_config_agent.tosca.values import is_call
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from heat_config_agent.deployments.redaction import OPEN, Concealer
+from heat_config_agent.language.mistakes import Invalid, Mistake
+from heat_config_agent.language.positions import Json, Path, Place
 from heat_config_agent.language.report import ordered
 from heat_config_agent.model.deployment import Input
 from heat_config_agent.stack.definition import (
@@ -15,12 +17,7 @@ from heat_config_agent.stack.definition import (
     Found,
     Identity,
     Interface,
-    Invalid,
-    Json,
-    Mistake,
     Parameter,
-    Path,
-    Place,
     Schema,
     Tree,
     Unresolved,

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from heat_config_agent.stack.definition import Json, Path, Tree
+from heat_config_agent.language.positions import Json, Path
+from heat_config_agent.stack.definition import Tree
 from heat_config_agent.tosca.archives import Files
 from heat_config_agent.tosca.artifacts import file_path, naming_document
 from heat_config_agent.tosca.definitions import ArtifactDefinition, OperationDefinition

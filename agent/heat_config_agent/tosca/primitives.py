@@ -13,7 +13,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from heat_config_agent.stack.definition import Json
+from heat_config_agent.language.positions import Json
 from heat_config_agent.tosca.text import written
 
 UNBOUNDED = "UNBOUNDED"

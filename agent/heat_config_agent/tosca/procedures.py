@@ -8,8 +8,10 @@ from functools import cached_property
 from typing import Any
 
 from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.language.mistakes import Invalid, Mistake
+from heat_config_agent.language.positions import Json
 from heat_config_agent.language.report import ordered
-from heat_config_agent.stack.definition import HOST, Invalid, Json, Mistake, ResourceDefinition, Tree
+from heat_config_agent.stack.definition import HOST, ResourceDefinition, Tree
 from heat_config_agent.stack.definition.procedures import (
     Activity,
     Delivery,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from heat_config_agent.stack.definition import Json
+from heat_config_agent.language.positions import Json
 from heat_config_agent.tosca.definitions import Type
 from heat_config_agent.tosca.documents import Document
 

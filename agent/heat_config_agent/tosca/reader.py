@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 
 from heat_config_agent.deployments.redaction import OPEN
 from heat_config_agent.errors import UsageError
-from heat_config_agent.stack.definition import Definition, Identity, Invalid, Json
+from heat_config_agent.language.mistakes import Invalid
+from heat_config_agent.language.positions import Json
+from heat_config_agent.stack.definition import Definition, Identity
 from heat_config_agent.tosca import loader
 from heat_config_agent.tosca.archives import Archive, Folder
 from heat_config_agent.tosca.checker import Checked, Checker

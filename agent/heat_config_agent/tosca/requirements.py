@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from heat_config_agent.stack.definition import Path
+from heat_config_agent.language.positions import Path
 from heat_config_agent.tosca import budget
 from heat_config_agent.tosca.circles import circles, shown_circle
 from heat_config_agent.tosca.definitions import RequirementDefinition, Type

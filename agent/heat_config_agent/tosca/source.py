@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from heat_config_agent.stack.definition import Json
+from heat_config_agent.language.positions import Json
 from heat_config_agent.tosca.archives import Files
 
 LANGUAGE = "tosca"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from heat_config_agent.stack.definition import Json, Path
+from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.tosca.definitions import Type
 from heat_config_agent.tosca.documents import Document
 from heat_config_agent.tosca.functions import Scope

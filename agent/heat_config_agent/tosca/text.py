@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.language.mistakes import Invalid, Mistake
+from heat_config_agent.language.positions import Json, Place
 from heat_config_agent.language.text import Language, Text
-from heat_config_agent.stack.definition import Invalid, Json, Mistake, Place
 from heat_config_hooks import strict_json
 from heat_config_hooks.yaml_schema import CORE, YAML_1_2
 

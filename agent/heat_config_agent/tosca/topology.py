@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from heat_config_agent.stack.definition import Json, Mistake, Path, Tree
+from heat_config_agent.language.mistakes import Mistake
+from heat_config_agent.language.positions import Json, Path
+from heat_config_agent.stack.definition import Tree
 from heat_config_agent.tosca import filters, requirements
 from heat_config_agent.tosca.definitions import CapabilityDefinition, InterfaceDefinition, Type
 from heat_config_agent.tosca.service import Interface, Node, Relationship, Requirement, Service, Template

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from heat_config_agent.stack.definition import Json, Path
+from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.tosca import entities, values
 from heat_config_agent.tosca.definitions import schema
 from heat_config_agent.tosca.documents import Document

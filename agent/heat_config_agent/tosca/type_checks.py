@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from heat_config_agent.stack.definition import Json, Path
+from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.tosca import constraints, functions, values
 from heat_config_agent.tosca.artifacts import check_artifact, check_implementation
 from heat_config_agent.tosca.definitions import CapabilityDefinition, InterfaceDefinition, PropertyDefinition, Type

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from heat_config_agent.stack.definition import Json, Path
+from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.tosca.constraints import is_function
 from heat_config_agent.tosca.definitions import PropertyDefinition, Schema, Type
 from heat_config_agent.tosca.primitives import READERS, json_problem, xml_problem

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from heat_config_agent.stack.definition import Json, Path
+from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.tosca import functions
 from heat_config_agent.tosca.circles import circles, shown_circle
 from heat_config_agent.tosca.definitions import PropertyDefinition, definitions

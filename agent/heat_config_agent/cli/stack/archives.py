@@ -18,8 +18,8 @@ from heat_config_agent.errors import AgentError, ExitCode, UsageError
 from heat_config_agent.hot import exchange
 from heat_config_agent.hot.text import heat_text
 from heat_config_agent.language.files import needed
+from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import snapshots
-from heat_config_agent.stack.definition import Json
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.records import COMPLETE, SnapshotRecord
 from heat_config_hooks import files

@@ -14,9 +14,11 @@ from heat_config_agent.deployments.redaction import OPEN
 from heat_config_agent.errors import UsageError
 from heat_config_agent.hot import exchange, loader, reader
 from heat_config_agent.hot.source import Source
+from heat_config_agent.language.mistakes import Invalid, Mistake
+from heat_config_agent.language.positions import Json
 from heat_config_agent.language.report import ordered
 from heat_config_agent.stack import validation
-from heat_config_agent.stack.definition import Definition, Identity, Invalid, Json, Mistake
+from heat_config_agent.stack.definition import Definition, Identity
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.records import new_id
 from heat_config_agent.stack.types import Types

@@ -15,11 +15,12 @@ from heat_config_agent.cli.mistakes import mistake_line
 from heat_config_agent.cli.stack import definitions, sessions, values
 from heat_config_agent.cli.stack.live_view import view_of
 from heat_config_agent.errors import ExitCode, UsageError
+from heat_config_agent.language.mistakes import Invalid
 from heat_config_agent.language.report import ordered
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.stack import advice, listing, preview, validation
-from heat_config_agent.stack.definition import Definition, Invalid
+from heat_config_agent.stack.definition import Definition
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.preview import Change
 from heat_config_agent.stack.records import COMPLETE, CREATE, DELETE, FAILED, INIT, RESUME, ROLLBACK, SUSPEND

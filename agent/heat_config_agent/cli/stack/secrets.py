@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from heat_config_agent.deployments.redaction import Concealer, is_secret
+from heat_config_agent.language.positions import Json
 from heat_config_agent.model.deployment import Input
-from heat_config_agent.stack.definition import Json
 from heat_config_agent.stack.live import Stack
 
 HIDDEN = "******"

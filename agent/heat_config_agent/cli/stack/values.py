@@ -11,7 +11,8 @@ from heat_config_agent.cli import terminal
 from heat_config_agent.cli.stack.secrets import HIDDEN, is_hidden, listed, parameters
 from heat_config_agent.deployments.redaction import Concealer
 from heat_config_agent.errors import blame
-from heat_config_agent.stack.definition import Json, Unresolved
+from heat_config_agent.language.positions import Json
+from heat_config_agent.stack.definition import Unresolved
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.records import StackRecord
 from heat_config_agent.stack.resource import Resource

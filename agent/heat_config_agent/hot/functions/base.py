@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from heat_config_agent.stack.definition import Json, Later, Tree, Unresolved
+from heat_config_agent.language.positions import Json
+from heat_config_agent.stack.definition import Later, Tree, Unresolved
 
 LONGEST = 200
 """The largest number of characters of a value that a message repeats."""

@@ -6,7 +6,8 @@ import itertools
 from collections.abc import Callable, Iterator
 
 from heat_config_agent.hot.functions.base import Function, Wrong, as_list, is_function, need_map, shape, shown, text
-from heat_config_agent.stack.definition import Json, Tree, Unresolved, limits
+from heat_config_agent.language.positions import Json
+from heat_config_agent.stack.definition import Tree, Unresolved, limits
 
 _MERGE = '[ { "key1": "val1" }, { "key2": "val2" } ]'
 _REPLACE = '[ { "key1": "val1" }, {"keys": {"key1": "key2"}, "values": {"val1": "val2"}}]'

@@ -7,7 +7,8 @@ import re
 
 from heat_config_agent.hot.functions import texts
 from heat_config_agent.hot.functions.base import Function, Wrong, shape, shown
-from heat_config_agent.stack.definition import Json, Tree, Unresolved, limits
+from heat_config_agent.language.positions import Json
+from heat_config_agent.stack.definition import Tree, Unresolved, limits
 
 _SPLIT = '[ ",", "str1,str2"]]'
 _REPLACE = '[ {"$var1": "foo", "%var2%": "bar"}, "$var1 is %var2%"]'

@@ -6,7 +6,8 @@ from typing import Any
 from urllib import parse
 
 from heat_config_agent.hot.functions.base import Function, Wrong, is_function, need_list, need_map, shape, shown, text
-from heat_config_agent.stack.definition import Json, Tree, Unresolved, limits
+from heat_config_agent.language.positions import Json
+from heat_config_agent.stack.definition import Tree, Unresolved, limits
 
 _JOIN = '[ " ", [ "str1", "str2"]]'
 _JOIN_MANY = '[ " ", [ "str1", "str2"] ...]'

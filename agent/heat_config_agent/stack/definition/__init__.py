@@ -21,23 +21,12 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Protocol, TypeAlias
 
 from heat_config_agent.deployments.redaction import Concealer, is_secret
+from heat_config_agent.language.mistakes import Mistake
+from heat_config_agent.language.positions import Json, Path, Place
 from heat_config_agent.model.deployment import Input
 from heat_config_agent.stack.definition import limits
-from heat_config_agent.stack.definition.mistakes import Invalid, Mistake, Place
 from heat_config_agent.stack.definition.procedures import Procedure
-from heat_config_agent.stack.definition.values import (
-    Json,
-    Later,
-    Look,
-    Need,
-    Path,
-    Tree,
-    Unresolved,
-    dotted,
-    requires,
-    resolve,
-    select,
-)
+from heat_config_agent.stack.definition.values import Later, Look, Need, Tree, Unresolved, requires, resolve, select
 
 __all__ = [
     "HOST",
@@ -50,26 +39,20 @@ __all__ = [
     "Found",
     "Identity",
     "Interface",
-    "Invalid",
-    "Json",
     "Later",
     "Loader",
     "Look",
-    "Mistake",
     "Need",
     "NodeDefinition",
     "Output",
     "Parameter",
     "ParameterGroup",
-    "Path",
-    "Place",
     "Procedure",
     "ResourceDefinition",
     "Schema",
     "Tree",
     "Unresolved",
     "circle",
-    "dotted",
     "requires",
     "resolve",
     "select",

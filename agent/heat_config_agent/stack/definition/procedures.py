@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from heat_config_agent.stack.definition.values import Json, Tree
+from heat_config_agent.language.positions import Json
+from heat_config_agent.stack.definition.values import Tree
 
 DEPLOY, UNDEPLOY = "deploy", "undeploy"
 """The procedures that stand in the place of what creates and deletes the operations of a stack."""

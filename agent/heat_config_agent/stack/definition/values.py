@@ -6,22 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-Json: TypeAlias = Any
-"""A JSON value: None, bool, int, float, str, a list of JSON values, or a dict from str to JSON values."""
+from heat_config_agent.language.positions import Json, Path
 
 Tree: TypeAlias = Any
 """A JSON value in which a `Later` may stand in place of any value, but not of a key."""
-
-Path: TypeAlias = tuple[str | int, ...]
-"""A position in a template: `("resources", "r", "properties", "inputs", 0)`."""
-
-
-def dotted(path: Path) -> str:
-    """Return a path as Heat writes it: `resources.r.properties.inputs[0]`."""
-    text = ""
-    for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text
 
 
 class Unresolved(Exception):  # noqa: N818  # the value is not resolved

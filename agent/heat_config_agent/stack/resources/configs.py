@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import yaml
 
+from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import deployments, exception
 from heat_config_agent.stack.attributes import Schema as Attribute
 from heat_config_agent.stack.constraints import AllowedValues, Length
-from heat_config_agent.stack.definition import Json
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.properties import Schema
 from heat_config_agent.stack.resource import Resource

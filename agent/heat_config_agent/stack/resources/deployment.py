@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar
 
+from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import deployments, exception, records
 from heat_config_agent.stack.attributes import Schema as Attribute
 from heat_config_agent.stack.attributes import select_from_attribute
 from heat_config_agent.stack.constraints import AllowedValues
-from heat_config_agent.stack.definition import Json
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.properties import Properties, Schema
 from heat_config_agent.stack.records import COMPLETE, FAILED, ConfigRecord, DeploymentRecord

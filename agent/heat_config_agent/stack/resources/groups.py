@@ -6,10 +6,11 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
+from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import attributes, exception
 from heat_config_agent.stack.attributes import Schema as Attribute
 from heat_config_agent.stack.constraints import AllowedValues, Length, Range
-from heat_config_agent.stack.definition import Definition, Identity, Json, Later, ResourceDefinition, limits
+from heat_config_agent.stack.definition import Definition, Identity, Later, ResourceDefinition, limits
 from heat_config_agent.stack.properties import Properties, Schema
 from heat_config_agent.stack.records import CREATE
 from heat_config_agent.stack.resource import Resource

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import exception
 from heat_config_agent.stack.attributes import Schema as Attribute
 from heat_config_agent.stack.constraints import AllowedValues, CustomConstraint, Range
-from heat_config_agent.stack.definition import Json, Later, ResourceDefinition, requires
+from heat_config_agent.stack.definition import Later, ResourceDefinition, requires
 from heat_config_agent.stack.properties import Properties, Schema
 from heat_config_agent.stack.resources.scaling import CHANGE, EXACT, NAMES, PERCENT, AutoScalingGroup, ScalingPolicy
 from heat_config_agent.stack.resources.servers import Named

@@ -10,9 +10,9 @@ from email.mime.text import MIMEText
 from pathlib import PurePath
 from typing import Any, ClassVar
 
+from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import exception
 from heat_config_agent.stack.constraints import AllowedValues
-from heat_config_agent.stack.definition import Json
 from heat_config_agent.stack.properties import Schema
 from heat_config_agent.stack.resources.configs import _GROUP, _Config
 

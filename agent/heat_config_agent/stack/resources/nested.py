@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import ClassVar
 
+from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import attributes, exception, properties, records, traversal, validation
-from heat_config_agent.stack.definition import (
-    Definition,
-    Found,
-    Identity,
-    Interface,
-    Json,
-    Unresolved,
-    limits,
-    requires,
-)
+from heat_config_agent.stack.definition import Definition, Found, Identity, Interface, Unresolved, limits, requires
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.records import COMPLETE, CREATE, DELETE, IN_PROGRESS, StackRecord
 from heat_config_agent.stack.resource import Resource

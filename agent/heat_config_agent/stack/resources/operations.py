@@ -11,11 +11,12 @@ import json
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import deployments, exception, nodes
 from heat_config_agent.stack.attributes import Schema as Attribute
 from heat_config_agent.stack.attributes import select_from_attribute
 from heat_config_agent.stack.constraints import AllowedValues
-from heat_config_agent.stack.definition import ROOT, Json, Unresolved, resolve
+from heat_config_agent.stack.definition import ROOT, Unresolved, resolve
 from heat_config_agent.stack.properties import Properties, Schema
 from heat_config_agent.stack.records import ConfigRecord
 from heat_config_agent.stack.resources.deployment import SoftwareDeployment

@@ -10,10 +10,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import exception, records, traversal
 from heat_config_agent.stack.attributes import Schema as Attribute
 from heat_config_agent.stack.constraints import AllowedValues, Range
-from heat_config_agent.stack.definition import Definition, Identity, Json, Later, ResourceDefinition, limits
+from heat_config_agent.stack.definition import Definition, Identity, Later, ResourceDefinition, limits
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.properties import Properties, Schema
 from heat_config_agent.stack.records import CREATE, IN_PROGRESS

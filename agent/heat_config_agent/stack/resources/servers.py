@@ -7,11 +7,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
+from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import deployments, exception, records
 from heat_config_agent.stack.attributes import Schema as Attribute
 from heat_config_agent.stack.attributes import select_from_attribute
 from heat_config_agent.stack.constraints import AllowedValues, CustomConstraint, Length
-from heat_config_agent.stack.definition import Json, Tree
+from heat_config_agent.stack.definition import Tree
 from heat_config_agent.stack.heat_types import EXPIRATION, HeatType, canonical, former_type, heat_type
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.properties import Properties, Schema, Wrong

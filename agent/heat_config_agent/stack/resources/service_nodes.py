@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import exception, nodes
 from heat_config_agent.stack.attributes import Schema as Attribute
 from heat_config_agent.stack.attributes import select_from_attribute
-from heat_config_agent.stack.definition import Json
 from heat_config_agent.stack.properties import Schema
 from heat_config_agent.stack.resources.servers import NothingBehind
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import exception
 from heat_config_agent.stack.attributes import Schema as Attribute
 from heat_config_agent.stack.constraints import Range
-from heat_config_agent.stack.definition import Json
 from heat_config_agent.stack.exception import UpdateReplace
 from heat_config_agent.stack.properties import Schema
 from heat_config_agent.stack.resource import Resource

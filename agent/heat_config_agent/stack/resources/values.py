@@ -9,10 +9,10 @@ import time
 from collections.abc import Mapping
 from typing import ClassVar
 
+from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import exception, records
 from heat_config_agent.stack.attributes import Schema as Attribute
 from heat_config_agent.stack.constraints import AllowedValues, CustomConstraint, Range
-from heat_config_agent.stack.definition import Json
 from heat_config_agent.stack.exception import UpdateReplace
 from heat_config_agent.stack.properties import Schema
 from heat_config_agent.stack.resource import Resource

@@ -7,10 +7,10 @@ import secrets
 from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar
 
+from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import exception, records, spans
 from heat_config_agent.stack.attributes import Schema as Attribute
 from heat_config_agent.stack.constraints import AllowedValues, Range
-from heat_config_agent.stack.definition import Json
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.properties import Schema
 from heat_config_agent.stack.records import CHECK, COMPLETE, CREATE, IN_PROGRESS, INIT, RESUME, UPDATE

@@ -7,19 +7,7 @@ from dataclasses import dataclass, replace
 
 from heat_config_agent.deployments.redaction import Concealer
 from heat_config_agent.errors import UsageError
-from heat_config_agent.stack.definition.values import Path, dotted
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A position in a text; lines and columns count from 1."""
-
-    file: str
-    line: int
-    column: int
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}"
+from heat_config_agent.language.positions import Path, Place, dotted
 
 
 @dataclass(frozen=True, slots=True)
