@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-import os
+import contextlib
 import stat
 import time
 from pathlib import Path
@@ -17,10 +16,13 @@ def answer(done: dict[str, Any]) -> tuple[int, str, str]:
     return int(done["deploy_status_code"]), done["deploy_stdout"], done["deploy_stderr"]
 
 
-def descriptors() -> int:
-    """Return how many descriptors this process has open, after closing those of values that nothing refers to."""
-    gc.collect()  # otherwise what an earlier test has left may be closed between two counts
-    return len(os.listdir("/proc/self/fd"))
+def held_open(folder: Path) -> list[str]:
+    """Return the files and folders from a folder on that this process has open, also those that are deleted."""
+    targets = []
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile by another thread
+            targets.append(link.readlink())
+    return [str(target) for target in targets if f"{target}/".startswith(f"{folder}/")]
 
 
 def mode(path: Path) -> int:

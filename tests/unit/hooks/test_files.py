@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from heat_config_hooks import files
-from support.observations import descriptors
+from support.observations import held_open
 
 
 def mode(path: Path) -> int:
@@ -177,7 +177,6 @@ def test_a_disk_that_cannot_keep_a_file_is_said(tmp_path: Path, monkeypatch: pyt
     """The old file stays, without parts of the new one and without open descriptors."""
     path = tmp_path / "a"
     files.replace(path, b"old")
-    before = descriptors()
 
     def fsync(_descriptor: int) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -188,7 +187,7 @@ def test_a_disk_that_cannot_keep_a_file_is_said(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(OSError, match="Input/output error"):
         files.sync_directory(tmp_path)
     assert (path.read_bytes(), list(tmp_path.iterdir())) == (b"old", [path])
-    assert descriptors() == before
+    assert held_open(tmp_path) == []
 
 
 def test_what_a_kill_has_left_is_no_obstacle(tmp_path: Path) -> None:
@@ -221,7 +220,6 @@ def test_a_disk_without_room_leaves_the_old_file(tmp_path: Path) -> None:
     """No part of the new one is left, and no open descriptor."""
     path = tmp_path / "a"
     files.replace(path, b"old")
-    before = descriptors()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
     try:
@@ -230,7 +228,7 @@ def test_a_disk_without_room_leaves_the_old_file(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert (path.read_bytes(), list(tmp_path.iterdir())) == (b"old", [path])
-    assert descriptors() == before
+    assert held_open(tmp_path) == []
 
 
 def test_a_file_that_cannot_be_put_in_its_place_leaves_nothing(tmp_path: Path) -> None:
