@@ -126,6 +126,7 @@ def work(
         ending.callback(machine.close)
         watched = _Watched(machine, view, progress, limit)
         opened = ArchivingSession(folder, all_types, watched, load, happened=view.happened, warn=view.warn)
+        opened.world.left_unchanged = view.left_unchanged
         progress.path_of = functools.partial(path_of_deployment, opened.store)
         with contextlib.closing(opened) as session:
             try:
