@@ -218,15 +218,17 @@ class ThisMachine:
         """
         world.store.flush(durable=True)
         new, self._new = self._new, {}
-        for each in new.values():
-            self._know(world, each)
-        self._pending = {key: each for key, each in self._pending.items() if self._is_open(each)}
+        for deployment in new.values():
+            self._know(world, deployment)
+        self._pending = {key: deployment for key, deployment in self._pending.items() if self._is_open(deployment)}
         wanted = dict.fromkeys(self._pending)
-        for each in new.values():
-            wanted.update(dict.fromkeys(self._beside(world, each)))
+        for deployment in new.values():
+            wanted.update(dict.fromkeys(self._beside(world, deployment)))
         gone, self._gone = self._gone, []
-        self._applier.offer([*(self._documents[each] for each in wanted if each in self._documents), *gone])
-        return all(each.status == IN_PROGRESS for each in new.values()) and self._applier.busy
+        self._applier.offer(
+            [*(self._documents[deployment] for deployment in wanted if deployment in self._documents), *gone]
+        )
+        return all(deployment.status == IN_PROGRESS for deployment in new.values()) and self._applier.busy
 
     def _know(self, world: World, deployment: DeploymentRecord) -> None:
         config = world.store.configs.get(deployment.config)

@@ -137,13 +137,13 @@ def work(
 def deployment_at(settings: Settings, name: str, path: str) -> tuple[Path, str]:
     """Return the folder of a stack, and the id of the deployment at the path of a resource. Raises AgentError."""
     store = look(settings, name).world.store
-    found = [identity for identity in store.deployments if path_of_deployment(store, identity) == path]
-    if not found:
+    matches = [identity for identity in store.deployments if path_of_deployment(store, identity) == path]
+    if not matches:
         paths = sorted(path_of_deployment(store, identity) for identity in store.deployments)
         raise AgentError(
             f"the stack {name} has no deployment {path!r}", hint=f"it has {', '.join(paths) if paths else 'none'}"
         )
-    return listing.folder(settings.state, name), found[-1]
+    return listing.folder(settings.state, name), matches[-1]
 
 
 def path_of_deployment(store: Memory, deployment: str) -> str:

@@ -198,14 +198,14 @@ def _cron(value: str) -> str:
     fields = value.split()
     if not 5 <= len(fields) <= 7:
         return "Invalid CRON expression: it must have 5, 6 or 7 columns"
-    for text, (what, least, most, names) in zip(fields, _FIELDS, strict=False):
+    for text, (field, least, most, names) in zip(fields, _FIELDS, strict=False):
         for part in text.lower().split(","):
-            if what in _LAST and _LAST[what].fullmatch(part):
+            if field in _LAST and _LAST[field].fullmatch(part):
                 continue
-            found = _PART.fullmatch(part)
-            bounds = [_cron_number(each, names) for each in found.groups()[:2] if each] if found else [-1]
-            if not all(least <= each <= most for each in bounds):
-                return f"Invalid CRON expression: [{text}] is not acceptable for the {what}"
+            match = _PART.fullmatch(part)
+            bounds = [_cron_number(bound, names) for bound in match.groups()[:2] if bound] if match else [-1]
+            if not all(least <= bound <= most for bound in bounds):
+                return f"Invalid CRON expression: [{text}] is not acceptable for the {field}"
     return ""
 
 
