@@ -206,7 +206,7 @@ def _is_sound(name: str, value: list[Json], report: Report, path: Path) -> bool:
     if not value:
         report.wrong("a list with no template in it stands for nothing", path, "", "environment")
     if name.endswith("*") or name == "base_url":
-        report.wrong(f"a list of templates is for one type, and {name} is none", path, "", "environment")
+        report.wrong(f"a list of templates belongs to one type, and {name} is not a type", path, "", "environment")
     return bool(value) and not wrong and not name.endswith("*") and name != "base_url"
 
 

@@ -84,7 +84,7 @@ class Text:
                 self.warnings.append(self._repeated(repetition, f"the one in line {repetition.first_line} is not used"))
 
     def _mistake(self, fault: Fault) -> Mistake:
-        problem = f"it is no YAML: {fault.problem}" if fault.kind == "syntax" else fault.problem
+        problem = f"it is not YAML: {fault.problem}" if fault.kind == "syntax" else fault.problem
         place = Place(self.file, fault.line, fault.column)
         return Mistake(problem, fault.path, place, fault.hint, self._kind, "depth" if fault.kind == "depth" else "yaml")
 

@@ -146,7 +146,7 @@ class Scripts:
                 continue  # it is said where it is checked
             to = f"{to}{posixpath.basename(path)}" if to.endswith("/") else to
             if not posixpath.isabs(to) or ".." in to.split("/"):
-                problem = f"the artifact {artifact.name} is copied nowhere: {to} is no absolute path"
+                problem = f"the artifact {artifact.name} is not copied: {to} is not an absolute path"
                 self.topology.warn("alone", problem, part.template, part.template.path, "begin deploy_path with /")
                 continue
             inside = self.inside(path)

@@ -229,7 +229,7 @@ class Topology:
         for name, definition in defined.items():
             number = sum(requirement.name == name for requirement in assigned)
             if name in outer and number:
-                problem = f"the requirement {name} of {part.name} is fulfilled here, and by what it stands in for"
+                problem = f"the requirement {name} of {part.name} is fulfilled here, and also by the substituted node"
                 self.wrong("mapping-unfit", problem, part.template, part.template.path, "leave out one of them")
             missing = 0 if name in outer else int(definition.occurrences[0]) - number
             for _ in range(missing):

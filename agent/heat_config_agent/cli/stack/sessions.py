@@ -59,7 +59,7 @@ class _Watched:
     def work(self, world: World, timeout: float | None, also: Sequence[int]) -> None:
         if self._end is not None and processes.since_boot() > self._end:
             raise AgentError(
-                "the time of --timeout is over; runs that have begun go on", hint="run the command again to continue"
+                "the time of --timeout is over; runs that have begun continue", hint="run the command again to continue"
             )
         self._machine.work(world, min(self._view.interval, 60.0 if timeout is None else timeout), also)
         self._view.refresh()
