@@ -51,7 +51,7 @@ _COMPOSED = 4000
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with a document, and where; lines and columns count from 1."""
+    """A fault in a document, with its position; lines and columns count from 1."""
 
     problem: str
     line: int

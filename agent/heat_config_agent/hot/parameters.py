@@ -163,7 +163,7 @@ def values(
 
 
 def _is_well_declared(name: str, schema: Schema, report: Report) -> bool:
-    """Whether a declaration has no mistakes, its default included. Mistakes go to the report."""
+    """Return whether a declaration has no mistakes, its default included. Mistakes go to the report."""
     path: Path = ("parameters", name)
     before = len(report.mistakes)
     type_ = TYPES[schema.type]

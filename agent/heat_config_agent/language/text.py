@@ -14,12 +14,12 @@ from heat_config_hooks.yaml_tree import LARGEST, Fault, Repetition, Tree, Unread
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """What the texts of a language are made of."""
+    """The rules for texts in a template language."""
 
     name: str
     """As messages have it: `the tag !x means nothing to Heat`."""
     schema: Schema
-    """What scalars mean: `heat_config_hooks.yaml_schema.YAML_1_1` or `YAML_1_2`."""
+    """The meaning of scalars: `heat_config_hooks.yaml_schema.YAML_1_1` or `YAML_1_2`."""
     unique_keys: bool = False
     """Whether a key that is in a map twice is a mistake; otherwise it is a warning, and the last one counts."""
     all_mistakes: bool = False

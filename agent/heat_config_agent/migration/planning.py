@@ -70,7 +70,7 @@ def plan(inventory: Inventory, *, without_scripts: bool = False, start: bool = T
 
 
 def _is_idle(unit: Unit) -> bool:
-    """Whether a unit is in the state in which the migration leaves it."""
+    """Return whether a unit is in the state in which the migration leaves it."""
     return not unit.enabled and not unit.active
 
 

@@ -77,7 +77,7 @@ class World:
 
     @property
     def catching_up(self) -> bool:
-        """Whether a process has just continued the stack, so that late signals still count."""
+        """True if a process has just continued the stack, so that late signals still count."""
         return processes.since_boot() < self.catching_up_until
 
 
@@ -220,7 +220,7 @@ class Stack:
         )
 
     def is_done_by_procedure(self, action: str) -> bool:
-        """Whether a procedure does what an operation would do: `deploy` creates them, `undeploy` deletes them."""
+        """Return whether a procedure does the work of an operation: `deploy` creates them, `undeploy` deletes."""
         name = UNDEPLOY if action == DELETE else DEPLOY
         run = self.world.store.procedures.get(f"{self.id}/{name}")
         if action == DELETE:

@@ -74,7 +74,7 @@ class TypeSubject:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What surrounds a value: what the names in its functions mean."""
+    """The surroundings of a value, which give the names in its functions their meaning."""
 
     names: Names
     report: Report

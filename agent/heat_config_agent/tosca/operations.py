@@ -35,7 +35,7 @@ class Implemented:
 
     @property
     def implementation(self) -> Mapping[str, Any]:
-        """What it is implemented by."""
+        """Its implementation."""
         found = self.operation.implemented
         return found.content["implementation"] if found is not None else {}
 
@@ -66,7 +66,7 @@ def lifecycle(subject: Subject) -> dict[str, Implemented]:
 
 @dataclass
 class Script:
-    """What is run for an operation."""
+    """The script of an operation."""
 
     config: dict[str, Json] = field(default_factory=dict)
     """`primary`, `processor` and `files`."""

@@ -35,7 +35,7 @@ _LARGEST = 1024**2
 
 @dataclass(frozen=True)
 class Wish:
-    """What people have said of a service."""
+    """The user's choices for a service."""
 
     inputs: Mapping[str, Json]
     attributes: Mapping[str, Mapping[str, Json]]

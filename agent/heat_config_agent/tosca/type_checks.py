@@ -1,4 +1,4 @@
-"""What is wrong with the types of a document (sections 3.5 and 3.6 of the specification)."""
+"""Checks of the types of a document (sections 3.5 and 3.6 of the specification)."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ class _TypeCheck:
 
 
 def _find_softly(document: Document, name: str, path: Path) -> None:
-    """Report an unknown source type. The specification's own types name some that it does not define."""
+    """Report a source type that is neither a group type nor a node type."""
     find(document, "node_types", name, path)
 
 

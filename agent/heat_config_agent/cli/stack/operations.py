@@ -155,7 +155,7 @@ def _is_being_made(session: Session, root: Stack) -> bool:
 
 
 def _is_gone(stack: Stack) -> bool:
-    """Whether the creation of a stack was rolled back, so that only its record is left."""
+    """Return whether the creation of a stack was rolled back, so that only its record is left."""
     return stack.record.action == ROLLBACK and stack.record.status == COMPLETE and not stack.records()
 
 

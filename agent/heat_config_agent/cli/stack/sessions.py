@@ -84,7 +84,7 @@ def types(directories: tuple[str, ...]) -> Types:
 
 
 def there(settings: Settings, name: str) -> bool:
-    """Whether there is a stack of that name, in any state. Raises UsageError."""
+    """Return whether there is a stack of that name, in any state. Raises UsageError."""
     kept = listing.kept(settings.state, name)
     return kept is not None and not kept.blank
 
