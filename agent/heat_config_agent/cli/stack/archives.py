@@ -93,17 +93,17 @@ def _exported(source: Json) -> dict[str, Json]:
 
 def _masked(root: Stack, value: Any) -> Any:
     """Return data with hidden values masked, and those that are secret by their names."""
-    shown = listed(root.world.conceal, value)
+    listing = listed(root.world.conceal, value)
 
     def by_name(tree: Any) -> Any:
         if isinstance(tree, dict):
             return {
-                key: HIDDEN if is_hidden(key) and isinstance(each, str | int | float) else by_name(each)
-                for key, each in tree.items()
+                key: HIDDEN if is_hidden(key) and isinstance(member, str | int | float) else by_name(member)
+                for key, member in tree.items()
             }
-        return [by_name(each) for each in tree] if isinstance(tree, list) else tree
+        return [by_name(member) for member in tree] if isinstance(tree, list) else tree
 
-    return by_name(shown)
+    return by_name(listing)
 
 
 def delete(options: argparse.Namespace) -> int:

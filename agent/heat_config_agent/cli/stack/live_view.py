@@ -166,7 +166,7 @@ class Lines(View):
         row = self._rows.setdefault(path, _Row())
         row.began(moment)
         took = "" if processes.since_boot() - moment < 1 else row.took
-        terminal.say(_line(path, row, took=took))
+        terminal.say(_line(path, row, duration=took))
 
     def finish(self, existing: Collection[str]) -> None:
         for name in self._expected:
@@ -272,14 +272,14 @@ def _indented(path: str) -> str:
     return terminal.line("  " * len(parents) + name)
 
 
-def _line(path: str, row: _Row, *, took: str | None = None, width: int = 0, room: int = _ROOM) -> str:
+def _line(path: str, row: _Row, *, duration: str | None = None, width: int = 0, room: int = _ROOM) -> str:
     """Return the line of a resource, with `room` for its name.
 
     With a `width`, the name is indented as in a tree, and the line is no wider than that.
     """
     name = terminal.clipped(_indented(path), width - _FIXED) if width else terminal.line(path)
-    took = row.took if took is None else took
-    rest = f"{terminal.padded(name, room)} {row.action:<8} {took:>10}  {terminal.line(row.reason)}".rstrip()
+    duration = row.took if duration is None else duration
+    rest = f"{terminal.padded(name, room)} {row.action:<8} {duration:>10}  {terminal.line(row.reason)}".rstrip()
     if width:
         rest = terminal.clipped(rest, width - 11)
     return f"{terminal.styled(f'{row.word:<9}', _STYLES.get(row.word, 'quiet'))} {rest}"

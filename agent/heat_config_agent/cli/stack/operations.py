@@ -155,7 +155,7 @@ def _is_being_made(session: Session, root: Stack) -> bool:
 
 
 def _is_gone(stack: Stack) -> bool:
-    """Whether the creation of a stack was rolled back, so that only its record is left."""
+    """Return whether the creation of a stack was rolled back, so that only its record is left."""
     return stack.record.action == ROLLBACK and stack.record.status == COMPLETE and not stack.records()
 
 
@@ -262,10 +262,10 @@ def _for_others(root: Stack, server: str) -> list[str]:
     )
 
 
-def _ended(settings: Settings, name: str, root: Stack | None, took: float, *, as_json: bool) -> int:
+def _ended(settings: Settings, name: str, root: Stack | None, seconds: float, *, as_json: bool) -> int:
     if root is None:
-        gone = {"stack_name": name, "stack_status": "DELETE_COMPLETE", "exit_code": 0}
-        terminal.say(json.dumps(gone) if as_json else f"{name}: DELETE_COMPLETE in {terminal.duration(took)}")
+        deleted = {"stack_name": name, "stack_status": "DELETE_COMPLETE", "exit_code": 0}
+        terminal.say(json.dumps(deleted) if as_json else f"{name}: DELETE_COMPLETE in {terminal.duration(seconds)}")
         return ExitCode.OK
     good = root.record.status == COMPLETE and root.record.action != ROLLBACK
     code = ExitCode.OK if good else ExitCode.FAILED
@@ -273,7 +273,7 @@ def _ended(settings: Settings, name: str, root: Stack | None, took: float, *, as
         terminal.say(json.dumps({**values.stack(root), "exit_code": int(code)}))
         return code
     state = terminal.styled(f"{root.record.action}_{root.record.status}", "good" if good else "bad")
-    terminal.say(f"{name}: {state} in {terminal.duration(took)}")
+    terminal.say(f"{name}: {state} in {terminal.duration(seconds)}")
     for line in values.output_lines(root) if good else _why(settings, root):
         terminal.say(line)
     return code

@@ -59,7 +59,7 @@ class _Watched:
     def work(self, world: World, timeout: float | None, also: Sequence[int]) -> None:
         if self._end is not None and processes.since_boot() > self._end:
             raise AgentError(
-                "the time of --timeout is over; runs that have begun go on", hint="run the command again to continue"
+                "the time of --timeout is over; runs that have begun continue", hint="run the command again to continue"
             )
         self._machine.work(world, min(self._view.interval, 60.0 if timeout is None else timeout), also)
         self._view.refresh()
@@ -84,7 +84,7 @@ def types(directories: tuple[str, ...]) -> Types:
 
 
 def there(settings: Settings, name: str) -> bool:
-    """Whether there is a stack of that name, in any state. Raises UsageError."""
+    """Return whether there is a stack of that name, in any state. Raises UsageError."""
     kept = listing.kept(settings.state, name)
     return kept is not None and not kept.blank
 
@@ -138,13 +138,13 @@ def work(
 def deployment_at(settings: Settings, name: str, path: str) -> tuple[Path, str]:
     """Return the folder of a stack, and the id of the deployment at the path of a resource. Raises AgentError."""
     store = look(settings, name).world.store
-    found = [identity for identity in store.deployments if path_of_deployment(store, identity) == path]
-    if not found:
+    matches = [identity for identity in store.deployments if path_of_deployment(store, identity) == path]
+    if not matches:
         paths = sorted(path_of_deployment(store, identity) for identity in store.deployments)
         raise AgentError(
             f"the stack {name} has no deployment {path!r}", hint=f"it has {', '.join(paths) if paths else 'none'}"
         )
-    return listing.folder(settings.state, name), found[-1]
+    return listing.folder(settings.state, name), matches[-1]
 
 
 def path_of_deployment(store: Memory, deployment: str) -> str:
