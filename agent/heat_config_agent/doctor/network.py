@@ -327,7 +327,7 @@ def _compare(answer: web.Answer, asked: float, answered: float, place: str, cloc
 
 
 def _is_near(host: str) -> bool:
-    """Whether a host is this machine, or on its own link."""
+    """Return whether a host is this machine, or on its own link."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

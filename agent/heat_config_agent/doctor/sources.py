@@ -56,7 +56,7 @@ class Asked:
 
     @property
     def works(self) -> bool:
-        """Whether it has answered."""
+        """True if it has answered."""
         return self.answer is not None and self.answer.error is None
 
 

@@ -356,7 +356,7 @@ class _Types:
         *,
         known: bool = True,  # noqa: ARG002
     ) -> Definition:
-        raise Invalid([Mistake(f"a service has no nested templates, and {resource} is none")], OPEN)
+        raise Invalid([Mistake(f"a service has no nested templates, and {resource} is not one")], OPEN)
 
     def inside(self, resource: str) -> Environment:  # noqa: ARG002
         return self

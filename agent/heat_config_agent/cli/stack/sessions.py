@@ -60,7 +60,7 @@ class _Watched:
     def work(self, world: World, timeout: float | None, also: Sequence[int]) -> None:
         if self._end is not None and processes.since_boot() > self._end:
             raise AgentError(
-                "the time of --timeout is over; runs that have begun go on", hint="run the command again to continue"
+                "the time of --timeout is over; runs that have begun continue", hint="run the command again to continue"
             )
         self._machine.work(world, min(self._view.interval, 60.0 if timeout is None else timeout), also)
         self._view.refresh()
@@ -85,7 +85,7 @@ def types(directories: tuple[str, ...]) -> Types:
 
 
 def there(settings: Settings, name: str) -> bool:
-    """Whether there is a stack of that name, in any state. Raises UsageError."""
+    """Return whether there is a stack of that name, in any state. Raises UsageError."""
     kept = listing.kept(settings.state, name)
     return kept is not None and not kept.blank
 
@@ -141,6 +141,7 @@ def work(
         ending.callback(machine.close)
         watched = _Watched(machine, view, progress, limit)
         opened = ArchivingSession(folder, all_types, watched, load, happened=view.happened, warn=view.warn)
+        opened.world.left_unchanged = view.left_unchanged
         progress.path_of = functools.partial(path_of_deployment, opened.store)
         with contextlib.closing(opened) as session:
             try:
