@@ -58,6 +58,8 @@ class World:
     """Accepts signals for a handle, by the id of its resource and a token; returns the URL for them."""
     happened: Callable[[dict[str, Json]], None] = lambda _event: None
     """Receives each event: `{"time", "path", "action", "status", "reason"}`."""
+    left_unchanged: Callable[[str], None] = lambda _path: None
+    """Receives the path of each resource that an update does not have to change, which is no event."""
     stacks: dict[str, Stack] = field(default_factory=dict)
     """The stacks at work, by id."""
     catching_up_until: float = 0.0
@@ -150,7 +152,7 @@ class Stack:
     @property
     def identity(self) -> Identity:
         """Return the name and ids of the stack."""
-        return self.definition.identity if self._definition else Identity(self.name, self.id)
+        return self.definition.identity if self._definition else Identity(self.name, self.id, self.record.project)
 
     @property
     def arn(self) -> str:
@@ -272,6 +274,10 @@ class Stack:
         }
         self.world.store.event(event)
         self.world.happened(event)
+
+    def leave_unchanged(self, name: str) -> None:
+        """Report that an update does not have to change a resource."""
+        self.world.left_unchanged("/".join((*self.path, name)))
 
     def output(self, name: str) -> Json:
         """Return the value of an output. Raises `Unresolved`."""
