@@ -94,7 +94,7 @@ def test_all_mistakes_are_shown_together_in_the_order_of_the_text() -> None:
         (VERSION + f"resources: {{r: {VALUE[:-1]}, condition: cc}}}}\n", 'Invalid condition "cc"'),
         (
             "heat_template_version: 2015-10-15\nconditions: {}\n",
-            "The template section is invalid: conditions (conditions are there from 2016-10-14 on)",
+            "The template section is invalid: conditions (conditions exist from 2016-10-14 on)",
         ),
         (
             "heat_template_version: 2015-10-15\noutputs: {o: {value: {Ref: x}}}\n",
@@ -164,20 +164,20 @@ def test_a_hidden_value_is_in_no_message() -> None:
         (
             "outputs: {o: {value: {get_parm: a}}}",
             (
-                "outputs.o.value.get_parm: get_parm is no function of 2018-08-31: this map is taken as it is "
+                "outputs.o.value.get_parm: get_parm is not a function of 2018-08-31: this map is used as it is "
                 "(did you mean get_param?)"
             ),
         ),
         (
             "heat_template_version: 2013-05-23\noutputs: {o: {value: {str_split: [',', a]}}}",
-            "str_split is no function of 2013-05-23: this map is taken as it is (it is one from 2015-10-15 on)",
+            "str_split is not a function of 2013-05-23: this map is used as it is (it exists from 2015-10-15 on)",
         ),
         ("outputs:\n  o: {value: 1}\n  o: {value: 2}", "t.yaml:4:3: outputs.o: the key 'o' is there twice"),
         (
             "parameters: {a: {type: string, default: x, constraints: [{length: {max: 3}, allowed_pattern: x}]}}",
             "allowed_pattern is not checked: of the constraints in one entry only length counts (give it a dash of its",
         ),
-        ("outputs: {o: {value: 1, descripton: x}}", "descripton is no key of an output: it is ignored (did you mean"),
+        ("outputs: {o: {value: 1, descripton: x}}", "an output has no key descripton: it is ignored (did you mean"),
         (
             "parameters: {a: {type: string, default: x, hidden: 'no'}}",
             "hidden should be true or false: Heat takes it for",

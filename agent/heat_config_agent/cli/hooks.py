@@ -136,7 +136,7 @@ def _hook(tool: Tool) -> str:
 
 
 def _hides(tool: Tool) -> bool:
-    """Whether an executable overrides a built-in hook."""
+    """Return whether an executable overrides a built-in hook."""
     return not tool.builtin and tool.name in heat_config_hooks.HOOKS
 
 

@@ -10,7 +10,7 @@ _STYLES = {"good": "32", "bad": "1;31", "quiet": "2", "warn": "33", "live": "36"
 
 
 def is_live() -> bool:
-    """Whether standard output is a terminal on which lines can be drawn again."""
+    """Return whether standard output is a terminal on which lines can be drawn again."""
     return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 

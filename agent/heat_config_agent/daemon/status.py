@@ -61,7 +61,7 @@ class Snapshot:
     skipped: tuple[Mapping[str, object], ...]
     """The deployments that the last plan skipped and the journal does not have, see `Health.skipped`."""
     troubles: tuple[str, ...]
-    """What is wrong, apart from the sources."""
+    """The problems other than those of the sources."""
     metrics_file: str
     """The path of the metrics file; empty for none."""
 

@@ -78,7 +78,7 @@ class Template:
             if name not in self.version.sections:
                 hint = meant(name.lower(), self.version.sections)
                 if name == "conditions":
-                    hint = "conditions are there from 2016-10-14 on"
+                    hint = "conditions exist from 2016-10-14 on"
                 report.wrong(f"The template section is invalid: {name}", (name,), hint, "template")
         if "capabilities" in self.sections:
             report.odd(capabilities.NOT_HEATS, ("capabilities",), code=capabilities.CODE)

@@ -149,6 +149,8 @@ def update(resource: Resource, after: Resource) -> Acting:
     if necessary and resource.definition.external_id is None:
         _restrict(resource, "update", restricted)
         yield from _updated(resource, after, frozen, restricted)
+    else:
+        resource.stack.leave_unchanged(resource.name)
     _store_definition(resource, after, frozen)
     resource.define(thaw(resource.name, frozen))
 

@@ -58,6 +58,8 @@ class World:
     """Accepts signals for a handle, by the id of its resource and a token; returns the URL for them."""
     happened: Callable[[dict[str, Json]], None] = lambda _event: None
     """Receives each event: `{"time", "path", "action", "status", "reason"}`."""
+    left_unchanged: Callable[[str], None] = lambda _path: None
+    """Receives the path of each resource that an update does not have to change, which is no event."""
     stacks: dict[str, Stack] = field(default_factory=dict)
     """The stacks at work, by id."""
     catching_up_until: float = 0.0
@@ -77,7 +79,7 @@ class World:
 
     @property
     def catching_up(self) -> bool:
-        """Whether a process has just continued the stack, so that late signals still count."""
+        """True if a process has just continued the stack, so that late signals still count."""
         return processes.since_boot() < self.catching_up_until
 
 
@@ -150,7 +152,7 @@ class Stack:
     @property
     def identity(self) -> Identity:
         """Return the name and ids of the stack."""
-        return self.definition.identity if self._definition else Identity(self.name, self.id)
+        return self.definition.identity if self._definition else Identity(self.name, self.id, self.record.project)
 
     @property
     def arn(self) -> str:
@@ -220,7 +222,7 @@ class Stack:
         )
 
     def is_done_by_procedure(self, action: str) -> bool:
-        """Whether a procedure does what an operation would do: `deploy` creates them, `undeploy` deletes them."""
+        """Return whether a procedure does the work of an operation: `deploy` creates them, `undeploy` deletes."""
         name = UNDEPLOY if action == DELETE else DEPLOY
         run = self.world.store.procedures.get(f"{self.id}/{name}")
         if action == DELETE:
@@ -272,6 +274,10 @@ class Stack:
         }
         self.world.store.event(event)
         self.world.happened(event)
+
+    def leave_unchanged(self, name: str) -> None:
+        """Report that an update does not have to change a resource."""
+        self.world.left_unchanged("/".join((*self.path, name)))
 
     def output(self, name: str) -> Json:
         """Return the value of an output. Raises `Unresolved`."""

@@ -185,7 +185,7 @@ class ThisMachine:
 
     @property
     def busy(self) -> bool:
-        """Whether deployments are pending or running."""
+        """True if deployments are pending or running."""
         return bool(self._new or self._gone) or self._applier.busy
 
     def work(self, world: World, timeout: float | None, also: Sequence[int]) -> None:
@@ -273,7 +273,7 @@ class ThisMachine:
         return name, (deployment.stack, world.store.resources[deployment.resource].name)
 
     def _is_open(self, deployment: DeploymentRecord) -> bool:
-        """Whether a deployment is to be offered again: it runs, or its result has not been accepted."""
+        """Return whether a deployment is to be offered again: it runs, or its result has not been accepted."""
         entry = self._journal.entries.get(protocol.file_key(deployment.config))
         return deployment.status == IN_PROGRESS or entry is None or not entry.settled
 

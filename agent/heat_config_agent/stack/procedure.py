@@ -111,7 +111,7 @@ def deployment(stack: Stack) -> Run:
 
 
 def is_to_deploy(stack: Stack) -> bool:
-    """Whether a procedure has to create the operations of a stack, or to continue to."""
+    """Return whether a procedure has to create the operations of a stack, or to continue to."""
     if stack.defined is None or stack.owner is not None or DEPLOY not in stack.defined.procedures:
         return False
     found = last(stack, DEPLOY)

@@ -54,7 +54,7 @@ class Scheduler:
 
     @property
     def busy(self) -> bool:
-        """Whether there are tasks."""
+        """True if there are tasks."""
         return bool(self._ready or self._parked or self._timed)
 
     @property

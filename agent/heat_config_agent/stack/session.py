@@ -47,7 +47,7 @@ class Machine(Servers, Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether deployments are pending."""
+        """True if deployments are pending."""
 
 
 class Session:
@@ -342,13 +342,13 @@ class Session:
         return self.root
 
     def _goes_back(self, definition: Definition) -> bool:
-        """Whether an interrupted rollback followed a failed attempt of the same definition."""
+        """Return whether an interrupted rollback followed a failed attempt of the same definition."""
         record = self._there().record
         return self.interrupted and record.action == ROLLBACK and record.source_before == definition.source
 
     @staticmethod
     def _is_gone(stack: Stack) -> bool:
-        """Whether a rollback of a failed create has left only the record of the stack."""
+        """Return whether a rollback of a failed create has left only the record of the stack."""
         return stack.record.action == ROLLBACK and stack.record.status != FAILED and not stack.records()
 
 

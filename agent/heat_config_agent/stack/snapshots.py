@@ -160,7 +160,7 @@ class ArchivingSession(Session):
         self.store.flush(durable=True)
         if snapshot.status == FAILED:
             problem = f"the snapshot {snapshot.name or snapshot.id} is not deleted: {snapshot.reason}"
-            raise AgentError(problem, hint="what is deleted of it stays deleted; fix that, and delete it again")
+            raise AgentError(problem, hint="its deleted parts stay deleted; fix the cause, and delete it again")
 
     def _removal(self, root: Stack, definition: Definition, snapshot: SnapshotRecord) -> Task:
         other = root.if_it_were(definition)

@@ -254,9 +254,7 @@ class Store(Memory):
                 return files.read(self.path)
         except FileNotFoundError:
             return None
-        self.damage = (
-            f"it is not known what has been done of the stack {self.folder.name} ({self.path} is not a regular file)"
-        )
+        self.damage = f"the state of the stack {self.folder.name} is unknown ({self.path} is not a regular file)"
         return None
 
     def _load(self, content: bytes | None) -> None:
@@ -322,7 +320,7 @@ class Store(Memory):
         copy = f"a copy is {aside}" if aside else ""
         if unsure:
             cause = f"{damage}{'; ' if copy else ''}{copy}"
-            self.damage = self.damage or f"it is not known what has been done of the stack {self.folder.name} ({cause})"
+            self.damage = self.damage or f"the state of the stack {self.folder.name} is unknown ({cause})"
         self._warn(f"{damage}{' skipped' if hurt else ''}{'; ' if copy else ''}{copy}")
         if aside:
             self._write_anew()

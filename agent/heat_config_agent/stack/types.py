@@ -73,11 +73,11 @@ class Types:
             return former
 
     def is_placeholder(self, resource: Resource) -> bool:
-        """Whether a resource is a placeholder for a cloud resource."""
+        """Return whether a resource is a placeholder for a cloud resource."""
         return isinstance(resource, self._placeholder)
 
     def is_placeholder_class(self, class_: type[Resource]) -> bool:
-        """Whether the resources of a class are placeholders for cloud resources."""
+        """Return whether the resources of a class are placeholders for cloud resources."""
         return issubclass(class_, self._placeholder)
 
     def replaced(self, resource: ResourceDefinition, environment: Environment) -> type[Resource] | None:

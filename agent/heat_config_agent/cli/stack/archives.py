@@ -33,7 +33,7 @@ def create(options: argparse.Namespace) -> int:
     sessions.look(settings, options.name, operations.reported_later)
     view = view_of(options.name, as_json=options.json)
     with sessions.work(settings, options.name, view, server=options.server or "", limit=options.timeout) as session:
-        view.expect(list(session.root.resources) if session.root else (), [])
+        view.expect(list(session.root.resources) if session.root else (), {})
         record = session.snapshot(options.snapshot_name or "")
     return _ended(record, as_json=options.json)
 

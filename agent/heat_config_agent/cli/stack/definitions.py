@@ -123,7 +123,7 @@ def default_name(template: str) -> str:
 
 
 def _is_service(options: argparse.Namespace, source: Json) -> bool:
-    """Whether the new definition is that of a service: by its file, or without one by what is stored."""
+    """Return whether the new definition is that of a service: by its file, or without one by what is stored."""
     if options.template or getattr(options, "file", None):
         return language_of(named.template(options)) == TOSCA
     return options.existing and isinstance(source, dict) and source.get("language") == TOSCA

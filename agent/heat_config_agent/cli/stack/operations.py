@@ -120,8 +120,10 @@ def apply(settings: Settings, template: str, options: Any, content: bytes | None
 
 
 def _applied(settings: Settings, options: argparse.Namespace) -> int:
-    warn = sessions.warned if options.plan else reported_later
-    stack = sessions.look(settings, options.name, warn) if sessions.there(settings, options.name) else None
+    if options.plan:
+        stack = sessions.look(settings, options.name) if sessions.there(settings, options.name) else None
+    else:
+        stack = sessions.outline(settings, options.name)
     stack = None if stack is None or _is_gone(stack) else stack
     definition = (
         definitions.changed(options, stack) if stack else definitions.new(options, options.name, _types(settings))
@@ -155,7 +157,7 @@ def _is_being_made(session: Session, root: Stack) -> bool:
 
 
 def _is_gone(stack: Stack) -> bool:
-    """Whether the creation of a stack was rolled back, so that only its record is left."""
+    """Return whether the creation of a stack was rolled back, so that only its record is left."""
     return stack.record.action == ROLLBACK and stack.record.status == COMPLETE and not stack.records()
 
 
@@ -212,7 +214,7 @@ def carry_out(
         view.expect(list(names), _completed(session))
         work(session)
         root = session.root
-        view.finish([name for name, each in root.resources.items() if each.record.action != INIT] if root else ())
+        view.finish(_as_defined(root) if root else ())
         if definition is not None and session.root is not None and not options.json:
             _say_placeholders(session.root)
         if options.server and session.root is not None and (left := _for_others(session.root, options.server)):
@@ -220,13 +222,24 @@ def carry_out(
         return _ended(settings, options.name, session.root, time.monotonic() - began, as_json=options.json)
 
 
-def _completed(session: Session) -> list[str]:
-    """Return the resources that an earlier command completed before it was interrupted."""
+def _as_defined(root: Stack) -> list[str]:
+    """Return the resources that exist as the definition of the stack has them."""
+    records = {name: each.record for name, each in root.resources.items()}
+    return [name for name, each in records.items() if each.action != INIT and each.revision == root.record.revision]
+
+
+def _completed(session: Session) -> dict[str, str]:
+    """Return the words for the resources that an earlier command completed before it was interrupted."""
     root = session.root
     if root is None or not session.interrupted:
-        return []
-    wanted = (root.record.action, COMPLETE, root.record.revision)
-    return [name for name, each in root.resources.items() if (*each.record.state, each.record.revision) == wanted]
+        return {}
+    words: dict[str, str] = {}
+    for name, each in ((name, each.record) for name, each in root.resources.items()):
+        if each.status != COMPLETE or each.revision != root.record.revision:
+            continue
+        if each.action == root.record.action or (each.passed == root.record.attempt and each.action != INIT):
+            words[name] = "ok" if each.updated >= root.record.updated else "unchanged"
+    return words
 
 
 def _say_placeholders(root: Stack) -> None:

@@ -85,7 +85,7 @@ def _filters(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _fits(row: Mapping[str, str | None], filters: Mapping[str, str]) -> bool:
-    """Whether a type passes the filters. A hidden type passes only if hidden types are asked for."""
+    """Return whether a type passes the filters. A hidden type passes only if hidden types are asked for."""
     status = filters.get("support_status")
     if row["support_status"] != status and (status is not None or row["support_status"] == HIDDEN):
         return False
@@ -120,7 +120,7 @@ def show(options: argparse.Namespace) -> int:
 
 
 def _is_about(handling: str) -> bool:
-    """Whether the docstring of a class is about its type: the one of placeholders is about all of them."""
+    """Return whether the docstring of a class is about its type: the one of placeholders is about all of them."""
     return handling in (type_schemas.CARRIED_OUT, type_schemas.PLUGIN)
 
 

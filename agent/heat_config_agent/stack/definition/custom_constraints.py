@@ -136,7 +136,7 @@ def _time(value: str) -> dt.datetime:
     """Return a time in UTC. Raises ValueError."""
     found = _TIME.fullmatch(value)
     if not found:
-        raise ValueError("it is no time of ISO 8601")
+        raise ValueError("it is not a time in ISO 8601")
     year, month, day, hour, minute, second = (int(each) if each else None for each in found.groups()[:6])
     time = dt.datetime(year or 0, month or 1, day or 1, hour or 0, minute or 0, second or 0, tzinfo=dt.timezone.utc)
     zone = found[7]
@@ -151,7 +151,7 @@ def _iso_8601(value: str) -> str:
     try:
         _time(value)
     except (ValueError, OverflowError):
-        return "it is no time of ISO 8601"
+        return "it is not a time in ISO 8601"
     return ""
 
 
@@ -161,7 +161,7 @@ def _expiration(value: str) -> str:
     try:
         over = _time(value.strip()) <= dt.datetime.now(dt.timezone.utc)
     except (ValueError, OverflowError):
-        return "it is no time of ISO 8601"
+        return "it is not a time in ISO 8601"
     return "Expiration time is out of date." if over else ""
 
 

@@ -88,7 +88,7 @@ class SoftwareDeployment(Resource):
         return found
 
     def _is_for(self, action: str, config: ConfigRecord | None) -> bool:
-        """Whether an action is carried out: by the property `actions`, or for a component by its configs."""
+        """Return whether an action is carried out: by the property `actions`, or for a component by its configs."""
         if config is not None and config.group == "component":
             return any(action in each["actions"] for each in config.config["configs"])
         return action in self.properties["actions"]
@@ -188,7 +188,7 @@ class SoftwareDeployment(Resource):
     def needs_replace_with_prop_diff(
         self, changed_properties_set: set[str], after_props: Properties, before_props: Properties
     ) -> bool:
-        """Whether an input with `replace_on_change` changes."""
+        """Return whether an input with `replace_on_change` changes."""
         if not changed_properties_set & {"input_values", "config"}:
             return False
         configs = self.stack.world.store.configs

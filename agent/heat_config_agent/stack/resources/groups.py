@@ -77,13 +77,13 @@ class _Group(StackResource):
         )
 
     def has_attribute(self, name: str) -> bool:
-        """Whether the group or its members have the attribute."""
+        """Return whether the group or its members have the attribute."""
         if name in self.attributes or name.startswith(MEMBER):
             return True
         return self.attribute_of_members(name)
 
     def attribute_of_members(self, name: str) -> bool:
-        """Whether a member has the attribute, as far as is known."""
+        """Return whether a member has the attribute, as far as is known."""
         try:
             first = next(self.members(self.known()), None)
         except ValueError:  # a mistake in the properties, which is reported for them

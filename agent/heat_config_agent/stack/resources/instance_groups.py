@@ -47,7 +47,7 @@ _ROLLING = Schema(
 
 
 class LaunchConfiguration(Named):
-    """What the members of groups have in common."""
+    """The configuration that all members of a group share."""
 
     properties_schema: ClassVar[Mapping[str, Schema]] = {
         "ImageId": Schema(Schema.STRING, "Image of an instance.", constraints=[CustomConstraint("glance.image")]),

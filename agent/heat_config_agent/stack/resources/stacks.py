@@ -141,7 +141,7 @@ class CfnStack(_ChildStack):
         return None if isinstance(name, str) and _is_remote(name) else super().child_to_validate(identity)
 
     def has_attribute(self, name: str) -> bool:
-        """Whether the attribute is an output, which the template may have."""
+        """Return whether the attribute is an output, which the template may have."""
         return name.startswith(OUTPUTS) or name == attributes.SHOW
 
     def get_reference_id(self) -> Json:
