@@ -261,6 +261,7 @@ class Agent:
             conditions=self.collection.conditions(),
             next_poll=self.collection.due,
             answered=self.intake.answered,
+            current=self.intake.answered and not (self.stale or self._unsteered),
             entries=self.journal.entries,
             changes=self.journal.changes,
             skipped=self._skipped,

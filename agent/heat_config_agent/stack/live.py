@@ -152,7 +152,7 @@ class Stack:
     @property
     def identity(self) -> Identity:
         """Return the name and ids of the stack."""
-        return self.definition.identity if self._definition else Identity(self.name, self.id)
+        return self.definition.identity if self._definition else Identity(self.name, self.id, self.record.project)
 
     @property
     def arn(self) -> str:

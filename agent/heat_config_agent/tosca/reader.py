@@ -57,7 +57,10 @@ def define(name: str, wish: Wish, identity: Identity) -> Definition:
         shown=reading.files.names,
         substitutes={node: path for node, path in reading.chosen.items() if path},
     )
-    return replace(made, source=source.to_json())
+    made = replace(made, source=source.to_json())
+    if complete:
+        loader.remember(made)
+    return made
 
 
 def define_for_export(name: str, wish: Wish, identity: Identity, marks: Mapping[str, Json]) -> Exported:

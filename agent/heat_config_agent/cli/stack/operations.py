@@ -120,8 +120,10 @@ def apply(settings: Settings, template: str, options: Any, content: bytes | None
 
 
 def _applied(settings: Settings, options: argparse.Namespace) -> int:
-    warn = sessions.warned if options.plan else reported_later
-    stack = sessions.look(settings, options.name, warn) if sessions.there(settings, options.name) else None
+    if options.plan:
+        stack = sessions.look(settings, options.name) if sessions.there(settings, options.name) else None
+    else:
+        stack = sessions.outline(settings, options.name)
     stack = None if stack is None or _is_gone(stack) else stack
     definition = (
         definitions.changed(options, stack) if stack else definitions.new(options, options.name, _types(settings))

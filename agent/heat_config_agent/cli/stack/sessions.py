@@ -15,10 +15,11 @@ from heat_config_agent.cli.stack.live_view import Progress, View
 from heat_config_agent.errors import AgentError, UsageError
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.stack import listing
+from heat_config_agent.stack.definition import Definition
 from heat_config_agent.stack.endpoint import address
 from heat_config_agent.stack.live import Stack, World
 from heat_config_agent.stack.machine import ThisMachine
-from heat_config_agent.stack.records import DeploymentRecord
+from heat_config_agent.stack.records import DeploymentRecord, StackRecord
 from heat_config_agent.stack.resources import known_types
 from heat_config_agent.stack.session import damaged, definition_of
 from heat_config_agent.stack.snapshots import ArchivingSession
@@ -105,7 +106,21 @@ def look(settings: Settings, name: str, warn: Callable[[str], None] = warned) ->
         raise damaged(store) if store.damage else missing(settings, name)
     if store.damage:
         warn(store.damage)
-    definition = definition_of(record, record.source, load) if record.source else None
+    return _seen(settings, store, record, definition_of(record, record.source, load) if record.source else None)
+
+
+def outline(settings: Settings, name: str) -> Stack | None:
+    """Return the records of a stack without its definition, whose making takes longer than all else; None for no stack.
+
+    Nothing is said of damage: opening the stack for work reports it. Raises UsageError, StateError.
+    """
+    store = Store(listing.folder(settings.state, name), write=False)
+    if store.root is None and store.damage:
+        raise damaged(store)
+    return _seen(settings, store, store.root, None) if store.root is not None else None
+
+
+def _seen(settings: Settings, store: Store, record: StackRecord, definition: Definition | None) -> Stack:
     world = World(store, types(settings.words("plugin_dirs")), _Nobody())
     world.expect_signals = lambda handle, _token: address(record.port, handle)
     return Stack(world, record, definition)
