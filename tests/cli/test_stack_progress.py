@@ -204,3 +204,15 @@ def test_an_update_that_is_resumed_knows_what_is_unchanged(machine: Machine) -> 
     during = next(frame for frame in frames if any(line.startswith("running") for line in frame))
     assert row(during, "one")[0] == row(during, "server")[0] == row(during, "one_config")[0] == "unchanged"
     assert not any(line.startswith("waiting") for line in during)
+
+
+def test_a_replaced_resource_does_not_read_as_deleted(machine: Machine) -> None:
+    """Its row is that of its successor, though the old one is deleted last."""
+    assert machine.apply(template(machine, "true")).code == 0
+    shown = screen(on_terminal(machine, template(machine, "true; true")).printed())
+    assert row(shown, "one")[:3] == ["ok", "one", "UPDATE"]
+    assert row(shown, "one_config")[:3] == ["ok", "one_config", "CREATE"]
+    deleted = machine.command(
+        "heat-config-agent", ["stack", "delete", "--state-dir", str(machine.state), "--yes", "pair"], {}
+    )
+    assert "ok        one_config               DELETE" in deleted.out, deleted.err

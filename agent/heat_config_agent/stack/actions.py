@@ -317,7 +317,7 @@ def _set(resource: Resource, action: str, status: str, reason: str = "") -> None
     record.action, record.status, record.updated = action, status, time.time()
     record.reason = resource.stack.conceal.text(reason)
     resource.stack.keep(record)
-    resource.stack.happened([resource.name], action, status, reason)
+    resource.stack.happened([resource.name], action, status, reason, of=record)
 
 
 def _forget(resource: Resource) -> None:

@@ -61,7 +61,9 @@ class Host(Protocol):
     def flush(self) -> None:
         """Write all records to disk."""
 
-    def happened(self, path: Sequence[str], action: str, status: str, reason: str = "") -> None:
+    def happened(
+        self, path: Sequence[str], action: str, status: str, reason: str = "", *, of: ResourceRecord | None = None
+    ) -> None:
         """Record an event of a resource."""
 
     def leave_unchanged(self, name: str) -> None:

@@ -259,11 +259,15 @@ class Stack:
         other.look, other.validating = _Running(other), True
         return other
 
-    def happened(self, path: Sequence[str], action: str, status: str, reason: str = "") -> None:
+    def happened(
+        self, path: Sequence[str], action: str, status: str, reason: str = "", *, of: ResourceRecord | None = None
+    ) -> None:
         """Record and report an event of a resource, or of the stack itself if the path is empty.
 
         Secrets are removed from the reason here, because every report to people passes this point.
+        `of` is the record of the resource: an event of one that another has replaced is marked `"replaced"`.
         """
+        current = self.resources.get(of.name) if of is not None else None
         event = {
             "time": time.time(),
             "since_boot": processes.since_boot(),
@@ -271,6 +275,7 @@ class Stack:
             "action": action,
             "status": status,
             "reason": self.world.conceal.text(reason),
+            **({"replaced": True} if current is not None and current.record is not of else {}),
         }
         self.world.store.event(event)
         self.world.happened(event)

@@ -149,7 +149,7 @@ class Lines(View):
         path = event["path"]
         if not path:
             return
-        row = self._rows.setdefault(path, _Row())
+        row = _Row() if _is_of_replaced(event) else self._rows.setdefault(path, _Row())
         row.happened(event)
         if event["status"] != IN_PROGRESS:
             terminal.say(_line(path, row))
@@ -191,7 +191,7 @@ class Tree(View):
             self._rows.setdefault(name, _Row(word=done.get(name, "waiting")))
 
     def happened(self, event: Mapping[str, Any]) -> None:
-        if event["path"]:
+        if event["path"] and not _is_of_replaced(event):
             self._rows.setdefault(event["path"], _Row()).happened(event)
 
     def left_unchanged(self, path: str) -> None:
@@ -254,6 +254,11 @@ class Tree(View):
         longest = max((terminal.columns(_indented(path)) for path in paths), default=0)
         room = min(max(longest, _ROOM), width - _FIXED)
         return [_line(path, self._rows[path], width=width, room=room) for path in paths]
+
+
+def _is_of_replaced(event: Mapping[str, Any]) -> bool:
+    """Whether an event is of a resource that another has replaced, and that now has the row; failures are shown."""
+    return bool(event.get("replaced")) and event["status"] != FAILED
 
 
 def _left(name: str, existing: Collection[str]) -> str:
