@@ -364,6 +364,7 @@ def test_the_graph_is_drawn(stacks: Stacks) -> None:
     assert [line.split()[0] for line in timeline] == ["config", "server", "greeting"]
     lanes = ET.fromstring(stacks("graph", "a", "--timeline", "--format", "svg").out)  # noqa: S314  # our own
     assert len(list(lanes.iter("{http://www.w3.org/2000/svg}title"))) == 3
+    assert [text for text in lanes.itertext() if text.startswith("CREATE ")], "a lane has its action"
     assert "no timelines" in stacks("graph", "a", "--timeline", "--format", "dot", code=2).err
 
 

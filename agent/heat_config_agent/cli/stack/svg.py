@@ -151,7 +151,7 @@ def timeline(spans: Sequence[Span]) -> str:
     """Return the times of resources: a lane for each, hatched while it waits, filled while it is worked on."""
     names = max((extent(fitted(span.path, _TEXT), _TEXT) for span in spans), default=0) + 2 * _MARGIN
     height = 2 * _MARGIN + (len(spans) + 1) * _LANE
-    return _page(names + _CHART + 12 * _MARGIN, height, _lanes(spans, names))
+    return _page(names + _CHART + 15 * _MARGIN, height, _lanes(spans, names))
 
 
 def _lanes(spans: Sequence[Span], left: float) -> Iterator[str]:
@@ -178,5 +178,5 @@ def _lanes(spans: Sequence[Span], left: float) -> Iterator[str]:
             )
         if mark:
             yield _mark(mark, stroke, x + wide + 6, y + 3)
-        yield _text(x + wide + 24, y + 14, span.times(), ' fill="#444444"')
+        yield _text(x + wide + 24, y + 14, f"{span.action} {span.times()}", ' fill="#444444"')
         yield "</g>"
