@@ -50,6 +50,7 @@ def test_an_instance_of_it_is_configured(instance: Booted, heat: SignalServer) -
     assert shown(instance, "UnitFileState") == "enabled"
     assert shown(instance, "UnitFileState", "heat-config-apply") == "disabled"
     eventually(instance, lambda: instance.run("heat-config-agent", "status", "--check").code == 0)
+    assert instance.run("systemctl", "is-failed", "cloud-config", "cloud-final", "cloud-init").out.count("active") == 3
 
     instance.crash()
     handed.deploy(deployment("d2", "#!/bin/sh\necho second\n", signal=heat.url("d2")))
