@@ -256,7 +256,8 @@ def check_agent(directory: Path, deployed: Path, *, resume: str = "heat-config-a
     pause = requests.paused(directory)
     if pause:
         since = f" since {plan.clock(pause[1])}" if pause[1] else ""
-        yield warning(check, f"it is paused{since}: {pause[0]}", resume)
+        until = f" until {plan.clock(pause[2])}" if pause[2] is not None else ""
+        yield warning(check, f"it is paused{since}{until}: {pause[0]}", resume)
     waiting = [entry.name for entry in entries if entry.state is State.REBOOT]
     if waiting:
         verb = "wait" if len(waiting) > 1 else "waits"
