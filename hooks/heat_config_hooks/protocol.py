@@ -126,7 +126,7 @@ class Request:
 
     @property
     def removes(self) -> bool:
-        """Whether the hook is only to remove what the deployment has made: at a DELETE, or as its cleanup."""
+        """True if the hook is only to remove what the deployment has made: at a DELETE, or as its cleanup."""
         return bool(self.leaves) or self.action == "DELETE"
 
 
@@ -179,7 +179,7 @@ class Command:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How a command ended."""
+    """The end of a command."""
 
     code: int
     """Its exit code, or, as in a shell, 128 plus the number of the signal that ended it."""

@@ -1,4 +1,4 @@
-"""What the scalars of a YAML document mean: the schemas of YAML's versions."""
+"""The meaning of scalars in YAML documents: the schemas of YAML's versions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Schema:
-    """What the scalars of a document mean: a version of YAML."""
+    """The meaning of scalars in a document: a version of YAML."""
 
     def __init__(
         self, implicit: Mapping[str, tuple[str, re.Pattern[str]]], scalars: Mapping[str, Callable[[str], object]]
@@ -63,7 +63,7 @@ def _loader(first: Mapping[str, list[tuple[str, re.Pattern[str]]]]) -> Any:
         return found
 
     class Loader(_BASE):  # type: ignore[misc]  # it depends on how PyYAML was built
-        """What composes nodes and gives each scalar its tag."""
+        """Composes nodes, and gives each scalar its tag."""
 
         def resolve(self, kind: Any, value: Any, implicit: Any) -> str:
             if kind is scalar:

@@ -51,7 +51,7 @@ _COMPOSED = 4000
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with a document, and where; lines and columns count from 1."""
+    """A fault in a document, with its position; lines and columns count from 1."""
 
     problem: str
     line: int
@@ -158,7 +158,7 @@ class Tree:
         except yaml.YAMLError as error:
             raise _unreadable(str(error).splitlines()[0], None, (), "", "syntax") from None
         except UnicodeEncodeError:  # half a character, which JSON can write
-            raise _unreadable("a character is no Unicode text", None, (), "", "syntax") from None
+            raise _unreadable("a character is not Unicode text", None, (), "", "syntax") from None
         except RecursionError:
             raise _unreadable("it is nested too deeply", None, (), "", "depth") from None
 
@@ -287,13 +287,13 @@ class Tree:
         if make is None:
             return self._fault(node, f"{_named(node.tag)} {self._foreign}", "leave it out")
         if node.tag in _NUMBERS and len(node.value.lstrip("+-")) > LONGEST_NUMBER:
-            return self._fault(node, f"a number of over {LONGEST_NUMBER} digits is no JSON value", "quote it")
+            return self._fault(node, f"a number of over {LONGEST_NUMBER} digits is not a JSON value", "quote it")
         try:
             value = make(node.value)
         except (ValueError, TypeError, LookupError, OverflowError):
             return self._fault(node, "the value is not what its type says", "quote it")
         if isinstance(value, float) and not math.isfinite(value):
-            return self._fault(node, f"{node.value} is no number in JSON", "quote it")
+            return self._fault(node, f"{node.value} is not a number in JSON", "quote it")
         return value
 
     def _fault(self, node: Any, problem: str, hint: str = "") -> None:

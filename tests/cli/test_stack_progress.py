@@ -150,3 +150,57 @@ def test_nothing_is_found_where_there_is_no_stack(machine: Machine, word: str) -
     """One sentence, and exit code 1 or 2."""
     done = machine.agent("log", word)
     assert (done.code in (1, 2), done.err.count("\n")) == (True, 1)
+
+
+def test_what_is_unchanged_says_so_before_the_end(machine: Machine) -> None:
+    """While an update still works on another resource, on a terminal and in lines."""
+    assert machine.apply(template(machine, "true")).code == 0
+    path = template(machine, "true", WAITS)
+    terminal = on_terminal(machine, path)
+    begun(machine)
+    time.sleep(0.5)
+    (machine.folder / "log.go").touch()
+    frames = [frame.splitlines() for frame in terminal.printed().split("\x1b[J")]
+    during = next(frame for frame in frames if any(line.startswith("running") for line in frame))
+    assert row(during, "one")[0] == row(during, "server")[0] == row(during, "one_config")[0] == "unchanged"
+    assert not any(line.startswith("waiting") for line in during)
+    lines = machine.apply(template(machine, "true", "true; true")).out.splitlines()
+    ends = next(at for at, line in enumerate(lines) if line.startswith(f"ok        {LONG} "))
+    assert lines.index("unchanged one") < ends
+
+
+def test_what_an_update_did_not_reach_is_not_unchanged(machine: Machine) -> None:
+    """After a failure, a resource that was to be updated says that it was not begun."""
+    path = template(machine, "true")
+
+    def with_value(value: int) -> None:
+        document = json.loads(path.read_text())
+        properties = {"value": value}
+        document["resources"]["after"] = {"type": "OS::Heat::Value", "depends_on": "one", "properties": properties}
+        path.write_text(json.dumps(document))
+
+    with_value(1)
+    assert machine.apply(path).code == 0
+    template(machine, "exit 1")
+    with_value(2)
+    lines = machine.apply(path).out.splitlines()
+    assert "not begun after" in lines
+    assert "unchanged server" in lines
+
+
+def test_an_update_that_is_resumed_knows_what_is_unchanged(machine: Machine) -> None:
+    """Of what the killed command has passed, only what it updated is ok."""
+    assert machine.apply(template(machine, "true")).code == 0
+    path = template(machine, "true", WAITS)
+    process = machine.start("heat-config-apply", "--state-dir", str(machine.state), str(path))
+    begun(machine)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    terminal = on_terminal(machine, path)
+    time.sleep(1.5)
+    (machine.folder / "log.go").touch()
+    frames = [frame.splitlines() for frame in terminal.printed().split("\x1b[J")]
+    during = next(frame for frame in frames if any(line.startswith("running") for line in frame))
+    assert row(during, "one")[0] == row(during, "server")[0] == row(during, "one_config")[0] == "unchanged"
+    assert not any(line.startswith("waiting") for line in during)

@@ -126,7 +126,7 @@ def test_stacks_are_created_updated_and_deleted(machine: Machine) -> None:
             "a stack in another region or cloud cannot be created on this machine: remove its context",
         ),
         ("{template: {get_file: inner/child.yaml}}", "The Parameter (word) was not provided."),
-        ("{template: 'nonsense: ['}", "it is no YAML"),
+        ("{template: 'nonsense: ['}", "it is not YAML"),
         (
             "{template: '{heat_template_version: 2018-08-31, resources: {a: {type: OS::Heat::Valu}}}'}",
             "The Resource Type (OS::Heat::Valu) could not be found. (did you mean OS::Heat::Value?)",

@@ -14,7 +14,7 @@ from pathlib import Path
 from docs.console import ROOT, Command, File
 from package.built import package
 from support.machine import BIN, Done
-from support.unprivileged import NOBODY, Unprivileged
+from support.unprivileged import NOBODY, Unprivileged, need_open_checkout
 from system.booted import Booted, booted
 
 _LOOKING = re.compile(
@@ -46,6 +46,7 @@ class Places:
     def checkout(self) -> Path:
         """A copy of the checkout, with a home beside it; its environment is that of the tests."""
         if self._checkout is None:
+            need_open_checkout()
             folder = Path(tempfile.mkdtemp(prefix="page-", dir="/tmp"))
             self._ending.callback(shutil.rmtree, folder)
             self._checkout = folder / "heat-config-agent"

@@ -140,7 +140,7 @@ def test_several_fit() -> None:
     assert refused(environment, files=files) == [
         (
             "env0.yaml:2:21: resource_registry.My::Type: 2 templates fit what is required (x=1): a.yaml, b.yaml; "
-            "c.yaml has x=2 (keep one of them in the list)"
+            "c.yaml has x=2 (keep only one of them in the list)"
         )
     ]
 
@@ -266,11 +266,11 @@ def test_mistakes_in_templates(text: str, said: str) -> None:
         ),
         (
             "resource_registry: {'T*': [a.yaml]}\n",
-            "1:21: resource_registry.T*: a list of templates is for one type, and T* is none",
+            "1:21: resource_registry.T*: a list of templates belongs to one type, and T* is not a type",
         ),
         (
             "resource_registry: {base_url: [a.yaml]}\n",
-            "1:21: resource_registry.base_url: a list of templates is for one type, and base_url is none",
+            "1:21: resource_registry.base_url: a list of templates belongs to one type, and base_url is not a type",
         ),
         (
             "resource_registry: {T: [a.yaml, b.yaml]}\n",
@@ -290,7 +290,7 @@ def test_mistakes_in_candidates() -> None:
     said = "docker/c.yaml:2:16: capabilities.deployment: a capability is text, a number or a boolean, not {}"
     assert refused(environment, files=broken) == [said]
     assert refused(environment, files={**FILES, "docker/c.yaml": VERSION + "a: ["})[0].startswith(
-        "docker/c.yaml:3:1: it is no YAML"
+        "docker/c.yaml:3:1: it is not YAML"
     )
     other = FILES["docker/c.yaml"] + "resources: {x: {}}\n"
     assert refused(environment, files={**FILES, "docker/c.yaml": other}) == []
@@ -442,7 +442,7 @@ def test_a_template_that_cannot_be_looked_at_is_said(machine: Machine, controlle
     """The others are printed all the same, and the exit code tells."""
     done = run(machine, "capabilities-find", "-c", "deployment=puppet", "odd.txt", "puppet")
     assert (done.code, done.out) == (1, "puppet/controller.yaml\n")
-    assert done.err.startswith("odd.txt:2:1: error: it is no YAML")
+    assert done.err.startswith("odd.txt:2:1: error: it is not YAML")
     put(controllers, bad=template("{deployment: [puppet, null]}"))
     done = run(machine, "capabilities-find", "-c", "deployment=puppet", ".")
     said = "bad.yaml:2:37: error: capabilities.deployment[1]: a capability is text, a number or a boolean, not null\n"

@@ -65,7 +65,7 @@ def test_what_is_known_at_run_time_is_resolved_then(value: str, comes_to: object
 
 def test_a_root_template_is_no_resource_of_another_stack() -> None:
     """It has no facade, and that is said."""
-    with pytest.raises(Unresolved, match="this one is no resource of another stack"):
+    with pytest.raises(Unresolved, match="this stack is not nested in another"):
         output("{resource_facade: metadata}")
 
 

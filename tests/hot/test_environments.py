@@ -44,10 +44,7 @@ def test_environments_win_over_parameters_beside_them() -> None:
     assert values("parameters: {s: a}\n", s="b", n=2) == {"s": "a", "n": 2}
     _, warnings = examined(TEMPLATE, "parameters: {s: a}\n", s="b")
     assert warnings == [
-        (
-            "env0.yaml:1:14: parameters.s: this value of s wins over the one that is given beside the environment, as "
-            "with Heat (remove it here)"
-        )
+        ("env0.yaml:1:14: parameters.s: this value of s overrides the one given directly, as in Heat (remove it here)")
     ]
 
 
@@ -175,7 +172,7 @@ def test_what_does_nothing_here_is_said() -> None:
             'resources.r.hooks: Invalid hook type "x"',
         ),
         ("resource_registry: {resources: {r: {restricted_actions: [x]}}}\n", "Invalid restricted_action type"),
-        ("parameters: {a: b\n", "it is no YAML"),
+        ("parameters: {a: b\n", "it is not YAML"),
     ],
 )
 def test_a_wrong_environment_is_said(environment: str, said: str) -> None:

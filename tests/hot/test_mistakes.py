@@ -80,6 +80,7 @@ def test_all_mistakes_are_shown_together_in_the_order_of_the_text() -> None:
     [
         ("", "t.yaml:1:1: Template format version not found. (begin it with heat_template_version: 2021-04-16)"),
         ("[a]", "t.yaml:1:1: The template is not a JSON object or YAML mapping."),
+        ("tosca_definitions_version: tosca_simple_yaml_1_3\n", "a TOSCA service template is read from a file, not"),
         ("heat_template_versoin: 1\n", "is heat_template_versoin meant to be heat_template_version?"),
         ("heat_template_version: 2018-08-32\n", '"2018-08-32" is not a version of HOT; there are 2013-05-23'),
         ("heat_template_version: 2018-08-31\nAWSTemplateFormatVersion: 1\n", "Ambiguous versions"),
@@ -94,7 +95,7 @@ def test_all_mistakes_are_shown_together_in_the_order_of_the_text() -> None:
         (VERSION + f"resources: {{r: {VALUE[:-1]}, condition: cc}}}}\n", 'Invalid condition "cc"'),
         (
             "heat_template_version: 2015-10-15\nconditions: {}\n",
-            "The template section is invalid: conditions (conditions are there from 2016-10-14 on)",
+            "The template section is invalid: conditions (conditions exist from 2016-10-14 on)",
         ),
         (
             "heat_template_version: 2015-10-15\noutputs: {o: {value: {Ref: x}}}\n",
@@ -164,20 +165,20 @@ def test_a_hidden_value_is_in_no_message() -> None:
         (
             "outputs: {o: {value: {get_parm: a}}}",
             (
-                "outputs.o.value.get_parm: get_parm is no function of 2018-08-31: this map is taken as it is "
+                "outputs.o.value.get_parm: get_parm is not a function of 2018-08-31: this map is used as it is "
                 "(did you mean get_param?)"
             ),
         ),
         (
             "heat_template_version: 2013-05-23\noutputs: {o: {value: {str_split: [',', a]}}}",
-            "str_split is no function of 2013-05-23: this map is taken as it is (it is one from 2015-10-15 on)",
+            "str_split is not a function of 2013-05-23: this map is used as it is (it exists from 2015-10-15 on)",
         ),
         ("outputs:\n  o: {value: 1}\n  o: {value: 2}", "t.yaml:4:3: outputs.o: the key 'o' is there twice"),
         (
             "parameters: {a: {type: string, default: x, constraints: [{length: {max: 3}, allowed_pattern: x}]}}",
             "allowed_pattern is not checked: of the constraints in one entry only length counts (give it a dash of its",
         ),
-        ("outputs: {o: {value: 1, descripton: x}}", "descripton is no key of an output: it is ignored (did you mean"),
+        ("outputs: {o: {value: 1, descripton: x}}", "an output has no key descripton: it is ignored (did you mean"),
         (
             "parameters: {a: {type: string, default: x, hidden: 'no'}}",
             "hidden should be true or false: Heat takes it for",

@@ -115,8 +115,8 @@ def test_mistakes_are_shown_with_their_places(machine: Machine, good: Path) -> N
             "mean name?)"
         ),
         (
-            "good.yaml:17:17: warning: outputs.odd.value.get_parm: get_parm is no function of 2018-08-31: this map is "
-            "taken as it is (did you mean get_param?)"
+            "good.yaml:17:17: warning: outputs.odd.value.get_parm: get_parm is not a function of 2018-08-31: this map "
+            "is used as it is (did you mean get_param?)"
         ),
         "good.yaml: 2 mistakes, 1 warning",
     ]

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from support.machine import BIN, Machine
 
 NOBODY = 54321 + os.getpid() % 10_000
@@ -32,6 +34,13 @@ def _seen() -> tuple[str, ...]:
     if not closed:
         return ()
     return ("unshare", "--mount", "sh", "-ec", _OPEN, "sh", str(closed[0]), str(base.relative_to(closed[0])))
+
+
+def need_open_checkout() -> None:
+    """Skip the test where other users than root cannot reach the commands of this checkout."""
+    closed = [each for each in (BIN, *BIN.parents) if os.geteuid() == 0 and not each.stat().st_mode & 0o001]
+    if closed:
+        pytest.skip(f"other users than root may not enter {closed[-1]}: put the checkout where they may")
 
 
 class Unprivileged(Machine):

@@ -25,6 +25,9 @@ def test_a_valid_document_becomes_a_stack(valid_document: tuple[Path, dict[str, 
         return
     validation.check(made, known_types())
     assert all(node.attributes().keys() >= {"tosca_id", "tosca_name"} for node in made.nodes.values())
-    again = loader.load(json.loads(json.dumps(made.source)), Identity("service", "2"))
+    stored = json.loads(json.dumps(made.source))
+    assert loader.load(stored, Identity("service", "1")) is made, "an unchanged service is compiled once"
+    again = loader.load(stored, Identity("service", "2"))
+    assert again.source == stored
     assert [*again.resources] == [*made.resources]
     assert again.nodes.keys() == made.nodes.keys()

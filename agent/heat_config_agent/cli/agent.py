@@ -15,6 +15,7 @@ COMMANDS = {
     "status": "status",
     "show": "show",
     "log": "log",
+    "wait": "wait",
     "retry": "retry",
     "forget": "forget",
     "prune": "prune",

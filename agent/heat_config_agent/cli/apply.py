@@ -134,7 +134,7 @@ _SERVICE = ("tosca_definitions_version", "topology_template")
 
 
 def _is_packed(name: str) -> bool:
-    """Whether a file is an archive of a service, or a folder with one."""
+    """Return whether a file is an archive of a service, or a folder with one."""
     if name.endswith((".csar", ".zip")):
         return True
     try:
@@ -145,12 +145,12 @@ def _is_packed(name: str) -> bool:
 
 
 def _is_template(content: object) -> bool:
-    """Whether a document is a template; CloudFormation's are refused as such."""
+    """Return whether a document is a template; CloudFormation's are refused as such."""
     return isinstance(content, dict) and not content.keys().isdisjoint((*_VERSIONS, *_SERVICE))
 
 
 def _reads_as_template(source: Named) -> bool:
-    """Whether a file that cannot be parsed is an archive, or has a line that begins with the version of a template."""
+    """Return whether an unparsable file is an archive, or has a line that begins with a template's version."""
     if not isinstance(source, File):
         return False
     versions = (b"heat_template_version", b"tosca_definitions_version")
@@ -229,7 +229,7 @@ def _watched(settings: Settings) -> list[str]:
 
 
 def _is_idle(steps: Iterable[Step], entries: Mapping[str, Entry]) -> bool:
-    """Whether there was nothing to do, and there will be nothing until something changes or falls due."""
+    """Return whether there was nothing to do, and there will be nothing until something changes or falls due."""
     known = {each.key for each in entries.values() if each.settled and not each.again}
     failed = any(each.action == cleanup.ACTION and each.failed for each in entries.values())  # it is retried
     return (
@@ -307,7 +307,7 @@ def _check_only(only: Sequence[str], documents: Sequence[Document]) -> None:
 def _show_plan(settings: Settings, documents: list[Document], only: Sequence[str], *, as_json: bool) -> int:
     entries = journal.read(settings.state)
     deployed = Deployed(settings.deployed, old=settings.deployed_old)
-    found = survey(documents, entries, tools.Tools(settings.hooks), deployed, settings.state, only=only)
+    found = survey(documents, entries, tools.Tools(settings.hooks, terminal.warn), deployed, settings.state, only=only)
     steps, mistakes = found.steps, found.mistakes
     gone = [entries[key] for key in found.superseded]
     if as_json:

@@ -160,7 +160,7 @@ class _View:
 
     @property
     def agent_text(self) -> str:
-        """Whether an agent is running, and which sources it asks."""
+        """The state of the agent: whether it runs, and which sources it asks."""
         if not self._running:
             return "only root can see whether an agent is running" if self._closed else "no agent is running"
         names = ", ".join(sorted({name for name, _ in self._used}))

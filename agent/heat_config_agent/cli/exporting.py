@@ -39,7 +39,7 @@ _Dumper.add_representer(str, _text)
 def run(options: argparse.Namespace) -> int:
     """Print the HOT template of a service."""
     if language_of(options.file) != TOSCA:
-        raise UsageError(f"{options.file} is no TOSCA service", hint="a service has tosca_definitions_version")
+        raise UsageError(f"{options.file} is not a TOSCA service", hint="a service has tosca_definitions_version")
     wish = services.wish(options)
     identity = Identity(reader.default_name(options.file), str(uuid.uuid4()))
 

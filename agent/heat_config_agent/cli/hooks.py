@@ -42,7 +42,7 @@ def add(commands: state_options.Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Show all hooks, or one."""
     settings = effective.make(os.environ, hooks=tuple(arguments.hooks_dir))
-    installed = tools.Tools(settings.hooks)
+    installed = tools.Tools(settings.hooks, terminal.warn)
     if arguments.tool is not None:
         tool = installed.find(arguments.tool)
         if tool is None:
@@ -136,7 +136,7 @@ def _hook(tool: Tool) -> str:
 
 
 def _hides(tool: Tool) -> bool:
-    """Whether an executable overrides a built-in hook."""
+    """Return whether an executable overrides a built-in hook."""
     return not tool.builtin and tool.name in heat_config_hooks.HOOKS
 
 

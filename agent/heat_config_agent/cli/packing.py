@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"cannot write {target}: {error.filename or ''} {error.strerror or error}") from None
     if lost is not None:
         service_validation.show(lost, alone=False)
-        raise UsageError(f"{name} names files by their absolute path", hint="name them beside the template")
+        raise UsageError(f"{name} names files by their absolute path", hint="use paths relative to the template")
     number = len(members) - (METADATA in members)
     terminal.say(terminal.line(f"{target} has {terminal.count(number, 'file')}; its entry is {entry}"))
     return ExitCode.OK

@@ -255,7 +255,7 @@ def totals(steps: Sequence[Step], entries: Mapping[str, Entry]) -> Counter[str]:
 
 
 def is_work(step: Step, entry: Entry | None) -> bool:
-    """Whether a pass had work with a deployment.
+    """Return whether a pass had work with a deployment.
 
     An interrupted run that may run again, but was not chosen with --only, is not work.
     """

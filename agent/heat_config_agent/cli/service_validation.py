@@ -29,7 +29,7 @@ Validation: TypeAlias = Callable[[str], tuple[int, dict[str, Any] | None]]
 
 @dataclass(frozen=True)
 class Wishes:
-    """How service templates are validated, and how that is shown."""
+    """The options for validating service templates and showing the result."""
 
     inputs: Mapping[str, str]
     """Values of inputs by name, as texts."""

@@ -10,7 +10,7 @@ _STYLES = {"good": "32", "bad": "1;31", "quiet": "2", "warn": "33", "live": "36"
 
 
 def is_live() -> bool:
-    """Whether standard output is a terminal on which lines can be drawn again."""
+    """Return whether standard output is a terminal on which lines can be drawn again."""
     return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
@@ -32,6 +32,11 @@ def say(text: str, *, error: bool = False, end: str = "\n") -> None:
         print(text, end=end, file=stream, flush=True)
     except OSError:  # the reader has gone, or the disk is full
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def warn(text: str) -> None:
+    """Print a warning on standard error."""
+    say(styled(f"warning: {line(text)}", "warn"), error=True)
 
 
 def defect(error: BaseException | None) -> None:

@@ -69,7 +69,7 @@ class Intake:
 
     @property
     def troubles(self) -> tuple[str, ...]:
-        """What is wrong with the present documents."""
+        """The mistakes in the present documents."""
         return (*self._untaken.values(), *self._set_aside.values())
 
     def take(self, answers: Iterable[Answer]) -> Arrivals:

@@ -86,10 +86,13 @@ def is_pending(entry: Entry, entries: Mapping[str, Entry]) -> bool:
 
 def _tool(entry: Entry) -> str:
     """Return the tool if a built-in hook ran the deployment; else empty text."""
-    if entry.run is None or entry.action == ACTION or not entry.run.hook.startswith(BUILTIN):
-        return ""
-    tool = entry.run.hook.removeprefix(BUILTIN)
-    return tool if tool in heat_config_hooks.HOOKS else ""
+    return _builtin(entry.run.hook) if entry.run is not None and entry.action != ACTION else ""
+
+
+@functools.cache
+def _builtin(hook: str) -> str:
+    tool = hook.removeprefix(BUILTIN)
+    return tool if hook.startswith(BUILTIN) and tool in heat_config_hooks.HOOKS else ""
 
 
 def _is_of(entry: Entry, cleanup: Entry) -> bool:

@@ -31,11 +31,11 @@ class Finding:
     text: str
     """The state of what was checked, or the problem."""
     todo: str = ""
-    """What to do about the problem."""
+    """The remedy for the problem."""
 
 
 def closed(state: Path) -> bool:
-    """Whether a state directory exists that this user may not read; usually only root may."""
+    """Return whether a state directory exists that this user may not read; usually only root may."""
     return os.path.lexists(state) and not os.access(state, os.R_OK | os.X_OK)
 
 

@@ -119,7 +119,7 @@ def check_state(directory: Path) -> Iterator[Finding]:
     check = "state"
     yield from _permissions(directory)
     place = _existing(directory)
-    missing = "" if place == directory else f" ({directory} does not exist yet: the agent creates it)"
+    remark = "" if place == directory else f" ({directory} does not exist yet: the agent creates it)"
     try:
         if place.is_dir():
             with tempfile.TemporaryFile(dir=place) as file:
@@ -137,7 +137,7 @@ def check_state(directory: Path) -> Iterator[Finding]:
     if free < ROOM:
         yield warning(
             check,
-            f"only {retention.bytes_of(free)} are free on the disk of {directory}{missing}",
+            f"only {retention.bytes_of(free)} are free on the disk of {directory}{remark}",
             "free some space: on a full disk, nothing new begins",
         )
     elif disk.f_files and disk.f_favail < INODES:
@@ -145,7 +145,7 @@ def check_state(directory: Path) -> Iterator[Finding]:
             check, f"the disk of {directory} has room for only {disk.f_favail} more files", "remove files there"
         )
     else:
-        yield ok(check, f"{directory} is writable, {retention.bytes_of(free)} are free{missing}")
+        yield ok(check, f"{directory} is writable, {retention.bytes_of(free)} are free{remark}")
 
 
 def check_runs(settings: Settings) -> Finding:
@@ -235,7 +235,7 @@ def check_agent(directory: Path, deployed: Path, *, resume: str = "heat-config-a
     keys: list[str] = []
     try:
         entries = journal.read(directory).values()
-        keys = [each.key for each in entries]
+        keys = [entry.key for entry in entries]
     except StateError as error:
         yield failed(check, error.brief, "run this as root" if os.geteuid() else "check its file system (dmesg)")
         entries = {}.values()
@@ -270,13 +270,13 @@ def check_agent(directory: Path, deployed: Path, *, resume: str = "heat-config-a
     if pause:
         since = f" since {plan.clock(pause[1])}" if pause[1] else ""
         yield warning(check, f"it is paused{since}: {pause[0]}", resume)
-    waiting = [each.name for each in entries if each.state is State.REBOOT]
+    waiting = [entry.name for entry in entries if entry.state is State.REBOOT]
     if waiting:
         verb = "wait" if len(waiting) > 1 else "waits"
         yield warning(check, f"{', '.join(waiting)} {verb} for a reboot of the machine", "reboot the machine")
-    late = [each for each in entries if each.state is State.FINISHED and each.tries]
+    late = [entry for entry in entries if entry.state is State.FINISHED and entry.tries]
     if late:
-        last = max(late, key=lambda each: each.at)
+        last = max(late, key=lambda entry: entry.at)
         yield warning(
             check,
             f"{len(late)} result{'s' if len(late) > 1 else ''} could not be delivered yet: {last.trouble}",

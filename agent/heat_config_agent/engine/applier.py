@@ -73,7 +73,7 @@ class Applier:
         self.postponed = False
         """True if something could not be begun, and has to be offered again."""
         self.mistakes: list[Mistake] = []
-        """What is wrong in the documents that were offered last."""
+        """The mistakes in the documents that were offered last."""
         self._idle = IdlePass(journal, deployed)
 
     # What callers see.

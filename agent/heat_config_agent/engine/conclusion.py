@@ -1,4 +1,4 @@
-"""What follows from the end of a run: its reply, a failure, or another run. Pure."""
+"""The consequence of the end of a run: its reply, a failure, or another run. Pure."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ REBOOTS = 10
 
 @dataclass(frozen=True, kw_only=True)
 class RunEnd:
-    """What is known about the end of a run."""
+    """The facts about the end of a run."""
 
     recorded: str = ""
-    """What the supervisor recorded: the exit code, `run_folder.UNSTARTED`, or nothing."""
+    """The supervisor's record: the exit code, `run_folder.UNSTARTED`, or nothing."""
     ending: str = ""
     """Why the agent ended the run; empty if it did not."""
     same_boot: bool

@@ -58,7 +58,7 @@ class Launcher:
 
     def __init__(self, settings: RunSettings, report: Report) -> None:
         self.settings = settings
-        """What applies to new runs, and the limits of those that have not ended."""
+        """The limits for new runs, and those of the runs that have not ended."""
         self._report = report
         self.active: dict[str, Active] = {}
         """The runs that have not ended, by the keys of their deployments, in the order in which they began."""

@@ -36,7 +36,7 @@ class Survey:
     sources: frozenset[str]
     """The sources that answered."""
     mistakes: list[Mistake]
-    """What is wrong in the documents."""
+    """The mistakes in the documents."""
     steps: list[Step]
     superseded: list[str]
     """Keys of deployments whose results must not be sent any more."""

@@ -60,7 +60,7 @@ def of(template: Text, report: Report) -> dict[str, tuple[str, ...]]:
 
 
 def fits(capabilities: Capabilities, requires: Capabilities) -> bool:
-    """Whether the capabilities have every required value."""
+    """Return whether the capabilities have every required value."""
     return all(set(values) <= set(capabilities.get(key, ())) for key, values in requires.items())
 
 

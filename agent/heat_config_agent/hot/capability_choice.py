@@ -107,4 +107,4 @@ def _difference(fitting: list[Capabilities]) -> str:
         if any(values.count(value) == 1 for value in values if value):
             said = ", ".join(dict.fromkeys(each for value in values for each in value or ()))
             return f"require one {key} of {said}"
-    return "keep one of them in the list"
+    return "keep only one of them in the list"

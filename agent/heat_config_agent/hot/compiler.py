@@ -157,7 +157,7 @@ class _Resources:
             if key not in keys:
                 hint = meant(key.lower(), keys)
                 later = key in {"condition", "external_id"}
-                hint = "it is there from 2016-10-14 on" if later else hint
+                hint = "it exists from 2016-10-14 on" if later else hint
                 problem = f'"{key}" is not a valid keyword inside a resource definition'
                 self._report.wrong(problem, path, hint, "validate" if later else "template", at=(*path, key))
         return bool(resource.get("type"))
@@ -201,7 +201,7 @@ class _Resources:
             try:
                 self._room.take(folded.get(key))
             except limits.TooMuch as error:
-                problem = f"with those of the resources before it, the {key} of this one have {error}"
+                problem = f"together with those of earlier resources, the {key} of this one have {error}"
                 raise self._report.refuse(problem, (*path, key)) from None
         properties = folded.get("properties", {})
         for key, tree in properties.items():
@@ -350,8 +350,8 @@ def _outputs(template: Template, scope: Scope) -> dict[str, Output]:
 def _check_keys(raw: Iterable[str], path: Path, keys: frozenset[str], report: Report) -> None:
     for key in raw:
         if key not in keys:
-            hint = "it is there from 2016-10-14 on" if key == "condition" else meant(key, keys)
-            report.odd(f"{key} is no key of an output: it is ignored", (*path, key), hint)
+            hint = "it exists from 2016-10-14 on" if key == "condition" else meant(key, keys)
+            report.odd(f"an output has no key {key}: it is ignored", (*path, key), hint)
 
 
 def _output_value(raw: Json, path: Path, template: Template, scope: Scope) -> Tree:

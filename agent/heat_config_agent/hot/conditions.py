@@ -59,7 +59,7 @@ class Conditions:
             self._asked.remove(name)
         if not isinstance(value, bool):
             raise Wanting(
-                f'The definition of condition "{name}" is invalid: {value}', "what it comes to must be true or false"
+                f'The definition of condition "{name}" is invalid: {value}', "its result must be true or false"
             )
         self._known[name] = value
         return value

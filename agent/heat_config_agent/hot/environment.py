@@ -143,14 +143,14 @@ def _take_attributes(into: dict[str, dict[str, Json]], section: Mapping[str, Jso
 def _say_who_wins(given: Mapping[str, Json], section: Mapping[str, Json], report: Report) -> None:
     for name in given.keys() & section.keys():
         if given[name] != section[name]:
-            problem = f"this value of {name} wins over the one that is given beside the environment, as with Heat"
+            problem = f"this value of {name} overrides the one given directly, as in Heat"
             report.odd(problem, ("parameters", name), "remove it here")
 
 
 def _say_what_does_nothing(section: Mapping[str, Json], report: Report, path: Path) -> None:
     for name, value in section.items():
         if name == "hooks":
-            report.odd("hooks do nothing here: a stack on this machine does not wait for anybody", (*path, name))
+            report.odd("hooks do nothing here: a stack on this machine never pauses", (*path, name))
         elif isinstance(value, dict):
             _say_what_does_nothing(value, report, (*path, name))
 

@@ -96,11 +96,11 @@ def _is_it_misspelt(name: str, path: Path, scope: Scope) -> None:
     """Warn of a map whose only key is nearly the name of a function, or is a function of another version."""
     if name in DATA:
         return
-    what = f"{name} is no function of {scope.version.name}: this map is taken as it is"
+    what = f"{name} is not a function of {scope.version.name}: this map is used as it is"
     if name in versions.EVERY:
         since = versions.since(name)
         if since and since > scope.version.name:
-            scope.report.odd(what, path, f"it is one from {since} on")
+            scope.report.odd(what, path, f"it exists from {since} on")
     elif hint := _near(name, scope.version.name):
         scope.report.odd(what, path, hint)
 
@@ -134,7 +134,7 @@ def _limited(function: Function, args: Json, name: str) -> Json:
         verb = "" if str(error).startswith("it ") else "makes "
         raise Unresolved(f'"{name}" {verb}{str(error).removeprefix("it ")}') from None
     except RecursionError:
-        raise Unresolved(f'"{name}" goes too deep: its arguments are nested in one another too often') from None
+        raise Unresolved(f'"{name}" is nested too deeply') from None
     except MemoryError as error:
         raise Unresolved(f'"{name}": {blame(error)}') from None
     try:
@@ -245,7 +245,7 @@ def fold(tree: Tree, scope: Scope) -> Tree:
         return _attribute(args, tree.path, scope)
     if not is_settled(args):
         if tree.name in {"get_resource", "Ref"}:
-            return Failing(f'"{tree.name}" needs a name that is known before anything is made', tree.path)
+            return Failing(f'"{tree.name}" needs a name that is known before the stack is created', tree.path)
         if any(isinstance(each, Unknown) for each in open_values(args)):
             return Unknown(tuple(need for need in requires(args) if need.resource))
         return Call(tree.name, args, tree.path, tree.compute)
@@ -288,7 +288,7 @@ def _computed(name: str, args: Json, path: Path, scope: Scope) -> Tree:
         problem = f'Incorrect arguments to "{name}" should be one of: {", ".join(known)}'
         return Failing(problem, path, fatal=True)
     if not scope.is_child:
-        raise Unresolved(f'"{name}" is for nested templates: this one is no resource of another stack')
+        raise Unresolved(f'"{name}" is for nested templates: this stack is not nested in another')
     return Facade(known[args])
 
 
@@ -324,7 +324,7 @@ def _file(name: str, args: Json, scope: Scope) -> str:
 def _attribute(args: Tree, path: Path, scope: Scope) -> Tree:
     resource, attribute, *keys = [*args, None] if len(args) == 1 else args
     if isinstance(resource, Later) or isinstance(attribute, Later):
-        return Failing("get_attr needs names that are known before anything is made", path, fatal=True)
+        return Failing("get_attr needs names that are known before the stack is created", path, fatal=True)
     if not isinstance(resource, str) or resource not in scope.resources:
         return Failing(f'The specified reference "{resource}" is incorrect.', path, fatal=True)
     if attribute is None and scope.version.all_attributes:

@@ -237,7 +237,7 @@ def _handed_down(template: Template, name: str, value: Json) -> Json:
         return ",".join(f".member.{index}.{key}={each}" for index, item in pairs for key, each in item.items())
     wrong = [each for each in value if each is not None and not isinstance(each, str)]
     if wrong:
-        problem = f"the list {name} of a nested template is one of text, and {wrong[0]!r} is none"
+        problem = f"the list {name} of a nested template must contain text, and {wrong[0]!r} is not text"
         raise Invalid([Mistake(problem, (), None, "quote it")], OPEN)  # the parent hides its secrets
     return ",".join(each or "" for each in value)
 

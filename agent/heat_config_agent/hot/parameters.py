@@ -103,7 +103,7 @@ def _constraint(entry: Json, path: Path, version: Version, report: Report) -> Co
             return None
     kinds = [kind for kind in version.constraints if kind in entry]
     if not kinds:
-        hint = "modulo is one from 2017-02-24 on" if "modulo" in entry else f"one of {', '.join(version.constraints)}"
+        hint = "modulo exists from 2017-02-24 on" if "modulo" in entry else f"one of {', '.join(version.constraints)}"
         report.wrong("No constraint expressed", path, hint, _STAGE)
         return None
     kind, *others = kinds
@@ -163,7 +163,7 @@ def values(
 
 
 def _is_well_declared(name: str, schema: Schema, report: Report) -> bool:
-    """Whether a declaration has no mistakes, its default included. Mistakes go to the report."""
+    """Return whether a declaration has no mistakes, its default included. Mistakes go to the report."""
     path: Path = ("parameters", name)
     before = len(report.mistakes)
     type_ = TYPES[schema.type]

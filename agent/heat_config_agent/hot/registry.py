@@ -45,12 +45,12 @@ class Circular(Exception):  # noqa: N818  # it is the mapping that is
 
 
 def is_template(name: str) -> bool:
-    """Whether a type is the name of a nested template."""
+    """Return whether a type is the name of a nested template."""
     return name.endswith(TEMPLATES)
 
 
 def is_list(name: str, value: Json) -> bool:
-    """Whether an entry is a list of templates to choose from."""
+    """Return whether an entry is a list of templates to choose from."""
     return isinstance(value, list) and name not in _SETTINGS
 
 
@@ -196,7 +196,7 @@ def read(section: Mapping[str, Json], report: Report, path: Path = ("resource_re
 
 
 def _is_sound(name: str, value: list[Json], report: Report, path: Path) -> bool:
-    """Whether a list has only templates and is for one type. Mistakes go to the report."""
+    """Return whether a list has only templates and is for one type. Mistakes go to the report."""
     wrong = [index for index, each in enumerate(value) if not _names_template(each)]
     for index in wrong:
         problem = f"in a list there are templates of which one is chosen, not {value[index]!r}"
@@ -206,7 +206,7 @@ def _is_sound(name: str, value: list[Json], report: Report, path: Path) -> bool:
     if not value:
         report.wrong("a list with no template in it stands for nothing", path, "", "environment")
     if name.endswith("*") or name == "base_url":
-        report.wrong(f"a list of templates is for one type, and {name} is none", path, "", "environment")
+        report.wrong(f"a list of templates belongs to one type, and {name} is not a type", path, "", "environment")
     return bool(value) and not wrong and not name.endswith("*") and name != "base_url"
 
 

@@ -19,6 +19,6 @@ def heat_text(file: str, text: str, kind: str) -> Text:
     """
     if kind == "template_format" and len(text.encode("utf-8", "replace")) > limits.LARGEST_TEMPLATE:
         problem = f"the template is longer than the {limits.LARGEST_TEMPLATE:,} bytes that Heat allows"
-        hint = "put what is long into a file of its own: get_file"
+        hint = "put long text into a file of its own, and use get_file"
         raise Invalid([Mistake(problem, (), Place(file, 1, 1), hint, kind)], OPEN)
     return Text(file, text, kind, HEAT)

@@ -143,5 +143,5 @@ def open_values(tree: Tree) -> Iterator[Later]:
 
 
 def is_settled(tree: Tree) -> bool:
-    """Whether a tree is plain JSON."""
+    """Return whether a tree is plain JSON."""
     return next(open_values(tree), None) is None

@@ -1,4 +1,4 @@
-"""What the languages of templates share.
+"""The code that all template languages share.
 
 | module | content |
 |---|---|

@@ -14,12 +14,12 @@ from heat_config_hooks.yaml_tree import LARGEST, Fault, Repetition, Tree, Unread
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """What the texts of a language are made of."""
+    """The rules for texts in a template language."""
 
     name: str
     """As messages have it: `the tag !x means nothing to Heat`."""
     schema: Schema
-    """What scalars mean: `heat_config_hooks.yaml_schema.YAML_1_1` or `YAML_1_2`."""
+    """The meaning of scalars: `heat_config_hooks.yaml_schema.YAML_1_1` or `YAML_1_2`."""
     unique_keys: bool = False
     """Whether a key that is in a map twice is a mistake; otherwise it is a warning, and the last one counts."""
     all_mistakes: bool = False
@@ -84,7 +84,7 @@ class Text:
                 self.warnings.append(self._repeated(repetition, f"the one in line {repetition.first_line} is not used"))
 
     def _mistake(self, fault: Fault) -> Mistake:
-        problem = f"it is no YAML: {fault.problem}" if fault.kind == "syntax" else fault.problem
+        problem = f"it is not YAML: {fault.problem}" if fault.kind == "syntax" else fault.problem
         place = Place(self.file, fault.line, fault.column)
         return Mistake(problem, fault.path, place, fault.hint, self._kind, "depth" if fault.kind == "depth" else "yaml")
 

@@ -122,7 +122,7 @@ class Finding:
     """Its subject in one word."""
     text: str
     todo: str = ""
-    """What to do about it."""
+    """The remedy."""
 
 
 class Deed(str, enum.Enum):
@@ -162,5 +162,5 @@ class Plan:
 
     @property
     def refused(self) -> bool:
-        """Whether a finding forbids the migration."""
+        """True if a finding forbids the migration."""
         return any(each.verdict is Verdict.REFUSED for each in self.findings)

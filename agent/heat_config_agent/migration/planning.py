@@ -70,7 +70,7 @@ def plan(inventory: Inventory, *, without_scripts: bool = False, start: bool = T
 
 
 def _is_idle(unit: Unit) -> bool:
-    """Whether a unit is in the state in which the migration leaves it."""
+    """Return whether a unit is in the state in which the migration leaves it."""
     return not unit.enabled and not unit.active
 
 
@@ -264,7 +264,7 @@ def _steps(inventory: Inventory, old_units: list[Unit], *, start: bool) -> Itera
         why = "both would carry out the same deployments; it is not masked, so you can go back"
         yield Step(Deed.DISABLE, unit.name, f"disable {unit.name}", why, done=not unit.enabled)
     for unit in sorted(old_units, key=lambda each: not each.name.endswith(".timer")):
-        why = "processes that its deployments have started go on" if inventory.systemd else "nothing runs here"
+        why = "processes that its deployments have started continue" if inventory.systemd else "nothing runs here"
         yield Step(Deed.STOP, unit.name, f"stop {unit.name}", why, done=not unit.active)
     if inventory.message and not ours.active:  # a running agent asks the queue itself
         text = f"take over the last message from Zaqar, {inventory.message}"

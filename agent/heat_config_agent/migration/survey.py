@@ -203,7 +203,7 @@ def _processes(program: str) -> list[psutil.Process]:
 
 
 def _is(process: psutil.Process, program: str) -> bool:
-    """Whether a process runs a program, which may be a Python script."""
+    """Return whether a process runs a program, which may be a Python script."""
     try:
         words = [Path(each).name for each in process.cmdline()]
     except psutil.Error:
@@ -225,7 +225,7 @@ def _name(process: psutil.Process) -> str:
 
 
 def _is_locked(path: Path) -> bool:
-    """Whether a file is locked, by /proc/locks: an attempt to lock it could fail another process's attempt."""
+    """Return whether a file is locked, by /proc/locks: an attempt to lock it could fail another process's attempt."""
     try:
         about, held = path.stat(), Path("/proc/locks").read_text(encoding="utf-8")
     except OSError:
@@ -258,7 +258,7 @@ def _files(places: Iterable[Path]) -> Iterator[Path]:
 
 
 def _is_scheduled(path: Path) -> bool:
-    """Whether a file of cron starts one of the old programs."""
+    """Return whether a file of cron starts one of the old programs."""
     try:
         lines = files.read(path, files.LARGEST).decode(errors="replace").splitlines()
     except OSError:
@@ -302,7 +302,7 @@ def _deployed(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str
 
 
 def _is_hollow(path: Path) -> bool:
-    """Whether a record is empty or truncated JSON, as after a full disk."""
+    """Return whether a record is empty or truncated JSON, as after a full disk."""
     try:
         strict_json.loads(files.read(path).decode())
     except ValueError:

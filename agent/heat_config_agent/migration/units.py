@@ -82,7 +82,7 @@ def parse(name: str, path: Path, texts: Iterable[str]) -> Unit:
 
 
 def runs(unit: Unit, program: str) -> bool:
-    """Whether a unit starts a program, directly or through a shell."""
+    """Return whether a unit starts a program, directly or through a shell."""
     return any(
         os.path.basename(each) == program  # noqa: PTH119  # it may be any text
         for command in unit.commands
@@ -128,7 +128,7 @@ def _quoted(text: str) -> str:
 
 
 def _is_alias(root: Path, name: str) -> bool:
-    """Whether the file of a unit is a link to the file of another unit."""
+    """Return whether the file of a unit is a link to the file of another unit."""
     path = path_of(root, name)
     own = [(root / each).resolve() for each in FOLDERS]
     return path is None or (path.resolve().name != name and path.resolve().parent in own)

@@ -10,7 +10,7 @@ from heat_config_hooks.values import dataclass
 
 
 class State(str, enum.Enum):
-    """How far a deployment has come."""
+    """The progress of a deployment."""
 
     DAMAGED = "damaged"
     """Its state was in a part of the journal that cannot be read any more, so it must not be run."""

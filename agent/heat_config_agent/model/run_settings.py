@@ -39,7 +39,7 @@ class RunSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How long and how much is kept: the settings `keep_…`."""
+    """The limits on what is kept: the settings `keep_…`."""
 
     secrets: float
     """Seconds that secrets are kept after the delivery of the result."""

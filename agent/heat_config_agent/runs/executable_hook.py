@@ -46,7 +46,7 @@ def finish(hook: str, ended: protocol.Ended) -> Reply:
     if ended.code:
         return _failed_reply(reply, hook, ended.code, stdout, stderr)
     if not text.strip():
-        return failure(UNKNOWN, f"{hook} replied nothing, so it is not known what it did", "", stderr)
+        return failure(UNKNOWN, f"{hook} replied nothing, so its effect is unknown", "", stderr)
     if not isinstance(reply, dict):
         return failure(UNKNOWN, f"{hook} did not reply with a JSON object", stdout, stderr)
     if status_code(reply) is None:

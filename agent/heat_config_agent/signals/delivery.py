@@ -26,7 +26,7 @@ LOOK = 1.0
 
 
 class Fate(enum.Enum):
-    """How one try to deliver a result has ended."""
+    """The outcome of one attempt to deliver a result."""
 
     SENT = "sent"
     REFUSED = "refused"
@@ -103,7 +103,7 @@ class Delivery:
 
     @property
     def busy(self) -> bool:
-        """True if there is a result to wait for. Every try has a few seconds at least."""
+        """True if a result is still to be delivered. Each attempt gets at least a few seconds."""
         return any(result.again is not None or self._is_patient(result) for result in self._results.values())
 
     @property

@@ -37,7 +37,7 @@ _NOW = -math.inf
 
 @dataclass(frozen=True)
 class Schedule:
-    """How often sources are polled."""
+    """The polling schedule of sources."""
 
     least: float
     """The shortest interval, in seconds."""

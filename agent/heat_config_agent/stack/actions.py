@@ -139,16 +139,18 @@ def update(resource: Resource, after: Resource) -> Acting:
     try:
         frozen = after.frozen()
         changed = before != frozen or after.record.type != resource.record.type
-        needed = needs_update(resource, after, changed=changed)
+        necessary = needs_update(resource, after, changed=changed)
     except Unresolved as error:
         raise _failed(resource, UPDATE, error) from error
     restricted = resource.stack.environment.restricted(resource.name)
-    if needed is None:
+    if necessary is None:
         _restrict(resource, "replace", restricted)
         raise UpdateReplace(resource.name)
-    if needed and resource.definition.external_id is None:
+    if necessary and resource.definition.external_id is None:
         _restrict(resource, "update", restricted)
         yield from _updated(resource, after, frozen, restricted)
+    else:
+        resource.stack.leave_unchanged(resource.name)
     _store_definition(resource, after, frozen)
     resource.define(thaw(resource.name, frozen))
 
@@ -203,11 +205,11 @@ def _sections(changes: Mapping[str, Json]) -> dict[str, Json]:
     return {key.title().replace("_", ""): value for key, value in changes.items()}
 
 
-def difference(resource: Resource, wanted: Resource, frozen: dict[str, Json]) -> dict[str, Json]:
+def difference(resource: Resource, replacement: Resource, frozen: dict[str, Json]) -> dict[str, Json]:
     """Return the changed properties with their new values. Raises UpdateReplace, or the exception that forbids it."""
     schema = resource.schema_of_properties()
     before = Properties(schema, (resource.record.definition or {}).get("properties", {}))
-    after = Properties(schema, wanted.definition.properties, wanted.resolve)
+    after = Properties(schema, replacement.definition.properties, replacement.resolve)
     changed = {
         key for key in {**before.data, **after.data} if key in schema and _given(before, key) != _given(after, key)
     }

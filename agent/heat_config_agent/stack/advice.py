@@ -25,7 +25,7 @@ _DOUBTFUL = {DEPRECATED: "is deprecated", HIDDEN: "is obsolete", UNSUPPORTED: "i
 
 def warnings(definition: Definition, types: Types, tools: Collection[str]) -> list[Mistake]:
     """Return the warnings about a stack, without its nested stacks. `tools` are those that are installed."""
-    found: list[Mistake] = []
+    mistakes: list[Mistake] = []
     for name, resource in definition.resources.items():
         try:
             mapped = types.found(resource, definition.environment)
@@ -34,10 +34,10 @@ def warnings(definition: Definition, types: Types, tools: Collection[str]) -> li
             continue
         if class_ is None:
             continue
-        found += _of_type(definition, resource, mapped.type, class_)
+        mistakes += _of_type(definition, resource, mapped.type, class_)
         if mapped.type == COMPONENT:
-            found += _of_component(definition, name, resource.properties.get("configs"), tools)
-    return [each.concealed(definition.conceal) for each in found]
+            mistakes += _of_component(definition, name, resource.properties.get("configs"), tools)
+    return [mistake.concealed(definition.conceal) for mistake in mistakes]
 
 
 def _of_type(
@@ -59,9 +59,9 @@ def _of_type(
         yield definition.mistake(problem, (*here, *path))
 
 
-def _sentence(what: str, status: SupportStatus) -> str:
+def _sentence(subject: str, status: SupportStatus) -> str:
     since = f" since Heat {status.version}" if status.version else ""
-    return f"{what} {_DOUBTFUL[status.status]}{since}{f': {status.message}' if status.message else ''}"
+    return f"{subject} {_DOUBTFUL[status.status]}{since}{f': {status.message}' if status.message else ''}"
 
 
 def _properties(schemas: Mapping[str, Schema], values: Mapping[str, Any]) -> Iterator[tuple[Path, SupportStatus]]:
@@ -92,18 +92,18 @@ def _of_component(definition: Definition, name: str, configs: Any, tools: Collec
     for index, config in enumerate(configs if isinstance(configs, list) else ()):
         if not isinstance(config, dict):
             continue
-        here: Path = ("resources", name, "properties", "configs", index)
+        path: Path = ("resources", name, "properties", "configs", index)
         actions = config.get("actions")
-        for at, action in enumerate(actions if isinstance(actions, list) else ()):
+        for position, action in enumerate(actions if isinstance(actions, list) else ()):
             if isinstance(action, str) and action not in ACTIONS:
                 problem = f"a stack has no action {action}: the config never runs for it"
-                yield definition.mistake(problem, (*here, "actions", at), _meant(action.upper(), ACTIONS))
+                yield definition.mistake(problem, (*path, "actions", position), _meant(action.upper(), ACTIONS))
         tool = config.get("tool")
         if isinstance(tool, str) and tool not in tools:
             problem = f"no hook for the tool {tool} is installed on this machine: the config fails here"
-            yield definition.mistake(problem, (*here, "tool"), _meant(tool, tools))
+            yield definition.mistake(problem, (*path, "tool"), _meant(tool, tools))
 
 
-def _meant(word: str, known: Collection[str]) -> str:
-    close = difflib.get_close_matches(word, known, 1, 0.7) if len(word) < 100 else []
-    return f"did you mean {close[0]}?" if close else f"one of {', '.join(known)}"
+def _meant(word: str, words: Collection[str]) -> str:
+    close = difflib.get_close_matches(word, words, 1, 0.7) if len(word) < 100 else []
+    return f"did you mean {close[0]}?" if close else f"one of {', '.join(words)}"

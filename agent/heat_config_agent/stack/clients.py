@@ -12,11 +12,11 @@ class ClientPlugin:
     """The meaning of a client's exceptions, by their names and status codes."""
 
     def is_not_found(self, error: BaseException) -> bool:
-        """Whether an exception means that something does not exist."""
+        """Return whether an exception means that something does not exist."""
         return isinstance(error, exception.NotFound | exception.EntityNotFound) or _means(error, 404, "NotFound")
 
     def is_conflict(self, error: BaseException) -> bool:
-        """Whether an exception means that there is a conflict."""
+        """Return whether an exception means that there is a conflict."""
         return _means(error, 409, "Conflict")
 
     def ignore_not_found(self, error: BaseException) -> None:

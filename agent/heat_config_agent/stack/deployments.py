@@ -75,13 +75,13 @@ def new_config(values: Mapping[str, Any], stack: str) -> ConfigRecord:
 def _input(declared: Mapping[str, Any]) -> dict[str, Json]:
     type_ = declared.get("type") or "String"
     default = declared.get("default")
-    made = {
+    settled = {
         "name": declared["name"],
         "type": type_,
         "description": declared.get("description") or "",
         "default": _default(type_, default),
     }
-    return {**made, "replace_on_change": True} if declared.get("replace_on_change") else made
+    return {**settled, "replace_on_change": True} if declared.get("replace_on_change") else settled
 
 
 def _default(type_: str, value: Json) -> Json:
@@ -98,21 +98,22 @@ def _output(declared: Mapping[str, Any]) -> dict[str, Json]:
     }
 
 
-def inputs_of(config: ConfigRecord, values: Mapping[str, Json], told: Mapping[str, Json]) -> list[dict[str, Json]]:
-    """Return the inputs of a derived config: declared inputs, undeclared values, and the agent's own (`told`)."""
+def inputs_of(config: ConfigRecord, values: Mapping[str, Json], facts: Mapping[str, Json]) -> list[dict[str, Json]]:
+    """Return the inputs of a derived config: declared inputs, undeclared values, and the agent's own (`facts`)."""
     rest = dict(values)  # the first of several inputs with one name gets the value
-    made = [{**each, "value": rest.pop(each["name"], each["default"])} for each in config.inputs]
-    made += [{"name": name, "type": "String", "value": value} for name, value in rest.items()]
-    said = [
+    inputs = [{**declared, "value": rest.pop(declared["name"], declared["default"])} for declared in config.inputs]
+    inputs += [{"name": name, "type": "String", "value": value} for name, value in rest.items()]
+    descriptions = [
         ("deploy_server_id", "ID of the server being deployed to"),
         ("deploy_action", "Name of the current action being deployed"),
         ("deploy_stack_id", "ID of the stack this deployment belongs to"),
         ("deploy_resource_name", "Name of this deployment resource in the stack"),
         ("deploy_signal_transport", "How the server should signal to heat with the deployment output values."),
-        *_WHERE[str(told["deploy_signal_transport"])],
+        *_WHERE[str(facts["deploy_signal_transport"])],
     ]
-    return made + [
-        {"name": name, "type": "String", "description": about, "value": told.get(name, LOCAL)} for name, about in said
+    return inputs + [
+        {"name": name, "type": "String", "description": about, "value": facts.get(name, LOCAL)}
+        for name, about in descriptions
     ]
 
 

@@ -74,8 +74,8 @@ class _Request(NamedTuple):
 class _Connection:
     """A connection, and what it has received so far."""
 
-    def __init__(self, made: socket.socket) -> None:
-        self.socket = made
+    def __init__(self, accepted: socket.socket) -> None:
+        self.socket = accepted
         self.until = processes.since_boot() + PATIENCE
         self.received = b""
         self.request: _Request | None = None
@@ -103,14 +103,14 @@ class _Connection:
 class Endpoint:
     """Accepts signals over HTTP."""
 
-    def __init__(self, port: int = 0, *, known: bool = False) -> None:
+    def __init__(self, port: int = 0, *, fixed: bool = False) -> None:
         """Listen on a port, or if it is in use, on any other.
 
-        With `known`, senders use that very port: listen there, or raise StateError if it is in use.
+        With `fixed`, senders use that very port: listen there, or raise StateError if it is in use.
         """
         self._tokens: dict[str, str] = {}
         self._connections: dict[int, _Connection] = {}
-        self._listening = _listening(port, known=known)
+        self._listening = _listening(port, fixed=fixed)
         self.port: int = self._listening.getsockname()[1]
         self._ready = select.epoll()
         self._ready.register(self._listening.fileno(), select.EPOLLIN)
@@ -152,18 +152,18 @@ class Endpoint:
     def _accept(self, signal: Take) -> None:
         for _ in range(CONNECTIONS):
             try:
-                made, _address = self._listening.accept()
+                accepted, _address = self._listening.accept()
             except OSError as error:  # the sender has gone, or too many files are open
                 if error.errno in PASSING - {errno.EAGAIN}:
                     self._make_room()
                     time.sleep(0.05)  # the connection is still pending: do not spin
                 return
-            made.setblocking(False)
+            accepted.setblocking(False)
             if len(self._connections) >= CONNECTIONS:
                 self._make_room()
-            self._connections[made.fileno()] = _Connection(made)
-            self._ready.register(made.fileno(), select.EPOLLIN)
-            self._go_on(made.fileno(), signal)
+            self._connections[accepted.fileno()] = _Connection(accepted)
+            self._ready.register(accepted.fileno(), select.EPOLLIN)
+            self._go_on(accepted.fileno(), signal)
 
     def _make_room(self) -> None:
         """Close the oldest connection, preferring those without a token."""
@@ -237,14 +237,14 @@ def _request(received: bytes) -> _Request:
         raise _Answer(431)
     if not separator:
         raise _Incomplete
-    first, *rest = head.decode("latin-1").split("\r\n")
+    first, *lines = head.decode("latin-1").split("\r\n")
     words = first.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1."):
         raise _Answer(400, "not an HTTP/1.1 request")
     if words[0] not in ("POST", "PUT"):
         raise _Answer(405, "send a signal with POST or PUT")
     headers: dict[str, str] = {}
-    for line in rest:
+    for line in lines:
         name, colon, value = line.partition(":")
         if not colon or (name.lower() in headers and name.lower() in ("content-length", "x-auth-token")):
             raise _Answer(400, "cannot parse a header of the request")
@@ -257,26 +257,27 @@ def _request(received: bytes) -> _Request:
     return _Request(words[0], words[1], headers, int(length), len(head) + len(separator))
 
 
-def _listening(port: int, *, known: bool) -> socket.socket:
-    until = time.monotonic() + (AGAIN if known else 0.0)
+def _listening(port: int, *, fixed: bool) -> socket.socket:
+    until = time.monotonic() + (AGAIN if fixed else 0.0)
     while True:
-        made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of an earlier process may remain
-            made.bind((HERE, port))
-            made.listen(CONNECTIONS)
-            made.setblocking(False)
+            # Connections of an earlier process may remain.
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind((HERE, port))
+            listening.listen(CONNECTIONS)
+            listening.setblocking(False)
         except OSError as error:
-            made.close()
-            if error.errno != errno.EADDRINUSE and not (known and error.errno == errno.EACCES):
+            listening.close()
+            if error.errno != errno.EADDRINUSE and not (fixed and error.errno == errno.EACCES):
                 raise StateError(f"cannot listen on {HERE} for signals: {error.strerror}") from error
-            if not known:
-                return _listening(0, known=False)
+            if not fixed:
+                return _listening(0, fixed=False)
             if time.monotonic() >= until:
                 raise _taken(port) from error
             time.sleep(0.05)
         else:
-            return made
+            return listening
 
 
 def _taken(port: int) -> StateError:

@@ -53,8 +53,8 @@ def _same(text: str) -> str:
     return text
 
 
-def _plural(one: str, many: str, number: int) -> str:
-    return one if number == 1 else many
+def _plural(singular: str, plural: str, number: int) -> str:
+    return singular if number == 1 else plural
 
 
 @functools.cache

@@ -95,7 +95,7 @@ def heat_type(name: str) -> HeatType | None:
     return HeatType(
         name,
         _schemata(facts["properties"]),
-        {key: _attribute(each) for key, each in facts["attributes"].items()},
+        {key: _attribute(fact) for key, fact in facts["attributes"].items()},
         _schemata(facts.get("update_policy", {})),
         _status(facts),
         facts.get("service", ""),
@@ -103,7 +103,7 @@ def heat_type(name: str) -> HeatType | None:
         facts.get("open_attributes", False),
         facts.get("snapshot", False),
         tuple(rule for rule in facts.get("translations", ()) if rule["rule"] == "replace"),
-        tuple(key for key, each in facts["properties"].items() if _expires(each)),
+        tuple(key for key, fact in facts["properties"].items() if _expires(fact)),
     )
 
 

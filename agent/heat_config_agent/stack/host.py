@@ -63,3 +63,6 @@ class Host(Protocol):
 
     def happened(self, path: Sequence[str], action: str, status: str, reason: str = "") -> None:
         """Record an event of a resource."""
+
+    def leave_unchanged(self, name: str) -> None:
+        """Report that an update does not have to change a resource."""

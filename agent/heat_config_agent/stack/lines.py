@@ -70,5 +70,5 @@ def damaged(line: bytes) -> Damage:
 
 
 def _is_plain(line: bytes) -> bool:
-    """Whether a line has only characters that we write: a lost block leaves others in it."""
+    """Return whether a line has only characters that we write: a lost block leaves others in it."""
     return all(32 <= each < 127 for each in line)

@@ -50,11 +50,11 @@ class Kept(NamedTuple):
 
 def kept(state: Path, name: str) -> Kept | None:
     """Return the record of a stack, also while another process works on it; None if there is no such stack."""
-    heard: list[str] = []
+    warnings: list[str] = []
     try:
-        store = Store(folder(state, name), write=False, warn=heard.append)
+        store = Store(folder(state, name), write=False, warn=warnings.append)
     except StateError as error:
         return Kept(name, None, str(error))
     if store.root is None and not store.damage:
-        return None if not store.blank else Kept(name, None, heard[0], blank=True)
-    return Kept(name, store.root, store.damage or "; ".join(heard))
+        return None if not store.blank else Kept(name, None, warnings[0], blank=True)
+    return Kept(name, store.root, store.damage or "; ".join(warnings))

@@ -58,6 +58,8 @@ class World:
     """Accepts signals for a handle, by the id of its resource and a token; returns the URL for them."""
     happened: Callable[[dict[str, Json]], None] = lambda _event: None
     """Receives each event: `{"time", "path", "action", "status", "reason"}`."""
+    left_unchanged: Callable[[str], None] = lambda _path: None
+    """Receives the path of each resource that an update does not have to change, which is no event."""
     stacks: dict[str, Stack] = field(default_factory=dict)
     """The stacks at work, by id."""
     catching_up_until: float = 0.0
@@ -77,7 +79,7 @@ class World:
 
     @property
     def catching_up(self) -> bool:
-        """Whether a process has just continued the stack, so that late signals still count."""
+        """True if a process has just continued the stack, so that late signals still count."""
         return processes.since_boot() < self.catching_up_until
 
 
@@ -150,7 +152,7 @@ class Stack:
     @property
     def identity(self) -> Identity:
         """Return the name and ids of the stack."""
-        return self.definition.identity if self._definition else Identity(self.name, self.id)
+        return self.definition.identity if self._definition else Identity(self.name, self.id, self.record.project)
 
     @property
     def arn(self) -> str:
@@ -197,18 +199,18 @@ class Stack:
 
     def resource(self, record: ResourceRecord) -> Resource:
         """Return the resource of a record: as it was created, or if it was not, as the definition says."""
-        wanted = self._definition.resources.get(record.name) if self._definition else None
-        if wanted is None or record.definition is not None:
-            wanted = thaw(record.name, record.definition or _NOTHING)
+        definition = self._definition.resources.get(record.name) if self._definition else None
+        if definition is None or record.definition is not None:
+            definition = thaw(record.name, record.definition or _NOTHING)
         found = Found(record.type, record.type if record.template else "")
         try:
-            of = self.world.types.class_of_record(found)
+            class_ = self.world.types.class_of_record(found)
         except EntityNotFound as error:
-            where = "/".join((*self.path, record.name))
+            place = "/".join((*self.path, record.name))
             raise UsageError(
-                f"there is no type {record.type}, which {where} has", hint="is a plug-in missing?"
+                f"there is no type {record.type}, which {place} has", hint="is a plug-in missing?"
             ) from error
-        return self._made(of, wanted, record)
+        return self._made(class_, definition, record)
 
     def as_defined(self, name: str) -> Resource:
         """Return a resource as the definition says, with a record that is not kept."""
@@ -220,7 +222,7 @@ class Stack:
         )
 
     def is_done_by_procedure(self, action: str) -> bool:
-        """Whether a procedure does what an operation would do: `deploy` creates them, `undeploy` deletes them."""
+        """Return whether a procedure does the work of an operation: `deploy` creates them, `undeploy` deletes."""
         name = UNDEPLOY if action == DELETE else DEPLOY
         run = self.world.store.procedures.get(f"{self.id}/{name}")
         if action == DELETE:
@@ -229,22 +231,22 @@ class Stack:
             return False
         return self.record.action == CREATE or (run is not None and run.status != COMPLETE)
 
-    def beside(self, wanted: plain.ResourceDefinition, record: ResourceRecord) -> Resource:
+    def beside(self, definition: plain.ResourceDefinition, record: ResourceRecord) -> Resource:
         """Return a resource that is none of the definition's, and for some time only: an operation of a procedure."""
-        record.type = wanted.type
-        return self._made(self.world.types.class_of(Found(wanted.type, of_service=True)), wanted, record)
+        record.type = definition.type
+        return self._made(self.world.types.class_of(Found(definition.type, of_service=True)), definition, record)
 
-    def _made(self, class_: type[Resource], wanted: plain.ResourceDefinition, record: ResourceRecord) -> Resource:
+    def _made(self, class_: type[Resource], definition: plain.ResourceDefinition, record: ResourceRecord) -> Resource:
         """Return a resource. Raises UsageError if its class cannot be used."""
         try:
-            made = class_(wanted.name, wanted, self)
+            resource = class_(definition.name, definition, self)
         except AgentError:
             raise
         except BaseException as error:
             problem = f"the class of {record.type} cannot be used: {type(error).__name__}: {blame(error)}"
             raise UsageError(problem, hint="check the plug-in") from error
-        made.attach(record)
-        return made
+        resource.attach(record)
+        return resource
 
     def placeholders(self) -> list[Resource]:
         """Return the placeholders for cloud resources."""
@@ -273,6 +275,10 @@ class Stack:
         self.world.store.event(event)
         self.world.happened(event)
 
+    def leave_unchanged(self, name: str) -> None:
+        """Report that an update does not have to change a resource."""
+        self.world.left_unchanged("/".join((*self.path, name)))
+
     def output(self, name: str) -> Json:
         """Return the value of an output. Raises `Unresolved`."""
         return plain.resolve(self.definition.outputs[name].value, self.look)
@@ -289,15 +295,15 @@ _NOTHING: dict[str, Json] = {
 }
 
 
-def best(records: Sequence[ResourceRecord], revision: int, before: int) -> ResourceRecord | None:
+def best(records: Sequence[ResourceRecord], revision: int, former: int) -> ResourceRecord | None:
     """Return the record, of several with one name, that belongs to a revision; else to the revision before."""
-    found = None
-    for each in records:
-        if each.revision == revision:
-            found = each  # the newest: a failed one is replaced without a new revision
-        elif (each.revision == before and (found is None or found.revision != revision)) or found is None:
-            found = each
-    return found
+    choice = None
+    for record in records:
+        if record.revision == revision:
+            choice = record  # the newest: a failed one is replaced without a new revision
+        elif (record.revision == former and (choice is None or choice.revision != revision)) or choice is None:
+            choice = record
+    return choice
 
 
 class _Running:

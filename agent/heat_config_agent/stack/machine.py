@@ -185,7 +185,7 @@ class ThisMachine:
 
     @property
     def busy(self) -> bool:
-        """Whether deployments are pending or running."""
+        """True if deployments are pending or running."""
         return bool(self._new or self._gone) or self._applier.busy
 
     def work(self, world: World, timeout: float | None, also: Sequence[int]) -> None:
@@ -218,15 +218,17 @@ class ThisMachine:
         """
         world.store.flush(durable=True)
         new, self._new = self._new, {}
-        for each in new.values():
-            self._know(world, each)
-        self._pending = {key: each for key, each in self._pending.items() if self._is_open(each)}
+        for deployment in new.values():
+            self._know(world, deployment)
+        self._pending = {key: deployment for key, deployment in self._pending.items() if self._is_open(deployment)}
         wanted = dict.fromkeys(self._pending)
-        for each in new.values():
-            wanted.update(dict.fromkeys(self._beside(world, each)))
+        for deployment in new.values():
+            wanted.update(dict.fromkeys(self._beside(world, deployment)))
         gone, self._gone = self._gone, []
-        self._applier.offer([*(self._documents[each] for each in wanted if each in self._documents), *gone])
-        return all(each.status == IN_PROGRESS for each in new.values()) and self._applier.busy
+        self._applier.offer(
+            [*(self._documents[deployment] for deployment in wanted if deployment in self._documents), *gone]
+        )
+        return all(deployment.status == IN_PROGRESS for deployment in new.values()) and self._applier.busy
 
     def _know(self, world: World, deployment: DeploymentRecord) -> None:
         config = world.store.configs.get(deployment.config)
@@ -271,7 +273,7 @@ class ThisMachine:
         return name, (deployment.stack, world.store.resources[deployment.resource].name)
 
     def _is_open(self, deployment: DeploymentRecord) -> bool:
-        """Whether a deployment is to be offered again: it runs, or its result has not been accepted."""
+        """Return whether a deployment is to be offered again: it runs, or its result has not been accepted."""
         entry = self._journal.entries.get(protocol.file_key(deployment.config))
         return deployment.status == IN_PROGRESS or entry is None or not entry.settled
 

@@ -35,13 +35,13 @@ def states(stack: Stack, names: Iterable[str] | None = None) -> dict[str, str]:
     """Return the states of nodes by name: of all of them, or of some."""
     defined = stack.defined.nodes if stack.defined else {}
     by_name = {record.name: record for record in stack.records()}
-    found = {}
+    node_states = {}
     for name in defined if names is None else names:
         if name in defined:
             own = by_name.get(name)
             chosen = own.data.get(STATE) if own is not None else None
-            found[name] = str(chosen) if chosen else _derived(stack, defined[name], by_name)
-    return found
+            node_states[name] = str(chosen) if chosen else _derived(stack, defined[name], by_name)
+    return node_states
 
 
 def choose(stack: Stack, name: str, state: str) -> None:

@@ -42,13 +42,15 @@ def special_char_class(allowed_chars: str, min_count: int = 0) -> CharClass:
 
 def generate_password(length: int, char_classes: Sequence[CharClass]) -> str:
     """Return a password of a length, with the minimum of characters of each class. Raises ValueError."""
-    chosen = [secrets.choice(each.allowed_chars) for each in char_classes for _ in range(each.min_count)]
-    if len(chosen) > length:
+    characters = [
+        secrets.choice(char_class.allowed_chars) for char_class in char_classes for _ in range(char_class.min_count)
+    ]
+    if len(characters) > length:
         raise ValueError("Length property cannot be smaller than combined character class and sequence minimums")
-    every = "".join(dict.fromkeys("".join(each.allowed_chars for each in char_classes)))
-    chosen += [secrets.choice(every) for _ in range(length - len(chosen))]
-    random.SystemRandom().shuffle(chosen)
-    return "".join(chosen)
+    alphabet = "".join(dict.fromkeys("".join(char_class.allowed_chars for char_class in char_classes)))
+    characters += [secrets.choice(alphabet) for _ in range(length - len(characters))]
+    random.SystemRandom().shuffle(characters)
+    return "".join(characters)
 
 
 def generate_openstack_password() -> str:

@@ -54,7 +54,7 @@ def load(directories: Iterable[Path]) -> Plugins:
         for path in _modules(directory):
             try:
                 module = _loaded(package, directory, path)
-                types, named = _types(module), _constraints(module)
+                types, constraints = _types(module), _constraints(module)
             except _UnsafeError as error:
                 plugins.disabled.append(str(error))
             except ImportError as error:
@@ -63,7 +63,7 @@ def load(directories: Iterable[Path]) -> Plugins:
                 plugins.disabled.append(f"{path} is not used: {type(error).__name__}: {blame(error)}")
             else:
                 plugins.types.update(types)
-                custom_constraints.OF_PLUGINS.update(named)
+                custom_constraints.OF_PLUGINS.update(constraints)
     return plugins
 
 
@@ -166,7 +166,7 @@ def _import(
         return _of_resources(name, (globals or {}).get("__package__") or "", fromlist)
     with heat() if level == 0 and top in PACKAGES else contextlib.nullcontext():
         try:
-            found = builtins.__import__(name, globals, locals, fromlist or (), level)
+            imported = builtins.__import__(name, globals, locals, fromlist or (), level)
         except ModuleNotFoundError as error:
             package = (globals or {}).get("__package__")
             if level or not package or error.name != top:
@@ -180,8 +180,8 @@ def _import(
                 raise
             return module if fromlist else sys.modules[f"{package}.{top}"]
     if level == 0 and top in PACKAGES:
-        _check(name, found, fromlist or ())
-    return found
+        _check(name, imported, fromlist or ())
+    return imported
 
 
 def _of_resources(name: str, package: str, fromlist: Sequence[str]) -> ModuleType:
@@ -189,13 +189,13 @@ def _of_resources(name: str, package: str, fromlist: Sequence[str]) -> ModuleTyp
     root = package.partition(".")[0]
     beside = f"{root}{name.removeprefix(RESOURCES)}"
     try:
-        found = builtins.__import__(beside, None, None, tuple(fromlist), 0)
+        module = builtins.__import__(beside, None, None, tuple(fromlist), 0)
     except ModuleNotFoundError as error:
         if not error.name or not f"{beside}.".startswith(f"{error.name}."):
             raise
         raise ModuleNotFoundError(f"No module named {name!r}", name=name) from None
-    _check(name, found, fromlist)
-    return found
+    _check(name, module, fromlist)
+    return module
 
 
 def _check(name: str, module: ModuleType, fromlist: Sequence[str]) -> None:

@@ -111,7 +111,7 @@ def deployment(stack: Stack) -> Run:
 
 
 def is_to_deploy(stack: Stack) -> bool:
-    """Whether a procedure has to create the operations of a stack, or to continue to."""
+    """Return whether a procedure has to create the operations of a stack, or to continue to."""
     if stack.defined is None or stack.owner is not None or DEPLOY not in stack.defined.procedures:
         return False
     found = last(stack, DEPLOY)
@@ -169,8 +169,8 @@ class Run:
         order = {name: position for position, name in enumerate(body.steps)}
         needs: dict[str, set[str]] = {name: set() for name in body.steps}
         for name, step in body.steps.items():
-            for other in step.on_success:
-                needs[other].add(name)
+            for neighbour in step.on_success:
+                needs[neighbour].add(name)
         followers = body.followers()
         ready = [order[name] for name in body.steps if name not in followers]
         names, problem = [*order], ""
@@ -180,14 +180,14 @@ class Run:
             failure = yield from self._step(name, step)
             if failure:
                 problem = problem or failure
-                ready = sorted({order[other] for other in step.on_failure})
+                ready = sorted({order[neighbour] for neighbour in step.on_failure})
                 handling = _following(body, step.on_failure)
-                needs = {other: needs[other] & handling for other in needs}
+                needs = {neighbour: needs[neighbour] & handling for neighbour in needs}
                 continue
-            for other in step.on_success:
-                needs[other].discard(name)
-                if not needs[other] and order[other] not in ready:
-                    heapq.heappush(ready, order[other])
+            for neighbour in step.on_success:
+                needs[neighbour].discard(name)
+                if not needs[neighbour] and order[neighbour] not in ready:
+                    heapq.heappush(ready, order[neighbour])
         return problem
 
     def _step(self, name: str, step: Step) -> Carrying:
@@ -276,11 +276,11 @@ def _drop(stack: Stack, record: ResourceRecord) -> None:
 
 def _following(body: Steps, names: tuple[str, ...]) -> set[str]:
     """Return some steps with all that follow them."""
-    found: set[str] = set()
+    reached: set[str] = set()
     todo = [*names]
     while todo:
         name = todo.pop()
-        if name not in found:
-            found.add(name)
+        if name not in reached:
+            reached.add(name)
             todo += (*body.steps[name].on_success, *body.steps[name].on_failure)
-    return found
+    return reached

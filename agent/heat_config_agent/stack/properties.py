@@ -193,15 +193,15 @@ class Properties(Mapping[str, Any]):
         """Return all mistakes in the values, as far as they are known."""
         wrong = [Wrong(f"Unknown Property {key}", self._path) for key in self.data if key not in self.schema]
         for key, schema in self.schema.items():
-            there = key in self.data
-            if not (there or schema.required or self.rules or schema.default is not None):
+            present = key in self.data
+            if not (present or schema.required or self.rules or schema.default is not None):
                 continue
             try:
-                known = not there or next(requires(self.data[key]), None) is None
+                known = not present or next(requires(self.data[key]), None) is None
                 self._get(key, wrong, checked=known)
             except Wrong as error:
                 wrong.append(error)
-            if there and not schema.implemented:
+            if present and not schema.implemented:
                 wrong.append(Wrong(f"Property {key} not implemented yet", self._path))
         return wrong
 
@@ -239,17 +239,17 @@ def _converted(schema: Schema, value: Any, path: Path, wrong: list[Wrong] | None
     if value is None:
         value = schema.default
     try:
-        made = _CONVERSIONS[schema.type](schema, value)
+        converted = _CONVERSIONS[schema.type](schema, value)
     except (TypeError, ValueError) as error:
         raise Wrong(str(error), path) from None
-    if schema.schema and isinstance(made, dict):
-        made = _members(schema.schema, made, path, wrong)
-    elif schema.schema and isinstance(made, list):
-        made = [_converted(schema.schema["*"], each, (*path, at), wrong) for at, each in enumerate(made)]
+    if schema.schema and isinstance(converted, dict):
+        converted = _members(schema.schema, converted, path, wrong)
+    elif schema.schema and isinstance(converted, list):
+        converted = [_converted(schema.schema["*"], each, (*path, at), wrong) for at, each in enumerate(converted)]
     if wrong is not None:
-        broken = [each.violated(made, schema.type.lower()) for each in schema.constraints]
+        broken = [each.violated(converted, schema.type.lower()) for each in schema.constraints]
         wrong += [Wrong(problem, path) for problem in broken if problem][:1]
-    return made
+    return converted
 
 
 def _members(schema: Mapping[str, Schema], value: dict[str, Any], path: Path, wrong: list[Wrong] | None) -> Any:

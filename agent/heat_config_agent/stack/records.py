@@ -256,7 +256,7 @@ def from_json(kind: str, values: Mapping[str, Any]) -> Record:
     Raises KeyError, TypeError or ValueError if it is not one.
     """
     made, forms = CLASSES[kind], _FORMS[kind]
-    given = {each.name: values[each.name] for each in fields(made) if each.name in values}
+    given = {name: values[name] for name in _NAMES[made] if name in values}
     if wrong := [name for name, value in given.items() if not isinstance(value, forms.get(name, object))]:
         raise TypeError(f"{', '.join(wrong)} of a {kind}")
     record = made(**given)

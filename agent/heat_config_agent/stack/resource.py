@@ -155,7 +155,7 @@ class Resource(ClientUser):
         return self.definition.type
 
     def has_interface(self, resource_type: str) -> bool:
-        """Whether the resource has a type."""
+        """Return whether the resource has a type."""
         return resource_type in (self.definition.type, self.record.type)
 
     def physical_resource_name(self) -> str:
@@ -264,7 +264,7 @@ class Resource(ClientUser):
         return known
 
     def has_attribute(self, name: str) -> bool:
-        """Whether the resource has such an attribute, as far as is known before it exists."""
+        """Return whether the resource has such an attribute, as far as is known before it exists."""
         return self.any_attribute or name in self.attributes
 
     def validate(self) -> None:
@@ -291,7 +291,7 @@ class Resource(ClientUser):
             raise UpdateReplace(self.name)
 
     def needs_replace(self, after_props: Properties) -> bool:
-        """Whether the new properties require a replacement."""
+        """Return whether the new properties require a replacement."""
         return False
 
     def needs_replace_with_prop_diff(
@@ -300,19 +300,19 @@ class Resource(ClientUser):
         after_props: Properties,
         before_props: Properties,
     ) -> bool:
-        """Whether the changed properties require a replacement."""
+        """Return whether the changed properties require a replacement."""
         return False
 
     def needs_replace_with_tmpl_diff(self, tmpl_diff: Mapping[str, Json]) -> bool:
-        """Whether the changes outside the properties require a replacement."""
+        """Return whether the changes outside the properties require a replacement."""
         return False
 
     def needs_replace_failed(self) -> bool:
-        """Whether an update replaces the resource after it has failed."""
+        """Return whether an update replaces the resource after it has failed."""
         return True
 
     def always_update(self) -> bool:
-        """Whether every update applies to the resource, even if its definition is unchanged."""
+        """Return whether every update applies to the resource, even if its definition is unchanged."""
         return False
 
     def settle(self) -> None:

@@ -44,9 +44,9 @@ class Scheduler:
         self._timed: list[tuple[float, int, _Running]] = []
         self._count = itertools.count()
 
-    def add(self, task: Task, ended: Callable[[], None] = lambda: None) -> None:
-        """Add a task, and call `ended` after it."""
-        self._ready.append(_Running(task, ended))
+    def add(self, task: Task, at_end: Callable[[], None] = lambda: None) -> None:
+        """Add a task, and call `at_end` after it."""
+        self._ready.append(_Running(task, at_end))
 
     def wake(self, key: Hashable) -> None:
         """Continue the tasks that wait for a key."""
@@ -54,7 +54,7 @@ class Scheduler:
 
     @property
     def busy(self) -> bool:
-        """Whether there are tasks."""
+        """True if there are tasks."""
         return bool(self._ready or self._parked or self._timed)
 
     @property

@@ -47,7 +47,7 @@ class Machine(Servers, Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether deployments are pending."""
+        """True if deployments are pending."""
 
 
 class Session:
@@ -109,7 +109,7 @@ class Session:
         tokens = {each.id: each.data.get("token") for each in self.store.resources.values() if each.type in HANDLES}
         expected = {handle: token for handle, token in tokens.items() if isinstance(token, str) and token}
         if expected:
-            self._endpoint = Endpoint(port, known=True)
+            self._endpoint = Endpoint(port, fixed=True)
             for handle, token in expected.items():
                 self._endpoint.expect(handle, token)
             self.world.catching_up_until = processes.since_boot() + CATCHING_UP
@@ -131,15 +131,15 @@ class Session:
     def create(self, definition: Definition, *, rollback: bool = False) -> Stack:
         """Create the stack, or continue to create it. Raises `Invalid`, UsageError."""
         self._able()
-        there = self.root
-        if there is not None and self.interrupted and (there.record.action == CREATE or self._goes_back(definition)):
+        stack = self.root
+        if stack is not None and self.interrupted and (stack.record.action == CREATE or self._goes_back(definition)):
             return self.go_on()
-        if there is not None and not self._is_gone(there):
-            raise UsageError(f"there is a stack {there.name} already", hint="update it, or delete it first")
+        if stack is not None and not self._is_gone(stack):
+            raise UsageError(f"there is a stack {stack.name} already", hint="update it, or delete it first")
         validation.check(definition, self._types)
-        if there is not None:
-            self.store.drop(there.record)
-            self._procedures.forget(there)
+        if stack is not None:
+            self.store.drop(stack.record)
+            self._procedures.forget(stack)
         identity = definition.identity
         record = StackRecord(identity.id, identity.name, identity.project, source=definition.source, rollback=rollback)
         self.root = Stack(self.world, record, None)
@@ -243,14 +243,14 @@ class Session:
 
     def _settle(self) -> None:
         """Finish what a signal has begun in a child stack. Raises UsageError if that fails."""
-        changing = [each for each in self.store.stacks.values() if each.status == IN_PROGRESS]
-        while any(each.status == IN_PROGRESS for each in changing) or self._machine.busy:
+        changing = [stack for stack in self.store.stacks.values() if stack.status == IN_PROGRESS]
+        while any(stack.status == IN_PROGRESS for stack in changing) or self._machine.busy:
             self._scheduler.turn()
             self.store.flush()
-            if any(each.status == IN_PROGRESS for each in changing) or self._machine.busy:
+            if any(stack.status == IN_PROGRESS for stack in changing) or self._machine.busy:
                 self._wait()
         self.store.flush(durable=True)
-        if failed := [each.failure for each in changing if each.failure]:
+        if failed := [stack.failure for stack in changing if stack.failure]:
             raise AgentError(
                 f"the signal was accepted, and the change failed: {self.world.conceal.text(str(failed[0]))}"
             )
@@ -285,10 +285,10 @@ class Session:
         traversal.turn(root, action)
         return self._run()
 
-    def _run(self, of: ProcedureRecord | None = None) -> Stack:
+    def _run(self, procedure: ProcedureRecord | None = None) -> Stack:
         """Work until an action of the stack, or a procedure, has ended."""
         root = self._there()
-        record = of or root.record
+        record = procedure or root.record
         try:
             while record.status == IN_PROGRESS or self._machine.busy:
                 self._scheduler.turn()
@@ -315,7 +315,7 @@ class Session:
         """Accept signals for a handle from now on, and return the URL for them."""
         root = self._there()
         if self._endpoint is None:
-            self._endpoint = Endpoint(root.record.port, known=self._resumed and bool(root.record.port))
+            self._endpoint = Endpoint(root.record.port, fixed=self._resumed and bool(root.record.port))
         address = self._endpoint.expect(handle, token)
         if root.record.port != self._endpoint.port:
             root.record.port = self._endpoint.port
@@ -342,13 +342,13 @@ class Session:
         return self.root
 
     def _goes_back(self, definition: Definition) -> bool:
-        """Whether an interrupted rollback followed a failed attempt of the same definition."""
+        """Return whether an interrupted rollback followed a failed attempt of the same definition."""
         record = self._there().record
         return self.interrupted and record.action == ROLLBACK and record.source_before == definition.source
 
     @staticmethod
     def _is_gone(stack: Stack) -> bool:
-        """Whether a rollback of a failed create has left only the record of the stack."""
+        """Return whether a rollback of a failed create has left only the record of the stack."""
         return stack.record.action == ROLLBACK and stack.record.status != FAILED and not stack.records()
 
 

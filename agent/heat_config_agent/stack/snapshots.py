@@ -33,18 +33,18 @@ from heat_config_agent.stack.snippet import Snippet
 from heat_config_agent.stack.store import Memory
 
 
-def find(store: Memory, wanted: str) -> SnapshotRecord:
+def find(store: Memory, name: str) -> SnapshotRecord:
     """Return the snapshot with that id, or the only one with that name. Raises UsageError."""
-    if wanted in store.snapshots:
-        return store.snapshots[wanted]
-    named = [each for each in store.snapshots.values() if each.name == wanted]
-    if len(named) == 1:
-        return named[0]
+    if name in store.snapshots:
+        return store.snapshots[name]
+    namesakes = [snapshot for snapshot in store.snapshots.values() if snapshot.name == name]
+    if len(namesakes) == 1:
+        return namesakes[0]
     stack = store.root.name if store.root else ""
-    if named:
-        raise UsageError(f"{wanted!r} is the name of {len(named)} snapshots of {stack}", hint="name one by its id")
-    every = ", ".join(each.name or each.id for each in store.snapshots.values())
-    raise UsageError(f"{stack} has no snapshot {wanted!r}", hint=f"it has {every or 'none'}")
+    if namesakes:
+        raise UsageError(f"{name!r} is the name of {len(namesakes)} snapshots of {stack}", hint="name one by its id")
+    names = ", ".join(snapshot.name or snapshot.id for snapshot in store.snapshots.values())
+    raise UsageError(f"{stack} has no snapshot {name!r}", hint=f"it has {names or 'none'}")
 
 
 class ArchivingSession(Session):
@@ -59,8 +59,8 @@ class ArchivingSession(Session):
             root.define(self._restored(root, root.defined, find(self.store, root.record.restores)))
         self._complete_snapshots()
 
-    def _run(self, of: ProcedureRecord | None = None) -> Stack:
-        root = super()._run(of)
+    def _run(self, procedure: ProcedureRecord | None = None) -> Stack:
+        root = super()._run(procedure)
         self._complete_snapshots()
         self.store.flush(durable=True)
         return root
@@ -93,19 +93,19 @@ class ArchivingSession(Session):
                 each.data, each.status, each.reason = abandoned(root), root.record.status, root.record.reason
                 self.store.put(each)
 
-    def restore(self, wanted: str) -> Stack:
+    def restore(self, name: str) -> Stack:
         """Restore the stack to a snapshot. Raises AgentError, `Invalid`."""
         self._able()
         root = self._there()
-        snapshot = find(self.store, wanted)
+        snapshot = find(self.store, name)
         if self.interrupted:
-            again = root.record.action == records.RESTORE and root.record.restores == snapshot.id
+            continued = root.record.action == records.RESTORE and root.record.restores == snapshot.id
             self.go_on()
-            if again:
+            if continued:
                 return root
         if snapshot.status != COMPLETE:
             raise UsageError(
-                f"the snapshot {wanted} is not complete: {snapshot.action}_{snapshot.status}", hint="take another one"
+                f"the snapshot {name} is not complete: {snapshot.action}_{snapshot.status}", hint="take another one"
             )
         definition = definition_of(root.record, snapshot.source, self._load)
         definition = self._restored(root, definition, snapshot)
@@ -117,16 +117,16 @@ class ArchivingSession(Session):
 
     def _restored(self, root: Stack, definition: Definition, snapshot: SnapshotRecord) -> Definition:
         """Return the definition of a snapshot as the handlers of its resources change it. Raises UsageError."""
-        other = root.if_it_were(definition)
+        saved_stack = root.if_it_were(definition)
         saved: Mapping[str, Json] = snapshot.data.get("resources") or {}
         resources = dict(definition.resources)
-        for name, wanted in definition.resources.items():
-            resource = _resource(root, other, name)
+        for name, defined in definition.resources.items():
+            resource = _resource(root, saved_stack, name)
             handle = getattr(resource, "handle_restore", None)
             if handle is None or name not in saved:
                 continue
             try:
-                changed = handle(Snippet(wanted, resource.resolve), saved[name])
+                changed = handle(Snippet(defined, resource.resolve), saved[name])
             except AgentError:
                 raise
             except BaseException as error:
@@ -137,10 +137,10 @@ class ArchivingSession(Session):
             resources[name] = changed.definition
         return replace(definition, resources=resources)
 
-    def delete_snapshot(self, wanted: str) -> None:
+    def delete_snapshot(self, name: str) -> None:
         """Delete a snapshot, and what the handlers of its resources have stored for it. Raises AgentError."""
         root = self._there()
-        snapshot = find(self.store, wanted)
+        snapshot = find(self.store, name)
         if self.interrupted and root.record.action == records.SNAPSHOT:
             self.go_on()
         snapshot.action, snapshot.status, snapshot.reason = DELETE, IN_PROGRESS, ""
@@ -160,7 +160,7 @@ class ArchivingSession(Session):
         self.store.flush(durable=True)
         if snapshot.status == FAILED:
             problem = f"the snapshot {snapshot.name or snapshot.id} is not deleted: {snapshot.reason}"
-            raise AgentError(problem, hint="what is deleted of it stays deleted; fix that, and delete it again")
+            raise AgentError(problem, hint="its deleted parts stay deleted; fix the cause, and delete it again")
 
     def _removal(self, root: Stack, definition: Definition, snapshot: SnapshotRecord) -> Task:
         other = root.if_it_were(definition)
@@ -222,11 +222,11 @@ class ArchivingSession(Session):
         self.root = None
 
 
-def _resource(root: Stack, other: Stack, name: str) -> Resource:
+def _resource(root: Stack, saved: Stack, name: str) -> Resource:
     """Return a resource of a snapshot: the current one of that name and type, or one that is only looked at."""
     try:
-        wanted = other.as_defined(name)
+        defined = saved.as_defined(name)
     except Invalid as error:
         raise UsageError(str(error)) from error
-    found = root.resources.get(name)
-    return found if found is not None and found.record.type == wanted.record.type else wanted
+    current = root.resources.get(name)
+    return current if current is not None and current.record.type == defined.record.type else defined

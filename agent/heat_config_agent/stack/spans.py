@@ -36,8 +36,8 @@ def renew(record: ResourceRecord) -> bool:
     return True
 
 
-def _span(purpose: str, before: float, at: float) -> dict[str, Json]:
-    return {"of": purpose, "lasted": before, "boot": _boot(), "at": at}
+def _span(purpose: str, lasted: float, at: float) -> dict[str, Json]:
+    return {"of": purpose, "lasted": lasted, "boot": _boot(), "at": at}
 
 
 def _number(value: Json) -> float:

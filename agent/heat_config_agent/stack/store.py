@@ -234,15 +234,15 @@ class Store(Memory):
     def _write_anew(self, *, durable: bool = True) -> None:
         """Write a new file beside the old one, and replace it."""
         self._made = os.urandom(8).hex()
-        found: list[tuple[str, str, Json]] = [(MADE, "", self._made)]
-        found += [(kind, key, to_json(each)) for kind, all_ in self._of.items() for key, each in all_.items()]
-        found += [(EVENT, "", each) for each in self.events[-EVENTS:]]
-        found += [(DAMAGED, "", self.damage)] if self.damage else []
+        records: list[tuple[str, str, Json]] = [(MADE, "", self._made)]
+        records += [(kind, key, to_json(record)) for kind, all_ in self._of.items() for key, record in all_.items()]
+        records += [(EVENT, "", record) for record in self.events[-EVENTS:]]
+        records += [(DAMAGED, "", self.damage)] if self.damage else []
         if self._file is not None:
-            self._file.rewrite(b"".join(lines.written(*each) for each in found), durable=durable)
+            self._file.rewrite(b"".join(lines.written(*record) for record in records), durable=durable)
             if self._file.safe:
                 self._remember(self._file)
-        self._pending, self._lines = [], len(found)
+        self._pending, self._lines = [], len(records)
 
     # Reading.
 
@@ -254,9 +254,7 @@ class Store(Memory):
                 return files.read(self.path)
         except FileNotFoundError:
             return None
-        self.damage = (
-            f"it is not known what has been done of the stack {self.folder.name} ({self.path} is not a regular file)"
-        )
+        self.damage = f"the state of the stack {self.folder.name} is unknown ({self.path} is not a regular file)"
         return None
 
     def _load(self, content: bytes | None) -> None:
@@ -268,14 +266,14 @@ class Store(Memory):
             return
         hurt = 0
         unsure: set[Damage] = set()
-        for each in lines.read(content):
+        for line in lines.read(content):
             self._lines += 1
-            found = each if isinstance(each, Damage) else self._take(each)
-            if isinstance(found, Damage):
+            result = line if isinstance(line, Damage) else self._take(line)
+            if isinstance(result, Damage):
                 hurt += 1
-                unsure.update({found} if found.kind != EVENT else ())
-            elif isinstance(each, Line):
-                unsure.discard(Damage(each.kind, each.key))
+                unsure.update({result} if result.kind != EVENT else ())
+            elif isinstance(line, Line):
+                unsure.discard(Damage(line.kind, line.key))
         gone = self._remembered() > size
         if hurt or gone:
             self._set_aside(content, hurt, unsure=bool(unsure) or gone or self.root is None)
@@ -317,13 +315,13 @@ class Store(Memory):
     def _set_aside(self, content: bytes, hurt: int, *, unsure: bool) -> None:
         """Warn about damage, keep a copy of the file, and rewrite it without the damaged lines."""
         cut = f"{self.path} was cut short" if record_file.whole(content) else f"{self.path} has no whole line"
-        what = f"{hurt} damaged line{'s' if hurt > 1 else ''} of {self.path}" if hurt else cut
+        damage = f"{hurt} damaged line{'s' if hurt > 1 else ''} of {self.path}" if hurt else cut
         aside = self._file.set_aside(content) if self._file else None
         copy = f"a copy is {aside}" if aside else ""
         if unsure:
-            cause = f"{what}{'; ' if copy else ''}{copy}"
-            self.damage = self.damage or f"it is not known what has been done of the stack {self.folder.name} ({cause})"
-        self._warn(f"{what}{' skipped' if hurt else ''}{'; ' if copy else ''}{copy}")
+            cause = f"{damage}{'; ' if copy else ''}{copy}"
+            self.damage = self.damage or f"the state of the stack {self.folder.name} is unknown ({cause})"
+        self._warn(f"{damage}{' skipped' if hurt else ''}{'; ' if copy else ''}{copy}")
         if aside:
             self._write_anew()
 

@@ -35,5 +35,5 @@ class SupportStatus:
 
 
 def is_valid_status(status: str) -> bool:
-    """Whether this is a support status."""
+    """Return whether this is a support status."""
     return status in SUPPORT_STATUSES

@@ -84,10 +84,10 @@ def _source(rule: TranslationRule, container: Mapping[str, Any] | None, read: Ca
     if rule.value_name is not None:
         return container.get(rule.value_name) if container is not None else read(rule.value_name)
     if rule.value_path:
-        found = read(rule.value_path[0])
+        source = read(rule.value_path[0])
         for name in rule.value_path[1:]:
-            found = found.get(name) if isinstance(found, Mapping) else None
-        return found
+            source = source.get(name) if isinstance(source, Mapping) else None
+        return source
     return rule.value
 
 

@@ -135,10 +135,10 @@ class _Traversal:
         """Return the position of a step among those that could begin; the least is the first."""
         raise NotImplementedError
 
-    def _guarded(self, node: Node, done: list[bool]) -> Task:
+    def _guarded(self, node: Node, succeeded: list[bool]) -> Task:
         try:
             yield from self.step(node)
-            done.append(True)
+            succeeded.append(True)
         except ResourceFailure as failure:
             self._fail(failure)
         except (AgentError, GeneratorExit):
@@ -162,11 +162,11 @@ class _Traversal:
             self.stack.happened([record.name], record.action, FAILED, record.reason)
         return failure
 
-    def _after(self, node: Node, done: list[bool]) -> None:
+    def _after(self, node: Node, succeeded: list[bool]) -> None:
         self._open -= 1
-        self._is_over = self._is_over or not (done or node.last)
-        if self.stack.traversal is self and (done or self._in_turn):
-            if done or node.last:
+        self._is_over = self._is_over or not (succeeded or node.last)
+        if self.stack.traversal is self and (succeeded or self._in_turn):
+            if succeeded or node.last:
                 self.graph.done(node)
             self._take()
         if not self._open and self.stack.traversal is self:
@@ -239,16 +239,16 @@ class _Convergence(_Traversal):
     def _plan(self, definition: Definition) -> None:
         """Find or create the record of each resource, and order each after its dependencies."""
         stack, record = self.stack, self.stack.record
-        there: dict[str, list[Record]] = {}
-        for each in self._before.values():
-            there.setdefault(each.name, []).append(each)
+        by_name: dict[str, list[Record]] = {}
+        for resource in self._before.values():
+            by_name.setdefault(resource.name, []).append(resource)
         for name in definition.resources:
-            found = best(there.get(name, ()), record.revision, record.before)
-            if found is None:
-                found = self._new(name)
-            self._current[name], self._names[found.id] = found.id, name
-            if name not in stack.resources or stack.resources[name].record is not found:
-                stack.resources[name] = stack.resource(found)
+            chosen = best(by_name.get(name, ()), record.revision, record.before)
+            if chosen is None:
+                chosen = self._new(name)
+            self._current[name], self._names[chosen.id] = chosen.id, name
+            if name not in stack.resources or stack.resources[name].record is not chosen:
+                stack.resources[name] = stack.resource(chosen)
         for name, wanted in definition.resources.items():
             needs = [self._current[other] for other in wanted.requirements() if other in self._current]
             self.graph.add(Node(self._current[name], False), *(Node(other, False) for other in needs))
@@ -257,7 +257,7 @@ class _Convergence(_Traversal):
         if stack.batches:
             names, size = list(definition.resources), stack.batches[0]
             for at in range(size, len(names), size):
-                former = [Node(self._current[each], False) for each in names[at - size : at]]
+                former = [Node(self._current[resource], False) for resource in names[at - size : at]]
                 for name in names[at : at + size]:
                     self.graph.add(Node(self._current[name], False), *former)
                     self._pauses[name] = stack.batches[1]
@@ -265,13 +265,13 @@ class _Convergence(_Traversal):
     def _plan_removals(self) -> None:
         """Visit each existing resource again, after its own first visit and after everything that depended on it."""
         current = set(self._current.values())
-        for of, each in self._before.items():
-            self.graph.add(Node(of, True), *([Node(of, False)] if of in current else []))
-            for other in each.requires:
-                if other in self._before and other != of:
-                    self.graph.add(Node(other, True), Node(of, True))
-            if each.replaces in self._before:
-                self.graph.add(Node(each.replaces, True), Node(of, True))
+        for id_, former in self._before.items():
+            self.graph.add(Node(id_, True), *([Node(id_, False)] if id_ in current else []))
+            for other in former.requires:
+                if other in self._before and other != id_:
+                    self.graph.add(Node(other, True), Node(id_, True))
+            if former.replaces in self._before:
+                self.graph.add(Node(former.replaces, True), Node(id_, True))
 
     def _new(self, name: str, replaces: str = "") -> Record:
         """Return the record of a new resource, whose definition has not been resolved yet."""

@@ -70,14 +70,14 @@ def _property(schema: Schema) -> dict[str, Json]:
     if schema.default is not None:
         values["default"] = schema.default
     if isinstance(schema.schema, Mapping):
-        values["schema"] = {key: _property(each) for key, each in schemata(schema.schema).items()}
+        values["schema"] = {key: _property(part) for key, part in schemata(schema.schema).items()}
     values |= {
         "required": schema.required,
         "update_allowed": schema.update_allowed,
         "immutable": schema.immutable,
     }
     if schema.constraints:
-        values["constraints"] = [dict(_constraint(each)) for each in schema.constraints]
+        values["constraints"] = [dict(_constraint(part)) for part in schema.constraints]
     return values
 
 

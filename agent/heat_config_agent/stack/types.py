@@ -52,32 +52,32 @@ class Types:
                 return candidate
         raise EntityNotFound(entity="Resource Type", name=resource.type)
 
-    def class_of(self, found: Found) -> type[Resource]:
+    def class_of(self, mapped: Found) -> type[Resource]:
         """Return the class for a mapped type. Raises EntityNotFound."""
-        if found.template:
+        if mapped.template:
             return self._template
-        known = self._service.get(found.type) if found.of_service else self.known(found.type)
-        if known is not None:
-            return known
-        raise EntityNotFound(entity="Resource Type", name=found.type)
+        class_ = self._service.get(mapped.type) if mapped.of_service else self.known(mapped.type)
+        if class_ is not None:
+            return class_
+        raise EntityNotFound(entity="Resource Type", name=mapped.type)
 
-    def class_of_record(self, found: Found) -> type[Resource]:
+    def class_of_record(self, mapped: Found) -> type[Resource]:
         """Return the class for the type of a resource that was created earlier. Raises EntityNotFound."""
-        if not found.template and found.type in self._service:
-            return self._service[found.type]
+        if not mapped.template and mapped.type in self._service:
+            return self._service[mapped.type]
         try:
-            return self.class_of(found)
+            return self.class_of(mapped)
         except EntityNotFound:
-            if (former := self._former(found.type)) is None:
+            if (former := self._former(mapped.type)) is None:
                 raise
             return former
 
     def is_placeholder(self, resource: Resource) -> bool:
-        """Whether a resource is a placeholder for a cloud resource."""
+        """Return whether a resource is a placeholder for a cloud resource."""
         return isinstance(resource, self._placeholder)
 
     def is_placeholder_class(self, class_: type[Resource]) -> bool:
-        """Whether the resources of a class are placeholders for cloud resources."""
+        """Return whether the resources of a class are placeholders for cloud resources."""
         return issubclass(class_, self._placeholder)
 
     def replaced(self, resource: ResourceDefinition, environment: Environment) -> type[Resource] | None:

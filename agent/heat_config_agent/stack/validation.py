@@ -83,10 +83,10 @@ def _mistakes(
     if round_ := circle(definition.resources):
         yield definition.mistake(f"Circular Dependency Found: {' → '.join((*round_, round_[0]))}", ("resources",))
         return
-    made: dict[str, Resource] = {}
+    resources: dict[str, Resource] = {}
     for name in definition.resources:
         try:
-            made[name] = stack.as_defined(name)
+            resources[name] = stack.as_defined(name)
         except EntityNotFound as error:
             hint = _meant(definition.resources[name].type)
             yield definition.mistake(str(error), ("resources", name, "type"), hint)
@@ -94,8 +94,8 @@ def _mistakes(
             yield from error.mistakes
         except UsageError as error:
             yield definition.mistake(str(error), ("resources", name, "type"))
-    stack.resources = made
-    for name, resource in made.items():
+    stack.resources = resources
+    for name, resource in resources.items():
         if count.number > definition.largest:
             return
         try:
@@ -103,9 +103,9 @@ def _mistakes(
         except BaseException as error:  # noqa: BLE001  # schemas and constraints of plug-ins may raise anything
             yield definition.mistake(f"{type(error).__name__}: {blame(error)}", ("resources", name))
     for need in _needs(definition):
-        if need.resource in made:
+        if need.resource in resources:
             try:
-                yield from list(_of_need(definition, need, made[need.resource]))
+                yield from list(_of_need(definition, need, resources[need.resource]))
             except BaseException as error:  # noqa: BLE001  # attributes of plug-ins may raise anything
                 problem = f"{type(error).__name__}: {blame(error)}"
                 yield definition.mistake(problem, ("resources", need.resource))
@@ -120,17 +120,20 @@ def _meant(type_: str) -> str:
 def _of_resource(
     definition: Definition, name: str, resource: Resource, count: _Count, types: Types
 ) -> Iterator[Mistake]:
-    found = [definition.mistake(each.problem, ("resources", name, *each.path)) for each in resource.mistakes()]
-    wanted = resource.definition
-    snapshot = isinstance(wanted.deletion_policy, str) and wanted.deletion_policy.lower() == "snapshot"
+    problems = [definition.mistake(each.problem, ("resources", name, *each.path)) for each in resource.mistakes()]
+    definition_of_resource = resource.definition
+    snapshot = (
+        isinstance(definition_of_resource.deletion_policy, str)
+        and definition_of_resource.deletion_policy.lower() == "snapshot"
+    )
     if snapshot and not (resource.deletes_with_snapshot or hasattr(resource, "handle_snapshot_delete")):
-        problem = f'"{wanted.deletion_policy}" deletion policy not supported'
-        found.append(definition.mistake(problem, ("resources", name, "deletion_policy")))
-    found += _unfit_to_replace(definition, name, resource, types)
-    if not found:
-        found += _validated(definition, name, resource)
-    yield from found
-    if not found and hasattr(resource, "child_to_validate"):
+        problem = f'"{definition_of_resource.deletion_policy}" deletion policy not supported'
+        problems.append(definition.mistake(problem, ("resources", name, "deletion_policy")))
+    problems += _unfit_to_replace(definition, name, resource, types)
+    if not problems:
+        problems += _validated(definition, name, resource)
+    yield from problems
+    if not problems and hasattr(resource, "child_to_validate"):
         yield from _of_child(definition, name, resource, count)
 
 
@@ -147,22 +150,22 @@ def _validated(definition: Definition, name: str, resource: Resource) -> Iterato
 
 def _of_child(definition: Definition, name: str, resource: Any, count: _Count) -> Iterator[Mistake]:
     """Yield the mistakes of the child stack of a resource, which has the methods of a `StackResource`."""
-    here = ("resources", resource.child_mistakes_path())
+    path = ("resources", resource.child_mistakes_path())
     if len(resource.stack.path) >= DEPTH:
-        yield definition.mistake(f"Recursion depth exceeds {DEPTH}.", here)
+        yield definition.mistake(f"Recursion depth exceeds {DEPTH}.", path)
         return
     identity = Identity(f"{resource.stack.name}-{name}", definition.identity.id, definition.identity.project)
     try:
         child = resource.child_to_validate(identity)
     except Invalid as error:
-        yield from (each.under(*here) for each in error.mistakes)
+        yield from (mistake.under(*path) for mistake in error.mistakes)
         return
     if child is not None:
         times, count.times = count.times, count.times * resource.members_like_the_first()
         world = resource.stack.world
-        for each in mistakes(child, world.types, resource, count, creating=world.creating):
-            found = each.under(*here)
-            yield found if found.place else definition.mistake(found.problem, found.path, found.hint)
+        for mistake in mistakes(child, world.types, resource, count, creating=world.creating):
+            moved = mistake.under(*path)
+            yield moved if moved.place else definition.mistake(moved.problem, moved.path, moved.hint)
         count.times = times
 
 
@@ -192,24 +195,24 @@ def _of_need(definition: Definition, need: Need, resource: Resource) -> Iterator
 
 def _unfit_to_replace(definition: Definition, name: str, resource: Resource, types: Types) -> Iterator[Mistake]:
     """Yield the reasons why a template cannot replace the type that it is mapped to."""
-    wanted: ResourceDefinition = resource.definition
-    facade = types.replaced(wanted, definition.environment)
+    snippet: ResourceDefinition = resource.definition
+    facade = types.replaced(snippet, definition.environment)
     if facade is None or not hasattr(resource, "interface"):
         return
     interface: Interface = resource.interface()
-    here = ("resources", name)
-    for each, schema in facade.properties_schema.items():
-        if schema.required and each not in interface.properties:
-            yield definition.mistake(f"Required property {each} for facade {wanted.type} missing in provider", here)
-        elif each in interface.properties and schema.type not in _fitting(interface.properties[each].type):
-            problem = f"Property {each} type mismatch between facade {wanted.type} ({schema.type}) and provider"
-            yield definition.mistake(f"{problem} ({of_parameter(interface.properties[each]).type})", here)
-    for each, parameter in interface.properties.items():
-        if parameter.default is None and each not in facade.properties_schema:
-            yield definition.mistake(f"Provider requires property {each} unknown in facade {wanted.type}", here)
-    for each in facade.attributes_schema:
-        if each not in interface.attributes:
-            yield definition.mistake(f"Attribute {each} for facade {wanted.type} missing in provider", here)
+    path = ("resources", name)
+    for name_, schema in facade.properties_schema.items():
+        if schema.required and name_ not in interface.properties:
+            yield definition.mistake(f"Required property {name_} for facade {snippet.type} missing in provider", path)
+        elif name_ in interface.properties and schema.type not in _fitting(interface.properties[name_].type):
+            problem = f"Property {name_} type mismatch between facade {snippet.type} ({schema.type}) and provider"
+            yield definition.mistake(f"{problem} ({of_parameter(interface.properties[name_]).type})", path)
+    for name_, parameter in interface.properties.items():
+        if parameter.default is None and name_ not in facade.properties_schema:
+            yield definition.mistake(f"Provider requires property {name_} unknown in facade {snippet.type}", path)
+    for name_ in facade.attributes_schema:
+        if name_ not in interface.attributes:
+            yield definition.mistake(f"Attribute {name_} for facade {snippet.type} missing in provider", path)
 
 
 def _fitting(parameter: str) -> tuple[str, ...]:

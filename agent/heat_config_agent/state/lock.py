@@ -39,7 +39,7 @@ def held(state: Path, role: str = "") -> Iterator[None]:
         place = place.parent
     if os.path.lexists(place) and not place.is_dir():
         raise StateError(
-            f"cannot use the state directory {state}: {place} is no directory", hint="name another with --state-dir"
+            f"cannot use the state directory {state}: {place} is not a directory", hint="name another with --state-dir"
         )
     with contextlib.ExitStack() as open_files:
         try:

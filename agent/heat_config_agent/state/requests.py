@@ -97,14 +97,14 @@ def ask(state: Path, key: str, wish: Wish) -> None:
 def carry_out(state: Path, journal: Journal, deployed: Deployed) -> tuple[list[str], list[str]]:
     """Carry out all requests; return a sentence for each that was done, and for each that failed. Raises StateError."""
     directory = state / FOLDER
-    done: list[str] = []
+    granted: list[str] = []
     wrong: list[str] = []
     if not directory.is_dir():
-        return done, wrong
+        return granted, wrong
     try:
         paths = sorted(directory.iterdir())
     except OSError as error:
-        return done, [f"cannot read the requests in {directory}: {error.strerror}"]
+        return granted, [f"cannot read the requests in {directory}: {error.strerror}"]
     for path in paths:
         key, _, word = path.name.rpartition(".")
         if word == "new":
@@ -117,16 +117,16 @@ def carry_out(state: Path, journal: Journal, deployed: Deployed) -> tuple[list[s
             continue  # the run has to end first
         try:
             if entry is not None and word in {wish.value for wish in Wish}:
-                done.append(_grant(journal, deployed, state, entry, Wish(word)))
+                granted.append(_grant(journal, deployed, state, entry, Wish(word)))
             path.unlink(missing_ok=True)
         except OSError as error:  # the request stays, and is tried again; no other waits for it
             name = entry.name if entry else key
             wrong.append(f"cannot {word} all of {name}: {error.strerror}: {error.filename}")
             if entry is not None and word == Wish.AGAIN.value:
                 journal.again(
-                    key, wanted=False
+                    key, required=False
                 )  # a request file that cannot be removed would run it again at every pass
-    return done, wrong
+    return granted, wrong
 
 
 def _grant(journal: Journal, deployed: Deployed, state: Path, entry: Entry, wish: Wish) -> str:

@@ -130,7 +130,7 @@ class Archive:
             self._zip = zipfile.ZipFile(name)
             self._members = self._checked()
         except (zipfile.BadZipFile, zipfile.LargeZipFile, ValueError, NotImplementedError, EOFError) as error:
-            raise Refused("archive", f"it is no zip file that can be read: {str(error)[:100]}") from None
+            raise Refused("archive", f"it is not a readable zip file: {str(error)[:100]}") from None
 
     def _checked(self) -> dict[str, zipfile.ZipInfo]:
         members: dict[str, zipfile.ZipInfo] = {}
@@ -227,7 +227,7 @@ def _named_entry(files: Archive | Folder) -> str:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise Refused("archive-metadata", f"{METADATA} is no text in UTF-8") from None
+        raise Refused("archive-metadata", f"{METADATA} is not UTF-8 text") from None
     block = _first_block(text)
     wanted = {"TOSCA-Meta-File-Version": ("1.0", "1.1"), "CSAR-Version": ("1.1",), "Created-By": ()}
     for key, versions in wanted.items():

@@ -1,4 +1,4 @@
-"""What checking one file may cost where somebody may have written a text to make it slow.
+"""The limit on the work of checking one file, because a file may be written to make the check slow.
 
 What is left out then is help or what nobody can check: hints, matches of requirements, and patterns that take long.
 """
@@ -16,7 +16,7 @@ MATCHES = 20_000
 
 
 class Budget:
-    """What is left for one file."""
+    """The remaining budget for one file."""
 
     def __init__(self) -> None:
         self.renew()

@@ -30,7 +30,7 @@ SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What was found in a file."""
+    """The result of checking a file."""
 
     file: str
     service: Service | None

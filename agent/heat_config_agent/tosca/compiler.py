@@ -75,7 +75,7 @@ class Step:
 
     @property
     def first(self) -> Implemented:
-        """What makes, or else what undoes."""
+        """The creating operation, or else the deleting one."""
         found = self.makes or self.undoes
         if found is None:
             raise ValueError(f"{self.name} has no operation")
@@ -337,7 +337,7 @@ class Compiler:
         return step.first.subject.target  # type: ignore[union-attr]  # it is one of a relationship
 
     def _target(self, step: Step) -> Tree:
-        """Return what has changed when the target of a relationship has (Q12)."""
+        """Return a value that changes whenever the target of a relationship does (Q12)."""
         target = self._target_of(step)
         made = [other for part in self.topology.everything(target) for other in self.lines.get(part.name, ())]
         runs = [Attribute(other.name, "run") for other in made if other.makes and other.kind != "target_changed"]

@@ -138,7 +138,7 @@ def _malformed(operator: str, argument: Json) -> Any:
         if not isinstance(argument, str):
             return "pattern needs a regular expression", "quote it"
         if not _is_expression(argument):
-            return "the pattern is no regular expression", ""
+            return "the pattern is not a regular expression", ""
     if operator in _COMPARISONS and (isinstance(argument, list) or argument is None):
         return f"{operator} needs one value", ""
     if operator == "schema" and not isinstance(argument, str):

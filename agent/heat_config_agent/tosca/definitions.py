@@ -107,7 +107,7 @@ class Type(Protocol):
 
 
 class Schema:
-    """What the values of a property, an input or an entry have to be."""
+    """The schema for the values of a property, an input or an entry."""
 
     __slots__ = ("_clauses", "_content", "_names", "_parent", "_parts", "type")
 
@@ -135,12 +135,12 @@ class Schema:
 
     @property
     def entry(self) -> Schema | None:
-        """What the entries of a list or a map have to be; None where they may be anything."""
+        """The schema of the entries of a list or a map; None if they may be anything."""
         return self._part("entry_schema")
 
     @property
     def key(self) -> Schema | None:
-        """What the keys of a map have to be (1.3); None where they may be anything."""
+        """The schema of the keys of a map (1.3); None if they may be anything."""
         return self._part("key_schema")
 
     def _part(self, key: str) -> Schema | None:
@@ -170,7 +170,7 @@ def schema(content: Json, names: Names) -> Schema:
 
 
 class _Definition:
-    """What all definitions have."""
+    """The part that all definitions share."""
 
     def __init__(self, name: str, content: Mapping[str, Json], parent: Any, names: Names, path: Path) -> None:
         """Take the name, what the document says, and the definition of that name that it refines."""
@@ -191,7 +191,7 @@ class PropertyDefinition(_Definition):
 
     @cached_property
     def schema(self) -> Schema:
-        """What its values have to be."""
+        """The schema of its values."""
         inherited = self.parent.schema if self.parent else None
         name = self.content.get("type")
         if name is None:
@@ -200,7 +200,7 @@ class PropertyDefinition(_Definition):
 
     @property
     def required(self) -> bool:
-        """Whether a value has to be there; a default is one."""
+        """True if a value has to be there; a default is one."""
         return bool(self.get("required", True))
 
     @property
@@ -311,7 +311,7 @@ class RequirementDefinition:
 
     @property
     def interfaces(self) -> Mapping[str, Json]:
-        """What the definition says of the interfaces of the relationship."""
+        """The definition's statements about the interfaces of the relationship."""
         relationship = self.content.get("relationship")
         if relationship is None:
             return self.parent.interfaces if self.parent else {}
@@ -319,13 +319,13 @@ class RequirementDefinition:
 
     @property
     def node_filter(self) -> Json:
-        """What the target has to meet besides (1.3); None where there is nothing."""
+        """A further condition on the target (1.3); None if there is none."""
         found = self.content.get("node_filter")
         return self.parent.node_filter if found is None and self.parent else found
 
     @property
     def occurrences(self) -> tuple[int, float]:
-        """How many targets there have to be at least and at most."""
+        """The least and the greatest number of targets."""
         ends = self.content.get("occurrences")
         if ends is None:
             return self.parent.occurrences if self.parent else (1, 1)

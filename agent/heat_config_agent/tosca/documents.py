@@ -200,7 +200,7 @@ def _version(text: Text, inherited: str, report: Report) -> str:
     hint = f"begin with {VERSION}: {SHORT[-1]}"
     if content.get(VERSION) is None:
         if inherited:
-            report.warn("import-version", f"it has no {VERSION}: it is read as what imports it", (), hint)
+            report.warn("import-version", f"it has no {VERSION}: that of the importing file is used", (), hint)
             return inherited
         report.wrong("version-missing", f"a service template needs {VERSION}", (), hint)
         return VERSIONS[-1]

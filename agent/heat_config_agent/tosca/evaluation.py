@@ -23,7 +23,7 @@ NOTHING = object()
 
 @dataclass(frozen=True)
 class Context:
-    """What surrounds a value."""
+    """The surroundings of a value."""
 
     subject: Subject | None
     layer: Layer

@@ -68,7 +68,7 @@ def _each(content: Json, path: Path) -> Iterator[tuple[Json, Path]]:
 
 
 class Holder(Protocol):
-    """What has the values of a node."""
+    """The holder of a node's values."""
 
     def property_value(self, name: str) -> Json:
         """Return the value of a property; None where there is none."""

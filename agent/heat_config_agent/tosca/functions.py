@@ -74,7 +74,7 @@ class TypeSubject:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What surrounds a value: what the names in its functions mean."""
+    """The surroundings of a value, which give the names in its functions their meaning."""
 
     names: Names
     report: Report
@@ -117,7 +117,7 @@ def _check_spelling(value: Mapping[str, Json], path: Path, scope: Scope) -> None
     (name,) = value
     hint = "" if name in FUNCTIONS else _misspelt(name)
     if hint:
-        scope.report.warn("misspelt", f"{name} is no function: this is a map", (*path, name), hint)
+        scope.report.warn("misspelt", f"{name} is not a function: this is a map", (*path, name), hint)
 
 
 @lru_cache(maxsize=1024)

@@ -1,4 +1,4 @@
-"""What may stand where in a document: the kinds of values, and the one function that holds a value against a kind.
+"""The grammar of documents: the kinds of values, and the function that compares a value with a kind.
 
 `heat_config_agent.tosca.entities` has the keynames of every entity in these terms.
 """
@@ -95,7 +95,7 @@ def entity(name: str, keys: Mapping[str, Kind], required: str = "", **rest: Any)
 
 
 class _Absent:
-    """What stands for a value that cannot be used."""
+    """A placeholder for a value that cannot be used."""
 
 
 ABSENT = _Absent()

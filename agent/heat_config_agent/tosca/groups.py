@@ -1,4 +1,4 @@
-"""What is wrong with groups and policies (sections 3.7.5, 3.7.6 and 3.5.18 of the specification)."""
+"""Checks of groups and policies (sections 3.7.5, 3.7.6 and 3.5.18 of the specification)."""
 
 from __future__ import annotations
 

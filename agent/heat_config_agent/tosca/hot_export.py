@@ -157,7 +157,7 @@ class _Template:
         for name, writer in self.writers.items():
             if writer.lost:
                 inputs = ", ".join(dict.fromkeys(writer.lost))
-                yield f"{name}: {inputs} is null where it is handed on, because Heat has no order for that."
+                yield f"{name}: {inputs} is null where it is passed on, because Heat cannot order that."
 
     def _kind(self, name: str) -> str:
         resource = self._definition.resources[name]

@@ -28,7 +28,7 @@ def parsed(definition: PropertyDefinition, text: str) -> Json:
 def check_inputs(
     defined: Mapping[str, PropertyDefinition], given: Mapping[str, str], path: Path, report: Report
 ) -> dict[str, Json]:
-    """Return the values that texts stand for, and report those that do not fit; inputs without value are left open.
+    """Return the values of inputs given as text; report invalid inputs, and required ones that have no value yet.
 
     `path` is that of the section that defines them.
     """

@@ -53,18 +53,26 @@ def load(source: Json, identity: Identity) -> Definition:
 
     A command loads the same source several times: to look at the stack, to work on it, and to go back to it.
     """
-    for known, of, definition in _loaded:
-        if of == identity and known == source:
+    for definition in _loaded:
+        if definition.identity == identity and definition.source == source:
             return definition
     made = _load(source, identity)
-    _loaded.append((source, identity, made))
-    del _loaded[:-_MOST_LOADED]
+    remember(made)
     return made
 
 
+def remember(definition: Definition) -> None:
+    """Let `load` return a definition for its source and its identity, without compiling it again.
+
+    The source has the content of every file, every input and the facts of the machine: nothing else can change it.
+    """
+    _loaded.append(definition)
+    del _loaded[:-_MOST_LOADED]
+
+
 _MOST_LOADED = 2
-_loaded: list[tuple[Json, Identity, Definition]] = []
-"""The definitions that were loaded last."""
+_loaded: list[Definition] = []
+"""The definitions that were made last."""
 
 
 def _load(source: Json, identity: Identity) -> Definition:
@@ -348,7 +356,7 @@ class _Types:
         *,
         known: bool = True,  # noqa: ARG002
     ) -> Definition:
-        raise Invalid([Mistake(f"a service has no nested templates, and {resource} is none")], OPEN)
+        raise Invalid([Mistake(f"a service has no nested templates, and {resource} is not one")], OPEN)
 
     def inside(self, resource: str) -> Environment:  # noqa: ARG002
         return self

@@ -35,7 +35,7 @@ class Implemented:
 
     @property
     def implementation(self) -> Mapping[str, Any]:
-        """What it is implemented by."""
+        """Its implementation."""
         found = self.operation.implemented
         return found.content["implementation"] if found is not None else {}
 
@@ -66,7 +66,7 @@ def lifecycle(subject: Subject) -> dict[str, Implemented]:
 
 @dataclass
 class Script:
-    """What is run for an operation."""
+    """The script of an operation."""
 
     config: dict[str, Json] = field(default_factory=dict)
     """`primary`, `processor` and `files`."""
@@ -146,7 +146,7 @@ class Scripts:
                 continue  # it is said where it is checked
             to = f"{to}{posixpath.basename(path)}" if to.endswith("/") else to
             if not posixpath.isabs(to) or ".." in to.split("/"):
-                problem = f"the artifact {artifact.name} is copied nowhere: {to} is no absolute path"
+                problem = f"the artifact {artifact.name} is not copied: {to} is not an absolute path"
                 self.topology.warn("alone", problem, part.template, part.template.path, "begin deploy_path with /")
                 continue
             inside = self.inside(path)

@@ -48,7 +48,7 @@ class Workflow:
 
     @property
     def description(self) -> str:
-        """What it is for."""
+        """Its purpose."""
         return str(self._content.get("description") or "")
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What runs an implementation of an operation, by its type, its extension or its first line (O2)."""
+"""The processor of an operation's implementation, by its type, its extension or its first line (O2)."""
 
 from __future__ import annotations
 

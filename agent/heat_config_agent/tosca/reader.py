@@ -35,7 +35,7 @@ _LARGEST = 1024**2
 
 @dataclass(frozen=True)
 class Wish:
-    """What people have said of a service."""
+    """The user's choices for a service."""
 
     inputs: Mapping[str, Json]
     attributes: Mapping[str, Mapping[str, Json]]
@@ -57,7 +57,10 @@ def define(name: str, wish: Wish, identity: Identity) -> Definition:
         shown=reading.files.names,
         substitutes={node: path for node, path in reading.chosen.items() if path},
     )
-    return replace(made, source=source.to_json())
+    made = replace(made, source=source.to_json())
+    if complete:
+        loader.remember(made)
+    return made
 
 
 def define_for_export(name: str, wish: Wish, identity: Identity, marks: Mapping[str, Json]) -> Exported:
@@ -136,7 +139,7 @@ class _Reading:
             names = self._live.all_members()
             if len(names) > MOST_BESIDE or self._live.size(names) > LARGEST_BESIDE:
                 problem = f"the archive has over {MOST_BESIDE} files or {LARGEST_BESIDE // 1024} KiB"
-                hint = "beside a script are only its dependencies and artifacts"
+                hint = "only dependencies and artifacts may stand next to a script"
                 self.document.report.warn("alone", problem, (), hint)
                 return
             for name in names:

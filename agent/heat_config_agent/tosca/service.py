@@ -83,7 +83,7 @@ class Interface:
 
 
 class Template:
-    """What node and relationship templates, groups and policies have in common."""
+    """The common part of node and relationship templates, groups and policies."""
 
     kind = ""
     section = ""
@@ -102,7 +102,7 @@ class Template:
 
     @property
     def is_known(self) -> bool:
-        """Whether everything that its type says is known."""
+        """True if everything that its type says is known."""
         return self.type is not None and not self.type.is_incomplete
 
     def property_value(self, name: str) -> Json:

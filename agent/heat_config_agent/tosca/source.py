@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import posixpath
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from heat_config_agent.language.positions import Json
@@ -38,12 +38,13 @@ class Source:
 
     def to_json(self) -> Json:
         """Return it as JSON."""
-        return {"language": LANGUAGE, **asdict(self)}
+        return {"language": LANGUAGE, **asdict(self), "beside": list(self.beside)}
 
     @classmethod
     def from_json(cls, value: Json) -> Source:
         """Return the source that `to_json` has written."""
-        return cls(**{name: value[name] for name in cls.__dataclass_fields__ if name in value})
+        kept = cls(**{name: value[name] for name in cls.__dataclass_fields__ if name in value})
+        return replace(kept, beside=tuple(kept.beside))
 
 
 class Kept:

@@ -1,4 +1,4 @@
-"""What is wrong with substitution mappings (sections 3.7.8 to 3.7.12 of the specification)."""
+"""Checks of substitution mappings (sections 3.7.8 to 3.7.12 of the specification)."""
 
 from __future__ import annotations
 

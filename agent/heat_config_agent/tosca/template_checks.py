@@ -1,4 +1,4 @@
-"""What is wrong with node and relationship templates (sections 3.7.1 to 3.7.4 of the specification)."""
+"""Checks of node and relationship templates (sections 3.7.1 to 3.7.4 of the specification)."""
 
 from __future__ import annotations
 

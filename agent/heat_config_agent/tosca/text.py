@@ -69,10 +69,10 @@ LANGUAGE = Language(
 
 
 def tosca_text(file: str, content: bytes) -> Text:
-    """Return a document as text. Raises `Invalid` where it is no YAML."""
+    """Return a document as text. Raises `Invalid` where it is not YAML."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise Invalid([Mistake("it is no text in UTF-8", (), Place(file, line, 1), "", "text", "yaml")], OPEN) from None
+        raise Invalid([Mistake("it is not UTF-8 text", (), Place(file, line, 1), "", "text", "yaml")], OPEN) from None
     return Text(file, text, "text", LANGUAGE)

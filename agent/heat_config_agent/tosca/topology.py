@@ -86,7 +86,7 @@ class Part:
 
     @property
     def is_compute(self) -> bool:
-        """Whether it is a machine."""
+        """True if it is a machine."""
         return self.type is not None and COMPUTE in self.type.keys
 
     @property
@@ -139,7 +139,7 @@ class Link:
 
     @property
     def hosts(self) -> bool:
-        """Whether the target hosts the source."""
+        """True if the target hosts the source."""
         return self.type is not None and HOSTED_ON in self.type.keys
 
 
@@ -151,7 +151,7 @@ def variable(name: str) -> str:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a service is applied with, beside its template and its inputs."""
+    """Everything that a service is applied with, apart from its template and its inputs."""
 
     machine: Node | None
     """This machine as a node; None where it can fulfil nothing."""
@@ -229,7 +229,7 @@ class Topology:
         for name, definition in defined.items():
             number = sum(requirement.name == name for requirement in assigned)
             if name in outer and number:
-                problem = f"the requirement {name} of {part.name} is fulfilled here, and by what it stands in for"
+                problem = f"the requirement {name} of {part.name} is fulfilled here, and also by the substituted node"
                 self.wrong("mapping-unfit", problem, part.template, part.template.path, "leave out one of them")
             missing = 0 if name in outer else int(definition.occurrences[0]) - number
             for _ in range(missing):

@@ -1,4 +1,4 @@
-"""What is wrong with triggers of policies and policy types (section 3.5.18 of the specification)."""
+"""Checks of triggers of policies and policy types (section 3.5.18 of the specification)."""
 
 from __future__ import annotations
 

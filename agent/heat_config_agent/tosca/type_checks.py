@@ -1,4 +1,4 @@
-"""What is wrong with the types of a document (sections 3.5 and 3.6 of the specification)."""
+"""Checks of the types of a document (sections 3.5 and 3.6 of the specification)."""
 
 from __future__ import annotations
 
@@ -111,9 +111,9 @@ class _TypeCheck:
         type_, content, path = self.type, self.type.content, self.type.path
         if content.get("derived_from") is None and not content.get("properties"):
             hint = "give it properties, or derive it of another type"
-            self.report.warn("data-empty", f"the data type {type_.name} says nothing of its values", path, hint)
+            self.report.warn("data-empty", f"the data type {type_.name} does not describe its values", path, hint)
         if type_.primitive and content.get("properties"):
-            problem = f"a type that is derived of {type_.primitive} has no properties"
+            problem = f"a type derived from {type_.primitive} has no properties"
             self.report.wrong("native-properties", problem, (*path, "properties"))
         for key in ("entry_schema", "key_schema"):
             check_schema(content.get(key), (*path, key), self.document)
@@ -170,7 +170,7 @@ class _TypeCheck:
 
     def _refuse_refinement(self, what: str, new: Type, old: Type, path: Path) -> None:
         problem = f"{what} has the type {new.name}, which is not derived of {old.name}"
-        self.report.wrong("refine", problem, path, "a type that is derived may only refine what it inherits")
+        self.report.wrong("refine", problem, path, "a derived type may only refine what it inherits")
 
     def _check_relationship(self) -> None:
         self._check_interfaces()
@@ -241,7 +241,7 @@ class _TypeCheck:
 
 
 def _find_softly(document: Document, name: str, path: Path) -> None:
-    """Report an unknown source type. The specification's own types name some that it does not define."""
+    """Report a source type that is neither a group type nor a node type."""
     find(document, "node_types", name, path)
 
 
@@ -274,9 +274,7 @@ def check_definitions(
             find(document, "data_types", named, (*here, "type"))
             if type_ is not None and old is not None and not type_.may_be(old):
                 problem = f"{name} has the type {type_.name}, which is not derived of {old.name}"
-                report.wrong(
-                    "refine", problem, (*here, "type"), "a type that is derived may only refine what it inherits"
-                )
+                report.wrong("refine", problem, (*here, "type"), "a derived type may only refine what it inherits")
         elif definition.parent is None and needs_type:
             report.wrong("key-missing", f"{name} needs a type", here, "add type")
         check_schema(content.get("entry_schema"), (*here, "entry_schema"), document)

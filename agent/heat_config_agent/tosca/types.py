@@ -82,7 +82,7 @@ class DefinedType:
 
     @cached_property
     def keys(self) -> frozenset[object]:
-        """What tells apart the types that it may stand for."""
+        """The keys that distinguish the types that it may stand for."""
         keys = frozenset(type_.key for type_ in self.lineage)
         return keys | _SAME if keys & _SAME else keys
 

@@ -1,4 +1,4 @@
-"""What is wrong with workflows (sections 3.5.19 to 3.5.23, 3.7.7 and 7.3 of the specification)."""
+"""Checks of workflows (sections 3.5.19 to 3.5.23, 3.7.7 and 7.3 of the specification)."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class _Container:
 
     @property
     def waits(self) -> bool:
-        """Whether it is one of ours that has a suffix, until the name in its config is free."""
+        """True if it is one of ours that has a suffix, until the name in its config is free."""
         name = self.labels.get("container_name", "")
         managed = self.labels.get("managed_by") == _MANAGED
         return managed and name != self.name and container_config.NAME.fullmatch(name) is not None

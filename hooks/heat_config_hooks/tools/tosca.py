@@ -219,7 +219,7 @@ def _command(task: _Task) -> protocol.Command | Reply:
 
 
 def _placed(value: object, mark: str, root: str) -> object:
-    """Return the value of an input with the folder of the files in the place of its mark."""
+    """Return the value of an input, with its mark replaced by the folder of the files."""
     if not mark:
         return value
     if isinstance(value, str):

@@ -55,13 +55,13 @@ def test_of_several_merge_keys_the_last_wins() -> None:
         ("a: [", "line 2, column 1: while parsing a flow node, did not find expected node content"),
         ("a: !secret s3cr3t", "line 1, column 4: the tag !secret has no counterpart in JSON"),
         ("a: !!binary aGk=", "line 1, column 4: the tag !!binary has no counterpart in JSON"),
-        ("a: .inf", "line 1, column 4: .inf is no number in JSON"),
+        ("a: .inf", "line 1, column 4: .inf is not a number in JSON"),
         ("- a: !!int x", "line 1, column 6: the value is not what its type says"),
-        ("a: " + "9" * 1001, "line 1, column 4: a number of over 1000 digits is no JSON value"),
-        ("a: " + ":".join(["59"] * 100_000), "line 1, column 4: a number of over 1000 digits is no JSON value"),
+        ("a: " + "9" * 1001, "line 1, column 4: a number of over 1000 digits is not a JSON value"),
+        ("a: " + ":".join(["59"] * 100_000), "line 1, column 4: a number of over 1000 digits is not a JSON value"),
         ("? {a: b}\n: c", "line 1, column 3: a key must be text"),
         ("[" * 200 + "]" * 200, "it is nested too deeply"),
-        ("a: \ud800", "no Unicode text"),
+        ("a: \ud800", "not Unicode text"),
     ],
 )
 def test_a_fault_has_its_position(text: str, problem: str) -> None:

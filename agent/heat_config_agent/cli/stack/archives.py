@@ -33,7 +33,7 @@ def create(options: argparse.Namespace) -> int:
     sessions.look(settings, options.name, operations.reported_later)
     view = view_of(options.name, as_json=options.json)
     with sessions.work(settings, options.name, view, server=options.server or "", limit=options.timeout) as session:
-        view.expect(list(session.root.resources) if session.root else (), [])
+        view.expect(list(session.root.resources) if session.root else (), {})
         record = session.snapshot(options.snapshot_name or "")
     return _ended(record, as_json=options.json)
 
@@ -93,17 +93,17 @@ def _exported(source: Json) -> dict[str, Json]:
 
 def _masked(root: Stack, value: Any) -> Any:
     """Return data with hidden values masked, and those that are secret by their names."""
-    shown = listed(root.world.conceal, value)
+    listing = listed(root.world.conceal, value)
 
     def by_name(tree: Any) -> Any:
         if isinstance(tree, dict):
             return {
-                key: HIDDEN if is_hidden(key) and isinstance(each, str | int | float) else by_name(each)
-                for key, each in tree.items()
+                key: HIDDEN if is_hidden(key) and isinstance(member, str | int | float) else by_name(member)
+                for key, member in tree.items()
             }
-        return [by_name(each) for each in tree] if isinstance(tree, list) else tree
+        return [by_name(member) for member in tree] if isinstance(tree, list) else tree
 
-    return by_name(shown)
+    return by_name(listing)
 
 
 def delete(options: argparse.Namespace) -> int:

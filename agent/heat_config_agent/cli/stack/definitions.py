@@ -79,16 +79,16 @@ def new(options: argparse.Namespace, name: str, types: Types) -> Definition:
     return _defined(*_said(options), identity, types)
 
 
-def _defined(source: Source, missing: Sequence[Mistake], identity: Identity, types: Types) -> Definition:
+def _defined(source: Source, missing_files: Sequence[Mistake], identity: Identity, types: Types) -> Definition:
     """Return the definition of a stack, whose types are checked only if there is a mistake already: for one report."""
-    made, mistakes, warnings = loader.examine(source, identity)
-    places = {each.place for each in missing}  # a missing file is reported once
-    mistakes = [*missing, *(each for each in mistakes if each.place not in places)]
-    if made is not None and mistakes:
-        mistakes = all_mistakes(made, types, mistakes, creating=True)
-    if made is None or mistakes:
-        raise Invalid(mistakes, made.conceal if made else OPEN)
-    return replace(made, warnings=tuple(warnings))
+    definition, mistakes, warnings = loader.examine(source, identity)
+    places = {mistake.place for mistake in missing_files}  # a missing file is reported once
+    mistakes = [*missing_files, *(mistake for mistake in mistakes if mistake.place not in places)]
+    if definition is not None and mistakes:
+        mistakes = all_mistakes(definition, types, mistakes, creating=True)
+    if definition is None or mistakes:
+        raise Invalid(mistakes, definition.conceal if definition else OPEN)
+    return replace(definition, warnings=tuple(warnings))
 
 
 def adopted(options: argparse.Namespace, data: Mapping[str, Any], types: Types) -> Definition:
@@ -102,15 +102,15 @@ def adopted(options: argparse.Namespace, data: Mapping[str, Any], types: Types) 
 def changed(options: argparse.Namespace, stack: Stack) -> Definition:
     """Return the new definition of an existing stack; --existing keeps what is not given. Raises as `new`."""
     # After the rollback of a create, only the definition that failed is left.
-    before = stack.record.source or stack.record.source_before
-    if _is_service(options, before):
+    former = stack.record.source or stack.record.source_before
+    if _is_service(options, former):
         from heat_config_agent.cli.stack import services  # noqa: PLC0415  # HOT needs none of it
 
-        if options.existing and isinstance(before, dict) and before.get("language") == TOSCA:
-            return services.changed(options, before, stack.identity)
+        if options.existing and isinstance(former, dict) and former.get("language") == TOSCA:
+            return services.changed(options, former, stack.identity)
         return services.new(options, stack.identity)
-    made, missing = _kept(options, before) if options.existing and before else _anew(options)
-    return _defined(made, missing, stack.identity, stack.world.types)
+    source, missing = _kept(options, former) if options.existing and former else _anew(options)
+    return _defined(source, missing, stack.identity, stack.world.types)
 
 
 def default_name(template: str) -> str:
@@ -122,11 +122,11 @@ def default_name(template: str) -> str:
     return Path(template).name.partition(".")[0]
 
 
-def _is_service(options: argparse.Namespace, before: Json) -> bool:
-    """Whether the new definition is that of a service: by its file, or without one by what is stored."""
+def _is_service(options: argparse.Namespace, source: Json) -> bool:
+    """Return whether the new definition is that of a service: by its file, or without one by what is stored."""
     if options.template or getattr(options, "file", None):
         return language_of(named.template(options)) == TOSCA
-    return options.existing and isinstance(before, dict) and before.get("language") == TOSCA
+    return options.existing and isinstance(source, dict) and source.get("language") == TOSCA
 
 
 def _anew(options: argparse.Namespace) -> Read:
@@ -141,12 +141,12 @@ def _said(options: argparse.Namespace) -> Read:
     return replace(found, environments=(*found.environments, *named.attributes(options))), missing
 
 
-def _kept(options: argparse.Namespace, before: Json) -> Read:
-    kept, parameters = Source.from_json(before), named.parameters(options)
+def _kept(options: argparse.Namespace, former: Json) -> Read:
+    source, parameters = Source.from_json(former), named.parameters(options)
     if options.template:
         more, missing = _said(options)
-        found = kept.changed(more.template, more.environments, more.files, parameters, options.clear_parameter)
-        return found, missing
+        changed = source.changed(more.template, more.environments, more.files, parameters, options.clear_parameter)
+        return changed, missing
     environments, files, missing = reader.read_environments(options.environment)
     environments = (*environments, *named.attributes(options))
-    return kept.changed(None, environments, files, parameters, options.clear_parameter), missing
+    return source.changed(None, environments, files, parameters, options.clear_parameter), missing

@@ -64,29 +64,29 @@ def _defined(options: argparse.Namespace) -> Definition:
 
 
 def _nodes(definition: Definition, states: Mapping[str, str]) -> list[Node]:
-    there = definition.resources
+    resources = definition.resources
     return [
         Node(
             name,
-            each.type,
-            tuple(sorted(other for other in each.requirements() if other in there)),
+            resource.type,
+            tuple(sorted(other for other in resource.requirements() if other in resources)),
             states.get(name, ""),
         )
-        for name, each in there.items()
+        for name, resource in resources.items()
     ]
 
 
 def layers(nodes: Sequence[Node]) -> list[list[Node]]:
     """Return the resources in layers; each layer needs only resources of layers before it. Raises UsageError."""
-    left, placed, found = list(nodes), set[str](), list[list[Node]]()
-    while left:
-        layer = [each for each in left if placed.issuperset(each.needs)]
+    remaining, placed, result = list(nodes), set[str](), list[list[Node]]()
+    while remaining:
+        layer = [node for node in remaining if placed.issuperset(node.needs)]
         if not layer:
-            raise UsageError(f"these resources need each other: {', '.join(each.name for each in left)}")
-        found.append(layer)
-        placed.update(each.name for each in layer)
-        left = [each for each in left if each.name not in placed]
-    return found
+            raise UsageError(f"these resources need each other: {', '.join(node.name for node in remaining)}")
+        result.append(layer)
+        placed.update(node.name for node in layer)
+        remaining = [node for node in remaining if node.name not in placed]
+    return result
 
 
 def _text(nodes: Sequence[Node]) -> str:

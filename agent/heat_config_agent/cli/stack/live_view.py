@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -33,11 +34,14 @@ class View:
     interval = 60.0
     """Seconds between calls of `refresh`."""
 
-    def expect(self, names: Collection[str], done: Collection[str] = ()) -> None:
-        """Show resources that have not begun; those in `done` were completed by an earlier, interrupted command."""
+    def expect(self, names: Collection[str], done: Mapping[str, str]) -> None:
+        """Show resources that have not begun; `done` has the words for what an interrupted command completed."""
 
     def happened(self, event: Mapping[str, Any]) -> None:
         """Show an event: `{"time", "path", "action", "status", "reason"}`, in which secrets are masked."""
+
+    def left_unchanged(self, path: str) -> None:
+        """Show that an update does not have to change a resource."""
 
     def queued(self, path: str, action: str) -> None:
         """Show that a deployment waits for its run."""
@@ -49,7 +53,7 @@ class View:
         """Draw the progress again."""
 
     def finish(self, existing: Collection[str]) -> None:
-        """Show the final state; `existing` are the resources that the stack has."""
+        """Show the final state; `existing` are the resources that the stack has, and as its definition has them."""
 
     def clear(self) -> None:
         """Leave the last state on the screen, and draw no more."""
@@ -138,7 +142,7 @@ class Lines(View):
         self._rows: dict[str, _Row] = {}
         self._expected: list[str] = []
 
-    def expect(self, names: Collection[str], done: Collection[str] = ()) -> None:
+    def expect(self, names: Collection[str], done: Mapping[str, str]) -> None:
         self._expected = [name for name in names if name not in done]
 
     def happened(self, event: Mapping[str, Any]) -> None:
@@ -150,6 +154,11 @@ class Lines(View):
         if event["status"] != IN_PROGRESS:
             terminal.say(_line(path, row))
 
+    def left_unchanged(self, path: str) -> None:
+        if path in self._expected and path not in self._rows:
+            self._rows[path] = row = _Row(word="unchanged")
+            terminal.say(_line(path, row))
+
     def queued(self, path: str, action: str) -> None:
         self._rows.setdefault(path, _Row()).queued(action)
 
@@ -157,7 +166,7 @@ class Lines(View):
         row = self._rows.setdefault(path, _Row())
         row.began(moment)
         took = "" if processes.since_boot() - moment < 1 else row.took
-        terminal.say(_line(path, row, took=took))
+        terminal.say(_line(path, row, duration=took))
 
     def finish(self, existing: Collection[str]) -> None:
         for name in self._expected:
@@ -177,13 +186,18 @@ class Tree(View):
         self._next = 0.0
         """When to draw again at the earliest, by `time.monotonic`."""
 
-    def expect(self, names: Collection[str], done: Collection[str] = ()) -> None:
+    def expect(self, names: Collection[str], done: Mapping[str, str]) -> None:
         for name in names:
-            self._rows.setdefault(name, _Row(word="ok" if name in done else "waiting"))
+            self._rows.setdefault(name, _Row(word=done.get(name, "waiting")))
 
     def happened(self, event: Mapping[str, Any]) -> None:
         if event["path"]:
             self._rows.setdefault(event["path"], _Row()).happened(event)
+
+    def left_unchanged(self, path: str) -> None:
+        row = self._rows.get(path)
+        if row is not None and row.word == "waiting":
+            row.word = "unchanged"
 
     def queued(self, path: str, action: str) -> None:
         self._rows.setdefault(path, _Row()).queued(action)
@@ -199,8 +213,10 @@ class Tree(View):
         room = terminal.height() - 2
         if len(lines) > room:
             news = [path for path in self._ordered() if self._rows[path].word in ("running", "working", "FAILED")]
-            done = sum(row.word == "ok" for row in self._rows.values())
-            lines = [*self._drawn_lines(news[: room - 1]), f"{done} of {len(self._rows)} resources are ok"]
+            words = Counter(row.word for row in self._rows.values())
+            count = f"{words['ok']} of {len(self._rows)} resources are ok"
+            count += f", {words['unchanged']} unchanged" if words["unchanged"] else ""
+            lines = [*self._drawn_lines(news[: room - 1]), count]
         self._draw(lines)
 
     def finish(self, existing: Collection[str]) -> None:
@@ -256,14 +272,14 @@ def _indented(path: str) -> str:
     return terminal.line("  " * len(parents) + name)
 
 
-def _line(path: str, row: _Row, *, took: str | None = None, width: int = 0, room: int = _ROOM) -> str:
+def _line(path: str, row: _Row, *, duration: str | None = None, width: int = 0, room: int = _ROOM) -> str:
     """Return the line of a resource, with `room` for its name.
 
     With a `width`, the name is indented as in a tree, and the line is no wider than that.
     """
     name = terminal.clipped(_indented(path), width - _FIXED) if width else terminal.line(path)
-    took = row.took if took is None else took
-    rest = f"{terminal.padded(name, room)} {row.action:<8} {took:>10}  {terminal.line(row.reason)}".rstrip()
+    duration = row.took if duration is None else duration
+    rest = f"{terminal.padded(name, room)} {row.action:<8} {duration:>10}  {terminal.line(row.reason)}".rstrip()
     if width:
         rest = terminal.clipped(rest, width - 11)
     return f"{terminal.styled(f'{row.word:<9}', _STYLES.get(row.word, 'quiet'))} {rest}"

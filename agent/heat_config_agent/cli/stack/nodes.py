@@ -35,16 +35,16 @@ def show(options: argparse.Namespace) -> int:
             f"the stack {root.name} has no node {options.node}",
             hint=f"`{state_options.of(options).command('stack', 'node', 'list', root.name)}` shows them all",
         )
-    shown = in_full(root, options.node)
+    details = in_full(root, options.node)
     if options.json:
-        terminal.say(json.dumps(shown))
+        terminal.say(json.dumps(details))
         return ExitCode.OK
     for key in ("node", "type", "state", "host"):
-        terminal.say(f"{terminal.padded(key, 20)} {terminal.line(shown[key] or '-')}")
+        terminal.say(f"{terminal.padded(key, 20)} {terminal.line(details[key] or '-')}")
     for title in ("attributes", "operations"):
-        if shown[title]:
+        if details[title]:
             terminal.say(title)
-        for name, value in shown[title].items():
+        for name, value in details[title].items():
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             terminal.say(f"  {terminal.line(name)} = {terminal.line(text)}")
     return ExitCode.OK

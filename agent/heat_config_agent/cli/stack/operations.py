@@ -56,7 +56,7 @@ def _types(settings: Settings) -> Types:
 
 
 def _warned(settings: Settings, definition: Definition) -> None:
-    tools = tuple(Tools(settings.hooks).installed())
+    tools = tuple(Tools(settings.hooks, sessions.warned).installed())
     for each in ordered([*definition.warnings, *advice.warnings(definition, _types(settings), tools)]):
         terminal.say(mistake_line(each, "warning", "warn", definition.conceal), error=True)
 
@@ -120,8 +120,10 @@ def apply(settings: Settings, template: str, options: Any, content: bytes | None
 
 
 def _applied(settings: Settings, options: argparse.Namespace) -> int:
-    warn = sessions.warned if options.plan else reported_later
-    stack = sessions.look(settings, options.name, warn) if sessions.there(settings, options.name) else None
+    if options.plan:
+        stack = sessions.look(settings, options.name) if sessions.there(settings, options.name) else None
+    else:
+        stack = sessions.outline(settings, options.name)
     stack = None if stack is None or _is_gone(stack) else stack
     definition = (
         definitions.changed(options, stack) if stack else definitions.new(options, options.name, _types(settings))
@@ -155,7 +157,7 @@ def _is_being_made(session: Session, root: Stack) -> bool:
 
 
 def _is_gone(stack: Stack) -> bool:
-    """Whether the creation of a stack was rolled back, so that only its record is left."""
+    """Return whether the creation of a stack was rolled back, so that only its record is left."""
     return stack.record.action == ROLLBACK and stack.record.status == COMPLETE and not stack.records()
 
 
@@ -212,7 +214,7 @@ def carry_out(
         view.expect(list(names), _completed(session))
         work(session)
         root = session.root
-        view.finish([name for name, each in root.resources.items() if each.record.action != INIT] if root else ())
+        view.finish(_as_defined(root) if root else ())
         if definition is not None and session.root is not None and not options.json:
             _say_placeholders(session.root)
         if options.server and session.root is not None and (left := _for_others(session.root, options.server)):
@@ -220,13 +222,24 @@ def carry_out(
         return _ended(settings, options.name, session.root, time.monotonic() - began, as_json=options.json)
 
 
-def _completed(session: Session) -> list[str]:
-    """Return the resources that an earlier command completed before it was interrupted."""
+def _as_defined(root: Stack) -> list[str]:
+    """Return the resources that exist as the definition of the stack has them."""
+    records = {name: each.record for name, each in root.resources.items()}
+    return [name for name, each in records.items() if each.action != INIT and each.revision == root.record.revision]
+
+
+def _completed(session: Session) -> dict[str, str]:
+    """Return the words for the resources that an earlier command completed before it was interrupted."""
     root = session.root
     if root is None or not session.interrupted:
-        return []
-    wanted = (root.record.action, COMPLETE, root.record.revision)
-    return [name for name, each in root.resources.items() if (*each.record.state, each.record.revision) == wanted]
+        return {}
+    words: dict[str, str] = {}
+    for name, each in ((name, each.record) for name, each in root.resources.items()):
+        if each.status != COMPLETE or each.revision != root.record.revision:
+            continue
+        if each.action == root.record.action or (each.passed == root.record.attempt and each.action != INIT):
+            words[name] = "ok" if each.updated >= root.record.updated else "unchanged"
+    return words
 
 
 def _say_placeholders(root: Stack) -> None:
@@ -251,10 +264,10 @@ def _for_others(root: Stack, server: str) -> list[str]:
     )
 
 
-def _ended(settings: Settings, name: str, root: Stack | None, took: float, *, as_json: bool) -> int:
+def _ended(settings: Settings, name: str, root: Stack | None, seconds: float, *, as_json: bool) -> int:
     if root is None:
-        gone = {"stack_name": name, "stack_status": "DELETE_COMPLETE", "exit_code": 0}
-        terminal.say(json.dumps(gone) if as_json else f"{name}: DELETE_COMPLETE in {terminal.duration(took)}")
+        deleted = {"stack_name": name, "stack_status": "DELETE_COMPLETE", "exit_code": 0}
+        terminal.say(json.dumps(deleted) if as_json else f"{name}: DELETE_COMPLETE in {terminal.duration(seconds)}")
         return ExitCode.OK
     good = root.record.status == COMPLETE and root.record.action != ROLLBACK
     code = ExitCode.OK if good else ExitCode.FAILED
@@ -262,7 +275,7 @@ def _ended(settings: Settings, name: str, root: Stack | None, took: float, *, as
         terminal.say(json.dumps({**values.stack(root), "exit_code": int(code)}))
         return code
     state = terminal.styled(f"{root.record.action}_{root.record.status}", "good" if good else "bad")
-    terminal.say(f"{name}: {state} in {terminal.duration(took)}")
+    terminal.say(f"{name}: {state} in {terminal.duration(seconds)}")
     for line in values.output_lines(root) if good else _why(settings, root):
         terminal.say(line)
     return code

@@ -34,19 +34,19 @@ def stacks(options: argparse.Namespace) -> int:
 def stack(options: argparse.Namespace) -> int:
     """Show a stack."""
     root = _root(options)
-    shown = values.stack(root)
+    details = values.stack(root)
     if options.json:
-        terminal.say(json.dumps(shown))
+        terminal.say(json.dumps(details))
         return ExitCode.OK
-    for key, value in shown.items():
+    for key, value in details.items():
         if isinstance(value, str) and value:
             terminal.say(f"{terminal.padded(key, 20)} {terminal.line(value)}")
-    if shown["parameters"]:
+    if details["parameters"]:
         terminal.say("parameters")
-    for name, value in shown["parameters"].items():
+    for name, value in details["parameters"].items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         terminal.say(f"  {terminal.line(name)} = {terminal.line(text)}")
-    if shown["outputs"]:
+    if details["outputs"]:
         terminal.say("outputs")
     for line in values.output_lines(root):
         terminal.say(line)
@@ -70,22 +70,22 @@ def output(options: argparse.Namespace) -> int:
     root = _root(options)
     names = list(root.definition.outputs) if root.defined else []
     if options.all or not options.output:
-        shown: Any = [values.output(root, name, reveal=options.reveal) for name in names]
+        answer: Any = [values.output(root, name, reveal=options.reveal) for name in names]
         if options.json:
-            terminal.say(json.dumps(shown))
+            terminal.say(json.dumps(answer))
         else:
-            for each in shown:
-                terminal.say(f"{terminal.line(each['output_key'])} = {terminal.line(values.written(each))}")
+            for row in answer:
+                terminal.say(f"{terminal.line(row['output_key'])} = {terminal.line(values.written(row))}")
         return ExitCode.OK
     if options.output not in names:
         raise AgentError(f"{root.name} has no output {options.output!r}", hint=f"it has {', '.join(names) or 'none'}")
-    shown = values.output(root, options.output, reveal=options.reveal, exact=True)
+    answer = values.output(root, options.output, reveal=options.reveal, exact=True)
     if options.json:
-        terminal.say(json.dumps(shown))
-    elif "output_error" in shown:
-        raise AgentError(f"the output {options.output} has no value: {shown['output_error']}")
+        terminal.say(json.dumps(answer))
+    elif "output_error" in answer:
+        raise AgentError(f"the output {options.output} has no value: {answer['output_error']}")
     else:
-        terminal.say(terminal.plain(values.written(shown)))
+        terminal.say(terminal.plain(values.written(answer)))
     return ExitCode.OK
 
 
@@ -104,18 +104,18 @@ def resource(options: argparse.Namespace) -> int:
         raise AgentError(
             f"{root.name} has no resource {options.resource!r}", hint=f"it has {', '.join(all_) or 'none'}"
         )
-    shown = values.resource_in_full(root, options.resource, all_[options.resource])
+    details = values.resource_in_full(root, options.resource, all_[options.resource])
     if options.json:
-        terminal.say(json.dumps(shown))
+        terminal.say(json.dumps(details))
         return ExitCode.OK
-    for key, value in shown.items():
+    for key, value in details.items():
         if value and not isinstance(value, dict):
             text = value if isinstance(value, str) else ", ".join(value)
             terminal.say(f"{terminal.padded(key, 23)} {terminal.line(text)}")
     for part in ("metadata", "attributes"):
-        if shown[part]:
+        if details[part]:
             terminal.say(part)
-        for name, value in shown[part].items():
+        for name, value in details[part].items():
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             terminal.say(f"  {terminal.line(name)} = {terminal.line(text.rstrip())}")
     return ExitCode.OK
@@ -124,18 +124,18 @@ def resource(options: argparse.Namespace) -> int:
 def events(options: argparse.Namespace) -> int:
     """List the events, oldest first."""
     root = _root(options)
-    events_shown = [each for each in root.world.store.events if options.resource in (None, each["path"])]
+    events_shown = [event for event in root.world.store.events if options.resource in (None, event["path"])]
     conceal = root.world.conceal
-    shown = [
-        values.event(each, root.name, conceal)
-        for each in (events_shown[-options.limit :] if options.limit else events_shown)
+    rows = [
+        values.event(event, root.name, conceal)
+        for event in (events_shown[-options.limit :] if options.limit else events_shown)
     ]
     if options.json:
-        for each in shown:
-            terminal.say(json.dumps(each))
+        for event in rows:
+            terminal.say(json.dumps(event))
         return ExitCode.OK
     keys = ("event_time", "resource_name", "resource_status", "resource_status_reason")
-    return _rows(options, shown, ("TIME", "RESOURCE", "STATUS", "WHY"), keys)
+    return _rows(options, rows, ("TIME", "RESOURCE", "STATUS", "WHY"), keys)
 
 
 def _root(options: argparse.Namespace) -> Stack:

@@ -29,5 +29,5 @@ def listed(conceal: Concealer, value: Json) -> Json:
 
 
 def is_hidden(name: str) -> bool:
-    """Whether the name of an output says that it is a secret."""
+    """Return whether the name of an output says that it is a secret."""
     return is_secret(Input(name=name, value=None))

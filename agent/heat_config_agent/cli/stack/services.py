@@ -29,16 +29,16 @@ def outline(options: argparse.Namespace, identity: Identity) -> Definition:
     return reader.define(named.template(options), replace(wish(options), is_complete=False), identity)
 
 
-def changed(options: argparse.Namespace, before: Json, identity: Identity) -> Definition:
+def changed(options: argparse.Namespace, former: Json, identity: Identity) -> Definition:
     """Return the definition of a service that keeps what is not given again. Raises as `new`."""
-    kept = Source.from_json(before)
+    source = Source.from_json(former)
     wished = wish(options)
     clear = set(options.clear_parameter)
-    inputs = {**{name: value for name, value in kept.inputs.items() if name not in clear}, **wished.inputs}
-    attributes = {**kept.attributes, **wished.attributes}
+    inputs = {**{name: value for name, value in source.inputs.items() if name not in clear}, **wished.inputs}
+    attributes = {**source.attributes, **wished.attributes}
     if options.template:
         return reader.define(options.template, replace(wished, inputs=inputs, attributes=attributes), identity)
-    return loader.load(replace(kept, inputs=inputs, attributes=attributes).to_json(), identity)
+    return loader.load(replace(source, inputs=inputs, attributes=attributes).to_json(), identity)
 
 
 def wish(options: argparse.Namespace) -> reader.Wish:
@@ -55,7 +55,7 @@ def wish(options: argparse.Namespace) -> reader.Wish:
 
 def _input_files(options: argparse.Namespace) -> Mapping[str, Json]:
     """Return the inputs of the files of --inputs. Raises UsageError."""
-    found: dict[str, Json] = {}
+    inputs: dict[str, Json] = {}
     for path in options.inputs:
         try:
             content: Any = strict_yaml.loads(take(path).decode())
@@ -63,15 +63,15 @@ def _input_files(options: argparse.Namespace) -> Mapping[str, Json]:
             raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
         if content is not None and not isinstance(content, dict):
             raise UsageError(f"cannot read {path}: it has to be a map of inputs")
-        found.update(content or {})
-    return json.loads(json.dumps(found))  # type: ignore[no-any-return]  # it is a map
+        inputs.update(content or {})
+    return json.loads(json.dumps(inputs))  # type: ignore[no-any-return]  # it is a map
 
 
 def _substitutes(options: argparse.Namespace) -> dict[str, str]:
-    found = {}
+    files = {}
     for text in options.substitute:
         name, sign, path = text.partition("=")
         if not sign or not name or not path:
             raise UsageError(f"--substitute takes NODE=FILE, not {text!r}")
-        found[name] = path
-    return found
+        files[name] = path
+    return files

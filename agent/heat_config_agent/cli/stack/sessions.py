@@ -15,10 +15,11 @@ from heat_config_agent.cli.stack.live_view import Progress, View
 from heat_config_agent.errors import AgentError, UsageError
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.stack import listing
+from heat_config_agent.stack.definition import Definition
 from heat_config_agent.stack.endpoint import address
 from heat_config_agent.stack.live import Stack, World
 from heat_config_agent.stack.machine import ThisMachine
-from heat_config_agent.stack.records import DeploymentRecord
+from heat_config_agent.stack.records import DeploymentRecord, StackRecord
 from heat_config_agent.stack.resources import known_types
 from heat_config_agent.stack.session import damaged, definition_of
 from heat_config_agent.stack.snapshots import ArchivingSession
@@ -59,7 +60,7 @@ class _Watched:
     def work(self, world: World, timeout: float | None, also: Sequence[int]) -> None:
         if self._end is not None and processes.since_boot() > self._end:
             raise AgentError(
-                "the time of --timeout is over; runs that have begun go on", hint="run the command again to continue"
+                "the time of --timeout is over; runs that have begun continue", hint="run the command again to continue"
             )
         self._machine.work(world, min(self._view.interval, 60.0 if timeout is None else timeout), also)
         self._view.refresh()
@@ -67,7 +68,7 @@ class _Watched:
 
 def warned(text: str) -> None:
     """Print a warning."""
-    terminal.say(terminal.styled(f"warning: {terminal.line(text)}", "warn"), error=True)
+    terminal.warn(text)
 
 
 @functools.cache
@@ -84,7 +85,7 @@ def types(directories: tuple[str, ...]) -> Types:
 
 
 def there(settings: Settings, name: str) -> bool:
-    """Whether there is a stack of that name, in any state. Raises UsageError."""
+    """Return whether there is a stack of that name, in any state. Raises UsageError."""
     kept = listing.kept(settings.state, name)
     return kept is not None and not kept.blank
 
@@ -105,7 +106,21 @@ def look(settings: Settings, name: str, warn: Callable[[str], None] = warned) ->
         raise damaged(store) if store.damage else missing(settings, name)
     if store.damage:
         warn(store.damage)
-    definition = definition_of(record, record.source, load) if record.source else None
+    return _seen(settings, store, record, definition_of(record, record.source, load) if record.source else None)
+
+
+def outline(settings: Settings, name: str) -> Stack | None:
+    """Return the records of a stack without its definition, whose making takes longer than all else; None for no stack.
+
+    Nothing is said of damage: opening the stack for work reports it. Raises UsageError, StateError.
+    """
+    store = Store(listing.folder(settings.state, name), write=False)
+    if store.root is None and store.damage:
+        raise damaged(store)
+    return _seen(settings, store, store.root, None) if store.root is not None else None
+
+
+def _seen(settings: Settings, store: Store, record: StackRecord, definition: Definition | None) -> Stack:
     world = World(store, types(settings.words("plugin_dirs")), _Nobody())
     world.expect_signals = lambda handle, _token: address(record.port, handle)
     return Stack(world, record, definition)
@@ -126,6 +141,7 @@ def work(
         ending.callback(machine.close)
         watched = _Watched(machine, view, progress, limit)
         opened = ArchivingSession(folder, all_types, watched, load, happened=view.happened, warn=view.warn)
+        opened.world.left_unchanged = view.left_unchanged
         progress.path_of = functools.partial(path_of_deployment, opened.store)
         with contextlib.closing(opened) as session:
             try:
@@ -137,13 +153,13 @@ def work(
 def deployment_at(settings: Settings, name: str, path: str) -> tuple[Path, str]:
     """Return the folder of a stack, and the id of the deployment at the path of a resource. Raises AgentError."""
     store = look(settings, name).world.store
-    found = [identity for identity in store.deployments if path_of_deployment(store, identity) == path]
-    if not found:
+    matches = [identity for identity in store.deployments if path_of_deployment(store, identity) == path]
+    if not matches:
         paths = sorted(path_of_deployment(store, identity) for identity in store.deployments)
         raise AgentError(
             f"the stack {name} has no deployment {path!r}", hint=f"it has {', '.join(paths) if paths else 'none'}"
         )
-    return listing.folder(settings.state, name), found[-1]
+    return listing.folder(settings.state, name), matches[-1]
 
 
 def path_of_deployment(store: Memory, deployment: str) -> str:

@@ -65,33 +65,33 @@ def _rows(types: Types, *, long: bool) -> Iterator[dict[str, str | None]]:
 
 def _filters(texts: Sequence[str]) -> dict[str, str]:
     """Return the filters by key. Raises UsageError."""
-    wanted: dict[str, str] = {}
+    filters: dict[str, str] = {}
     for text in texts:
         for part in text.split(";"):
             key, sign, value = part.partition("=")
             if not sign or key not in FILTERS:
                 raise UsageError(f"--filter takes KEY=VALUE with one of the keys {', '.join(FILTERS)}, not {part!r}")
-            wanted[key] = value
-    if "support_status" in wanted:
-        wanted["support_status"] = wanted["support_status"].upper()
-        if not is_valid_status(wanted["support_status"]):
+            filters[key] = value
+    if "support_status" in filters:
+        filters["support_status"] = filters["support_status"].upper()
+        if not is_valid_status(filters["support_status"]):
             raise UsageError(f"a support status is one of {', '.join(SUPPORT_STATUSES)}")
-    if "name" in wanted:
+    if "name" in filters:
         try:
-            re.compile(wanted["name"])
+            re.compile(filters["name"])
         except re.error as error:
             raise UsageError(f"the name of --filter is not a regular expression: {error}") from None
-    return wanted
+    return filters
 
 
-def _fits(row: Mapping[str, str | None], wanted: Mapping[str, str]) -> bool:
-    """Whether a type passes the filters. A hidden type passes only if hidden types are asked for."""
-    status = wanted.get("support_status")
+def _fits(row: Mapping[str, str | None], filters: Mapping[str, str]) -> bool:
+    """Return whether a type passes the filters. A hidden type passes only if hidden types are asked for."""
+    status = filters.get("support_status")
     if row["support_status"] != status and (status is not None or row["support_status"] == HIDDEN):
         return False
-    if "version" in wanted and row["version"] != wanted["version"]:
+    if "version" in filters and row["version"] != filters["version"]:
         return False
-    return "name" not in wanted or re.match(wanted["name"], row["resource_type"] or "") is not None
+    return "name" not in filters or re.match(filters["name"], row["resource_type"] or "") is not None
 
 
 def show(options: argparse.Namespace) -> int:
@@ -120,7 +120,7 @@ def show(options: argparse.Namespace) -> int:
 
 
 def _is_about(handling: str) -> bool:
-    """Whether the docstring of a class is about its type: the one of placeholders is about all of them."""
+    """Return whether the docstring of a class is about its type: the one of placeholders is about all of them."""
     return handling in (type_schemas.CARRIED_OUT, type_schemas.PLUGIN)
 
 
@@ -155,14 +155,14 @@ def _status(status: Mapping[str, Any] | None) -> str:
 
 
 def _properties(schemas: Mapping[str, Any], path: str) -> Iterator[tuple[str, str, str, str, str]]:
-    for name, each in schemas.items():
-        here = f"{path}{name}"
-        default = "required" if each["required"] else json.dumps(each["default"]) if "default" in each else "-"
-        update = "refused" if each["immutable"] else "in place" if each["update_allowed"] else "replaces"
-        limits = [_limit(limit) for limit in each.get("constraints", ())]
-        about = "; ".join(filter(None, [(each.get("description") or "").removesuffix("."), *limits]))
-        yield here, each["type"], terminal.shortened(default, 40), update if not path else "-", about or "-"
-        yield from _properties(each.get("schema", {}), f"{here}.")
+    for name, schema in schemas.items():
+        property_path = f"{path}{name}"
+        default = "required" if schema["required"] else json.dumps(schema["default"]) if "default" in schema else "-"
+        update = "refused" if schema["immutable"] else "in place" if schema["update_allowed"] else "replaces"
+        limits = [_limit(limit) for limit in schema.get("constraints", ())]
+        about = "; ".join(filter(None, [(schema.get("description") or "").removesuffix("."), *limits]))
+        yield property_path, schema["type"], terminal.shortened(default, 40), update if not path else "-", about or "-"
+        yield from _properties(schema.get("schema", {}), f"{property_path}.")
 
 
 def _limit(constraint: Mapping[str, Any]) -> str:

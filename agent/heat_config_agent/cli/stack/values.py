@@ -58,16 +58,16 @@ def output(root: Stack, name: str, *, reveal: bool = False, exact: bool = False)
     Then only a value that is a secret as a whole is masked; with `reveal`, not even that one.
     """
     declared = root.definition.outputs[name]
-    found: dict[str, Json] = {"output_key": name, "description": declared.description, "output_value": None}
+    answer: dict[str, Json] = {"output_key": name, "description": declared.description, "output_value": None}
     try:
         value = root.output(name)
     except Unresolved as error:
-        return found | {"output_error": root.world.conceal.text(str(error))}
+        return answer | {"output_error": root.world.conceal.text(str(error))}
     if not reveal:
         conceal = root.world.conceal
         shown = conceal.whole(value, HIDDEN) if exact else listed(conceal, value)
         value = HIDDEN if is_hidden(name) and value is not None else shown
-    return found | {"output_value": value}
+    return answer | {"output_value": value}
 
 
 def output_lines(root: Stack) -> list[str]:
@@ -76,11 +76,11 @@ def output_lines(root: Stack) -> list[str]:
     return [f"  {terminal.line(each['output_key'])} = {terminal.line(written(each))}" for each in found]
 
 
-def written(shown: Mapping[str, Any]) -> str:
+def written(answer: Mapping[str, Any]) -> str:
     """Return the value of an output as text."""
-    if "output_error" in shown:
-        return f"({shown['output_error']})"
-    value = shown["output_value"]
+    if "output_error" in answer:
+        return f"({answer['output_error']})"
+    value = answer["output_value"]
     return value.rstrip("\n") if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -112,7 +112,7 @@ def resource_in_full(root: Stack, path: str, member: Resource) -> dict[str, Json
     except BaseException as error:  # noqa: BLE001  # a plug-in may raise anything
         attributes = {"error": blame(error)}
     conceal = root.world.conceal  # it knows the secrets of nested stacks by now
-    shown = {name: HIDDEN if is_hidden(name) else value for name, value in attributes.items()}
+    visible = {name: HIDDEN if is_hidden(name) else value for name, value in attributes.items()}
     declared = member.stack.defined.resources.get(member.name) if member.stack.defined else None
     return {
         **resource(path, member),
@@ -121,7 +121,7 @@ def resource_in_full(root: Stack, path: str, member: Resource) -> dict[str, Json
         "required_by": sorted(_needing(member)),
         "requires": sorted(declared.requirements()) if declared else [],
         "metadata": listed(conceal, _metadata(member)),
-        "attributes": listed(conceal, shown),
+        "attributes": listed(conceal, visible),
     }
 
 

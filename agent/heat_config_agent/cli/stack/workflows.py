@@ -56,11 +56,16 @@ def _row(row: Mapping[str, Any]) -> tuple[str, str, str, str]:
     return row["workflow"], row["status"] or "-", inputs, " ".join(row["description"].split())
 
 
-def _input(name: str, of: ProcedureInput) -> dict[str, Any]:
-    sensitive = str(of.metadata.get("sensitive", "")).lower() == "true"
+def _input(name: str, declared: ProcedureInput) -> dict[str, Any]:
+    sensitive = str(declared.metadata.get("sensitive", "")).lower() == "true"
     secret = sensitive or is_secret(Input(name=name, value=None, hidden=False))
-    default = _HIDDEN if secret and of.default is not None else of.default
-    return {"type": of.type, "description": of.description, "default": default, "required": of.required}
+    default = _HIDDEN if secret and declared.default is not None else declared.default
+    return {
+        "type": declared.type,
+        "description": declared.description,
+        "default": default,
+        "required": declared.required,
+    }
 
 
 def _outcome(stack: Stack, record: ProcedureRecord | None) -> dict[str, Any]:

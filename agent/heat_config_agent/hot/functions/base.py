@@ -34,7 +34,7 @@ class Function:
 
 
 def is_function(value: Tree) -> bool:
-    """Whether a value is a function that is not resolved yet."""
+    """Return whether a value is a function that is not resolved yet."""
     return isinstance(value, Later)
 
 

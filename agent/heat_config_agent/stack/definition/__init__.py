@@ -94,7 +94,7 @@ class Schema:
 
     @property
     def secret(self) -> bool:
-        """Whether the value is never shown: it is hidden, or the name says that it is a secret."""
+        """True if the value is never shown: it is hidden, or the name says that it is a secret."""
         return is_secret(Input(name=self.name, value=None, hidden=self.hidden))
 
 

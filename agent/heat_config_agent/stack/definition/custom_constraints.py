@@ -136,7 +136,7 @@ def _time(value: str) -> dt.datetime:
     """Return a time in UTC. Raises ValueError."""
     found = _TIME.fullmatch(value)
     if not found:
-        raise ValueError("it is no time of ISO 8601")
+        raise ValueError("it is not a time in ISO 8601")
     year, month, day, hour, minute, second = (int(each) if each else None for each in found.groups()[:6])
     time = dt.datetime(year or 0, month or 1, day or 1, hour or 0, minute or 0, second or 0, tzinfo=dt.timezone.utc)
     zone = found[7]
@@ -151,7 +151,7 @@ def _iso_8601(value: str) -> str:
     try:
         _time(value)
     except (ValueError, OverflowError):
-        return "it is no time of ISO 8601"
+        return "it is not a time in ISO 8601"
     return ""
 
 
@@ -161,7 +161,7 @@ def _expiration(value: str) -> str:
     try:
         over = _time(value.strip()) <= dt.datetime.now(dt.timezone.utc)
     except (ValueError, OverflowError):
-        return "it is no time of ISO 8601"
+        return "it is not a time in ISO 8601"
     return "Expiration time is out of date." if over else ""
 
 
@@ -198,14 +198,14 @@ def _cron(value: str) -> str:
     fields = value.split()
     if not 5 <= len(fields) <= 7:
         return "Invalid CRON expression: it must have 5, 6 or 7 columns"
-    for text, (what, least, most, names) in zip(fields, _FIELDS, strict=False):
+    for text, (field, least, most, names) in zip(fields, _FIELDS, strict=False):
         for part in text.lower().split(","):
-            if what in _LAST and _LAST[what].fullmatch(part):
+            if field in _LAST and _LAST[field].fullmatch(part):
                 continue
-            found = _PART.fullmatch(part)
-            bounds = [_cron_number(each, names) for each in found.groups()[:2] if each] if found else [-1]
-            if not all(least <= each <= most for each in bounds):
-                return f"Invalid CRON expression: [{text}] is not acceptable for the {what}"
+            match = _PART.fullmatch(part)
+            bounds = [_cron_number(bound, names) for bound in match.groups()[:2] if bound] if match else [-1]
+            if not all(least <= bound <= most for bound in bounds):
+                return f"Invalid CRON expression: [{text}] is not acceptable for the {field}"
     return ""
 
 

@@ -163,16 +163,16 @@ class Room:
         for _ in range(DEEPEST + 1):
             inner: list[Any] = []
             characters = 0
-            for each in level:
-                if isinstance(each, str):
-                    characters += len(each)
-                elif isinstance(each, dict):
-                    inner += each.values()
-                    characters += len("".join(each))
-                elif isinstance(each, list):
-                    inner += each
-                elif isinstance(each, int):
-                    characters += each.bit_length() // 3
+            for member in level:
+                if isinstance(member, str):
+                    characters += len(member)
+                elif isinstance(member, dict):
+                    inner += member.values()
+                    characters += len("".join(member))
+                elif isinstance(member, list):
+                    inner += member
+                elif isinstance(member, int):
+                    characters += member.bit_length() // 3
             self.spend(characters, len(level))
             if not inner:
                 return

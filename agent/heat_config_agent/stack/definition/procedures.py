@@ -50,7 +50,7 @@ Activity: TypeAlias = Delivery | StateChange | Steps
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a step does with one node."""
+    """The part of a step that concerns one node."""
 
     node: str
     """The name of the node; empty if it is about none."""
@@ -72,7 +72,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Precondition:
-    """What has to hold before a procedure begins."""
+    """A condition that has to be met before a procedure begins."""
 
     condition: Tree
     problem: str
@@ -81,7 +81,7 @@ class Precondition:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a procedure does with certain inputs."""
+    """The steps of a procedure for given inputs."""
 
     preconditions: tuple[Precondition, ...]
     steps: Steps
@@ -125,7 +125,7 @@ class Procedure(Protocol):
 
     @property
     def description(self) -> str:
-        """What it is for."""
+        """Its purpose."""
 
     @property
     def inputs(self) -> Mapping[str, ProcedureInput]:

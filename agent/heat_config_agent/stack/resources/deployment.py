@@ -88,22 +88,24 @@ class SoftwareDeployment(Resource):
         return found
 
     def _is_for(self, action: str, config: ConfigRecord | None) -> bool:
-        """Whether an action is carried out: by the property `actions`, or for a component by its configs."""
+        """Return whether an action is carried out: by the property `actions`, or for a component by its configs."""
         if config is not None and config.group == "component":
             return any(action in each["actions"] for each in config.config["configs"])
         return action in self.properties["actions"]
 
     def _derived(self, action: str, source: ConfigRecord | None) -> ConfigRecord:
-        given = self.properties["input_values"] or {}
+        input_values = self.properties["input_values"] or {}
         blank = ConfigRecord("", self.physical_resource_name(), "Heat::Ungrouped", "", {}, [], [], "")
         base = source or blank
         name = self.properties["name"] or base.name or self.physical_resource_name()
-        made = deployments.new_config({"name": name}, self.stack.id)
-        made.group, made.options, made.outputs = base.group, base.options, base.outputs
-        made.inputs = deployments.inputs_of(base, given, self._told(action))
-        made.config = self.with_inputs(base.config, made.inputs) or self.EMPTY
-        made.secrets = self.stack.world.conceal.distinctive.within([made.name, made.config, made.options, made.inputs])
-        return made
+        derived = deployments.new_config({"name": name}, self.stack.id)
+        derived.group, derived.options, derived.outputs = base.group, base.options, base.outputs
+        derived.inputs = deployments.inputs_of(base, input_values, self._told(action))
+        derived.config = self.with_inputs(base.config, derived.inputs) or self.EMPTY
+        derived.secrets = self.stack.world.conceal.distinctive.within(
+            [derived.name, derived.config, derived.options, derived.inputs]
+        )
+        return derived
 
     def _told(self, action: str) -> dict[str, Json]:
         transport = self.properties["signal_transport"]
@@ -186,7 +188,7 @@ class SoftwareDeployment(Resource):
     def needs_replace_with_prop_diff(
         self, changed_properties_set: set[str], after_props: Properties, before_props: Properties
     ) -> bool:
-        """Whether an input with `replace_on_change` changes."""
+        """Return whether an input with `replace_on_change` changes."""
         if not changed_properties_set & {"input_values", "config"}:
             return False
         configs = self.stack.world.store.configs
@@ -201,24 +203,24 @@ class SoftwareDeployment(Resource):
 
     def _act(self, action: str) -> str:
         """Deliver an action to the server, and return the deployment's id; empty if there is nothing to do."""
-        world, there = self.stack.world, self._deployment
-        if there is not None and there.attempt == self.record.attempt:
-            world.servers.deliver(there)  # an earlier process delivered it
-            return there.id
+        world, deployment = self.stack.world, self._deployment
+        if deployment is not None and deployment.attempt == self.record.attempt:
+            world.servers.deliver(deployment)  # an earlier process delivered it
+            return deployment.id
         source = self._config(self.properties)
         if not self._is_for(action, source):
             return ""
         derived = self._derived(action, source)
-        if there is None:
+        if deployment is None:
             server = self.properties["server"]
             if not server:
                 raise ValueError("server_id must be specified")
-            there = DeploymentRecord(records.new_id(), self.stack.id, self.record.id, server, "", action, "", "")
-            self.resource_id_set(there.id)
-        there.action, there.attempt = action, self.record.attempt
+            deployment = DeploymentRecord(records.new_id(), self.stack.id, self.record.id, server, "", action, "", "")
+            self.resource_id_set(deployment.id)
+        deployment.action, deployment.attempt = action, self.record.attempt
         signal = self.properties["signal_transport"] != deployments.NO_SIGNAL
-        deployments.deliver(world, there, derived, signal=signal)
-        return there.id
+        deployments.deliver(world, deployment, derived, signal=signal)
+        return deployment.id
 
     def awaits(self) -> Hashable | None:
         """Wait for the result."""

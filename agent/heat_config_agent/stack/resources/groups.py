@@ -77,13 +77,13 @@ class _Group(StackResource):
         )
 
     def has_attribute(self, name: str) -> bool:
-        """Whether the group or its members have the attribute."""
+        """Return whether the group or its members have the attribute."""
         if name in self.attributes or name.startswith(MEMBER):
             return True
         return self.attribute_of_members(name)
 
     def attribute_of_members(self, name: str) -> bool:
-        """Whether a member has the attribute, as far as is known."""
+        """Return whether a member has the attribute, as far as is known."""
         try:
             first = next(self.members(self.known()), None)
         except ValueError:  # a mistake in the properties, which is reported for them
@@ -198,14 +198,14 @@ class ResourceGroup(_Group):
 
     def _remove_names(self) -> None:
         """Record the names that are not to be used."""
-        asked = [str(each) for policy in self.properties["removal_policies"] for each in policy["resource_list"]]
-        there = self._members()
-        if there:
-            refs = {str(each.FnGetRefId()): name for name, each in reversed(there.items())}  # the first of several
-            asked = [refs.get(each, each) for each in asked]
-            asked = [each for each in asked if each in there]
+        names = [str(each) for policy in self.properties["removal_policies"] for each in policy["resource_list"]]
+        members = self._members()
+        if members:
+            refs = {str(each.FnGetRefId()): name for name, each in reversed(members.items())}  # the first of several
+            names = [refs.get(each, each) for each in names]
+            names = [each for each in names if each in members]
         former = self.data().get("removed", []) if self.properties["removal_policies_mode"] == "append" else []
-        self.data_set("removed", sorted({*former, *asked}))
+        self.data_set("removed", sorted({*former, *names}))
 
     def members_like_the_first(self) -> int:
         """Return the number of members."""

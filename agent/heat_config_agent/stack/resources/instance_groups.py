@@ -47,7 +47,7 @@ _ROLLING = Schema(
 
 
 class LaunchConfiguration(Named):
-    """What the members of groups have in common."""
+    """The configuration that all members of a group share."""
 
     properties_schema: ClassVar[Mapping[str, Schema]] = {
         "ImageId": Schema(Schema.STRING, "Image of an instance.", constraints=[CustomConstraint("glance.image")]),
@@ -90,8 +90,8 @@ class LaunchConfiguration(Named):
 
     def validate(self) -> None:
         """Refuse block devices without a snapshot, and a configuration without an image and a flavor."""
-        known = self.known()
-        devices = known["BlockDeviceMappings"]
+        properties = self.known()
+        devices = properties["BlockDeviceMappings"]
         for device in devices if isinstance(devices, list) else ():
             if not isinstance(device, Mapping) or isinstance(device["Ebs"], Later):
                 continue
@@ -99,7 +99,7 @@ class LaunchConfiguration(Named):
             if not device["Ebs"] or not device["Ebs"]["SnapshotId"]:
                 problem = f"{missing} is missing, this is required when specifying BlockDeviceMappings."
                 raise exception.StackValidationFailed(message=problem)
-        if not known["InstanceId"] and not (known["ImageId"] and known["InstanceType"]):
+        if not properties["InstanceId"] and not (properties["ImageId"] and properties["InstanceType"]):
             problem = "If without InstanceId, ImageId and InstanceType are required."
             raise exception.StackValidationFailed(message=problem)
 
@@ -218,15 +218,15 @@ class CfnAutoScalingGroup(InstanceGroup):
 
     def validate(self) -> None:
         """Refuse sizes that do not fit together, and several subnets or origins."""
-        known = self.known()
-        least, desired, most = self.sizes(known)
+        properties = self.known()
+        least, desired, most = self.sizes(properties)
         if isinstance(least, int) and least < 0:
             raise exception.StackValidationFailed(message="The size of AutoScalingGroup can not be less than zero")
         self.check_sizes(least, desired, most)
-        subnets = known["VPCZoneIdentifier"]
+        subnets = properties["VPCZoneIdentifier"]
         if isinstance(subnets, list) and len(subnets) > 1:
             raise exception.NotSupported(feature="Anything other than one VPCZoneIdentifier")
-        if bool(known["InstanceId"]) == bool(known[LAUNCH]):
+        if bool(properties["InstanceId"]) == bool(properties[LAUNCH]):
             problem = "Either 'InstanceId' or 'LaunchConfigurationName' must be provided."
             raise exception.StackValidationFailed(message=problem)
         super().validate()

@@ -75,7 +75,7 @@ class StackResource(Resource):
     nested = child
 
     def has_nested(self) -> bool:
-        """Whether there is a child stack."""
+        """Return whether there is a child stack."""
         return self.child is not None
 
     def awaits(self) -> Hashable | None:
@@ -83,11 +83,11 @@ class StackResource(Resource):
         return traversal.key(self.child) if self.child else None
 
     def always_update(self) -> bool:
-        """Whether there is a child: its resources decide what an update changes."""
+        """Return whether there is a child: its resources decide what an update changes."""
         return self.child is not None
 
     def needs_replace_failed(self) -> bool:
-        """Whether there is no child that could be repaired."""
+        """Return whether there is no child that could be repaired."""
         return self.child is None
 
     # The handlers.
@@ -194,7 +194,7 @@ class StackResource(Resource):
         return action
 
     def _is_under_way(self, child: Stack, action: str) -> bool:
-        """Whether the child is already performing the same action, from this process or an earlier one."""
+        """Return whether the child is already performing the same action, from this process or an earlier one."""
         record = child.record
         mine = (record.attempt, record.action, record.status) == (self.record.attempt, action, IN_PROGRESS)
         if mine and child.traversal is None and action == DELETE:
@@ -222,7 +222,7 @@ class StackResource(Resource):
     check_check_complete = _is_complete
 
     def check_delete_complete(self, token: str) -> bool:
-        """Whether the child is deleted; if so, delete its record."""
+        """Return whether the child is deleted; if so, delete its record."""
         done = self._is_complete(token)
         child = self.child
         if done and child is not None:

@@ -95,13 +95,13 @@ class Operation(SoftwareDeployment):
         return [step for step in wanted if step[1]]
 
     def _derived(self, action: str, source: ConfigRecord | None) -> ConfigRecord:
-        of = self.properties
+        properties = self.properties
         steps = self._steps(action)
-        values: dict[str, Json] = {**steps[-1][2], _SURROUNDINGS: of["surroundings"] or {}}
+        values: dict[str, Json] = {**steps[-1][2], _SURROUNDINGS: properties["surroundings"] or {}}
         config: dict[str, Json] = {
             "root": ROOT,
-            "files": {**self.stack.files, **(of["files"] or {})},
-            "places": of["places"] or [],
+            "files": {**self.stack.files, **(properties["files"] or {})},
+            "places": properties["places"] or [],
         }
         parts = []
         for name, content, inputs in steps:
@@ -114,23 +114,25 @@ class Operation(SoftwareDeployment):
                 part["inputs"] = f"{_PREFIX}{name}"
             parts.append({key: value for key, value in part.items() if value})
         config.update(parts[0] if len(parts) == 1 else {"steps": parts} if parts else {})
-        names = [output for step, _, _ in steps for output in (of["outputs"] or {}).get(step, ())]
-        made = deployments.new_config(
+        names = [output for step, _, _ in steps for output in (properties["outputs"] or {}).get(step, ())]
+        derived = deployments.new_config(
             {
                 "name": self.physical_resource_name(),
                 "group": "tosca",
                 "config": json.dumps(config, ensure_ascii=False, separators=(",", ":")),
-                "options": of["options"] or {},
+                "options": properties["options"] or {},
                 "outputs": [{"name": output, "type": "Json"} for output in dict.fromkeys(names)],
             },
             self.stack.id,
         )
-        made.inputs = deployments.inputs_of(made, values, self._told(action))
-        for each in made.inputs:
-            if each["name"] in values:
-                each["type"] = _type_of(each["value"])
-        made.secrets = self.stack.world.conceal.distinctive.within([made.name, made.config, made.options, made.inputs])
-        return made
+        derived.inputs = deployments.inputs_of(derived, values, self._told(action))
+        for declared in derived.inputs:
+            if declared["name"] in values:
+                declared["type"] = _type_of(declared["value"])
+        derived.secrets = self.stack.world.conceal.distinctive.within(
+            [derived.name, derived.config, derived.options, derived.inputs]
+        )
+        return derived
 
     # The handlers.
 
@@ -184,15 +186,15 @@ class Operation(SoftwareDeployment):
         except exception.Error as error:
             raise exception.Error(f"{self._last(token)}: {error}") from None
         action = self.record.action
-        found = self.stack.world.store.deployments.get(token)
-        if token and found is not None:
-            kept = dict(self.record.data.get(_OUTPUTS) or {})
-            for name, _, _ in self._steps(found.action):
-                wanted = (self.properties["outputs"] or {}).get(name, ())
-                if wanted:
-                    kept[name] = {output: found.outputs.get(output) for output in wanted}
-            if kept:
-                self.record.data[_OUTPUTS] = kept
+        deployment = self.stack.world.store.deployments.get(token)
+        if token and deployment is not None:
+            outputs = dict(self.record.data.get(_OUTPUTS) or {})
+            for name, _, _ in self._steps(deployment.action):
+                names = (self.properties["outputs"] or {}).get(name, ())
+                if names:
+                    outputs[name] = {output: deployment.outputs.get(output) for output in names}
+            if outputs:
+                self.record.data[_OUTPUTS] = outputs
         if action in ("CREATE", "UPDATE"):
             self.record.data[_MADE] = True
             if token:

@@ -120,7 +120,7 @@ class Placeholder(NothingBehind):
                 raise exception.StackValidationFailed(path=["properties", name], message=problem)
 
     def has_attribute(self, name: str) -> bool:
-        """Whether Heat's type has the attribute, or a value was given for it."""
+        """Return whether Heat's type has the attribute, or a value was given for it."""
         return super().has_attribute(name) or any(name in given for given in self._given())
 
     def _given(self) -> tuple[Mapping[str, Json], ...]:

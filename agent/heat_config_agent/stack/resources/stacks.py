@@ -35,24 +35,24 @@ class _ChildStack(StackResource):
         return self._definition(identity, known, known=False)
 
     def _definition(self, identity: Identity, values: Properties, *, known: bool) -> Definition:
-        given = values[self.PARAMETERS] or {}
+        parameters = values[self.PARAMETERS] or {}
         if not known:
-            settled = {name: value for name, value in given.items() if not any(requires(value))}
-            known, given = self.stack.world.creating and len(settled) == len(given), settled
+            settled = {name: value for name, value in parameters.items() if not any(requires(value))}
+            known, parameters = self.stack.world.creating and len(settled) == len(parameters), settled
         environment = self.stack.environment
         make = environment.of_file if self.IS_FILE else environment.of_text
-        return make(self.name, values[self.TEMPLATE], identity, given, known=known)
+        return make(self.name, values[self.TEMPLATE], identity, parameters, known=known)
 
     def _outputs(self) -> dict[str, Json]:
         """Return all outputs of the child; None for one without a value."""
         child = self.child
-        found: dict[str, Json] = {}
+        outputs: dict[str, Json] = {}
         for name in child.definition.outputs if child is not None and child.defined else ():
             try:
-                found[name] = child.output(name) if child is not None else None
+                outputs[name] = child.output(name) if child is not None else None
             except Unresolved:
-                found[name] = None
-        return found
+                outputs[name] = None
+        return outputs
 
 
 _CONTEXT = {
@@ -86,14 +86,14 @@ class HeatStack(_ChildStack):
     def validate(self) -> None:
         """Refuse another region or cloud when the stack is created."""
         context = self.known()["context"]
-        named = [
+        elsewhere = [
             name
             for name in ("region_name", "credential_secret_id")
             if isinstance(context, Mapping) and context.get(name) and not isinstance(context[name], Later)
         ]
-        if named and self.stack.world.creating:
+        if elsewhere and self.stack.world.creating:
             raise exception.StackValidationFailed(
-                path=["properties", "context", named[0]],
+                path=["properties", "context", elsewhere[0]],
                 message="a stack in another region or cloud cannot be created on this machine: remove its context",
             )
 
@@ -141,7 +141,7 @@ class CfnStack(_ChildStack):
         return None if isinstance(name, str) and _is_remote(name) else super().child_to_validate(identity)
 
     def has_attribute(self, name: str) -> bool:
-        """Whether the attribute is an output, which the template may have."""
+        """Return whether the attribute is an output, which the template may have."""
         return name.startswith(OUTPUTS) or name == attributes.SHOW
 
     def get_reference_id(self) -> Json:

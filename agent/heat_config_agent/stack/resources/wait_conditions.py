@@ -160,13 +160,13 @@ class WaitCondition(Resource):
         if not timeout:
             return True
         signals = self._signals()
-        failed = [each["reason"] for each in signals.values() if each["status"] == FAILURE]
+        failed = [signal["reason"] for signal in signals.values() if signal["status"] == FAILURE]
         if failed:
             raise self.FAILURE(";".join(failed))
         if len(signals) >= self.properties[self.COUNT]:
             return True
         if self._waited() >= timeout and not self.stack.world.catching_up:
-            reasons = ";".join(each["reason"] for each in signals.values())
+            reasons = ";".join(signal["reason"] for signal in signals.values())
             received = f"{len(signals)} of {self.properties[self.COUNT]} received"
             raise self.OVER(f"{received} - {reasons}" if reasons else received)
         return False

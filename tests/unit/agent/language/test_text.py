@@ -62,7 +62,7 @@ def test_all_mistakes_are_found_together() -> None:
     assert [str(mistake) for mistake in caught.value.mistakes] == [
         "t.yaml:2:4: b: the tag !secret means nothing to Other (leave it out)",
         "t.yaml:3:1: a: the key 'a' is there twice: first in line 1 (remove or rename one of them)",
-        "t.yaml:4:8: c.d: .nan is no number in JSON (quote it)",
+        "t.yaml:4:8: c.d: .nan is not a number in JSON (quote it)",
         "t.yaml:4:17: c.e: the value is not what its type says (quote it)",
         "t.yaml:4:26: c.e: the key 'e' is there twice: first in line 4 (remove or rename one of them)",
         "t.yaml:6:1: <<: the key '<<' is there twice: first in line 5 (remove or rename one of them)",
@@ -79,7 +79,7 @@ def test_a_text_that_cannot_be_read_is_refused() -> None:
         read("a: [b")
     [mistake] = caught.value.mistakes
     assert mistake.code == "yaml"
-    assert str(mistake).startswith("t.yaml:2:1: it is no YAML: ")
+    assert str(mistake).startswith("t.yaml:2:1: it is not YAML: ")
     with pytest.raises(Invalid) as caught:
         read("a: &a [*a]")
     [mistake] = caught.value.mistakes
