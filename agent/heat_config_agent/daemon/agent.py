@@ -245,7 +245,7 @@ class Agent:
         self.pruning.limits = settings.limits
         self.pruning.request()
         self._steering.reload(settings)
-        self.applier.reconfigure(Tools(settings.hooks), _run_settings(settings), settings.ca_file)
+        self.applier.reconfigure(Tools(settings.hooks, self._report.warn), _run_settings(settings), settings.ca_file)
         self.collection.seconds = settings.number("collect_timeout")
         self.collection.forget()  # every source is made again
         self._unsteered = self.stale = True
@@ -261,6 +261,7 @@ class Agent:
             conditions=self.collection.conditions(),
             next_poll=self.collection.due,
             answered=self.intake.answered,
+            current=self.intake.answered and not (self.stale or self._unsteered),
             entries=self.journal.entries,
             changes=self.journal.changes,
             skipped=self._skipped,
