@@ -253,7 +253,7 @@ class Agent:
         self.pruning.limits = settings.limits
         self.pruning.request()
         self._steering.reload(settings)
-        self.applier.reconfigure(Tools(settings.hooks), _run_settings(settings), settings.ca_file)
+        self.applier.reconfigure(Tools(settings.hooks, self._report.warn), _run_settings(settings), settings.ca_file)
         self.collection.seconds = settings.number("collect_timeout")
         self.collection.forget()  # every source is made again
         self._unsteered = self.stale = True
