@@ -37,6 +37,10 @@ class ExitCode(enum.IntEnum):
     """All deployments succeeded, but a result was not delivered. The next run sends it, unless it was refused."""
     REBOOT = 6
     """A deployment waits for a reboot of the machine. The first run after the reboot continues it."""
+    TIMED_OUT = 7
+    """`heat-config-agent wait`: the time is over, and it is not done yet."""
+    NOT_THERE = 8
+    """`heat-config-agent wait`: the time is over, and no such deployment or stack has appeared."""
     INTERRUPTED = 130
     """The command was ended by a signal. Running deployments continue, and the next run follows them."""
 

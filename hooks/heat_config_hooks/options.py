@@ -103,24 +103,24 @@ def mistakes(
     options: Mapping[str, object], known: Mapping[str, Option], *, tool: str, also: Collection[str] = ()
 ) -> list[HookError]:
     """Return the mistakes in the options for `tool`. Names in `also` are options of other tools, and no mistakes."""
-    every = {**COMMON, **known}
+    options_by_name = {**COMMON, **known}
     errors: list[HookError] = []
     for name, value in options.items():
-        if name in every:
+        if name in options_by_name:
             try:
-                _value(name, value, every[name])
+                _value(name, value, options_by_name[name])
             except HookError as error:
                 errors.append(error)
         elif name not in also:
-            errors.append(HookError(f"{tool} has no such option{_hint(str(name), every)}", f"options.{name}"))
+            errors.append(HookError(f"{tool} has no such option{_hint(str(name), options_by_name)}", f"options.{name}"))
     return errors
 
 
-def _hint(name: str, every: Collection[str]) -> str:
+def _hint(name: str, names: Collection[str]) -> str:
     import difflib  # noqa: PLC0415  # needed for mistyped options only
 
-    close = difflib.get_close_matches(name, every, n=1)
-    return f"; did you mean {close[0]}?" if close else f" (its options are {', '.join(sorted(every))})"
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"; did you mean {close[0]}?" if close else f" (its options are {', '.join(sorted(names))})"
 
 
 def _value(name: str, value: object, option: Option) -> object:

@@ -180,16 +180,16 @@ def fit(
 def _without(name: str, error: OSError, reply: Mapping[str, object]) -> Reply:
     """Return a reply without a value that the machine cannot read; a success becomes a failure that says so."""
     value = reply[name]
-    rest = {other: reply[other] for other in reply if other != name}
+    others = {other: reply[other] for other in reply if other != name}
     if isinstance(value, Capture) and value.before:
-        rest[name] = value.before
+        others[name] = value.before
     if status_code(reply) != 0:
-        return rest
+        return others
     stdout, stderr = (
-        value if isinstance(value := rest.get(stream), str | Capture) else ""
+        value if isinstance(value := others.get(stream), str | Capture) else ""
         for stream in ("deploy_stdout", "deploy_stderr")
     )
-    return {**rest, **failure(UNKNOWN, f"{name} cannot be read: {error.strerror}", stdout, stderr)}
+    return {**others, **failure(UNKNOWN, f"{name} cannot be read: {error.strerror}", stdout, stderr)}
 
 
 def _changed_text(text: Text, change: Callable[[str], str]) -> Text:

@@ -80,6 +80,7 @@ def test_all_mistakes_are_shown_together_in_the_order_of_the_text() -> None:
     [
         ("", "t.yaml:1:1: Template format version not found. (begin it with heat_template_version: 2021-04-16)"),
         ("[a]", "t.yaml:1:1: The template is not a JSON object or YAML mapping."),
+        ("tosca_definitions_version: tosca_simple_yaml_1_3\n", "a TOSCA service template is read from a file, not"),
         ("heat_template_versoin: 1\n", "is heat_template_versoin meant to be heat_template_version?"),
         ("heat_template_version: 2018-08-32\n", '"2018-08-32" is not a version of HOT; there are 2013-05-23'),
         ("heat_template_version: 2018-08-31\nAWSTemplateFormatVersion: 1\n", "Ambiguous versions"),

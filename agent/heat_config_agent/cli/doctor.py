@@ -96,7 +96,8 @@ class _Programs:
     """The programs that hooks need; a thread asks them for their versions while other checks run."""
 
     def __init__(self, settings: Settings) -> None:
-        self._tools = Tools(settings.hooks)
+        self._unreadable: list[str] = []
+        self._tools = Tools(settings.hooks, self._unreadable.append)
         self._every = list(self._tools.installed().values())
         self._environment = settings.environment
         self._states: list[ready.State] = []
@@ -105,6 +106,8 @@ class _Programs:
 
     def findings(self, documents: list[Document]) -> Iterator[Finding]:
         """Yield the hooks that cannot be used. A missing program is a warning only if a deployment needs it."""
+        for trouble in self._unreadable:
+            yield warning("hooks", trouble, "correct `hooks`, or the directory")
         self._thread.join(2 * ready.SECONDS)
         if not self._states:
             yield warning("hooks", "the versions of their programs are not known", "heat-config-agent hooks")

@@ -42,7 +42,7 @@ def add(commands: state_options.Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Show all hooks, or one."""
     settings = effective.make(os.environ, hooks=tuple(arguments.hooks_dir))
-    installed = tools.Tools(settings.hooks)
+    installed = tools.Tools(settings.hooks, terminal.warn)
     if arguments.tool is not None:
         tool = installed.find(arguments.tool)
         if tool is None:

@@ -146,16 +146,13 @@ def find(
     """
     if not wanted:
         raise UsageError("the ID is empty", hint=f"`{status}` shows all of them")
-    every = list(entries.values())
-    exact = [entries[wanted]] if wanted in entries else [each for each in every if each.id == wanted]
-    named = [each for each in every if each.name == wanted]
-    of_resource = [each for each in every if each.owner.endswith(f"/{wanted}")]
-    begun = [each for each in every if each.id.startswith(wanted) or each.key.startswith(wanted)]
-    for matches in (exact, named, of_resource, begun):
+    by_id, by_name, by_resource, begun = _matches(entries, wanted)
+    for matches in (by_id, by_name, by_resource, begun):
         current = [each for each in matches if each.left_at is None]
-        if len(matches) == 1 or (newest and matches and matches is not begun and matches is not exact):
+        is_named = matches is by_name or matches is by_resource
+        if len(matches) == 1 or (newest and matches and is_named):
             return max(matches, key=lambda each: each.accepted)
-        if len(current) == 1 and matches is not begun and matches is not exact:
+        if len(current) == 1 and is_named:
             return current[0]
         if matches:
             ids = [each.id or each.key for each in matches]
@@ -169,6 +166,22 @@ def find(
                 f"{wanted!r} is more than one deployment: {', '.join(shown[:_SHOWN])}{more}", hint="give more of the id"
             )
     raise AgentError(f"no deployment {wanted!r} in {where}", hint=f"`{status}` shows all of them")
+
+
+def matching(entries: Mapping[str, Entry], wanted: str) -> list[Entry]:
+    """Return all deployments that an argument names: by id, else by name, by resource, or by the beginning of an id."""
+    return next((matches for matches in _matches(entries, wanted) if matches), [])
+
+
+def _matches(entries: Mapping[str, Entry], wanted: str) -> tuple[list[Entry], list[Entry], list[Entry], list[Entry]]:
+    """Return the deployments with that id, with that name, of that resource, and with an id that begins so."""
+    every = list(entries.values())
+    return (
+        [entries[wanted]] if wanted in entries else [each for each in every if each.id == wanted],
+        [each for each in every if each.name == wanted],
+        [each for each in every if each.owner.endswith(f"/{wanted}")],
+        [each for each in every if each.id.startswith(wanted) or each.key.startswith(wanted)],
+    )
 
 
 _SHOWN = 5

@@ -50,7 +50,9 @@ def validated(options: argparse.Namespace, *names: str) -> tuple[int, dict[str, 
     path, parameters = template_options.template(options), template_options.parameters(options)
     settings = state_options.of(options)
     types = sessions.types(settings.words("plugin_dirs"))
-    found = _with_types(check(path, options.environment, parameters), types, tuple(Tools(settings.hooks).installed()))
+    found = _with_types(
+        check(path, options.environment, parameters), types, tuple(Tools(settings.hooks, terminal.warn).installed())
+    )
     strict = options.strict and any(each.code != capabilities.CODE for each in found.warnings)
     failed = bool(found.mistakes) or strict
     if not options.json:

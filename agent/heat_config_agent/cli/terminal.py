@@ -34,6 +34,11 @@ def say(text: str, *, error: bool = False, end: str = "\n") -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
+def warn(text: str) -> None:
+    """Print a warning on standard error."""
+    say(styled(f"warning: {line(text)}", "warn"), error=True)
+
+
 def defect(error: BaseException | None) -> None:
     """Print where an unforeseen error happened, and its type.
 

@@ -17,7 +17,7 @@ from heat_config_agent.sources import active
 from heat_config_agent.sources.poller import Condition
 from heat_config_agent.state import health
 from heat_config_agent.state.health import Health
-from heat_config_hooks import files
+from heat_config_hooks import files, processes
 from heat_config_hooks.values import dataclass
 
 INTERVAL = 45.0
@@ -52,6 +52,8 @@ class Snapshot:
     """Seconds until the next poll."""
     answered: bool
     """True if any source has answered."""
+    current: bool
+    """See `Health.current`."""
     entries: Mapping[str, Entry]
     """The entries of the journal."""
     changes: int
@@ -92,7 +94,7 @@ class StatusWriter:
         self.notifier.status(line)
         troubles = tuple(trouble for trouble in (*snapshot.troubles, self._metrics_trouble) if trouble)
         sources = tuple((each.name, each.working, each.trouble) for each in snapshot.conditions.values())
-        content = (line, sources, troubles, snapshot.skipped, snapshot.changes)
+        content = (line, sources, troubles, snapshot.skipped, snapshot.changes, snapshot.current)
         now = time.monotonic()
         self.pending = content != self._content
         if not ended and now - self._written < (LEAST_INTERVAL if self.pending else INTERVAL):
@@ -120,12 +122,15 @@ class StatusWriter:
         conditions = snapshot.conditions.items()
         return Health(
             process=os.getpid(),
+            boot=processes.boot_id(),
+            ticks=processes.ticks(os.getpid()),
             version=__version__,
             started=self._started,
             ended=time.time() if ended else None,
             doing=line,
             next_poll=snapshot.next_poll,
             waiting=snapshot.waiting,
+            current=snapshot.current,
             paused=snapshot.paused.removeprefix("paused: "),
             reboot=snapshot.reboots,
             skipped=snapshot.skipped,

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from heat_config_agent.deployments import plan
 from heat_config_agent.doctor import Finding, closed, failed, ok, warning
+from heat_config_agent.engine.survey import policy_in_force
 from heat_config_agent.errors import StateError
 from heat_config_agent.model.entry import State
 from heat_config_agent.runs import scopes
@@ -41,6 +42,7 @@ SECONDS = 10.0
 def findings(settings: Settings, mistakes: Sequence[str]) -> Iterator[Finding]:
     """Check everything on the machine; `mistakes` in the settings keep the agent from starting."""
     yield from check_settings(settings, mistakes)
+    yield from check_policy()
     yield from check_state(settings.state)
     yield from check_scripts(settings)
     yield check_runs(settings)
@@ -61,6 +63,17 @@ def check_settings(settings: Settings, mistakes: Sequence[str]) -> Iterator[Find
         yield ok("settings", "there is no settings file: the defaults are used")
     elif not mistakes:
         yield ok("settings", f"read from {', '.join(files)}")
+
+
+def check_policy() -> Iterator[Finding]:
+    """Check whether the policy of the machine can be used, if it has one."""
+    policy = policy_in_force()
+    if policy is None:
+        return
+    if policy.mistake:
+        yield failed("policy", policy.mistake, "correct it as root: nothing new begins with this mistake")
+    else:
+        yield ok("policy", f"{policy.file} has the rules {', '.join(policy.lines)}")
 
 
 def _readable_secrets(settings: Settings) -> Iterator[Finding]:
@@ -106,7 +119,7 @@ def check_state(directory: Path) -> Iterator[Finding]:
     check = "state"
     yield from _permissions(directory)
     place = _existing(directory)
-    missing = "" if place == directory else f" ({directory} does not exist yet: the agent creates it)"
+    remark = "" if place == directory else f" ({directory} does not exist yet: the agent creates it)"
     try:
         if place.is_dir():
             with tempfile.TemporaryFile(dir=place) as file:
@@ -124,7 +137,7 @@ def check_state(directory: Path) -> Iterator[Finding]:
     if free < ROOM:
         yield warning(
             check,
-            f"only {retention.bytes_of(free)} are free on the disk of {directory}{missing}",
+            f"only {retention.bytes_of(free)} are free on the disk of {directory}{remark}",
             "free some space: on a full disk, nothing new begins",
         )
     elif disk.f_files and disk.f_favail < INODES:
@@ -132,7 +145,7 @@ def check_state(directory: Path) -> Iterator[Finding]:
             check, f"the disk of {directory} has room for only {disk.f_favail} more files", "remove files there"
         )
     else:
-        yield ok(check, f"{directory} is writable, {retention.bytes_of(free)} are free{missing}")
+        yield ok(check, f"{directory} is writable, {retention.bytes_of(free)} are free{remark}")
 
 
 def check_runs(settings: Settings) -> Finding:
@@ -222,7 +235,7 @@ def check_agent(directory: Path, deployed: Path, *, resume: str = "heat-config-a
     keys: list[str] = []
     try:
         entries = journal.read(directory).values()
-        keys = [each.key for each in entries]
+        keys = [entry.key for entry in entries]
     except StateError as error:
         yield failed(check, error.brief, "run this as root" if os.geteuid() else "check its file system (dmesg)")
         entries = {}.values()
@@ -256,14 +269,15 @@ def check_agent(directory: Path, deployed: Path, *, resume: str = "heat-config-a
     pause = requests.paused(directory)
     if pause:
         since = f" since {plan.clock(pause[1])}" if pause[1] else ""
-        yield warning(check, f"it is paused{since}: {pause[0]}", resume)
-    waiting = [each.name for each in entries if each.state is State.REBOOT]
+        until = f" until {plan.clock(pause[2])}" if pause[2] is not None else ""
+        yield warning(check, f"it is paused{since}{until}: {pause[0]}", resume)
+    waiting = [entry.name for entry in entries if entry.state is State.REBOOT]
     if waiting:
         verb = "wait" if len(waiting) > 1 else "waits"
         yield warning(check, f"{', '.join(waiting)} {verb} for a reboot of the machine", "reboot the machine")
-    late = [each for each in entries if each.state is State.FINISHED and each.tries]
+    late = [entry for entry in entries if entry.state is State.FINISHED and entry.tries]
     if late:
-        last = max(late, key=lambda each: each.at)
+        last = max(late, key=lambda entry: entry.at)
         yield warning(
             check,
             f"{len(late)} result{'s' if len(late) > 1 else ''} could not be delivered yet: {last.trouble}",

@@ -112,7 +112,7 @@ def check_server(server: Server, clocks: Clocks) -> Iterator[Finding]:
         return
     path = "/v3" if server.service == "Keystone" else "/"
     try:
-        asked = time.time()
+        sent = time.time()
         answer = web.Connection(origin, server.ca_file, direct=server.direct, seconds=ANSWER_SECONDS).fetch(
             origin + path, {}, ANSWER_SECONDS
         )
@@ -123,17 +123,17 @@ def check_server(server: Server, clocks: Clocks) -> Iterator[Finding]:
     except UnreachableError as error:
         yield _unanswered(server, name, host, proxy, error)
         return
-    took = f"{(time.monotonic() - began) * 1000:.0f} ms"
-    by = f" by the proxy {proxy.place} ({proxy.variable})" if proxy else ""
+    duration = f"{(time.monotonic() - began) * 1000:.0f} ms"
+    intermediary = f" by the proxy {proxy.place} ({proxy.variable})" if proxy else ""
     if answer.status in (502, 503, 504):
         yield warning(
             check,
-            f"{name} answers HTTP {answer.status} {answer.reason}{by}",
+            f"{name} answers HTTP {answer.status} {answer.reason}{intermediary}",
             "it, or a server behind it, is down: ask its operator",
         )
         return
-    _compare(answer, asked, answered, _place(host, port), clocks)
-    yield ok(check, f"{name} answers after {took}{by}")
+    _compare(answer, sent, answered, _place(host, port), clocks)
+    yield ok(check, f"{name} answers after {duration}{intermediary}")
 
 
 def check_login(
@@ -241,27 +241,27 @@ def _addresses(host: str, port: int) -> tuple[list[tuple[int, tuple[object, ...]
 
 def _unanswered(server: Server, name: str, host: str, proxy: Proxy | None, error: UnreachableError) -> Finding:
     """Return why a server that accepts connections has not answered."""
-    by = f" (by the proxy {proxy.place})" if proxy else ""
+    intermediary = f" (by the proxy {proxy.place})" if proxy else ""
     refused = _cause(error, ssl.SSLCertVerificationError)
     if isinstance(refused, ssl.SSLCertVerificationError):
-        return _distrusted(server, f"{name}{by}", host, refused)
+        return _distrusted(server, f"{name}{intermediary}", host, refused)
     broken = _cause(error, ssl.SSLError)
     if isinstance(broken, ssl.SSLError):
         reason = (broken.reason or "").replace("_", " ").lower()
         return failed(
             server.check,
-            f"{name}{by} accepts connections, but TLS fails: {reason or error}",
+            f"{name}{intermediary} accepts connections, but TLS fails: {reason or error}",
             f"if the server speaks plain http, correct {server.setting}, which says https",
         )
     if server.url.startswith(("https:", "wss:")):
         return failed(
             server.check,
-            f"{name}{by} accepts connections, but never completes TLS: {error}",
+            f"{name}{intermediary} accepts connections, but never completes TLS: {error}",
             f"if the server speaks plain http, correct {server.setting}, which says https; else ask its operator",
         )
     return failed(
         server.check,
-        f"{name}{by} accepts connections, but does not answer: {error}",
+        f"{name}{intermediary} accepts connections, but does not answer: {error}",
         f"if the server speaks https, correct {server.setting}, which says http; else ask its operator",
     )
 
@@ -315,14 +315,14 @@ def _cause(error: BaseException, kind: type[BaseException]) -> BaseException | N
     return None
 
 
-def _compare(answer: web.Answer, asked: float, answered: float, place: str, clocks: Clocks) -> None:
+def _compare(answer: web.Answer, sent: float, answered: float, place: str, clocks: Clocks) -> None:
     """Compare the Date of an answer with our clock: it has whole seconds, and lies between asking and answering."""
     headers: Mapping[str, str] = answer.headers
     if "Age" in headers:
         return  # from a cache, so the date is old
     with contextlib.suppress(ValueError, TypeError, OverflowError, IndexError):
         theirs = parsedate_to_datetime(headers.get("Date", "")).timestamp()
-        ahead = max(asked - (theirs + 1), 0.0) or min(answered - theirs, 0.0)
+        ahead = max(sent - (theirs + 1), 0.0) or min(answered - theirs, 0.0)
         clocks.skews[place] = ahead
 
 

@@ -150,17 +150,17 @@ class Asking:
         asked.looking.start()
 
     def _judged(self) -> Iterator[Finding]:
-        reached = any(each.works for each in self._asked.values() if each.way)
+        reached = any(asked.works for asked in self._asked.values() if asked.way)
         if not closed(self._settings.state):  # otherwise `machine` has reported it
             yield from (warning("settings", news) for news in self._steering.news)
             yield from (warning("state", warned) for warned in self._documents.warnings)
-        several = [each.name for each in self._asked.values() if each.way]
-        for each in self._asked.values():
-            check = each.name
-            if each.way and several.count(each.name) > 1:
-                check = f"{each.name} ({each.way.origin})"
-            harmless = each.works or (reached and (each.way is not None or each.name in BOOT))
-            for finding in (*each.findings, *self._answered(each)):
+        several = [asked.name for asked in self._asked.values() if asked.way]
+        for asked in self._asked.values():
+            check = asked.name
+            if asked.way and several.count(asked.name) > 1:
+                check = f"{asked.name} ({asked.way.origin})"
+            harmless = asked.works or (reached and (asked.way is not None or asked.name in BOOT))
+            for finding in (*asked.findings, *self._answered(asked)):
                 verdict = Verdict.WARNING if harmless and finding.verdict is Verdict.FAILED else finding.verdict
                 yield Finding(verdict, check, finding.text, finding.todo)
         if not several and not closed(self._settings.state):

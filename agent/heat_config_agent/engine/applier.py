@@ -23,7 +23,7 @@ from heat_config_agent.engine.offer import Offer
 from heat_config_agent.engine.queue import Queue
 from heat_config_agent.engine.report import Report
 from heat_config_agent.engine.run_inputs import RunInputs
-from heat_config_agent.engine.survey import facts, survey
+from heat_config_agent.engine.survey import facts, policy_in_force, survey
 from heat_config_agent.model.deployment import Document, Mistake
 from heat_config_agent.model.entry import Entry, Run
 from heat_config_agent.model.job import Job
@@ -263,6 +263,12 @@ class Applier:
             return
         key, job = step.deployment.key, _job(step)
         entry = self._journal.entries[key]
+        policy = policy_in_force()  # it may have changed since the plan was made
+        if policy is not None:
+            if refusal := policy.mistake or policy.refusal(job):
+                self._obstacle(step, Obstacle(refusal, passing=bool(policy.mistake)))
+                return
+            job = replace(job, limit=job.limit or policy.limit(self._launcher.settings.limit))
         started = self._launcher.launch(job, entry, self._cleaned(step), lambda run: self._journal.running(key, run))
         if isinstance(started, Started):
             self._launcher.follow(step, started.running)

@@ -51,7 +51,7 @@ def open_state(
     folder = Deployed(deployed) if deployed else Deployed(settings.deployed, old=settings.deployed_old)
     applier = Applier(
         journal=journal,
-        tools=Tools(settings.hooks),
+        tools=Tools(settings.hooks, report.warn),
         deployed=folder,
         delivery=Delivery(outgoing, patience),
         run_settings=run_settings,

@@ -58,7 +58,11 @@ class Template:
         latest = next(reversed(versions.VERSIONS))
         if not said:
             hint = f"begin it with {_KEY}: {latest}"
-            if misspelt := [key for key in self.sections if meant(key, [_KEY])]:
+            if "tosca_definitions_version" in self.sections:
+                hint = (
+                    "a TOSCA service template is read from a file, not from a pipe, nor as a part of another template"
+                )
+            elif misspelt := [key for key in self.sections if meant(key, [_KEY])]:
                 hint = f"is {misspelt[0]} meant to be {_KEY}?"
             raise self._refuse("Template format version not found.", (), hint, "template_format")
         if len(said) > 1:

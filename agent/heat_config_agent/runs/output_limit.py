@@ -38,12 +38,12 @@ class OutputLimit:
 
     def shorten(self, folder: Path, limit: int) -> int:
         """Leave out the middle of a run's output if it is too long; return the bytes that it takes on disk."""
-        taken = 0
+        freed = 0
         for name in run_folder.STREAMS:
             try:
-                taken += streams.bound(f"{folder}/{name}", limit)
+                freed += streams.bound(f"{folder}/{name}", limit)
             except OSError as error:
                 if not self._warned:
                     self._warned = True
                     self._log.warn(f"cannot shorten {folder / name} to {limit} bytes (output_limit): {error.strerror}")
-        return taken
+        return freed

@@ -253,18 +253,18 @@ def _spawn(
 
 def _in_scope(spawn: Callable[..., int], words: Sequence[str]) -> int:
     """Start the supervisor in a scope; return its process id once it is there, or has failed."""
-    there, closed = os.pipe()
+    reader, writer = os.pipe()
     try:
         try:
-            pid = spawn(before=words, first=_IN_SCOPE, more=[(os.POSIX_SPAWN_DUP2, closed, 6)])
+            pid = spawn(before=words, first=_IN_SCOPE, more=[(os.POSIX_SPAWN_DUP2, writer, 6)])
         finally:
-            os.close(closed)
+            os.close(writer)
         poll = select.poll()
-        poll.register(there)
+        poll.register(reader)
         poll.poll(scopes.SECONDS * 1000)
         return pid
     finally:
-        os.close(there)
+        os.close(reader)
 
 
 def _scope_folder(directory: Path, pid: int, mark: str, scope: Scope) -> str:

@@ -7,7 +7,7 @@ those that people write are used. The directories are `$HEAT_CONFIG_HOOKS` and t
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import heat_config_hooks
@@ -18,9 +18,14 @@ from heat_config_agent.model.deployment import BUILTIN, Tool
 class Tools:
     """The tools installed on this machine."""
 
-    def __init__(self, directories: Sequence[Path]) -> None:
-        """Look for hooks in these directories; the first that has a hook counts."""
+    def __init__(self, directories: Sequence[Path], warn: Callable[[str], None] = lambda _text: None) -> None:
+        """Look for hooks in these directories; the first that has a hook counts.
+
+        `warn` is called once for each directory that exists and cannot be read.
+        """
         self.directories = tuple(directories)
+        self._warn = warn
+        self._unreadable: set[Path] = set()
 
     def find(self, tool: str) -> Tool | None:
         """Return the tool of that name; None if no hook is installed for it."""
@@ -38,8 +43,14 @@ class Tools:
         for directory in reversed(self.directories):
             try:
                 names = os.listdir(directory)
-            except OSError:  # it does not exist, or may not be read
+            except FileNotFoundError:
                 continue
+            except OSError as error:
+                if directory not in self._unreadable:
+                    self._unreadable.add(directory)
+                    self._warn(f"cannot read the hook directory {directory}: {error.strerror}; its hooks are not used")
+                continue
+            self._unreadable.discard(directory)
             files = [directory / name for name in names if tool_name(name) == name]
             tools.update((path.name, _at(path)) for path in files if _is_file(path))
         return dict(sorted(tools.items()))

@@ -41,19 +41,19 @@ def base(settings: Settings, held: Mapping[str, Document]) -> list[Layer]:
 
 
 def places(
-    settings: Settings, held: Mapping[str, Document], known: Learned | None, newest: Layer | None = None
+    settings: Settings, held: Mapping[str, Document], learned_settings: Learned | None, newest: Layer | None = None
 ) -> list[Layer]:
     """Return the places that can name transports, in order of precedence.
 
-    `known` are the learned settings; `newest` are the settings in the metadata that has arrived since.
+    `learned_settings` are the learned settings; `newest` are the settings in the metadata that has arrived since.
     """
     machine = base(settings, held)
-    trusted = known is not None and known.under == learned.digest(machine)
+    trusted = learned_settings is not None and learned_settings.under == learned.digest(machine)
     return [
         newest or Layer("the metadata", {}),
-        *([known.layer] if known and trusted else []),
+        *([learned_settings.layer] if learned_settings and trusted else []),
         *machine,
-        *([known.layer] if known and not trusted else []),
+        *([learned_settings.layer] if learned_settings and not trusted else []),
     ]
 
 
@@ -134,14 +134,14 @@ class Steering:
         self._tell(trouble for level in levels for trouble in level.troubles)
         self._adopt(levels[0], conditions)
         works = any(_works(conditions.get(transport)) for transport in selected)
-        wanted: dict[Hashable, tuple[str, Callable[[Callable[[], None]], Source]]] = {}
+        sources: dict[Hashable, tuple[str, Callable[[Callable[[], None]], Source]]] = {}
         for transport in selected:
-            wanted[transport] = (transport.name, self._maker(transport.name, transport.values))
+            sources[transport] = (transport.name, self._maker(transport.name, transport.values))
         for name in (*BOOT, *LOCAL):
             condition = conditions.get(name)
             enough = name in BOOT and works and (condition is None or condition.working is not None)
             if self._is_selected(name) and not enough:
-                wanted[name] = (name, self._maker(name, self.settings.section(name)))
+                sources[name] = (name, self._maker(name, self.settings.section(name)))
         self._lookout = None
         if (
             self._teacher
@@ -151,19 +151,19 @@ class Steering:
         ):
             self._lookout = self._teacher
             name = self._lookout.name
-            wanted[self._lookout] = (name, self._maker(name, self._lookout.values))
-        self._collection.use(wanted, now=now, seldom=self._lookout)
+            sources[self._lookout] = (name, self._maker(name, self._lookout.values))
+        self._collection.use(sources, now=now, seldom=self._lookout)
         held = self._documents.held
         moved = any(_works(conditions.get(transport)) and transport.name in held for transport in selected)
-        left = [
+        dropped = [
             name
             for name in held
             if name in TRANSPORTS and moved and name not in {transport.name for transport in selected}
         ]
-        left += [name for name in held if name in LOCAL and name not in wanted]
-        for name in left:
+        dropped += [name for name in held if name in LOCAL and name not in sources]
+        for name in dropped:
             self._documents.drop(name)
-        return bool(left)
+        return bool(dropped)
 
     @property
     def levels(self) -> list[Level]:
@@ -210,14 +210,14 @@ class Steering:
     def _is_selected(self, name: str) -> bool:
         """Return True if the settings select a source that is not a transport."""
         selected = self.settings.lookup("agent", "collectors")[0]
-        named = self._own.only if name != "local" else selected  # the metadata's `collectors` are about transports
+        selection = self._own.only if name != "local" else selected  # the metadata's `collectors` are about transports
         if name == "file" and not self.settings.section("file")["path"]:
             return False
-        if name == "ec2" and not named:
+        if name == "ec2" and not selection:
             from heat_config_agent.sources.ec2 import is_likely  # noqa: PLC0415  # only if this source may be used
 
             return is_likely()
-        return not named or (isinstance(named, tuple) and name in named)
+        return not selection or (isinstance(selection, tuple) and name in selection)
 
     def _tell(self, texts: Iterable[str]) -> None:
         for text in texts:

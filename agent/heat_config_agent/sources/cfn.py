@@ -109,7 +109,7 @@ class Cfn:
                 web.Connection(origin(server), self._ca_file, seconds=self._reach.seconds),
             )
         whence = _whence(server, resource)
-        at = _host_header(server)
+        host = _host_header(server)
         query = signed(
             {
                 "Action": "DescribeStackResource",
@@ -120,12 +120,12 @@ class Cfn:
                 "Version": "2010-05-15",
             },
             self._secret,
-            at,
+            host,
             server.path,
         )
         url = f"{origin(server)}{server.path}?{query}"
         try:
-            answer = self._connection[1].fetch(url, {"Host": at}, max(until - time.monotonic(), 0.0))
+            answer = self._connection[1].fetch(url, {"Host": host}, max(until - time.monotonic(), 0.0))
         except UnreachableError as error:
             raise SourceError(f"cannot get the metadata from {whence}: {error.brief}", hint=error.hint) from error
         if answer.status < 300 and answer.is_page:
@@ -189,15 +189,15 @@ def _advice(status: int, code: str, message: str, *, denied: bool) -> str:
     return "Heat also answers this if it does not know access_key_id" if status == 500 else ""
 
 
-def signed(parameters: Mapping[str, str], secret: str, at: str, path: str) -> str:
-    """Return the query of a GET request to the host `at` and the path, signed with version 2 of AWS's signature.
+def signed(parameters: Mapping[str, str], secret: str, host: str, path: str) -> str:
+    """Return the query of a GET request to the `host` and the path, signed with version 2 of AWS's signature.
 
     Keystone checks the signature for Heat. It also knows version 4, but that is in a header, which web servers that run
     Heat drop by default. Both versions use HMAC-SHA256.
     """
     whole = {**parameters, "SignatureMethod": "HmacSHA256", "SignatureVersion": "2"}
     query = "&".join(f"{_quoted(name)}={_quoted(whole[name])}" for name in sorted(whole))
-    message = f"GET\n{at}\n{path}\n{query}"
+    message = f"GET\n{host}\n{path}\n{query}"
     mac = hmac.digest(secret.encode("utf-8", "replace"), message.encode("utf-8", "replace"), "sha256")
     return f"{query}&Signature={_quoted(base64.b64encode(mac).decode())}"
 

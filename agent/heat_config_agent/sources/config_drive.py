@@ -114,15 +114,15 @@ def _device() -> Path | None:
         return None
     for label in LABELS:
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 ["blkid", "-L", label], stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False
             )
         except FileNotFoundError:
             return None
         except (OSError, subprocess.TimeoutExpired) as error:
             raise SourceError(f"cannot look for a config drive: blkid: {_why(error)}") from error
-        if done.returncode == 0 and done.stdout.strip():
-            return Path(os.fsdecode(done.stdout.strip()))
+        if process.returncode == 0 and process.stdout.strip():
+            return Path(os.fsdecode(process.stdout.strip()))
     return None
 
 

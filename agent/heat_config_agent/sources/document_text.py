@@ -29,6 +29,6 @@ def load(text: str, name: str) -> object:
         raise UsageError(f"cannot read {name}: {error}") from None
 
 
-def same(one: object, other: object) -> bool:
+def same(first: object, second: object) -> bool:
     """Return True if two JSON values are the same. In Python alone, 1, 1.0 and true would be equal."""
-    return one == other and json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    return first == second and json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)

@@ -91,7 +91,7 @@ class Ec2:
     def _usable_token(self) -> str:
         """Return a token; empty if the service has no tokens, as in its first version."""
         if time.monotonic() >= self._expires:
-            asked = time.monotonic()
+            sent = time.monotonic()
             answer = self._ask("PUT", "/api/token", {f"{_TOKEN}-ttl-seconds": str(TOKEN_SECONDS)})
             token = answer.body.decode("ascii", "replace").strip()
             if answer.status == 200 and _WORD.fullmatch(token):
@@ -103,7 +103,7 @@ class Ec2:
                 raise SourceError(
                     f"{self._service} gave no token: it answered with HTTP {answer.status} {answer.reason}".rstrip()
                 )
-            self._token, self._expires = token, asked + max(seconds - TOKEN_SPARE, seconds / 2)
+            self._token, self._expires = token, sent + max(seconds - TOKEN_SPARE, seconds / 2)
         return self._token
 
     def _ask(self, verb: str, path: str, headers: Mapping[str, str]) -> web.Answer:

@@ -39,8 +39,8 @@ class HeatLocal:
 
     def collect(self) -> Document | None:
         """Return the document, which is read again if a file has changed; None if there is no file."""
-        seen = tuple(_state(path) for path in self._paths)
-        if seen == self._seen:
+        states = tuple(_state(path) for path in self._paths)
+        if states == self._seen:
             return self._last
         content, errors = self._read()
         if content is None and errors:
@@ -48,7 +48,7 @@ class HeatLocal:
         self.trouble = "; ".join([error.brief for error in errors] + _readable(self._paths))
         if self._last is None or not document_text.same(content, self._last.content):
             self._last = None if content is None else Document(source=self.name, content=content)
-        self._seen = seen
+        self._seen = states
         return self._last
 
     def _read(self) -> tuple[dict[str, object] | None, list[AgentError]]:

@@ -105,7 +105,7 @@ class Collection:
 
     def use(
         self,
-        wanted: Mapping[Hashable, tuple[str, Callable[[Callable[[], None]], Source]]],
+        sources: Mapping[Hashable, tuple[str, Callable[[Callable[[], None]], Source]]],
         *,
         now: bool,
         seldom: Hashable = None,
@@ -115,15 +115,15 @@ class Collection:
         The function receives a function that the source calls when it has news. New sources are due at once with `now`,
         else within the splay. The source with the key `seldom` is polled only now and then.
         """
-        for key in [key for key in self._asked if key not in wanted]:
-            gone = self._past[key] = self._asked.pop(key)
-            self._let_go(gone)
+        for key in [key for key in self._asked if key not in sources]:
+            removed = self._past[key] = self._asked.pop(key)
+            self._let_go(removed)
             if len(self._past) > PAST:
                 del self._past[next(iter(self._past))]
-        for key, (name, make) in wanted.items():
+        for key, (name, make) in sources.items():
             if key not in self._asked:
-                before = self._past.pop(key, None)
-                condition, pace = (before.condition, before.pace) if before else (Condition(name), Pace())
+                former = self._past.pop(key, None)
+                condition, pace = (former.condition, former.pace) if former else (Condition(name), Pace())
                 pace.begin(self.schedule, time.monotonic() + (0.0 if now else self.schedule.delay()))
                 self._asked[key] = _Asked(key, make, condition, pace)
             condition = self._asked[key].condition
@@ -323,12 +323,12 @@ class _Thread(threading.Thread):
         if isinstance(source, Listening):
             source.close()
 
-    def _do(self, taken: Document | None) -> Document | None:
+    def _do(self, accepted: Document | None) -> Document | None:
         if self._source is None:
             self._source = self.asked.make(lambda: self._deliver(self.asked.key, None))
-        if taken is not None:
+        if accepted is not None:
             if isinstance(self._source, Claiming):
-                self._source.taken(taken)
+                self._source.taken(accepted)
             return None
         document = self._source.collect()
         self.trouble = self._source.trouble

@@ -172,19 +172,19 @@ class _Connection(websocket.WebSocket):
         for `silence` seconds, and again after a ping. Raises the errors of websocket-client too.
         """
         self._until = until
-        asked = False
+        pinged = False
         while True:
             self._room = LARGEST
             self.settimeout(max(min(silence, until - time.monotonic()), 0.01))
             try:
                 opcode, frame = self.recv_data_frame(control_frame=True)
             except websocket.WebSocketTimeoutException:
-                if asked or time.monotonic() >= until:
+                if pinged or time.monotonic() >= until:
                     raise UnreachableError("no sign of life") from None
                 self.ping()
-                asked = True
+                pinged = True
                 continue
-            asked = False
+            pinged = False
             if opcode == websocket.ABNF.OPCODE_CLOSE:
                 raise UnreachableError(_closing(frame.data))
             message = _value(frame.data) if opcode == websocket.ABNF.OPCODE_TEXT else None

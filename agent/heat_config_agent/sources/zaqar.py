@@ -174,13 +174,13 @@ class Zaqar:
         """Claim all messages that are free, and return them, oldest first."""
         messages: dict[str, _Message] = {}
         for _ in range(ROUNDS):
-            asked = time.monotonic()
+            sent = time.monotonic()
             answer = self._ask(
                 "POST", "/claims", until, "collect from", body={"ttl": CLAIM_SECONDS, "grace": GRACE_SECONDS}
             )
             if answer.status == 204:
                 break
-            new = {message.id: message for message in self._read(answer, asked) if message.id not in messages}
+            new = {message.id: message for message in self._read(answer, sent) if message.id not in messages}
             if not new:
                 break
             messages.update(new)
@@ -261,7 +261,7 @@ class Zaqar:
         kind = AccessError if answer.status in (401, 403) else SourceError
         raise kind(f"{failure}: HTTP {answer.status} {answer.reason}".rstrip())
 
-    def _read(self, answer: web.Answer, asked: float) -> list[_Message]:
+    def _read(self, answer: web.Answer, sent: float) -> list[_Message]:
         """Return the messages in an answer. Raises SourceError."""
         try:
             # This is lenient: the content of each message is checked on its own.
@@ -275,7 +275,7 @@ class Zaqar:
                 f"cannot collect from the Zaqar queue {self._queue}: its answer is not a list of messages",
                 hint="is another service at the address of Zaqar?",
             )
-        messages = list(_messages(entries, asked))
+        messages = list(_messages(entries, sent))
         if entries and not messages:
             raise SourceError(f"the messages in the Zaqar queue {self._queue} have no ids")
         return messages
@@ -307,15 +307,15 @@ def _in_order(messages: Iterable[_Message]) -> list[_Message]:
     return ordered
 
 
-def _is_older(one: _Message, other: _Message) -> bool:
-    """Return True if `one` has an earlier action of some deployment, and a later action of none."""
-    mine, theirs = one.creation_times, other.creation_times
+def _is_older(first: _Message, second: _Message) -> bool:
+    """Return True if `first` has an earlier action of some deployment, and a later action of none."""
+    mine, theirs = first.creation_times, second.creation_times
     both = mine.keys() & theirs.keys()
     return any(mine[key] < theirs[key] for key in both) and not any(mine[key] > theirs[key] for key in both)
 
 
-def _messages(entries: Iterable[Any], asked: float) -> Iterator[_Message]:
-    """Yield the messages with an id in the answer to a request of the moment `asked` (monotonic seconds)."""
+def _messages(entries: Iterable[Any], sent: float) -> Iterator[_Message]:
+    """Yield the messages with an id in the answer to a request sent at the moment `sent` (monotonic seconds)."""
     now = time.monotonic()
     for entry in entries:
         if not isinstance(entry, dict) or not isinstance(entry.get("id"), str) or not entry["id"]:
@@ -324,7 +324,7 @@ def _messages(entries: Iterable[Any], asked: float) -> Iterator[_Message]:
         yield _Message(
             id=entry["id"],
             claim=_claim(entry.get("href")),
-            earliest=float("-inf") if age is None else asked - age - 1,
+            earliest=float("-inf") if age is None else sent - age - 1,
             latest=float("inf") if age is None else now - age + 1,
             content=entry.get("body"),
             problem=_problem(entry),

@@ -148,10 +148,10 @@ def begun_elsewhere(deployed: Path, known: Collection[str]) -> list[str]:
     )
 
 
-def report_of(begun: Sequence[str]) -> list[str]:
+def report_of(keys: Sequence[str]) -> list[str]:
     """Return a sentence about deployments that another agent has begun; none if there are no such deployments."""
-    names = ", ".join(begun[:5]) + (f" and {len(begun) - 5} more" if len(begun) > 5 else "")
-    return [f"another agent began {names} and recorded no result"] if begun else []
+    names = ", ".join(keys[:5]) + (f" and {len(keys) - 5} more" if len(keys) > 5 else "")
+    return [f"another agent began {names} and recorded no result"] if keys else []
 
 
 def _has_content(path: Path) -> bool:

@@ -44,7 +44,7 @@ class DeploymentRemoval:
 
     def carry_out(self, removals: Iterable[Removal], traces: Traces) -> Iterator[None]:
         """Remove the files, and then put that on record; yield after each short step. Raises StateError."""
-        done: list[Removal] = []
+        completed: list[Removal] = []
         reduced: dict[str, Entry | None] = {}
         for removal in removals:
             if not _is_same(removal.entry, self._journal.entries.get(removal.entry.key)):
@@ -57,17 +57,17 @@ class DeploymentRemoval:
             except OSError as error:
                 self._warn(f"cannot remove all of {removal.entry.name} that is due: {reason(error)}")
                 continue
-            done.append(removal)
+            completed.append(removal)
             yield
-        for removal in done:
+        for removal in completed:
             entry = self._journal.entries.get(removal.entry.key)
             if entry is not None and _is_same(removal.entry, entry) and removal.part is not Part.OUTPUT:
                 reduced[entry.key] = _reduced(entry, removal.part)
         if reduced and not self._journal.reduce(reduced):
             return  # the journal has a warning, and the next look puts the removals on record
-        self.removed += done
-        if done:
-            self._log.note(f"pruned: {_summary(done)}")
+        self.removed += completed
+        if completed:
+            self._log.note(f"pruned: {_summary(completed)}")
         yield from self._unmark()
 
     def _hide(self, entry: Entry, traces: Traces) -> Iterator[None]:
@@ -101,9 +101,9 @@ class DeploymentRemoval:
         return entry is not None and entry.removed is Removed.ALL and entry.left_at is not None
 
 
-def _summary(done: Iterable[Removal]) -> str:
+def _summary(removals: Iterable[Removal]) -> str:
     """Return a text with what was removed, and of how many deployments."""
-    numbers = Counter(removal.part for removal in done)
+    numbers = Counter(removal.part for removal in removals)
     says = {
         Part.SECRETS: "inputs and configs of",
         Part.OUTPUT: "output of",

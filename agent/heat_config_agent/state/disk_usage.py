@@ -21,13 +21,13 @@ TEMPORARY = re.compile(r"\..+\.new")
 def weigh(state: Path, deployed: Deployed, entry: Entry, traces: Traces) -> Weight:
     """Return the size of everything on disk that belongs to a deployment."""
     output = [_size_of(f"{state}/runs/{entry.key}"), *map(_size_of, traces.of(entry))]
-    other = [_size_of(f"{deployed.directory}/{entry.key}{end}") for end in (".json", ".notify.json")]
-    held = len(json.dumps(entry.values)) + len(json.dumps(entry.document)) if entry.values or entry.document else 0
+    marks = [_size_of(f"{deployed.directory}/{entry.key}{end}") for end in (".json", ".notify.json")]
+    record = len(json.dumps(entry.values)) + len(json.dumps(entry.document)) if entry.values or entry.document else 0
     return Weight(
         output=sum(size for size, _ in output),
         output_files=sum(number for _, number in output),
-        other=sum(size for size, _ in other) + held,
-        other_files=sum(number for _, number in other),
+        other=sum(size for size, _ in marks) + record,
+        other_files=sum(number for _, number in marks),
     )
 
 

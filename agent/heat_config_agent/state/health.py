@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from heat_config_agent.model.entry import Entry, Removed, State
-from heat_config_hooks import files
+from heat_config_hooks import files, processes
 from heat_config_hooks.values import dataclass, field
 
 FILE = "health.json"
@@ -22,6 +22,10 @@ class Health:
     """The content of the health file."""
 
     process: int
+    boot: str = ""
+    """The kernel's boot id. With this and the next, the report of an earlier process is known by itself."""
+    ticks: int | None = None
+    """The start time of the process in clock ticks since boot."""
     version: str
     started: float
     """When the daemon started, in seconds since the epoch."""
@@ -35,6 +39,8 @@ class Health:
     """Seconds from `at` until the next poll."""
     waiting: int = 0
     """The number of deployments that wait for their turn."""
+    current: bool = False
+    """True if a source has answered this daemon, and the journal has every deployment of the documents in force."""
     paused: str = ""
     """Why the agent is paused; empty if it is not."""
     reboot: tuple[str, ...] = ()
@@ -61,6 +67,12 @@ def read(state: Path) -> dict[str, object]:
     except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
+
+
+def is_from(report: Mapping[str, object], process: int) -> bool:
+    """Return whether a report was written by the living process with this id, and not by an earlier one."""
+    author = report.get("process"), report.get("boot"), report.get("ticks")
+    return author == (process, processes.boot_id(), processes.ticks(process))
 
 
 def metrics(health: Health, entries: Iterable[Entry]) -> str:

@@ -140,9 +140,9 @@ class Journal(EntryFile):
         """Record that another source has the deployment now."""
         self._write(replace(self.entries[key], source=source))
 
-    def again(self, key: str, *, wanted: bool = True) -> None:
-        """Record that the deployment runs again at the next pass; or, if not `wanted`, that it does not."""
-        self._write(replace(self.entries[key], again=wanted))
+    def again(self, key: str, *, required: bool = True) -> None:
+        """Record that the deployment runs again at the next pass; or, if not `required`, that it does not."""
+        self._write(replace(self.entries[key], again=required))
 
     def send_again(self, key: str) -> None:
         """Record that the result has to be sent again."""
@@ -159,11 +159,11 @@ class Journal(EntryFile):
             self.drop(key)
             raise StateError(f"{key} is forgotten, but its records are still in the file: {self.warnings[-1]}")
 
-    def left(self, gone: Iterable[str], back: Iterable[str]) -> None:
+    def left(self, departed: Iterable[str], returned: Iterable[str]) -> None:
         """Record which deployments have left the metadata, and which are back."""
         now = self.steady.now()
-        entries = [replace(self.entries[key], left_at=now) for key in gone]
-        entries += [replace(self.entries[key], left_at=None) for key in back]
+        entries = [replace(self.entries[key], left_at=now) for key in departed]
+        entries += [replace(self.entries[key], left_at=None) for key in returned]
         if entries:
             self._write(*entries)
 

@@ -112,9 +112,9 @@ def record_of(text: bytes | None) -> dict[str, object] | None:
     return record if isinstance(record, dict) and "key" in record else None
 
 
-def changes_of(before: Entry | None, entry: Entry) -> dict[str, object]:
+def changes_of(former: Entry | None, entry: Entry) -> dict[str, object]:
     """Return the record with the fields of `entry` that differ from those before."""
-    old = before.__dict__ if before else {}
+    old = former.__dict__ if former else {}
     record: dict[str, object] = {"key": entry.key}
     for name, value in entry.__dict__.items():
         known = old.get(name, _ABSENT)

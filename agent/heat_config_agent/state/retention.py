@@ -60,10 +60,10 @@ def due(
     """Return what is to be removed, the oldest first. `now` is by `state.clock`; `full` is True if the disk is full."""
     removals: dict[str, Removal] = {}
     weight = {key: weights.get(key, Weight()) for key in entries}
-    kept = [entry for entry in _by_age(entries.values()) if entry.removed is not Removed.ALL and is_over(entry)]
-    left = [entry for entry in kept if entry.left_at is not None and not cleanup.is_pending(entry, entries)]
-    size = sum(each.output + each.other for each in weight.values())
-    number = sum(each.output_files + each.other_files for each in weight.values())
+    settled = [entry for entry in _by_age(entries.values()) if entry.removed is not Removed.ALL and is_over(entry)]
+    departed = [entry for entry in settled if entry.left_at is not None and not cleanup.is_pending(entry, entries)]
+    size = sum(entry_weight.output + entry_weight.other for entry_weight in weight.values())
+    number = sum(entry_weight.output_files + entry_weight.other_files for entry_weight in weight.values())
 
     def remove(entry: Entry, part: Part, reason: str) -> None:
         nonlocal size, number
@@ -75,17 +75,21 @@ def due(
             number -= own.other_files
         removals[entry.key] = Removal(part=part, entry=entry, reason=reason)
 
-    gone = {entry.key for entry in left}
-    for entry in kept:
-        if now - _since(entry) >= limits.age and (entry.key in gone or weight[entry.key].output_files):
-            remove(entry, Part.DEPLOYMENT if entry.key in gone else Part.OUTPUT, f"it is older than {days(limits.age)}")
-    rest = [entry for entry in left if entry.key not in removals]
+    departed_keys = {entry.key for entry in departed}
+    for entry in settled:
+        if now - _since(entry) >= limits.age and (entry.key in departed_keys or weight[entry.key].output_files):
+            remove(
+                entry,
+                Part.DEPLOYMENT if entry.key in departed_keys else Part.OUTPUT,
+                f"it is older than {days(limits.age)}",
+            )
+    rest = [entry for entry in departed if entry.key not in removals]
     for entry in rest[: max(len(rest) - limits.count, 0)]:
         remove(entry, Part.DEPLOYMENT, f"{limits.count} newer ones have left the metadata")
     if full:
-        for entry in [entry for entry in left if entry.key not in removals and weight[entry.key].output_files]:
+        for entry in [entry for entry in departed if entry.key not in removals and weight[entry.key].output_files]:
             remove(entry, Part.OUTPUT, FULL)
-    for entry in [*left, *(entry for entry in kept if entry.key not in gone)]:
+    for entry in [*departed, *(entry for entry in settled if entry.key not in departed_keys)]:
         reason = (
             f"all deployments together take more than {bytes_of(limits.size)}"
             if size > limits.size
@@ -93,15 +97,19 @@ def due(
             if number > limits.files
             else ""
         )
-        whole = entry.key in gone
-        done = removals.get(entry.key)
-        if reason and (not done or (whole and done.part is Part.OUTPUT)) and (whole or weight[entry.key].output_files):
-            if done:  # its output has been counted
+        whole = entry.key in departed_keys
+        removal = removals.get(entry.key)
+        if (
+            reason
+            and (not removal or (whole and removal.part is Part.OUTPUT))
+            and (whole or weight[entry.key].output_files)
+        ):
+            if removal:  # its output has been counted
                 weight[entry.key] = Weight(other=weight[entry.key].other, other_files=weight[entry.key].other_files)
             remove(entry, Part.DEPLOYMENT if whole else Part.OUTPUT, reason)
     secrets = [
         Removal(part=Part.SECRETS, entry=entry, reason=f"its result was delivered, or given up, {ago(now, entry)}")
-        for entry in kept
+        for entry in settled
         if secrets_due(entry, limits, now) and (entry.key not in removals or removals[entry.key].part is Part.OUTPUT)
     ]
     return [*secrets, *removals.values(), *_forgotten(entries.values())]

@@ -74,8 +74,8 @@ def read(answer: Arriving, most: int) -> bytes:
     return b"".join(parts)
 
 
-def drain(answer: Arriving, seconds: float, kept: int, most: int) -> tuple[bytes, str]:
-    """Read a body to its end; return its first `kept` bytes as they came, and why it is not complete, else empty text.
+def drain(answer: Arriving, seconds: float, limit: int, most: int) -> tuple[bytes, str]:
+    """Read a body to its end; return its first `limit` bytes as they came, and why it is not complete, else empty text.
 
     White space at its beginning is not returned. A body that has not ended after `seconds` is not complete. Only the
     first `most` bytes are read; a longer body counts as complete.
@@ -85,7 +85,7 @@ def drain(answer: Arriving, seconds: float, kept: int, most: int) -> tuple[bytes
         with within(min(seconds, max(deadline.get() - time.monotonic(), 0.0))):
             while size < most and (part := answer.some()):
                 size += len(part)
-                beginning = (beginning + part).lstrip()[:kept] if len(beginning) < kept else beginning
+                beginning = (beginning + part).lstrip()[:limit] if len(beginning) < limit else beginning
                 left()
     except TimeoutError:
         return beginning, "its answer took too long"

@@ -25,12 +25,12 @@ _IN_WORDS = {
 
 
 @contextlib.contextmanager
-def explained(late: str) -> Iterator[None]:
-    """Turn the errors of the libraries into UnreachableError. `late` is its text after a timeout."""
+def explained(timeout_text: str) -> Iterator[None]:
+    """Turn the errors of the libraries into UnreachableError. `timeout_text` is its text after a timeout."""
     try:
         yield
     except (http.client.HTTPException, OSError, ValueError) as error:
-        raise UnreachableError(cause(error, late), hint=hint(error)) from error
+        raise UnreachableError(cause(error, timeout_text), hint=hint(error)) from error
 
 
 def no_connection(seconds: float) -> str:
@@ -48,27 +48,27 @@ def broke_off(seconds: float) -> str:
     return f"it broke off its answer: nothing more within {seconds:g} s"
 
 
-def cause(error: BaseException, late: str = "no answer in time") -> str:
-    """Return the innermost cause of an error in a few words; `late` if that is a timeout."""
+def cause(error: BaseException, timeout_text: str = "no answer in time") -> str:
+    """Return the innermost cause of an error in a few words; `timeout_text` if that is a timeout."""
     if time.monotonic() >= deadline.get():
         return "no full answer in time"
-    seen = innermost(error)
-    if isinstance(seen, ssl.SSLCertVerificationError):
-        return f"its certificate cannot be trusted: {seen.verify_message.rstrip('.')}"
-    if isinstance(seen, ssl.SSLError):
-        words = (seen.reason or "").replace("_", " ").lower()
+    origin = innermost(error)
+    if isinstance(origin, ssl.SSLCertVerificationError):
+        return f"its certificate cannot be trusted: {origin.verify_message.rstrip('.')}"
+    if isinstance(origin, ssl.SSLError):
+        words = (origin.reason or "").replace("_", " ").lower()
         return f"the TLS handshake failed{f': {words}' if words else ''}"
-    if isinstance(seen, TimeoutError):
-        return late
-    name = type(seen).__name__
-    if isinstance(seen, http.client.HTTPException):
+    if isinstance(origin, TimeoutError):
+        return timeout_text
+    name = type(origin).__name__
+    if isinstance(origin, http.client.HTTPException):
         return _IN_WORDS.get(name, "its answer is not HTTP")
     if name in _IN_WORDS:
         return _IN_WORDS[name]
-    if isinstance(seen, OSError) and seen.strerror:
-        return seen.strerror
-    if type(seen) is OSError:  # raised here, or by requests, about a file with certificates
-        return str(seen)
+    if isinstance(origin, OSError) and origin.strerror:
+        return origin.strerror
+    if type(origin) is OSError:  # raised here, or by requests, about a file with certificates
+        return str(origin)
     return name
 
 
@@ -81,11 +81,11 @@ def hint(error: BaseException) -> str:
 
 def innermost(error: BaseException) -> BaseException:
     """Return the error at the end of the chain of causes."""
-    seen = error
+    current = error
     while True:
         # Some libraries chain errors, and some store the cause in an attribute or an argument.
-        known = (seen.__cause__, seen.__context__, getattr(seen, "reason", None), *seen.args)
-        inner = next((each for each in known if isinstance(each, BaseException)), None)
+        known = (current.__cause__, current.__context__, getattr(current, "reason", None), *current.args)
+        inner = next((candidate for candidate in known if isinstance(candidate, BaseException)), None)
         if inner is None:
-            return seen
-        seen = inner
+            return current
+        current = inner

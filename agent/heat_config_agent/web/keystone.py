@@ -87,9 +87,9 @@ class Cloud:
         followed. `seconds` is the timeout of everything together, logins included. Raises DeniedError if Keystone
         denies access, and UnreachableError if Keystone or the service does not answer.
         """
-        sent = {"Accept": "application/json"}
+        own_headers = {"Accept": "application/json"}
         if body is not None:
-            sent["Content-Type"] = "application/json"
+            own_headers["Content-Type"] = "application/json"
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         with _within(seconds):
             renewed = self._enter()
@@ -100,7 +100,7 @@ class Cloud:
                         verb,
                         url,
                         data or b"",
-                        {**sent, **(headers or {}), "X-Auth-Token": self._token()},
+                        {**own_headers, **(headers or {}), "X-Auth-Token": self._token()},
                         web.LARGEST if largest is None else largest,
                     )
                 except UnreachableError:
@@ -108,7 +108,7 @@ class Cloud:
                     raise
                 if answer.status != 401 or renewed:
                     return answer
-                renewed = self._enter(again=True)
+                renewed = self._enter(renew=True)
 
     def token(self, *, seconds: float = SECONDS) -> str:
         """Return a token that stays valid for a while. Raises DeniedError, UnreachableError."""
@@ -122,9 +122,9 @@ class Cloud:
             self._enter()
             return self._endpoint(service)
 
-    def _enter(self, *, again: bool = False) -> bool:
+    def _enter(self, *, renew: bool = False) -> bool:
         """Log in, unless there is a token that stays valid for a while; return True if a new token was issued."""
-        if self._login.auth_ref is not None and not again and time.monotonic() < self._until:
+        if self._login.auth_ref is not None and not renew and time.monotonic() < self._until:
             return False
         self._login.invalidate()
         if not _usable(self._login.auth_url):

@@ -189,24 +189,24 @@ class _Compose:
         self._simple = any(Path(word).name.startswith("podman-compose") for word in program)
         """Whether the program is podman-compose, of which many versions see no changes, orphans or failures."""
 
-    def up(self, wanted: Mapping[str, str], variables: Mapping[str, str], *, remove_orphans: bool) -> int:
+    def up(self, project_files: Mapping[str, str], variables: Mapping[str, str], *, remove_orphans: bool) -> int:
         """Write the files of the project, bring it up, and return an exit code."""
-        kept = {name: value for name, value in variables.items() if re.search(rf"\b{name}\b", wanted[_FILE])}
+        used = {name: value for name, value in variables.items() if re.search(rf"\b{name}\b", project_files[_FILE])}
         earlier = self._noted()
-        unchanged = earlier.variables == kept and set(earlier.files) == set(wanted)
-        same = unchanged and all(self._is(name, content) for name, content in wanted.items())
+        unchanged = earlier.variables == used and set(earlier.files) == set(project_files)
+        same = unchanged and all(self._is(name, content) for name, content in project_files.items())
         if self._simple and not same and (self._folder / _FILE).exists() and (code := self.down()):
             return code
         files.make_directory(self._folder)
         # The note is written before the files, so that each written file is noted.
-        self._note(_Note([*earlier.files, *wanted], kept, came_up=False))
-        for name, content in wanted.items():
+        self._note(_Note([*earlier.files, *project_files], used, came_up=False))
+        for name, content in project_files.items():
             self._write(name, content)
-        for name in set(earlier.files) - set(wanted):
+        for name in set(earlier.files) - set(project_files):
             self._unlink(name)
         orphans = ["--remove-orphans"] if remove_orphans else []
         code = self._run(["up", "-d", "--no-build", *orphans], variables)
-        self._note(_Note(list(wanted), kept, came_up=code == 0))
+        self._note(_Note(list(project_files), used, came_up=code == 0))
         return code
 
     def down(self, *, volumes: bool = False) -> int:

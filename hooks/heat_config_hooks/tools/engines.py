@@ -69,14 +69,14 @@ def _trouble(argv: Sequence[str]) -> str:
     """
     for question in dict.fromkeys([(*argv, "version"), (behind(argv) or argv[0], "version")]):
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 question, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=False
             )
         except subprocess.TimeoutExpired:
             return f"no answer within {_PATIENCE:g} s"
         except OSError as error:
             return error.strerror or str(error)
-        if done.returncode:
-            output = (done.stderr or done.stdout).decode("utf-8", "replace").strip()
-            return output.splitlines()[0] if output else f"exit code {done.returncode}"
+        if process.returncode:
+            output = (process.stderr or process.stdout).decode("utf-8", "replace").strip()
+            return output.splitlines()[0] if output else f"exit code {process.returncode}"
     return ""

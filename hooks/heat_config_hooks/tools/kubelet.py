@@ -212,8 +212,8 @@ def _containers(containers: object, where: str) -> tuple[str, ...]:
     if not isinstance(containers, list) or not containers:
         raise HookError("expected a list of containers", where)
     names: list[str] = []
-    for number, each in enumerate(containers):
-        name = each.get("name") if isinstance(each, Mapping) else None
+    for number, container in enumerate(containers):
+        name = container.get("name") if isinstance(container, Mapping) else None
         if not isinstance(name, str) or not name:
             raise HookError("every container needs a name", f"{where}[{number}].name")
         names.append(name)
@@ -333,14 +333,14 @@ def _named(manifest: _Manifest, latest: Mapping[str, Container]) -> str:
 
 def _remove(request: protocol.Request, place: protocol.Workplace, paths: list[Path]) -> int:
     """Remove manifests, and wait until their pods are gone, if their status is known; return an exit code."""
-    gone = [manifest for path, manifest in _manifests(place) if path in paths]
+    removed = [manifest for path, manifest in _manifests(place) if path in paths]
     others = [manifest for path, manifest in _manifests(place) if path not in paths]
     present = [path for path in paths if path.exists()]
     for path in paths:
         _unlink(path, Written(place.working), quiet=path not in present)
     if not present:
         steps.say("the deployment has no manifest")
-    return max((_await_end(request, each, each.is_of(others)) for each in gone), default=0)
+    return max((_await_end(request, each, each.is_of(others)) for each in removed), default=0)
 
 
 def _unlink(path: Path, written: Written, *, quiet: bool = False) -> None:

@@ -193,9 +193,9 @@ def _pod(item: Mapping[str, Any]) -> Pod:
 def _status(status: Mapping[str, Any]) -> Container:
     """Return a container from an item of the API, a v1.ContainerStatus."""
     state = status.get("state") or {}
-    waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
+    waiting, terminated = state.get("waiting") or {}, state.get("terminated") or {}
     last = (status.get("lastState") or {}).get("terminated") or {}
-    messages = [waiting.get("message"), ended.get("message")]
+    messages = [waiting.get("message"), terminated.get("message")]
     if waiting and last:
         messages += [f"it last ended with status {last.get('exitCode')}", last.get("message")]
     return Container(
@@ -203,9 +203,9 @@ def _status(status: Mapping[str, Any]) -> Container:
         id=str(status.get("containerID") or "").rpartition("/")[2],
         running="running" in state,
         ready=bool(status.get("ready")),
-        code=ended.get("exitCode"),
+        code=terminated.get("exitCode"),
         restarts=int(status.get("restartCount") or 0),
-        reason=waiting.get("reason") or ended.get("reason") or "",
+        reason=waiting.get("reason") or terminated.get("reason") or "",
         message="; ".join(message.strip() for message in messages if message),
     )
 
@@ -223,14 +223,14 @@ def _sandbox(item: Mapping[str, Any], containers: list[dict[str, Any]], crictl: 
 
 
 def _contained(item: Mapping[str, Any], crictl: tuple[str, ...]) -> Container:
-    running, ended = item["state"] == "CONTAINER_RUNNING", item["state"] == "CONTAINER_EXITED"
-    status = _asked(*crictl, "inspect", "-o", "json", item["id"])["status"] if ended else {}
+    running, exited = item["state"] == "CONTAINER_RUNNING", item["state"] == "CONTAINER_EXITED"
+    status = _asked(*crictl, "inspect", "-o", "json", item["id"])["status"] if exited else {}
     return Container(
         name=item["metadata"]["name"],
         id=item["id"],
         running=running,
         ready=running,
-        code=int(status.get("exitCode") or 0) if ended else None,
+        code=int(status.get("exitCode") or 0) if exited else None,
         restarts=int(item["metadata"].get("attempt") or 0),
         reason=status.get("reason") or "",
         message=status.get("message") or "",

@@ -192,7 +192,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     files.make_directory(place.working)
     path = place.working / f"{request.key}.py"
     files.replace(path, script.encode("utf-8", "replace"))
-    given = {
+    surroundings = {
         "script": str(path),
         "path": request.options["path"],
         "inputs": protocol.visible_inputs(request),
@@ -200,7 +200,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
         "action": request.action,
         "deployment": {"id": request.id, "name": request.name},
     }
-    files.replace(place.run / "given.json", json.dumps(given).encode())
+    files.replace(place.run / "given.json", json.dumps(surroundings).encode())
     runner = place.run / "run.py"
     files.replace(runner, RUNNER.encode())
     return protocol.Command(argv=(*interpreter, "-u", str(runner)), cwd=place.working)

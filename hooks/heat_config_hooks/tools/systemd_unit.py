@@ -251,19 +251,23 @@ def _start(systemd: Systemd, units: Mapping[str, str], changed: Collection[str],
     own, installable = unit_files.startable(units), unit_files.installable(units)
     triggers = {unit["Id"]: set(unit.get("Triggers", "").split()) for unit in systemd.show(own, "Triggers")}
     begin = own - (set().union(*triggers.values()) - installable)
-    again = begin & set(changed)
+    restarts = begin & set(changed)
     # A socket cannot be restarted while its service holds it. The next connection starts that service again.
-    holding = set().union(*(triggers[unit] for unit in again if unit.endswith(".socket")))
+    holding = set().union(*(triggers[unit] for unit in restarts if unit.endswith(".socket")))
     held = {unit["Id"] for unit in systemd.show(holding, "ActiveState") if unit["ActiveState"] not in _AT_REST}
     others = systemd.show(map(pattern, set(changed) - begin), "ActiveState")
-    again |= {unit["Id"] for unit in others if unit["ActiveState"] == "active"} - held - (own - set(changed))
-    systemd.try_to("reset-failed", begin | again)  # this resets the counts of their starts, too
+    restarts |= {unit["Id"] for unit in others if unit["ActiveState"] == "active"} - held - (own - set(changed))
+    systemd.try_to("reset-failed", begin | restarts)  # this resets the counts of their starts, too
     try:
-        code = systemd.apply("stop", held) or systemd.apply("restart", again) or systemd.apply("start", begin - again)
-        return _settled(systemd, begin | again, code, settle)
+        code = (
+            systemd.apply("stop", held)
+            or systemd.apply("restart", restarts)
+            or systemd.apply("start", begin - restarts)
+        )
+        return _settled(systemd, begin | restarts, code, settle)
     except SystemExit:  # the run has timed out: units that are still starting must not go on starting
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        starting = systemd.show(begin | again, "ActiveState")
+        starting = systemd.show(begin | restarts, "ActiveState")
         systemd.apply("stop", {unit["Id"] for unit in starting if unit["ActiveState"] == "activating"}, "--no-block")
         raise
 

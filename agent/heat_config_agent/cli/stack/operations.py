@@ -56,7 +56,7 @@ def _types(settings: Settings) -> Types:
 
 
 def _warned(settings: Settings, definition: Definition) -> None:
-    tools = tuple(Tools(settings.hooks).installed())
+    tools = tuple(Tools(settings.hooks, sessions.warned).installed())
     for each in ordered([*definition.warnings, *advice.warnings(definition, _types(settings), tools)]):
         terminal.say(mistake_line(each, "warning", "warn", definition.conceal), error=True)
 

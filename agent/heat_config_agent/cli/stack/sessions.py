@@ -68,7 +68,7 @@ class _Watched:
 
 def warned(text: str) -> None:
     """Print a warning."""
-    terminal.say(terminal.styled(f"warning: {terminal.line(text)}", "warn"), error=True)
+    terminal.warn(text)
 
 
 @functools.cache

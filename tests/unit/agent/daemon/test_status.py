@@ -22,6 +22,7 @@ IDLE = Snapshot(
     conditions={},
     next_poll=5.0,
     answered=True,
+    current=True,
     entries={},
     changes=0,
     skipped=(),

@@ -84,3 +84,16 @@ def test_all_that_is_installed_is_named(tmp_path: Path) -> None:
     found = Tools([tmp_path / "1", tmp_path / "2", tmp_path / "missing"]).installed()
     assert list(found) == sorted({"mine", "other", *heat_config_hooks.HOOKS})
     assert found["script"] == Tool("script", str(tmp_path / "1" / "script"))
+
+
+def test_a_directory_that_cannot_be_read_is_reported_once(tmp_path: Path) -> None:
+    """Its hooks are missing, so somebody has to know; a directory that does not exist is nothing to report."""
+    (tmp_path / "file").write_text("")
+    (tmp_path / "loop").symlink_to("loop")
+    warnings: list[str] = []
+    tools = Tools([tmp_path / "missing", tmp_path / "file", tmp_path / "loop"], warnings.append)
+    assert set(tools.installed()) == set(tools.installed()) == set(heat_config_hooks.HOOKS)
+    assert sorted(warnings) == [
+        f"cannot read the hook directory {tmp_path}/file: Not a directory; its hooks are not used",
+        f"cannot read the hook directory {tmp_path}/loop: Too many levels of symbolic links; its hooks are not used",
+    ]

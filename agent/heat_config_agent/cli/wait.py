@@ -1,0 +1,226 @@
+"""`heat-config-agent wait [ID]`: Wait until a deployment, a stack, or all that the agent has been given is done."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from heat_config_agent.cli import state_options, status, terminal
+from heat_config_agent.cli.command_line import Option, seconds
+from heat_config_agent.errors import ExitCode, StateError, UsageError
+from heat_config_agent.model.entry import Entry, State
+from heat_config_agent.state import health, journal, lock
+from heat_config_hooks.values import dataclass
+
+_DESCRIPTION = """: Wait until a deployment, a stack, or all deployments are done, and print how they ended. Without ID
+and --stack, wait until the running agent has the document of every source that it uses, and each deployment in force
+has run. This works before the agent, the deployment or the stack is there. It does not wait until a server accepts the
+result. If several deployments have the name ID, the newest one counts.
+"""
+
+_EPILOG = """\
+exit codes:
+  0  it is done, and nothing failed
+  1  it is done, and a deployment or the stack failed
+  2  bad usage or configuration, or a state directory that cannot be used
+  7  the time of --timeout is over, and it is not done yet
+  8  the time of --timeout is over, and the deployment, the stack or the agent is not there
+"""
+
+_INTERVAL = 0.25
+"""Seconds between two looks at the state directory."""
+
+_OUTCOMES = {
+    ExitCode.OK: "done",
+    ExitCode.FAILED: "failed",
+    ExitCode.TIMED_OUT: "timed out",
+    ExitCode.NOT_THERE: "not there",
+}
+
+_HAS_RUN = frozenset({State.FINISHED, State.SIGNALLED, State.UNASKED, State.REFUSED, State.SUPERSEDED})
+
+_TIMEOUT = Option(
+    "--timeout", "wait at most SECONDS, or a time like 90s, 5m or 2h; 0 only looks (default: no limit)", "SECONDS",
+    read=seconds,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class _View:
+    """What a look at the state directory has shown."""
+
+    code: ExitCode
+    """OK or FAILED once it is done; else the exit code at the end of the time."""
+    line: str
+    """One line about it for people."""
+    entries: tuple[Entry, ...] = ()
+    """The deployments that it is about."""
+
+    @property
+    def is_done(self) -> bool:
+        return self.code in (ExitCode.OK, ExitCode.FAILED)
+
+
+def add(commands: state_options.Commands) -> None:
+    """Declare the command."""
+    parser = state_options.command(commands, "wait", "wait until deployments are done", _DESCRIPTION, epilog=_EPILOG)
+    subject = parser.add_mutually_exclusive_group()
+    subject.add_argument(
+        "id",
+        nargs="?",
+        metavar="ID",
+        help="a deployment's id, the beginning of its id, its name, or its resource in the template",
+    )
+    subject.add_argument("--stack", metavar="NAME", help="wait for the action of a stack on this machine")
+    parser.add_argument("--for-action", metavar="ACTION", help="wait for this action, such as CREATE, and no other")
+    _TIMEOUT.add(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Wait, and print how it ended."""
+    if options.id == "" or options.stack == "" or options.for_action == "":
+        raise UsageError("an ID, a NAME or an ACTION is empty", hint="leave it out, or give a value")
+    settings = state_options.of(options)
+    action = options.for_action or ""
+    if options.stack:
+        look = _stack(settings.state, options.stack, action)
+    else:
+        look = _deployments(settings.state, options.id or "", action)
+    end = None if options.timeout is None else time.monotonic() + options.timeout
+    view = look()
+    while not view.is_done and (end is None or time.monotonic() < end):
+        time.sleep(_INTERVAL if end is None else max(min(_INTERVAL, end - time.monotonic()), 0.0))
+        view = look()
+    if options.json:
+        deployments = [status.values(entry, settings.state) for entry in view.entries]
+        terminal.say(json.dumps({"outcome": _OUTCOMES[view.code], "reason": view.line, "deployments": deployments}))
+    else:
+        terminal.say(terminal.line(view.line), error=view.code != ExitCode.OK)
+    return view.code
+
+
+def _deployments(state: Path, wanted: str, action: str) -> Callable[[], _View]:
+    """Return a function that looks at one deployment, or at all of them if none is `wanted`."""
+    seen: object = ()
+    entries: Mapping[str, Entry] = {}
+
+    def look() -> _View:
+        nonlocal seen, entries
+        # Before the journal: what the agent says in its file is already in the journal.
+        trouble = "" if wanted else _trouble_of_agent(state)
+        changed = _last_change(state / journal.FILE)
+        if changed != seen:
+            seen, entries = changed, journal.read(state)
+        chosen = {key: each for key, each in entries.items() if not action or each.action == action}
+        return _one(chosen, wanted, action, state) if wanted else _all(chosen, action, trouble, state)
+
+    return look
+
+
+def _one(entries: Mapping[str, Entry], wanted: str, action: str, state: Path) -> _View:
+    """Return how far the newest deployment of that name is."""
+    matches = state_options.matching(entries, wanted)
+    if not matches:
+        suffix = f" for {action}" if action else ""
+        return _View(code=ExitCode.NOT_THERE, line=f"no deployment {wanted!r}{suffix} in {state}")
+    names = sorted({each.name for each in matches})
+    if len(names) > 1:
+        raise UsageError(f"{wanted!r} is more than one deployment: {', '.join(names)}", hint="give more of the id")
+    entry = max(matches, key=lambda each: each.accepted)
+    if not _has_ended(entry):
+        return _View(code=ExitCode.TIMED_OUT, line=_line(entry, state), entries=(entry,))
+    failed = entry.failed or entry.ended is None  # one that was replaced before it ran has done nothing
+    return _View(code=ExitCode.FAILED if failed else ExitCode.OK, line=_line(entry, state), entries=(entry,))
+
+
+def _all(entries: Mapping[str, Entry], action: str, trouble: str, state: Path) -> _View:
+    """Return how far the deployments in force are; `trouble` says why more of them may be to come."""
+    current = tuple(entry for entry in entries.values() if entry.left_at is None or entry.state is State.RUNNING)
+    if trouble:
+        code = ExitCode.TIMED_OUT if lock.holder(state) else ExitCode.NOT_THERE
+        return _View(code=code, line=trouble, entries=current)
+    if action and not current:
+        return _View(code=ExitCode.NOT_THERE, line=f"no deployment for {action} in {state}")
+    if unfinished := [entry for entry in current if not _has_ended(entry)]:
+        return _View(code=ExitCode.TIMED_OUT, line=_lines(unfinished, state), entries=current)
+    if failed := [entry for entry in current if entry.failed]:
+        return _View(code=ExitCode.FAILED, line=_lines(failed, state), entries=current)
+    number = terminal.count(len(current), "deployment")
+    return _View(code=ExitCode.OK, line=f"{number} done", entries=current)
+
+
+def _trouble_of_agent(state: Path) -> str:
+    """Return why deployments may be missing in the journal; empty if the running agent has all of them there."""
+    holder = lock.holder(state)
+    if holder is None or holder[1] != lock.DAEMON:
+        return "no agent is running"
+    report = health.read(state)
+    if not health.is_from(report, holder[0]) or report.get("ended") is not None:
+        return "the agent is starting"
+    sources = report.get("sources")
+    asked = [each for each in sources if not each.get("seldom")] if isinstance(sources, list) else []
+    if silent := [str(each.get("name")) for each in asked if not each.get("working")]:
+        return f"no answer yet from {', '.join(silent)}"
+    return "" if report.get("current") else "the agent has not read the documents of its sources yet"
+
+
+def _stack(state: Path, name: str, action: str) -> Callable[[], _View]:
+    """Return a function that looks at a stack on this machine. Raises UsageError if the name is not valid."""
+    from heat_config_agent.stack import listing, store  # noqa: PLC0415  # deployments need none of them
+
+    path = listing.folder(state, name) / store.FILE
+    seen: object = ()
+    view = _View(code=ExitCode.NOT_THERE, line="")
+
+    def look() -> _View:
+        nonlocal seen, view
+        changed = _last_change(path)
+        if changed == seen:
+            return view
+        seen, kept = changed, listing.kept(state, name)
+        if kept is None or kept.blank:
+            code = ExitCode.OK if action == "DELETE" else ExitCode.NOT_THERE
+            view = _View(code=code, line=f"there is no stack {name} in {state}")
+            return view
+        record = kept.record
+        if record is None:
+            raise StateError(f"cannot read the stack {name}: {kept.trouble}")
+        line = f"{name}: {record.action}_{record.status}" + (f": {record.reason}" if record.reason else "")
+        if action and record.action != action:
+            view = _View(code=ExitCode.TIMED_OUT, line=f"{line}; it has not begun {action}")
+        else:
+            codes = {"COMPLETE": ExitCode.OK, "FAILED": ExitCode.FAILED}
+            view = _View(code=codes.get(record.status, ExitCode.TIMED_OUT), line=line)
+        return view
+
+    return look
+
+
+def _has_ended(entry: Entry) -> bool:
+    """Return whether nothing is run any more for a deployment."""
+    return entry.state in _HAS_RUN and not entry.again
+
+
+def _lines(entries: list[Entry], state: Path) -> str:
+    return "; ".join(_line(entry, state) for entry in entries)
+
+
+def _line(entry: Entry, state: Path) -> str:
+    details = status.details(entry, state).replace("\n", "; ")
+    name = f"{entry.name} ({entry.action})" if entry.action else entry.name
+    return f"{name}: {status.word(entry)}" + (f": {details}" if details else "")
+
+
+def _last_change(path: Path) -> tuple[int, int, int] | None:
+    """Return a value that changes when a file is written or replaced; None if there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116  # four times a second
+    except OSError:  # reading it reports an error that matters
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

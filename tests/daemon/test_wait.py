@@ -1,0 +1,176 @@
+"""heat-config-agent wait: for a deployment, for all of them, and for a stack."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+
+import pytest
+
+from heat_config_agent.state import health
+from support.daemon import LONG, Daemon, counting, ran
+from support.daemon_runs import meeting
+from support.loopback import Answer, SignalServer, wait_until
+from support.machine import Machine, deployment
+
+STACK = """\
+heat_template_version: 2018-08-31
+resources:
+  server: {type: OS::Heat::DeployedServer}
+  config:
+    type: OS::Heat::SoftwareConfig
+    properties: {group: script, config: "#!/bin/sh\\nexit CODE\\n"}
+  web:
+    type: OS::Heat::SoftwareDeployment
+    properties: {config: {get_resource: config}, server: {get_resource: server}}
+"""
+
+
+def waiting(machine: Machine, *words: str) -> subprocess.Popen[str]:
+    """Start `heat-config-agent wait WORDS`."""
+    return machine.start("heat-config-agent", "wait", "--state-dir", str(machine.state), *words)
+
+
+def test_a_wait_begins_before_everything_else(daemon: Daemon, machine: Machine) -> None:
+    """Before the state directory, the agent and the document are there; it ends when the deployment has run."""
+    assert not machine.state.exists()
+    one, every = waiting(machine, "web"), waiting(machine)
+    daemon.start()
+    daemon.put([deployment("d1", meeting(machine, "d1"), name="web")])
+    wait_until(lambda: ran(machine) == ["d1"], LONG)
+    time.sleep(1)
+    assert one.poll() is None
+    (machine.folder / "go-d1").touch()
+    assert one.communicate(timeout=LONG) == ("web (CREATE): ok\n", "")
+    assert one.returncode == 0
+    every.communicate(timeout=LONG)
+    assert every.returncode == 0
+
+
+def test_nothing_is_done_until_the_agent_has_every_document(daemon: Daemon, machine: Machine) -> None:
+    """A machine whose agent is not running, or has no answer yet, is not done, whatever ran there before."""
+    daemon.put([deployment("d1", counting(machine))])
+    daemon.start()
+    done = machine.agent("wait", "--timeout", str(LONG))
+    assert (done.code, done.out, done.err) == (0, "1 deployment done\n", "")
+    daemon.stop()
+    done = machine.agent("wait", "--timeout", "0")
+    assert (done.code, done.err) == (8, "no agent is running\n")
+    daemon.local.rename(machine.folder / "away")
+    daemon.local.write_text("no folder")
+    daemon.start()
+    done = machine.agent("wait", "--timeout", "1")
+    assert (done.code, done.err) == (7, "no answer yet from local\n")
+    daemon.local.unlink()
+    (machine.folder / "away").rename(daemon.local)
+    assert machine.agent("wait", "--timeout", str(LONG)).code == 0
+
+
+def test_what_is_put_there_before_the_agent_starts_is_waited_for(daemon: Daemon, machine: Machine) -> None:
+    """However early the wait looks, it never ends before the first document is on record."""
+    for number in range(3):
+        identity = f"d{number}"
+        daemon.put([deployment(identity, counting(machine, identity, "sleep 0.3"), name="web")])
+        daemon.start(wait=False)
+        done = machine.agent("wait", "--timeout", str(LONG))
+        assert done.code == 0, done.err
+        assert ran(machine)[-1] == identity
+        assert machine.status()[identity]["ended"] is not None
+        daemon.stop()
+
+
+def test_a_failure_has_its_own_code(daemon: Daemon, machine: Machine) -> None:
+    """One failed deployment of several makes the whole fail, and is named with the reason."""
+    daemon.put([deployment("d1", "#!/bin/sh\nexit 3\n", name="web"), deployment("d2", name="db")])
+    daemon.start()
+    done = machine.agent("wait", "--timeout", str(LONG))
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("web (CREATE): failed: exit code 3")
+    assert machine.agent("wait", "db", "--timeout", str(LONG)).code == 0
+    done = machine.agent("wait", "web", "--json")
+    assert done.code == 1
+    shown = json.loads(done.out)
+    assert (shown["outcome"], [each["id"] for each in shown["deployments"]]) == ("failed", ["d1"])
+
+
+def test_only_the_action_that_is_named_counts(daemon: Daemon, machine: Machine) -> None:
+    """The CREATE of that name has run, and the UPDATE is waited for until it has."""
+    daemon.put([deployment("d1", counting(machine, "d1"), name="web")])
+    daemon.start()
+    assert machine.agent("wait", "web", "--timeout", str(LONG)).code == 0
+    for words in (["web"], []):
+        done = machine.agent("wait", *words, "--for-action", "UPDATE", "--timeout", "2")
+        assert done.code == 8, done.err
+        assert "for UPDATE" in done.err
+    update = waiting(machine, "web", "--for-action", "UPDATE")
+    daemon.put([deployment("d2", counting(machine, "d2"), name="web", action="UPDATE")])
+    assert update.communicate(timeout=LONG) == ("web (UPDATE): ok\n", "")
+    assert ran(machine) == ["d1", "d2"]
+
+
+def test_a_wait_is_for_the_run_and_not_for_the_delivery(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+    """While no server accepts the result, what stands on the deployment goes on."""
+    heat.always = Answer(503)
+    daemon.put([deployment("d1", counting(machine), name="web", signal=heat.url())])
+    daemon.start()
+    done = machine.agent("wait", "web", "--timeout", str(LONG))
+    assert done.code == 0, done.err
+    assert machine.status()["d1"]["state"] == "finished"
+    assert machine.agent("wait", "--timeout", str(LONG)).code == 0
+
+
+def test_a_paused_agent_is_not_done(daemon: Daemon, machine: Machine) -> None:
+    """The reason why nothing begins is said at the end of the time."""
+    daemon.start()
+    assert machine.agent("pause", "--reason", "moving house").code == 0
+    daemon.put([deployment("d1", counting(machine), name="web")])
+    wait_until(lambda: "d1" in machine.status(), LONG)
+    done = machine.agent("wait", "--timeout", "2")
+    assert done.code == 7
+    assert "moving house" in done.err
+
+
+@pytest.mark.parametrize("name", ["process", "boot", "ticks"])
+def test_the_report_of_an_earlier_agent_does_not_count(daemon: Daemon, machine: Machine, name: str) -> None:
+    """After a reboot, an agent may have the process id of the one before, and the disk has the report of that one."""
+    daemon.start()
+    assert machine.agent("wait", "--timeout", str(LONG)).code == 0
+    daemon.send(signal.SIGSTOP)
+    report = daemon.health()
+    assert report[name]
+    (machine.state / health.FILE).write_text(json.dumps({**report, name: "another"}))
+    done = machine.agent("wait", "--timeout", "0")
+    daemon.send(signal.SIGCONT)
+    assert (done.code, done.err) == (7, "the agent is starting\n")
+
+
+@pytest.mark.parametrize(("code", "outcome"), [(0, 0), (3, 1)])
+def test_a_stack_is_waited_for(machine: Machine, code: int, outcome: int) -> None:
+    """From before it is there to its end, good or bad; and for one action only, if it is named."""
+    path = machine.write(STACK.replace("CODE", str(code)), "stack.yaml")
+    state = ["--state-dir", str(machine.state)]
+    assert machine.agent("wait", "--stack", "shop", "--timeout", "0").code == 8
+    process = waiting(machine, "--stack", "shop")
+    created = machine.command("heat-config-agent", ["stack", "create", "shop", "-t", str(path), *state], {})
+    out, err = process.communicate(timeout=LONG)
+    assert process.returncode == outcome == created.code, out + err
+    assert f"shop: CREATE_{'FAILED' if code else 'COMPLETE'}" in out + err
+    assert machine.agent("wait", "--stack", "shop", "--for-action", "UPDATE", "--timeout", "0").code == 7
+    deleting = waiting(machine, "--stack", "shop", "--for-action", "DELETE")
+    deleted = machine.command("heat-config-agent", ["stack", "delete", "shop", "--yes", *state], {})
+    assert deleted.code == 0, deleted.err
+    deleting.communicate(timeout=LONG)
+    assert deleting.returncode == 0
+
+
+def test_what_cannot_be_meant_is_refused(daemon: Daemon, machine: Machine) -> None:
+    """An empty name, a beginning of two ids, a time that is none, and two things at once."""
+    daemon.put([deployment("d1", name="web"), deployment("d2", name="db")])
+    daemon.start()
+    assert machine.agent("wait", "--timeout", str(LONG)).code == 0
+    for words in ([""], ["d"], ["web", "--timeout", "soon"], ["web", "--stack", "shop"], ["--stack", "no name"]):
+        done = machine.agent("wait", *words)
+        assert done.code == 2, words
+        assert "Traceback" not in done.err
