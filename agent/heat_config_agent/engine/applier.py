@@ -145,7 +145,12 @@ class Applier:
     # A pass: plan what the sources have now.
 
     def offer(
-        self, documents: Iterable[Document], *, only: Collection[str] = (), unconfirmed: Collection[str] = ()
+        self,
+        documents: Iterable[Document],
+        *,
+        only: Collection[str] = (),
+        unconfirmed: Collection[str] = (),
+        mark: bool = True,
     ) -> list[Step]:
         """Plan the deployments of all documents, and take them on. Raises StateError.
 
@@ -153,6 +158,9 @@ class Applier:
         no others begin. `unconfirmed` are sources whose documents are from an earlier life of the agent, and that are
         about to be asked: until then their runs are followed, but nothing of them is begun or sent. Their deployments
         may have been replaced, and Heat would take the result of the old one for the new one's.
+
+        With `mark` false, only `settle` puts on record which files are in heat-agents' folder, with one flush for all.
+        That is for a caller who offers each deployment until it has ended: nobody asks for it again by removing a file.
         """
         documents = list(documents)
         self._idle.forget()
@@ -170,7 +178,7 @@ class Applier:
         self.mistakes = view.mistakes
         deployments = {deployment.key: deployment for deployment in view.deployments}
         self._offer = replace(self._offer, deployments=deployments, sources=view.sources)
-        complete = self._mirror.mark(view.known.marked)
+        complete = mark and self._mirror.mark(view.known.marked)
         complete = self._admission.record(view) and complete
         steps = [self._offer.confirmed(step) for step in view.steps]
         self._take_on_all(steps)
