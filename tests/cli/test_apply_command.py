@@ -189,8 +189,8 @@ def test_lines_say_what_happened(machine: Machine, heat: SignalServer) -> None:
 
 
 @pytest.mark.parametrize("grace", [None, "0.2"])
-def test_a_limit_of_zero_is_none(machine: Machine, heat: SignalServer, grace: str | None) -> None:
-    """--timeout 0 sets no limit to deployments that set none themselves."""
+def test_a_timeout_of_zero_means_no_timeout(machine: Machine, heat: SignalServer, grace: str | None) -> None:
+    """With --timeout 0, a deployment without a timeout of its own has no limit."""
     given = [deployment("d1", f"{SH}sleep 0.3\n"), deployment("d2", f"{SH}sleep 9\n", options={"timeout": 0.2})]
 
     ran = machine.apply(given, "--timeout", "0", "--json", *(["--grace", grace] if grace else []))

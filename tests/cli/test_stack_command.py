@@ -331,8 +331,8 @@ def test_after_an_interruption_the_same_command_goes_on(stacks: Stacks, number: 
     assert stacks.logged == (["UPDATE", "ada"] if update else ["CREATE", "world"])
 
 
-def test_one_at_a_time(stacks: Stacks) -> None:
-    """Who comes while another command works on the stack is told so; looking disturbs nobody."""
+def test_only_one_command_at_a_time_changes_a_stack(stacks: Stacks) -> None:
+    """A second command says that another one works on the stack; queries are possible meanwhile."""
     path = stacks.template(WAITS)
     process = stacks.machine.start_apply(path)
     wait_until(lambda: len(stacks.logged) == 2, 30)

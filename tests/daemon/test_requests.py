@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import time
 
@@ -149,6 +150,49 @@ def test_a_paused_daemon_begins_nothing_and_answers_nothing(
     assert ran(machine) == ["d1", "d2"]
     assert daemon.command("resume").out == "the agent was not paused\n"
     assert daemon.command("pause", "--reason", " ").code == 2
+
+
+def test_a_pause_ends_by_itself(daemon: Daemon, machine: Machine) -> None:
+    """At its time, although nothing is polled then; also for the one-shot command, and with the daemon away."""
+    daemon.configure(polling_interval=1000, min_polling_interval=1000)
+    done = daemon.command("pause", "--reason", "the disk is being moved", "--for", "5s")
+    end = time.time() + 5
+    assert re.fullmatch(r"paused until [-\d]+ [:\d]+: the disk is being moved; `.*` ends it earlier\n", done.out)
+    daemon.put([deployment("d1", counting(machine, "d1"))])
+    daemon.start()
+    daemon.wait_state("d1", "accepted")
+    assert re.search(r"paused since \S+ \S+ until \S+ \S+: the disk", daemon.command("status").out)
+    assert abs(daemon.command("status", "--json").json["agent"]["paused"]["until"] - end) < 2
+    daemon.wait_state("d1", "unasked")
+    assert end - 1 < time.time() < end + 5
+    assert len(daemon.said("resumed")) == 1
+    assert daemon.command("resume").out == "the agent was not paused\n"
+    assert daemon.command("status", "--json").json["agent"]["paused"] is None
+
+    assert daemon.stop() == 0
+    assert daemon.command("pause", "--reason", "again", "--for", "1s").code == 0
+    d2 = deployment("d2", counting(machine, "d2"))
+    assert machine.apply([d2]).code == 1
+    time.sleep(1)
+    assert machine.apply([d2]).code == 0
+    assert ran(machine) == ["d1", "d2"]
+
+
+def test_a_pause_that_cannot_end_is_refused_and_a_damaged_end_is_none(daemon: Daemon, machine: Machine) -> None:
+    """0 seconds are no pause; and a file whose end cannot be read pauses the agent as long as it is there."""
+    daemon.configure()
+    for wrong in ("0", "soon", "-1"):
+        assert daemon.command("pause", "--reason", "x", "--for", wrong).code == 2
+    assert not (machine.state / "paused").exists()
+    machine.state.mkdir(mode=0o700, exist_ok=True)
+    for end in ("NaN", "Infinity", '"soon"', "[]"):
+        (machine.state / "paused").write_text(f'{{"reason": "x", "since": 1, "until": {end}}}')
+        assert "for a reason that cannot be read" in daemon.command("status").out
+    daemon.put([deployment("d1", counting(machine, "d1"))])
+    daemon.start()
+    daemon.wait_state("d1", "accepted")
+    assert daemon.command("resume").code == 0
+    daemon.wait_state("d1", "unasked")
 
 
 def test_what_is_asked_for_is_done_at_once(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:

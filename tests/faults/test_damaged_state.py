@@ -87,8 +87,8 @@ def test_a_journal_that_is_none(machine: Machine, heat: SignalServer, content: b
     "it is cut off: nobody had relied on it",
 )
 @pytest.mark.parametrize("cut", [1, 5, 40])
-def test_a_torn_last_line(machine: Machine, heat: SignalServer, cut: int) -> None:
-    """A last line that a power cut tore is cut off without a word: nobody had relied on it."""
+def test_a_torn_last_line_is_cut_off(machine: Machine, heat: SignalServer, cut: int) -> None:
+    """Nothing has relied on a last line that a power cut has torn, so there is no message."""
     given = [counting(machine, signal=heat.url())]
     machine.apply(given)
     path = machine.state / "journal"

@@ -172,8 +172,8 @@ def test_results_go_to_servers_with_the_right_certificate_alone(
     "an answer of gigabytes, headers without end, gzip bombs, a flood of 100 Continue",
     "little of it is read, memory stays under 200 MB, and the result arrives",
 )
-def test_answers_that_are_too_much(servers: Servers, tried: Tried) -> None:
-    """However much a server says, all at the same time."""
+def test_a_huge_answer_to_a_signal_does_no_harm(servers: Servers, tried: Tried) -> None:
+    """All servers send too much at the same time."""
     servers.add((*proxy_faults.HUGE, *proxy_faults.COMPRESSED, *proxy_faults.TOO_MANY_HEADERS))
     servers.begin()
     servers.kept("longer than|cut short|not HTTP|no full answer|no answer|took too long|compressed|more headers|reset")

@@ -294,8 +294,8 @@ def test_answers_that_are_refusals(suffer: Suffer, other: SignalServer) -> None:
     "a source that answers with gigabytes, gzip bombs, headers without end, a flood of 100 Continue",
     f"no more than 64 MiB is read, memory stays under 200 MB: {KEEPS}",
 )
-def test_answers_that_are_too_much(suffer: Suffer) -> None:
-    """However much a server says."""
+def test_a_huge_answer_of_a_source_does_no_harm(suffer: Suffer) -> None:
+    """The server sends too much, also compressed."""
     bombs = [each for each in proxy_faults.COMPRESSED if "though nobody" not in each.name]
     suffer(
         (*proxy_faults.HUGE, *bombs, *proxy_faults.TOO_MANY_HEADERS),

@@ -336,8 +336,8 @@ def test_what_is_remembered_is_damaged(machine: Machine, content: str | None) ->
 
 
 @pytest.mark.fault(1, "a command has put links and folders in the place of its output", "nothing beside it is touched")
-def test_links_in_the_place_of_output(machine: Machine) -> None:
-    """What they lead to stays."""
+def test_pruning_does_not_follow_links_in_the_place_of_output(machine: Machine) -> None:
+    """Their targets stay."""
     outside = machine.folder / "outside"
     outside.mkdir()
     (outside / "file").write_text(f"{SECRET} is mine")

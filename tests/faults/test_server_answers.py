@@ -149,8 +149,8 @@ HTML = {"Content-Type": "text/html"}
         (Answer(502, {"Content-Type": "text/html"}, b"<html><h1>200 OK</h1></html>"), "finished"),
     ],
 )
-def test_an_answer_in_html(machine: Machine, heat: SignalServer, answer: Answer, state: str) -> None:
-    """A web page is nobody's answer who was asked, however it begins; what is called HTML and is none does no harm."""
+def test_a_web_page_is_not_an_acceptance(machine: Machine, heat: SignalServer, answer: Answer, state: str) -> None:
+    """A web page does not come from Heat, however it begins; another answer that is labelled HTML counts."""
     heat.always = answer
 
     machine.apply([counting(machine, url=heat.url())], *ONCE)

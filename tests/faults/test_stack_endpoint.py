@@ -70,12 +70,7 @@ def test_a_signal_that_was_late_for_nobody_counts(stacks: Stacks) -> None:
     interrupt(stacks, path)
     time.sleep(2.5)  # the time of the wait condition
 
-    process = stacks.start(path)
-    wait_until(lambda: listens(process, stacks.port()), LONG)
-    stacks.go.touch()
-
-    assert ends(process).code == 0
-    assert stacks.ran == ["sender CREATE"]
+    complete(stacks, path)
 
 
 @fault(
@@ -94,11 +89,7 @@ def test_a_port_that_is_taken_is_said(stacks: Stacks) -> None:
         assert done.err.count("\n") == 1
         assert stacks("resource", "list", "t", "--json").code == 0, "to look at it takes no port"
 
-    process = stacks.start(path)
-    wait_until(lambda: listens(process, stacks.port()), LONG)
-    stacks.go.touch()
-    assert ends(process).code == 0
-    assert stacks.ran == ["sender CREATE"]
+    complete(stacks, path)
 
 
 @fault(
@@ -122,6 +113,15 @@ def interrupt(stacks: Stacks, path: Path) -> None:
     stacks.address()
     process.kill()
     ends(process)
+
+
+def complete(stacks: Stacks, path: Path) -> None:
+    """Start the stack again, and let its script go as soon as the command listens at the old port."""
+    process = stacks.start(path)
+    wait_until(lambda: listens(process, stacks.port()), LONG)
+    stacks.go.touch()
+    assert ends(process).code == 0
+    assert stacks.ran == ["sender CREATE"]
 
 
 @contextmanager

@@ -243,7 +243,7 @@ def test_an_inventory(driver: Driver) -> None:
 
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_plugins_modules_collections_and_roles(driver: Driver) -> None:
+def test_plugins_modules_collections_and_roles_are_found(driver: Driver) -> None:
     """The options name their folders, and the callback of the runner still works."""
     folder = driver.folder / "mine"
     module = f"#!{sys.executable}\nprint('{{\"changed\": true}}')\n"
@@ -325,7 +325,7 @@ def test_another_stdout_callback(driver: Driver) -> None:
     ids=["no yaml", "no module", "no role", "unreachable", "no list"],
 )
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_what_ansible_refuses(driver: Driver, config: str, code: int, says: str) -> None:
+def test_an_error_of_ansible_becomes_the_result(driver: Driver, config: str, code: int, says: str) -> None:
     """The result has the exit code and the message of ansible."""
     result = driver.run(ours(config))
     assert result["deploy_status_code"] == code

@@ -306,7 +306,7 @@ def test_exit_codes_of_docker_cmd(hooks: Hooks) -> None:
 
 
 @pytest.mark.parametrize("action", ["CREATE", "UPDATE"])
-def test_json_file(hooks: Hooks, action: str) -> None:
+def test_json_file_writes_the_files_of_heat_agents(hooks: Hooks, action: str) -> None:
     """The reply is empty, and the files have heat-agents' form."""
     path = hooks.folder / "etc" / "foo.json"
     inputs = [{"name": "deploy_action", "value": action}]

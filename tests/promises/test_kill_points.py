@@ -147,8 +147,8 @@ def test_what_cannot_be_armed(value: str) -> None:
 
 
 @pytest.mark.parametrize("program", ["heat-config-agent", "heat-config-apply"])
-def test_a_command_that_cannot_be_armed(tmp_path: Path, program: str) -> None:
-    """The command does nothing: a test that misspells a point fails."""
+def test_a_command_with_an_unknown_kill_point_does_nothing(tmp_path: Path, program: str) -> None:
+    """So a test that misspells a point fails."""
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
     environment |= kill_points.environment("nowhere", 1, "/tmp/file")
     words = [str(BIN / program), *(["status"] if program == "heat-config-agent" else [])]

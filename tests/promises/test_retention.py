@@ -441,8 +441,8 @@ def test_prune_on_nothing(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("value", ["-1", "many", "1X", "0.5M"])
-def test_a_size_that_is_none_is_refused(machine: Machine, value: str) -> None:
-    """With what would be right."""
+def test_an_invalid_size_is_refused(machine: Machine, value: str) -> None:
+    """The message says what is expected."""
     done = machine.apply([deployment()], "--config", str(settings(machine, keep_size=value)))
     assert done.code == 2
     assert "expected a number of bytes" in done.err

@@ -25,6 +25,7 @@ COMMANDS = {
     "config": "config",
     "doctor": "doctor",
     "hooks": "hooks",
+    "policy": "policy",
     "stack": "stack",
     "template": "template",
     "migrate": "migrate",

@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import time
 from pathlib import Path
 
 from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli.command_line import Option, seconds
+from heat_config_agent.deployments import plan
 from heat_config_agent.errors import AgentError, ExitCode, UsageError
 from heat_config_agent.state import lock, requests
 
-_PAUSE = """: Begin nothing new until `heat-config-agent resume`. This also holds after a restart or a reboot, and for
-heat-config-apply. Runs that have begun go on, results are delivered, and sources are asked.
+_PAUSE = """: Begin nothing new until `heat-config-agent resume`, or for the time of --for. This also holds after a
+restart or a reboot, and for heat-config-apply. Runs that have begun go on, results are delivered, and sources are
+asked. --for goes by the machine's clock. Another pause replaces the one before, with its end.
 """
 _RESUME = ": End a pause: deployments begin again."
 _POKE = ": Make the running agent ask its sources now, and send the results that wait for their next attempt."
@@ -32,11 +36,15 @@ exit codes:
 """
 
 
+_FOR = Option("--for", "end the pause by itself after this time, like 90s, 30m or 2h", "TIME", read=seconds)
+
+
 def add(commands: state_options.Commands) -> None:
     """Declare the commands."""
     paused = _STATE_EXIT_CODES.format(well="the agent is paused")
     parser = state_options.command(commands, "pause", "begin nothing new until resume", _PAUSE, epilog=paused)
     parser.add_argument("--reason", required=True, metavar="TEXT", help="the reason, which status and doctor show")
+    _FOR.add(parser)
     parser.set_defaults(run=pause)
     resumed = _STATE_EXIT_CODES.format(well="the agent is not paused, or no longer")
     parser = state_options.command(commands, "resume", "end a pause", _RESUME, epilog=resumed)
@@ -51,9 +59,15 @@ def pause(options: argparse.Namespace) -> int:
     reason = " ".join(options.reason.split())
     if not reason:
         raise UsageError("the reason of the pause is empty", hint="give it with --reason")
-    requests.pause(settings.state, reason)
+    limit = vars(options)[_FOR.variable]
+    if limit == 0:
+        raise UsageError("a pause cannot last 0 seconds", hint="give a longer time with --for, or leave it out")
+    until = None if limit is None else time.time() + limit
+    requests.pause(settings.state, reason, until)
     wake(settings.state)
-    terminal.say(f"paused: {terminal.line(reason)}; `{terminal.line(settings.command('resume'))}` ends it")
+    paused = "paused" if until is None else f"paused until {plan.clock(until)}"
+    earlier = "" if until is None else " earlier"
+    terminal.say(f"{paused}: {terminal.line(reason)}; `{terminal.line(settings.command('resume'))}` ends it{earlier}")
     return ExitCode.OK
 
 

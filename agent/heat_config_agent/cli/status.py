@@ -170,7 +170,7 @@ def _agent(state: Path) -> dict[str, object]:
         "doing": (report.get("doing") or "starting") if running else "not running",
         "said": report.get("at"),
         "next_poll": report.get("next_poll") if running else None,
-        "paused": {"reason": pause[0], "since": pause[1]} if pause else None,
+        "paused": {"reason": pause[0], "since": pause[1], "until": pause[2]} if pause else None,
         "reboot": report.get("reboot", []),
         "sources": report.get("sources", []),
         "troubles": report.get("troubles", []),
@@ -221,9 +221,9 @@ def _show(agent: Mapping[str, object], problems: list[str]) -> None:
     terminal.say(terminal.styled(terminal.line(line), "" if agent["running"] else "bad"))
     pause = agent["paused"]
     if isinstance(pause, Mapping):
-        terminal.say(
-            terminal.styled(f"paused since {plan.clock(pause['since'])}: {terminal.line(pause['reason'])}", "warn")
-        )
+        until = f" until {plan.clock(pause['until'])}" if pause["until"] is not None else ""
+        line = f"paused since {plan.clock(pause['since'])}{until}: {terminal.line(pause['reason'])}"
+        terminal.say(terminal.styled(line, "warn"))
     for each in [each for each in _maps(agent["sources"]) if agent["running"] and not each.get("seldom")]:
         moment = each.get("answered")
         last = f"answered {plan.clock(moment)}" if isinstance(moment, float) else "has not answered yet"

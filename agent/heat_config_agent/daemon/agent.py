@@ -96,6 +96,8 @@ class Agent:
         """When each of the places had last changed at the last look."""
         self.paused = ""
         """A line that says that the agent is paused, and why; empty if it is not."""
+        self._pause_end: float | None = None
+        """When the pause ends by itself, in seconds since the epoch."""
 
     @property
     def busy(self) -> bool:
@@ -119,8 +121,13 @@ class Agent:
 
     @property
     def is_touched(self) -> bool:
-        """True if a person has left a request, removed a file in `deployed/` or paused the agent since then."""
-        return self._last_changes() != self._seen
+        """True if a pause is over, or a person has left a request, paused the agent or removed a file of `deployed`."""
+        return self.pause_delay == 0 or self._last_changes() != self._seen
+
+    @property
+    def pause_delay(self) -> float:
+        """Seconds until the pause ends by itself; infinite if it does not."""
+        return float("inf") if self._pause_end is None else max(self._pause_end - time.time(), 0.0)
 
     def pulse(self) -> tuple[object, ...]:
         """Return a value that changes when a run begins or ends, or the journal changes."""
@@ -150,9 +157,10 @@ class Agent:
         Nothing new begins while it is paused, or while `hold` is not empty: it says why.
         """
         changes = self._last_changes()
-        if changes != self._seen:
+        if changes != self._seen or self.pause_delay == 0:
             self._seen, self.stale = changes, True
             pause = requests.paused(self.settings.state)
+            self._pause_end = pause[2] if pause else None
             paused = f"paused: {pause[0]}" if pause else ""
             if paused != self.paused:
                 self.paused = paused

@@ -131,7 +131,7 @@ class Daemon:
         """Seconds until something is due."""
         agent = self._agent
         retry = max(self._retry_at - time.monotonic(), 0.0)
-        delays = [agent.collection.due, max(agent.look_delay, retry)]
+        delays = [agent.collection.due, max(agent.look_delay, retry), agent.pause_delay]
         if self._status.pending:
             delays.append(self._status.delay)
         if retry or agent.stale:

@@ -13,12 +13,12 @@ from collections.abc import Collection, Iterable, Mapping
 
 import heat_config_hooks
 from heat_config_agent.deployments import metadata, selection
-from heat_config_agent.model.deployment import BUILTIN, DELETE, Config, Deployment, Document
+from heat_config_agent.model.deployment import BUILTIN, CLEANUP, DELETE, Config, Deployment, Document
 from heat_config_agent.model.entry import Entry, State
 from heat_config_hooks import protocol
 from heat_config_hooks.values import dataclass, field, replace
 
-ACTION = "(left)"
+ACTION = CLEANUP
 """The action of a cleanup, as people see it."""
 
 PATIENCE = 300.0

@@ -23,8 +23,13 @@ from heat_config_agent.model.deployment import (
 from heat_config_agent.model.entry import Entry, Run, State
 from heat_config_agent.model.job import Job
 from heat_config_hooks import options
-from heat_config_hooks.reply import NO_TOOL, UNKNOWN, Reply, failure
+from heat_config_hooks.reply import CANNOT_START, NO_TOOL, UNKNOWN, Reply, failure
 from heat_config_hooks.values import dataclass, replace
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_agent.model.policy import Policy  # few machines have one
 
 NOT_CHOSEN = "not chosen"
 """The reason to skip a deployment that `only` does not name."""
@@ -84,6 +89,8 @@ class Known:
     """The installed tools by name, see `selection.tool_name`."""
     now: float
     """Seconds since the epoch."""
+    policy: Policy | None = None
+    """The policy of the machine; None if it has none."""
 
 
 def make(deployments: Iterable[Deployment], known: Known, *, only: Collection[str] = ()) -> list[Step]:
@@ -222,7 +229,28 @@ def _new(deployment: Deployment, known: Known, reason: str) -> Step:
         limit=_limit(config),
         bounds=_bounds(config),
     )
-    return Step(verb=Verb.RUN, deployment=deployment, reason=reason, job=job)
+    return _governed(Step(verb=Verb.RUN, deployment=deployment, reason=reason, job=job), job, known.policy)
+
+
+def _governed(step: Step, job: Job, policy: Policy | None) -> Step:
+    """Return a step that runs something as the policy has it: unchanged or answered as failed.
+
+    With a mistake in the policy the step stays, and says so: its turn comes once the policy is corrected.
+    """
+    if policy is None:
+        return step
+    if policy.mistake:
+        return replace(step, reason=f"{step.reason}; nothing new begins: {policy.mistake}")
+    sentence = policy.refusal(job)
+    if not sentence:
+        return step
+    reply = failure(CANNOT_START, sentence)
+    return Step(verb=Verb.ANSWER, deployment=step.deployment, reason=sentence, reply=reply)
+
+
+def renewed(deployment: Deployment, known: Known) -> Step:
+    """Return the step of a deployment as if it were new to this machine."""
+    return _new(deployment, known, "new")
 
 
 def job_of_run(deployment: Deployment, run: Run | None) -> Job | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from heat_config_agent.deployments import plan
 from heat_config_agent.doctor import Finding, closed, failed, ok, warning
+from heat_config_agent.engine.survey import policy_in_force
 from heat_config_agent.errors import StateError
 from heat_config_agent.model.entry import State
 from heat_config_agent.runs import scopes
@@ -41,6 +42,7 @@ SECONDS = 10.0
 def findings(settings: Settings, mistakes: Sequence[str]) -> Iterator[Finding]:
     """Check everything on the machine; `mistakes` in the settings keep the agent from starting."""
     yield from check_settings(settings, mistakes)
+    yield from check_policy()
     yield from check_state(settings.state)
     yield from check_scripts(settings)
     yield check_runs(settings)
@@ -61,6 +63,17 @@ def check_settings(settings: Settings, mistakes: Sequence[str]) -> Iterator[Find
         yield ok("settings", "there is no settings file: the defaults are used")
     elif not mistakes:
         yield ok("settings", f"read from {', '.join(files)}")
+
+
+def check_policy() -> Iterator[Finding]:
+    """Check whether the policy of the machine can be used, if it has one."""
+    policy = policy_in_force()
+    if policy is None:
+        return
+    if policy.mistake:
+        yield failed("policy", policy.mistake, "correct it as root: nothing new begins with this mistake")
+    else:
+        yield ok("policy", f"{policy.file} has the rules {', '.join(policy.lines)}")
 
 
 def _readable_secrets(settings: Settings) -> Iterator[Finding]:
@@ -256,7 +269,8 @@ def check_agent(directory: Path, deployed: Path, *, resume: str = "heat-config-a
     pause = requests.paused(directory)
     if pause:
         since = f" since {plan.clock(pause[1])}" if pause[1] else ""
-        yield warning(check, f"it is paused{since}: {pause[0]}", resume)
+        until = f" until {plan.clock(pause[2])}" if pause[2] is not None else ""
+        yield warning(check, f"it is paused{since}{until}: {pause[0]}", resume)
     waiting = [entry.name for entry in entries if entry.state is State.REBOOT]
     if waiting:
         verb = "wait" if len(waiting) > 1 else "waits"

@@ -23,7 +23,7 @@ from heat_config_agent.engine.offer import Offer
 from heat_config_agent.engine.queue import Queue
 from heat_config_agent.engine.report import Report
 from heat_config_agent.engine.run_inputs import RunInputs
-from heat_config_agent.engine.survey import facts, survey
+from heat_config_agent.engine.survey import facts, policy_in_force, survey
 from heat_config_agent.model.deployment import Document, Mistake
 from heat_config_agent.model.entry import Entry, Run
 from heat_config_agent.model.job import Job
@@ -145,7 +145,12 @@ class Applier:
     # A pass: plan what the sources have now.
 
     def offer(
-        self, documents: Iterable[Document], *, only: Collection[str] = (), unconfirmed: Collection[str] = ()
+        self,
+        documents: Iterable[Document],
+        *,
+        only: Collection[str] = (),
+        unconfirmed: Collection[str] = (),
+        mark: bool = True,
     ) -> list[Step]:
         """Plan the deployments of all documents, and take them on. Raises StateError.
 
@@ -153,6 +158,9 @@ class Applier:
         no others begin. `unconfirmed` are sources whose documents are from an earlier life of the agent, and that are
         about to be asked: until then their runs are followed, but nothing of them is begun or sent. Their deployments
         may have been replaced, and Heat would take the result of the old one for the new one's.
+
+        With `mark` false, only `settle` puts on record which files are in heat-agents' folder, with one flush for all.
+        That is for a caller who offers each deployment until it has ended: nobody asks for it again by removing a file.
         """
         documents = list(documents)
         self._idle.forget()
@@ -170,7 +178,7 @@ class Applier:
         self.mistakes = view.mistakes
         deployments = {deployment.key: deployment for deployment in view.deployments}
         self._offer = replace(self._offer, deployments=deployments, sources=view.sources)
-        complete = self._mirror.mark(view.known.marked)
+        complete = mark and self._mirror.mark(view.known.marked)
         complete = self._admission.record(view) and complete
         steps = [self._offer.confirmed(step) for step in view.steps]
         self._take_on_all(steps)
@@ -255,6 +263,12 @@ class Applier:
             return
         key, job = step.deployment.key, _job(step)
         entry = self._journal.entries[key]
+        policy = policy_in_force()  # it may have changed since the plan was made
+        if policy is not None:
+            if refusal := policy.mistake or policy.refusal(job):
+                self._obstacle(step, Obstacle(refusal, passing=bool(policy.mistake)))
+                return
+            job = replace(job, limit=job.limit or policy.limit(self._launcher.settings.limit))
         started = self._launcher.launch(job, entry, self._cleaned(step), lambda run: self._journal.running(key, run))
         if isinstance(started, Started):
             self._launcher.follow(step, started.running)

@@ -29,11 +29,12 @@ class IdlePass:
         A failed cleanup is not settled: it is tried again.
         """
         entries = self._journal.entries
-        settled = all(
+        if not all(step.verb is Verb.SKIP and step.deployment.key in entries for step in steps):
+            return
+        if all(
             entry.settled and not entry.again and not (entry.failed and entry.action == cleanup.ACTION)
             for entry in entries.values()
-        )
-        if settled and all(step.verb is Verb.SKIP and step.deployment.key in entries for step in steps):
+        ):
             self._last = documents, self._state()
 
     def is_repeated_by(self, documents: list[Document]) -> bool:

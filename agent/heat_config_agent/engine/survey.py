@@ -16,9 +16,15 @@ from heat_config_agent.model.deployment import Deployment, Document, Mistake
 from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.runs import run_folder
 from heat_config_agent.runs.tools import Tools
+from heat_config_agent.settings.paths import POLICY
 from heat_config_agent.state.deployed import Deployed
 from heat_config_hooks import processes
 from heat_config_hooks.values import dataclass
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_agent.model.policy import Policy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +99,21 @@ def facts(
         tools=tools.installed() if may_run else {},
         now=time.time() if now is None else now,
         boot=processes.boot_id(),
+        policy=policy_in_force() if may_run else None,
     )
+
+
+def policy_in_force() -> Policy | None:
+    """Return the policy of the machine as it is now; None if there is none."""
+    try:
+        os.lstat(POLICY)  # `exists` would take a folder that may not be entered for an absent file
+    except FileNotFoundError:
+        return None
+    except OSError:
+        pass  # the reader says why
+    from heat_config_agent.settings import policy  # noqa: PLC0415  # few machines have one
+
+    return policy.read(POLICY)
 
 
 def _may_run(deployment: Deployment, entry: Entry | None, marked: Collection[str], back: Collection[str]) -> bool:

@@ -13,6 +13,9 @@ COMPONENT = "component"
 DELETE = "DELETE"
 """The action that removes a deployment."""
 
+CLEANUP = "(left)"
+"""The action of a cleanup, as people see it."""
+
 STANDARD_OUTPUTS = frozenset({"deploy_stdout", "deploy_stderr", "deploy_status_code"})
 """The outputs that every result has. Declaring them in a template changes nothing."""
 

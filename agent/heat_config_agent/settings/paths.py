@@ -15,6 +15,7 @@ SYSTEM_STATE = "/var/lib/heat-config-agent"
 SHELL_CONFIG = "/var/run/heat-config/heat-config"
 OWN_FILES = "/etc/heat-config-agent"
 OTHER_FILE = "/etc/os-collect-config.conf"
+POLICY = "/etc/heat-config-agent/policy"
 """The places of the settings and of heat-agents' document, see `settings.effective`."""
 
 

@@ -225,9 +225,8 @@ class ThisMachine:
         for deployment in new.values():
             wanted.update(dict.fromkeys(self._beside(world, deployment)))
         gone, self._gone = self._gone, []
-        self._applier.offer(
-            [*(self._documents[deployment] for deployment in wanted if deployment in self._documents), *gone]
-        )
+        documents = [*(self._documents[deployment] for deployment in wanted if deployment in self._documents), *gone]
+        self._applier.offer(documents, mark=False)
         return all(deployment.status == IN_PROGRESS for deployment in new.values()) and self._applier.busy
 
     def _know(self, world: World, deployment: DeploymentRecord) -> None:

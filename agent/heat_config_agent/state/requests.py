@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import json
+import math
 import os
 import time
 from pathlib import Path
@@ -27,11 +28,14 @@ PAUSED = "paused"
 """The file that pauses the agent, and says why."""
 
 
-def pause(state: Path, reason: str) -> None:
-    """Let nothing new begin until `resume`, not even after a restart. Raises StateError."""
+def pause(state: Path, reason: str, until: float | None = None) -> None:
+    """Let nothing new begin until `resume`, not even after a restart. Raises StateError.
+
+    It ends by itself at `until`, in seconds since the epoch; None for never.
+    """
     try:
         files.make_directory(state, durable=True)
-        text = json.dumps({"reason": " ".join(reason.split()), "since": time.time()})
+        text = json.dumps({"reason": " ".join(reason.split()), "since": time.time(), "until": until})
         files.replace(state / PAUSED, text.encode(), durable=True)
     except OSError as error:
         raise StateError(f"cannot write to {state}: {error.strerror}") from error
@@ -42,21 +46,36 @@ def resume(state: Path) -> bool:
     try:
         if not os.path.lexists(state / PAUSED):
             return False
+        was_paused = paused(state) is not None
         files.remove(state / PAUSED)
     except OSError as error:
         raise StateError(f"cannot remove {state / PAUSED}: {error.strerror}") from error
-    return True
+    return was_paused
 
 
-def paused(state: Path) -> tuple[str, float] | None:
-    """Return why the agent is paused, and since when in seconds since the epoch; None if it is not."""
+def paused(state: Path) -> tuple[str, float, float | None] | None:
+    """Return why the agent is paused, since when, and until when; None if it is not, or no longer.
+
+    The moments are in seconds since the epoch. The last is None if the pause does not end by itself.
+    """
     try:
         pause = json.loads(files.read(state / PAUSED))
-        return " ".join(str(pause["reason"]).split()), float(pause["since"])
+        until = None if pause.get("until") is None else _finite(pause["until"])
+        if until is not None and time.time() >= until:
+            return None
+        return " ".join(str(pause["reason"]).split()), float(pause["since"]), until
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError):
-        return "for a reason that cannot be read", 0.0  # the file is there, so it is paused
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+        return "for a reason that cannot be read", 0.0, None  # the file is there, so it is paused
+
+
+def _finite(moment: object) -> float:
+    """Return a moment as a number. Raises ValueError, TypeError."""
+    number = float(moment) if isinstance(moment, (int, float)) else math.nan
+    if not math.isfinite(number):
+        raise ValueError(moment)
+    return number
 
 
 _PRUNE = "prune"

@@ -9,6 +9,7 @@ from heat_config_agent.deployments.cleanup import Due
 from heat_config_agent.deployments.plan import Known, Verb
 from heat_config_agent.model.deployment import Deployment, Document
 from heat_config_agent.model.entry import Entry, Run, State
+from heat_config_agent.model.policy import Policy
 from heat_config_agent.runs.tools import Tools
 from heat_config_hooks.values import replace
 from support.machine import deployment
@@ -245,3 +246,21 @@ def test_something_is_pending_until_it_is_cleaned_up() -> None:
     ):
         assert cleanup.is_pending(known, {done.key: done}) == pending
     assert not cleanup.is_pending(entry(deployment("a", "x"), State.ACCEPTED), {})
+
+
+@pytest.mark.parametrize(
+    ("rules", "refused"),
+    [
+        ({"tools": ("script",)}, "the rule tools of /p: the tool 'docker-cmd' is not in it"),
+        ({"actions": ("CREATE",)}, "the rule actions of /p: the action 'DELETE' is not in it"),
+        ({"sources": ("cfn",)}, "the rule sources of /p: the source site is not in it"),
+        ({"tools": ("docker-cmd",), "actions": ("DELETE",), "sources": ("site",)}, ""),
+    ],
+)
+def test_a_cleanup_obeys_the_policy(rules: dict[str, Any], refused: str) -> None:
+    """It counts as a DELETE; what is refused is answered without running anything."""
+    given = entry(made("a", name="web"))
+    known = Known(entries={given.key: given}, tools=Tools(()).installed(), now=NOW, policy=Policy(file="/p", **rules))
+    (step,) = plan.make(due([], given).left, known)
+    assert step.verb is (Verb.ANSWER if refused else Verb.RUN)
+    assert step.reason.endswith(refused)

@@ -97,8 +97,8 @@ def test_somebody_elses_file_is_left_as_it_is(tmp_path: Path) -> None:
     assert mode(path) == 0o644
 
 
-def test_the_same_document_while_nothing_changes(tmp_path: Path) -> None:
-    """The very object; another one when the file says something else."""
+def test_an_unchanged_file_gives_the_same_document(tmp_path: Path) -> None:
+    """It is the same object, until the content of the file changes."""
     path = written(tmp_path / "data")
     asked = source(path)
     first = asked.collect()

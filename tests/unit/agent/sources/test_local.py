@@ -158,7 +158,7 @@ def test_what_editors_leave_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [local, named])
-def test_the_same_document_while_nothing_changes(
+def test_an_unchanged_file_gives_the_same_document(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Callable[..., Source]
 ) -> None:
     """The very object, and no file is even opened."""

@@ -267,8 +267,8 @@ NO_ANSWER = (*proxy_faults.BREAKS_OFF, *proxy_faults.NO_HTTP, *proxy_faults.TOO_
 
 @pytest.mark.usefixtures("_hasty")
 @pytest.mark.parametrize("fault", NO_ANSWER, ids=lambda each: each.name)
-def test_what_is_no_answer_is_said_in_words(way: Way, fault: Fault) -> None:
-    """And the next request may be answered."""
+def test_a_broken_answer_is_explained(way: Way, fault: Fault) -> None:
+    """The next request may be answered."""
     if way.tunnel and fault is proxy.REFUSED:
         pytest.skip("it is the proxy that says so")
     connection = way.connection()

@@ -1,0 +1,56 @@
+"""The policy of the machine: which jobs may run. Pure: a policy looks at a job, and at nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from heat_config_agent.model.deployment import BUILTIN, CLEANUP, DELETE
+from heat_config_agent.model.job import Job
+from heat_config_hooks.values import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """The rules of one file. A rule that is None allows everything."""
+
+    file: str
+    """The path of the file."""
+    tools: tuple[str, ...] | None = None
+    """Names of built-in hooks, and absolute paths of executable hooks."""
+    sources: tuple[str, ...] | None = None
+    """Names of sources: the full name, or the part of it before the colon."""
+    actions: tuple[str, ...] | None = None
+    """Actions, as documents write them. A cleanup counts as DELETE."""
+    max_timeout: float | None = None
+    """Seconds."""
+    lines: Mapping[str, str] = field(default_factory=dict)
+    """The text of each rule as the file has it, by name."""
+    mistake: str = ""
+    """Why the policy cannot be used, as one sentence; empty if it can. Nothing new may run until it is corrected."""
+
+    def refusal(self, job: Job) -> str:
+        """Return the sentence that refuses a job, with the rule and the file; empty if every rule allows the job."""
+        hook, source = job.tool.hook, job.deployment.source
+        action = DELETE if job.deployment.action == CLEANUP else job.deployment.action
+        if self.tools is not None and hook.removeprefix(BUILTIN) not in self.tools:
+            builtin = hook.startswith(BUILTIN)
+            name = f"the tool {job.tool.name!r}" if builtin else f"the hook {hook}"
+            return self._sentence("tools", f"{name} is not in it")
+        if self.sources is not None and not {source, source.partition(":")[0]}.intersection(self.sources):
+            return self._sentence("sources", f"the source {source} is not in it")
+        if self.actions is not None and action not in self.actions:
+            return self._sentence("actions", f"the action {action!r} is not in it" if action else "there is no action")
+        if self.max_timeout is not None and job.limit is not None and job.limit > self.max_timeout:
+            return self._sentence(
+                "max_timeout", f"the timeout of {job.limit:g} s is longer than {self.max_timeout:g} s"
+            )
+        return ""
+
+    def limit(self, usual: float | None) -> float | None:
+        """Return the timeout in seconds of a job that sets none, from the usual one; None for no timeout."""
+        if self.max_timeout is None:
+            return usual
+        return min(usual or self.max_timeout, self.max_timeout)
+
+    def _sentence(self, rule: str, why: str) -> str:
+        return f"refused by the rule {rule} of {self.file}: {why}"

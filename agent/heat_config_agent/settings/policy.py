@@ -1,0 +1,159 @@
+"""Reads the policy of the machine: one file at a fixed path that only root can write.
+
+No option, variable, settings file or metadata names another path. Whatever is wrong with the file becomes the mistake
+of the policy, with which nothing new may run; only a file that does not exist allows everything.
+"""
+
+from __future__ import annotations
+
+import configparser
+import errno
+import os
+import stat
+
+import heat_config_hooks
+from heat_config_agent.model.policy import Policy
+from heat_config_agent.settings.kinds import READ, Kind
+from heat_config_agent.settings.schema import COLLECTORS
+
+SECTION = "policy"
+
+LARGEST = 64 * 1024
+"""Maximum size of the file in bytes."""
+
+SOURCES = (*COLLECTORS, "stdin", "stack")
+"""The first parts of the names of sources."""
+
+_WORDS = ("tools", "sources", "actions")
+
+_LATER = ("users", "signers", "network")
+"""Rules about what this version cannot do. They are refused, because to ignore a rule is to break it."""
+
+
+def read(path: str) -> Policy | None:
+    """Return the policy in a file, perhaps with a mistake; None if there is no such file."""
+    try:
+        text = _text(path)
+        return None if text is None else parse(path, text)
+    except OSError as error:
+        link = error.errno in (errno.ELOOP, errno.ENOTDIR)
+        why = "neither the file nor its folders may be symbolic links" if link else error.strerror
+        return Policy(file=path, mistake=f"cannot use the policy {path}: {why}")
+    except ValueError as error:
+        return Policy(file=path, mistake=f"cannot use the policy {path}: {error}")
+
+
+def _text(path: str) -> str | None:
+    """Return the content of a file that only root can write or replace; None if it does not exist.
+
+    Each folder and the file are opened without following links, and what was opened is what is checked and read.
+    Raises OSError and ValueError.
+    """
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return None
+    *folders, name = path.strip("/").split("/")
+    held = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        place = ""
+        for folder in folders:
+            _check(held, place or "/")
+            place = f"{place}/{folder}"
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            held = _exchange(held, os.open(folder, flags, dir_fd=held))
+        _check(held, place or "/")
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        held = _exchange(held, os.open(name, flags, dir_fd=held))
+        _check(held, path)
+        if not stat.S_ISREG(os.fstat(held).st_mode):
+            raise ValueError("it is not a file")
+        data = b""
+        while len(data) <= LARGEST and (more := os.read(held, LARGEST + 1 - len(data))):
+            data += more
+    finally:
+        os.close(held)
+    if len(data) > LARGEST:
+        raise ValueError(f"it is larger than {LARGEST} bytes")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"byte {error.start} is not UTF-8") from error
+
+
+def _exchange(old: int, new: int) -> int:
+    os.close(old)
+    return new
+
+
+def _check(descriptor: int, place: str) -> None:
+    """Raise ValueError if others than root can write to what is open."""
+    found = os.fstat(descriptor)
+    if found.st_uid != 0:
+        raise ValueError(f"{place} belongs to the user {found.st_uid}; it has to belong to root")
+    if found.st_mode & 0o022:
+        raise ValueError(f"other users than root may write to {place}; run chmod go-w {place}")
+
+
+def parse(path: str, text: str) -> Policy:
+    """Return the policy of a text. Raises ValueError."""
+    parser = configparser.RawConfigParser(
+        delimiters=("=",), comment_prefixes=("#", ";"), default_section="\0", empty_lines_in_values=False
+    )
+    try:
+        parser.read_string(text, source=path)
+    except configparser.Error as error:
+        raise ValueError(_first_line(error)) from error
+    unknown = [name for name in parser.sections() if name != SECTION]
+    if unknown:
+        raise ValueError(f"there is no section [{unknown[0]}]; it has one section, [{SECTION}]")
+    if not parser.has_section(SECTION) or not parser.items(SECTION):
+        raise ValueError(f"expected a section [{SECTION}] with at least one rule")
+    lines = {name: " ".join(value.split()) for name, value in parser.items(SECTION)}
+    values: dict[str, tuple[str, ...]] = {}
+    longest: float | None = None
+    for name, value in lines.items():
+        if name in _LATER:
+            raise ValueError(f"the rule {name} is not supported by this version: remove it")
+        if name == "max_timeout":
+            longest = _seconds(value)
+        elif name in _WORDS:
+            values[name] = _words(name, value)
+        else:
+            raise ValueError(f"there is no rule {name!r}; the rules are {', '.join((*_WORDS, 'max_timeout'))}")
+    return Policy(
+        file=path,
+        tools=values.get("tools"),
+        sources=values.get("sources"),
+        actions=values.get("actions"),
+        max_timeout=longest,
+        lines=lines,
+    )
+
+
+def _first_line(error: configparser.Error) -> str:
+    """Return the problem that the parser found, with its line."""
+    line = getattr(error, "lineno", None) or next((number for number, _ in getattr(error, "errors", ())), None)
+    where = f"line {line}: " if line else ""
+    if isinstance(error, configparser.DuplicateOptionError | configparser.DuplicateSectionError):
+        return f"{where}a name is there twice"
+    return f"{where}expected a section [{SECTION}], and below it «name = value»"
+
+
+def _seconds(value: str) -> float:
+    seconds = READ[Kind.LIMIT](value)
+    if not isinstance(seconds, float):
+        raise ValueError("max_timeout: expected a number of seconds, more than 0")  # noqa: TRY004  # a mistake in a file
+    return seconds
+
+
+def _words(name: str, value: str) -> tuple[str, ...]:
+    words = tuple(value.replace(",", " ").split())
+    if not words:
+        raise ValueError(f"{name}: name at least one")
+    for word in words:
+        if name == "tools" and not word.startswith("/") and word not in heat_config_hooks.HOOKS:
+            raise ValueError(f"tools: {word!r} is not a built-in hook; name an executable hook by its full path")
+        if name == "sources" and word.partition(":")[0] not in SOURCES:
+            raise ValueError(f"sources: there is no source {word!r}; the sources are {', '.join(SOURCES)}")
+    return words
