@@ -13,7 +13,7 @@ from heat_config_agent.language.positions import Json
 from heat_config_agent.stack.definition import HOST, ROOT, Definition, ResourceDefinition, Tree
 from heat_config_agent.tosca.definitions import PropertyDefinition
 from heat_config_agent.tosca.hot_values import Marks, NotExpressible, Writer
-from heat_config_agent.tosca.later import Attribute, Soft
+from heat_config_agent.tosca.later import Attribute, Soft, is_known
 from heat_config_agent.tosca.reader import Exported
 
 VERSION = "2021-04-16"
@@ -271,15 +271,18 @@ def _configs(of: Mapping[str, Any], beside: Mapping[str, Json]) -> Iterator[dict
     makes, undoes = _ACTIONS[of["kind"]]
     forward = _step(of.get("operation") or "", _map(of.get("config")), "")
     back = _step(of.get("inverse") or "", _map(of.get("inverse_config")), f"tosca.{of.get('inverse')}")
-    groups = [(makes, [forward]), (undoes, [back])]
+    removal = {**forward, "operation": of.get("inverse") or "delete", "inputs": ""} if "container" in forward else {}
+    groups = [(makes, [forward]), (undoes, [back, removal])]
     if of["kind"] == "start":
         groups.insert(1, (("UPDATE",), [back, forward]))
     for actions, steps in groups:
         wanted = [step for step in steps if step]
+        if not is_known(wanted):
+            raise NotExpressible("the ports or volumes of its container need a run")
         if actions and wanted:
             config: dict[str, Any] = {"files": {**beside, **_files(of, wanted)}, "root": ROOT}
             parts = [{key: value for key, value in step.items() if key != "files" and value} for step in wanted]
-            parts = [part for part in parts if part.get("primary")]  # the others copy files only
+            parts = [part for part in parts if part.get("processor")]  # the others copy files only
             config.update(parts[0] if len(parts) == 1 else {"steps": parts} if parts else {})
             if of.get("places"):
                 config["places"] = of["places"]
