@@ -13,7 +13,7 @@ INSTALL := $(BIN)/pip install --quiet --constraint packaging/constraints.txt --e
 # What `make coverage` runs: the tests of single modules, and those of the commands as processes.
 MEASURED ?= tests/unit tests/cli
 
-.PHONY: bench clean coverage deb faults format help lint reference rpm run table test test-machine torture
+.PHONY: bench clean coverage deb faults format heat help lint reference rpm run table test test-machine torture
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -23,6 +23,10 @@ run: .venv/installed ## set up .venv, create a first stack, and show it
 	$(BIN)/heat-config-apply --state-dir .run examples/hot/greeting.yaml
 	@echo
 	$(BIN)/heat-config-agent stack list --state-dir .run
+
+heat: .venv/tested ## start a real Keystone, Heat, Swift and Zaqar on loopback, with the daemon as agent of a server: docs/playground.md
+	PYTHON=$(PYTHON) tests/install-tools heat
+	PYTHONPATH=tests $(BIN)/python -m system.playground .heat
 
 test: .venv/tested .venv/tools ## run the whole test suite, the linters included
 	$(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
@@ -75,7 +79,7 @@ table: .venv/installed ## generate the table of tools in docs/deployments.md
 	$(BIN)/python -m heat_config_hooks.table docs/deployments.md
 
 clean: ## remove what the other targets have made
-	rm -rf .venv .run .nox dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
+	rm -rf .venv .run .heat .nox dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 
 .venv/installed: pyproject.toml packaging/constraints.txt
 	$(PYTHON) -m venv .venv

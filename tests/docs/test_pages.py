@@ -25,6 +25,9 @@ NOT_RUN = {
 }
 """Commands that no test here runs, and why."""
 
+ELSEWHERE = {"docs/migrate.md", "docs/playground.md"}
+"""Pages of which tests/system runs the commands: test_migrate.py and test_playground.py."""
+
 UNINSTALLED = {"README.md", "docs/install.md", "packaging/README.md"}
 """Pages that begin on a machine without the agent."""
 
@@ -38,7 +41,7 @@ def places(request: pytest.FixtureRequest) -> Iterator[Places]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("page", [page for page in PAGES if page != "docs/migrate.md"])
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in ELSEWHERE])
 def test_a_page_is_true(page: str, places: Places) -> None:
     """Its files are put where it says, its commands end well, and print what it shows."""
     found = sections(page)

@@ -404,7 +404,7 @@ class Lab:
 @contextmanager
 def lab() -> Iterator[Lab]:
     """Start a cloud; skip the test where that cannot be done, saying what is missing."""
-    _need()
+    need_cloud()
     cloud = Lab()
     try:
         yield cloud
@@ -454,7 +454,7 @@ class _Holder:
         return answer
 
 
-def _need() -> None:
+def need_cloud() -> None:
     """Skip the test where something is missing, saying how to get it."""
     need("redis-server", "redis-server")
     need("setpriv", "util-linux")
@@ -503,7 +503,7 @@ def _wait_for_postgres(folder: Path) -> None:
 def _psql(folder: Path, database: str, *commands: str) -> None:
     words = [word for command in commands for word in ("-c", command)]
     command = _postgres("psql", "-q", "-h", folder / "postgres", "-U", "postgres", database, *words)
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=folder)  # that user may not enter every other
 
 
 def _environment() -> dict[str, str]:

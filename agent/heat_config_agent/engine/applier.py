@@ -8,13 +8,13 @@ than its timeout.
 from __future__ import annotations
 
 import select
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from heat_config_agent.deployments import metadata, plan
 from heat_config_agent.deployments.plan import Step, Verb
 from heat_config_agent.engine.admission import Admission
 from heat_config_agent.engine.completion import BEGINNING, CONCLUDING, PLANNING, Completion, run_of
-from heat_config_agent.engine.conclusion import BrokenOff, Repeat
+from heat_config_agent.engine.conclusion import Repeat
 from heat_config_agent.engine.idle_pass import IdlePass
 from heat_config_agent.engine.launch import Launcher, Obstacle, Started
 from heat_config_agent.engine.mailroom import Mailroom
@@ -23,7 +23,7 @@ from heat_config_agent.engine.offer import Offer
 from heat_config_agent.engine.queue import Queue
 from heat_config_agent.engine.report import Report
 from heat_config_agent.engine.run_inputs import RunInputs
-from heat_config_agent.engine.survey import facts, policy_in_force, survey
+from heat_config_agent.engine.survey import facts, survey
 from heat_config_agent.model.deployment import Document, Mistake
 from heat_config_agent.model.entry import Entry, Run
 from heat_config_agent.model.job import Job
@@ -34,7 +34,7 @@ from heat_config_agent.state.attempts import Attempts
 from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.state.journal import Journal
 from heat_config_hooks import processes, protocol
-from heat_config_hooks.reply import CANNOT_START, UNKNOWN, Reply, failure
+from heat_config_hooks.reply import CANNOT_START, Reply, failure
 from heat_config_hooks.values import replace
 
 WAITS = "a deployment waits for a reboot of the machine, before which nothing new is begun"
@@ -261,15 +261,9 @@ class Applier:
         """Start a deployment's command."""
         if self._completion.give_up(step):
             return
-        key, job = step.deployment.key, _job(step)
-        entry = self._journal.entries[key]
-        policy = policy_in_force()  # it may have changed since the plan was made
-        if policy is not None:
-            if refusal := policy.mistake or policy.refusal(job):
-                self._obstacle(step, Obstacle(refusal, passing=bool(policy.mistake)))
-                return
-            job = replace(job, limit=job.limit or policy.limit(self._launcher.settings.limit))
-        started = self._launcher.launch(job, entry, self._cleaned(step), lambda run: self._journal.running(key, run))
+        key, entries = step.deployment.key, self._journal.entries
+        cleaned = _cleaned(step, entries)
+        started = self._launcher.launch(_job(step), entries[key], cleaned, lambda run: self._journal.running(key, run))
         if isinstance(started, Started):
             self._launcher.follow(step, started.running)
             self._publish()  # the record of this run has flushed the results before it
@@ -282,12 +276,6 @@ class Applier:
             self._obstacle(step, started)
         else:
             self._completion.finish(step, started, _note(started))
-
-    def _cleaned(self, step: Step) -> Run | None:
-        """Return the run that a cleanup removes the work of; None for other steps."""
-        left = step.deployment.document.get(protocol.LEAVES)
-        entry = self._journal.entries.get(protocol.file_key(left)) if isinstance(left, str) else None
-        return entry.run if entry else None
 
     def _obstacle(self, step: Step, obstacle: Obstacle) -> None:
         self._run_inputs.tidy(step.deployment.key)
@@ -339,13 +327,9 @@ class Applier:
     def reboot_failed(self, reason: str) -> None:
         """Answer the deployments that wait for a reboot as failed: the machine cannot be rebooted."""
         waiting, self._queue.rebooting = self.reboots, set()
-        conclusion = BrokenOff(UNKNOWN, f"it asked for a reboot, and {reason}")
         try:
             for entry in waiting:
-                deployment = plan.deployment_of(entry)
-                job = plan.job_of_run(deployment, entry.run)
-                step = Step(verb=Verb.RESUME, deployment=deployment, reason=reason, job=job)
-                self._completion.break_off(step, conclusion)
+                self._completion.reboot_failed(entry, reason)
         finally:
             self._publish()
 
@@ -359,6 +343,13 @@ def _job(step: Step) -> Job:
     if step.job is None:
         raise ValueError(f"the step to run {step.deployment.key} has no job")
     return step.job
+
+
+def _cleaned(step: Step, entries: Mapping[str, Entry]) -> Run | None:
+    """Return the run that a cleanup removes the work of; None for other steps."""
+    left = step.deployment.document.get(protocol.LEAVES)
+    entry = entries.get(protocol.file_key(left)) if isinstance(left, str) else None
+    return entry.run if entry else None
 
 
 def _note(reply: Reply) -> str:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from heat_config_agent.deployments import plan
 from heat_config_agent.deployments.plan import Step, Verb
 from heat_config_agent.engine.conclusion import REBOOTS, BrokenOff, Ended, Repeat, conclude
 from heat_config_agent.engine.launch import Launcher
@@ -69,6 +70,13 @@ class Completion:
         folder = self._launcher.folder(step.deployment.key)
         reply = failure(conclusion.code, conclusion.reason, Capture(folder / "stdout"), Capture(folder / "stderr"))
         self.finish(step, reply, conclusion.reason)
+
+    def reboot_failed(self, entry: Entry, reason: str) -> None:
+        """Put on record that a deployment has failed because the machine cannot be rebooted, as its command asked."""
+        deployment = plan.deployment_of(entry)
+        job = plan.job_of_run(deployment, entry.run)
+        step = Step(verb=Verb.RESUME, deployment=deployment, reason=reason, job=job)
+        self.break_off(step, BrokenOff(UNKNOWN, f"it asked for a reboot, and {reason}"))
 
     def finish(self, step: Step, reply: Reply, reason: str = "") -> None:
         """Put a deployment's result on record. It is sent once it is on disk, see `Mailroom.publish`."""

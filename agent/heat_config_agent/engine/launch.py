@@ -11,6 +11,7 @@ from pathlib import Path
 from heat_config_agent.deployments.plan import Step
 from heat_config_agent.engine.conclusion import RunEnd
 from heat_config_agent.engine.report import Report
+from heat_config_agent.engine.survey import policy_in_force
 from heat_config_agent.errors import PASSING, AgentError, obstacle
 from heat_config_agent.model.deployment import BUILTIN, DELETE, Deployment
 from heat_config_agent.model.entry import Entry, Run
@@ -80,6 +81,11 @@ class Launcher:
         Returns the reply if nothing needs to be run. `cleaned` is the run that a cleanup removes the work of: the
         cleanup works in the same folders. Raises AgentError if the run cannot be put on record.
         """
+        policy = policy_in_force()  # it may have changed since the plan was made
+        if policy is not None:
+            if refusal := policy.mistake or policy.refusal(job):
+                return Obstacle(refusal, passing=bool(policy.mistake))
+            job = replace(job, limit=job.limit or policy.limit(self.settings.limit))
         key = job.deployment.key
         folder, mark = self.folder(key), f"{key}.{time.time_ns()}"
         place = protocol.workplace(job.tool.name, folder, self.settings.root, self.settings.environment)
