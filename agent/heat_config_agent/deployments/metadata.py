@@ -30,6 +30,11 @@ _SHOWN = 100
 _HALF = re.compile("[\ud800-\udfff]")
 """Half of a surrogate pair, which JSON can contain and the name of a file cannot."""
 
+_REFERENCE = re.compile(r"[a-z][a-z0-9-]{0,31}:")
+"""The beginning of a reference to a secret. Any other object with the one key `secret` is a value like others."""
+
+_LONGEST_REFERENCE = 500
+
 _LARGE = 1e20
 """A message does not repeat a number of this size or more: it may have thousands of digits."""
 
@@ -234,15 +239,35 @@ def _inputs(entry: _Entry) -> Iterable[Input]:
             entry.wrong(f"inputs[{index}].type", f"expected the name of a type, not {kind_of(kind)}")
             kind = "String"
         value = item.get("value", item.get("default"))
+        reference = reference_in(value) if isinstance(value, dict) else ""
+        if reference and (problem := _unusable(reference, str(item["name"]))):
+            entry.wrong(f"inputs[{index}].value", problem)
         if not isinstance(value, str) and needs_text(item):
             value = protocol.as_text(value)
         hidden = item.get("hidden") is True or item.get("no_echo") is True
-        yield Input(name=str(item["name"]), value=value, type=kind, hidden=hidden)
+        yield Input(name=str(item["name"]), value=value, type=kind, hidden=hidden, reference=reference)
+
+
+def reference_in(value: object) -> str:
+    """Return SCHEME:REFERENCE if a value is `{secret: "SCHEME:REFERENCE"}`; empty for any other value."""
+    text = value.get("secret") if isinstance(value, Mapping) and len(value) == 1 else None
+    return text if isinstance(text, str) and _REFERENCE.match(text) else ""
+
+
+def _unusable(reference: str, name: str) -> str:
+    """Return why a reference cannot be used for the input of that name; empty if it can."""
+    if name.startswith("deploy_"):
+        return "the inputs deploy_… are for the agent, and cannot be references to secrets"
+    name = reference.partition(":")[2]
+    if not name or len(name) > _LONGEST_REFERENCE or not name.isprintable():
+        return f"expected SCHEME:REFERENCE with a reference of 1 to {_LONGEST_REFERENCE} printable characters"
+    return ""
 
 
 def needs_text(item: Mapping[str, object]) -> bool:
     """Return True if an input is declared as text and its value is not: it is converted, as heat-agents does."""
-    return item.get("type") == "String" and not isinstance(item.get("value", item.get("default")), str)
+    value = item.get("value", item.get("default"))
+    return item.get("type") == "String" and not isinstance(value, str) and not reference_in(value)
 
 
 def _outputs(entry: _Entry) -> Iterable[Output]:
