@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from heat_config_agent.deployments.metadata import reference_in
 from heat_config_agent.masking import MASK
 from heat_config_agent.masking.names import SHORTEST, TELLING, search_for, signatures
 from heat_config_agent.model.deployment import STANDARD_OUTPUTS, Deployment, Input
@@ -44,7 +45,7 @@ _HARMLESS = frozenset(
 
 def is_secret(item: Input) -> bool:
     """Return True if the value of an input must not be shown. A reference to a secret may be, and the secret not."""
-    if item.reference:
+    if item.references and reference_in(item.value):
         return False
     return item.hidden or item.name in CREDENTIALS or bool(re.search(TELLING, item.name))
 

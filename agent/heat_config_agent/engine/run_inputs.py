@@ -41,7 +41,7 @@ class RunInputs:
             self._log.warn(f"cannot remove the inputs of {key}: {error.strerror}: {error.filename}")
 
     def _remove_written(self, key: str) -> None:
-        """Remove what a hook has written into its folders for a run whose inputs referred to secrets. Raises OSError."""
+        """Remove what a hook has written into its folders, if the inputs of the run referred to secrets."""
         entry = self._journal.entries.get(key)
         for path in requests.written(entry) if entry is not None else ():
             files.remove(path)

@@ -51,8 +51,8 @@ class Input:
     """The declared type: String, Number, Boolean, CommaDelimitedList or Json."""
     hidden: bool = False
     """True if the document marks the value as secret (`hidden` or `no_echo`)."""
-    reference: str = ""
-    """SCHEME:REFERENCE if the value only refers to a secret, which a provider has; else empty."""
+    references: tuple[str, ...] = ()
+    """The secrets, as SCHEME:REFERENCE, to which the value or the members of an object refer; a provider has them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +178,7 @@ class Deployment:
     @functools.cached_property
     def references(self) -> tuple[str, ...]:
         """The secrets that the inputs refer to, as SCHEME:REFERENCE, each once."""
-        return tuple(dict.fromkeys(item.reference for item in self.inputs if item.reference))
+        return tuple(dict.fromkeys(reference for item in self.inputs for reference in item.references))
 
     @property
     def owner(self) -> str:

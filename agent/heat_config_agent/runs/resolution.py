@@ -107,14 +107,11 @@ def _prepare(request: dict[str, Any], folder: Path) -> protocol.Command | Reply:
     [deployment] = metadata.parse(Document(source=request["source"], content=[request["document"]])).deployments
     shown = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "LC_ALL", "HEAT_RUN") if name in os.environ}
     secrets: dict[str, str] = {}
-    for item in deployment.inputs:
-        if not item.reference or item.reference in secrets:
-            continue
+    for reference in deployment.references:
         try:
-            variables = {**shown, **request["variables"]}
-            secrets[item.reference] = providers.resolve(item.reference, request["providers"], variables)
+            secrets[reference] = providers.resolve(reference, request["providers"], {**shown, **request["variables"]})
         except providers.ProviderError as error:
-            return failure(CANNOT_START, f"the secret {item.reference} of the input {item.name!r} is missing: {error}")
+            return failure(CANNOT_START, f"the secret {reference} is missing: {error}")
     resolved.keep(folder, secrets)
     document = {**request["document"], "inputs": [_filled(item, secrets) for item in request["document"]["inputs"]]}
     job = Job(
@@ -137,12 +134,11 @@ def _prepare(request: dict[str, Any], folder: Path) -> protocol.Command | Reply:
     return hook.prepare(job, place)
 
 
-def _filled(item: object, secrets: Mapping[str, str]) -> object:
-    """Return an input of the document with the secret that it refers to, if it does."""
-    if not isinstance(item, Mapping):
-        return item
-    reference = metadata.reference_in(item.get("value", item.get("default")))
-    return {**item, "value": secrets[reference]} if reference in secrets else item
+def _filled(item: Mapping[str, object], secrets: Mapping[str, str]) -> Mapping[str, object]:
+    """Return an input of the document with the secrets to which it refers."""
+    value = item.get("value", item.get("default"))
+    filled = metadata.resolved(value, secrets)
+    return item if filled == value else {**item, "value": filled}
 
 
 def _become(command: protocol.Command) -> int:

@@ -34,9 +34,9 @@ def _read(folder: Path) -> dict[str, str] | None:
 
 
 def revealed(deployment: Deployment, folder: Path) -> Deployment | None:
-    """Return a deployment with secrets in the place of references, so that they can be masked.
+    """Return a deployment with its secrets as further inputs, which are hidden, so that they can be masked.
 
-    They are hidden inputs then. Returns None if not all of them are known: no command was given them yet, or their file
+    Returns None if not all of them are known: no command was given them yet, or their file
     is gone.
     """
     if not deployment.references:
@@ -46,11 +46,13 @@ def revealed(deployment: Deployment, folder: Path) -> Deployment | None:
         return None
     return replace(
         deployment,
-        inputs=tuple(
-            Input(name=item.name, value=secrets[item.reference], type=item.type, hidden=True)
-            if item.reference
-            else item
-            for item in deployment.inputs
+        inputs=(
+            *deployment.inputs,
+            *(
+                Input(name=item.name, value=[secrets[reference] for reference in item.references], hidden=True)
+                for item in deployment.inputs
+                if item.references
+            ),
         ),
     )
 
