@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from heat_config_agent.providers import LARGEST, ProviderError
+from heat_config_hooks import memory
 
 FOLDER = "HEAT_SECRETS_DIR"
 """The variable with the path of the folder."""
@@ -68,6 +69,7 @@ def _check(descriptor: int, place: str) -> None:
 
 def answer(provide: Callable[[str], bytes]) -> int:
     """Carry out the protocol of a provider: print what `provide` returns for the reference on standard input."""
+    memory.keep_no_core()
     reference = sys.stdin.buffer.read(LARGEST).decode("utf-8", "replace").removesuffix("\n")
     try:
         sys.stdout.buffer.write(provide(reference))

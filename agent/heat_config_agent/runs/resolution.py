@@ -25,7 +25,7 @@ from heat_config_agent.model.deployment import Config, Document, Tool
 from heat_config_agent.model.job import Job
 from heat_config_agent.model.run_settings import RunSettings
 from heat_config_agent.runs import hook, resolved
-from heat_config_hooks import alphabet, files, protocol
+from heat_config_hooks import alphabet, files, memory, protocol
 from heat_config_hooks.reply import CANNOT_START, NO_TOOL, Reply, failure
 from heat_config_hooks.values import replace
 
@@ -86,6 +86,7 @@ def _kept(path: Path) -> object:
 
 def main() -> int:
     """Resolve the secrets of the run in the folder that the command line names, and become its command."""
+    memory.keep_no_core()
     folder = Path(sys.argv[1])
     request: dict[str, Any] = json.loads((folder / _REQUEST).read_bytes())
     (folder / _REQUEST).unlink()  # it may have secrets from the environment of the agent
