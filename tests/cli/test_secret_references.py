@@ -104,7 +104,8 @@ def test_other_tools_get_their_secrets(machine: Machine, tool: str) -> None:
     config = {
         "python": f"open({str(proof)!r}, 'w').write(inputs['password'])\n",
         "puppet": f"file {{ '{proof}': content => $facts['password'] }}\n",
-        "ansible": "- hosts: localhost\n  connection: local\n  gather_facts: false\n  vars: {ansible_python_interpreter: '{{ ansible_playbook_python }}'}\n  tasks:\n"
+        "ansible": "- hosts: localhost\n  connection: local\n  gather_facts: false\n"
+        "  vars: {ansible_python_interpreter: '{{ ansible_playbook_python }}'}\n  tasks:\n"
         f'  - copy: {{dest: {proof}, content: "{{{{ password }}}}"}}\n',
     }[tool]
     done = apply(machine, [referring("d1", config, group=tool)])
