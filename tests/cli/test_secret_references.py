@@ -12,7 +12,7 @@ import pytest
 
 from support import kill_points, planted
 from support.loopback import SignalServer, wait_until
-from support.machine import Machine, deployment
+from support.machine import Done, Machine, deployment
 from support.tools import need
 
 SECRET = f'{planted.WORD}-by/reference"&ünd'
@@ -40,7 +40,7 @@ def provider(machine: Machine, name: str, script: str) -> None:
     (place / name).chmod(0o755)
 
 
-def apply(machine: Machine, given: object, *arguments: str, **environment: str) -> Any:
+def apply(machine: Machine, given: object, *arguments: str, **environment: Any) -> Done:
     """Run `heat-config-apply` with the settings of the machine."""
     return machine.apply(given, "--config", str(machine.config), *arguments, **environment)
 
@@ -213,8 +213,10 @@ def test_the_log_of_a_run_is_masked_while_it_goes_on(machine: Machine, vault: Pa
     assert traces(machine) == []
 
 
-POINTS = ("runner.prepared", "runner.announced", "journal.running.after", "runner.word", "runner.closed")
-POINTS += ("journal.finished.after", "deployed.result", "runner.tidied")
+POINTS = (
+    *("runner.prepared", "runner.announced", "journal.running.after", "runner.word", "runner.closed"),
+    *("journal.finished.after", "deployed.result", "runner.tidied"),
+)
 
 
 @pytest.mark.fault(
