@@ -267,29 +267,29 @@ def _apply(
         for line in wrong:
             report.warn(line)
         if pause := requests.paused(settings.state):
-            applier.hold = f"paused: {pause[0]}"
+            applier.work.hold = f"paused: {pause[0]}"
             report.warn(
-                f"nothing new begins: the agent is {applier.hold}; `{settings.command('resume')}` ends the pause"
+                f"nothing new begins: the agent is {applier.work.hold}; `{settings.command('resume')}` ends the pause"
             )
         steps = applier.offer(documents, only=only)
         try:
-            while applier.busy:
+            while applier.work.busy:
                 applier.turn(report.interval)
                 report.refresh()
         finally:
             report.clear()
-        if applier.reboots and applier.waiting:
+        if applier.work.reboots and applier.work.waiting:
             report.warn(WAITS)
         entries = book.entries  # a copy: pruning may remove results
         applier.settle()
         pruning.offered([each.source for each in documents])
-        pruning.has_grown(applier.printed)
+        pruning.has_grown(applier.work.printed)
         pruning.consider(now=prune_asked)
         pruning.work(LAST_SLICE)
         book.close()
         code = progress.exit_code(steps, entries, applier.mistakes)
         report.summary(steps, entries, applier.mistakes, code)
-        if code is ExitCode.OK and not (applier.hold or pruning.busy) and _is_idle(steps, book.entries):
+        if code is ExitCode.OK and not (applier.work.hold or pruning.busy) and _is_idle(steps, book.entries):
             with contextlib.suppress(OSError):  # on a full disk, the next run looks at everything again
                 idle(processes.since_boot() + pruning.idle_for)
     return code

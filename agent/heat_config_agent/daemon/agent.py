@@ -102,12 +102,12 @@ class Agent:
     @property
     def busy(self) -> bool:
         """True if something has not been tried yet: a poll, a look or a deployment."""
-        return self._unsteered or self.collection.asking or self.stale or self.applier.busy
+        return self._unsteered or self.collection.asking or self.stale or self.applier.work.busy
 
     @property
     def at_rest(self) -> bool:
         """True if nothing is left to do but to poll sources."""
-        return not (self._unsteered or self.stale or self.pruning.busy) and self.applier.at_rest
+        return not (self._unsteered or self.stale or self.pruning.busy) and self.applier.work.at_rest
 
     @property
     def is_look_due(self) -> bool:
@@ -131,7 +131,11 @@ class Agent:
 
     def pulse(self) -> tuple[object, ...]:
         """Return a value that changes when a run begins or ends, or the journal changes."""
-        return tuple(entry.key for entry in self.applier.running), self.applier.waiting, self.journal.changes
+        return (
+            tuple(entry.key for entry in self.applier.work.running),
+            self.applier.work.waiting,
+            self.journal.changes,
+        )
 
     def take_in(self, answers: Iterable[Answer], *, now: bool = False) -> None:
         """Take in the answers of sources, and decide which sources are used; `now` polls new ones at once."""
@@ -166,7 +170,7 @@ class Agent:
                 self.paused = paused
                 self._report.note(paused or "resumed")
         self.stale = self.intake.look_for_confirmation() or self.stale
-        self.applier.hold = self.paused or hold
+        self.applier.work.hold = self.paused or hold
 
     def look(self) -> list[Step]:
         """Offer the documents to the engine, if anything about them may have changed; return the plan."""
@@ -224,14 +228,14 @@ class Agent:
             self._looked = min(self._looked, time.monotonic() - LOOK_INTERVAL + RETRY_INTERVAL)
         if self.pulse() != before:
             self.collection.stir()
-            if not self.applier.running and not self.applier.waiting:
+            if not self.applier.work.running and not self.applier.work.waiting:
                 self.applier.settle()
                 self.pruning.request()
 
     def prune(self, seconds: float) -> None:
         """Prune for at most that many seconds, if something is due."""
-        self.pruning.has_grown(self.applier.printed)
-        self.applier.printed = 0
+        self.pruning.has_grown(self.applier.work.printed)
+        self.applier.work.printed = 0
         reason = self._attempts.hopeless(_PRUNING, "")
         if reason:
             self._warn("pruning", [f"nothing is pruned: {reason}"])
@@ -261,9 +265,9 @@ class Agent:
     def snapshot(self, *, rebooting: bool = False, troubles: Iterable[str] = ()) -> Snapshot:
         """Return the state of the agent for its health file; `troubles` are those that only the caller knows."""
         return Snapshot(
-            running=tuple(entry.name for entry in self.applier.running),
-            waiting=self.applier.waiting,
-            reboots=tuple(entry.name for entry in self.applier.reboots),
+            running=tuple(entry.name for entry in self.applier.work.running),
+            waiting=self.applier.work.waiting,
+            reboots=tuple(entry.name for entry in self.applier.work.reboots),
             rebooting=rebooting,
             paused=self.paused,
             conditions=self.collection.conditions(),

@@ -74,7 +74,7 @@ class Daemon:
                 self._agent.prune(SLICE)
             self._notifier.stopping()
             self._write_status(ended=True)
-        left = [f"{entry.name} (process {entry.run.pid})" for entry in self._agent.applier.running if entry.run]
+        left = [f"{entry.name} (process {entry.run.pid})" for entry in self._agent.applier.work.running if entry.run]
         self._report.note(f"ends; what runs goes on: {', '.join(left)}" if left else "ends")
         self._agent.close()
 
@@ -112,7 +112,7 @@ class Daemon:
         """
         agent = self._agent
         poll, answered = select.poll(), agent.collection.fileno()
-        for descriptor in (wakeup, answered, agent.applier.fileno()):
+        for descriptor in (wakeup, answered, agent.applier.work.fileno()):
             poll.register(descriptor, select.POLLIN)
         while True:
             ready = poll.poll(self._delay * 1000)
@@ -138,7 +138,7 @@ class Daemon:
             delays.append(retry)
         if self._notifier.watchdog:
             delays.append(self._notifier.watchdog / 2)
-        if self._reboot.is_under_way or agent.applier.reboots:
+        if self._reboot.is_under_way or agent.applier.work.reboots:
             delays.append(_REBOOT_DELAY)
         return min(delays)
 

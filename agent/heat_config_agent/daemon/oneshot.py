@@ -56,7 +56,7 @@ def once(settings: Settings, report: Report, refresh: Callable[[], None], interv
                 break
             steps = _merged(steps, _turn(agent, descriptor, interval))
             refresh()
-        if agent.applier.reboots and agent.applier.waiting:
+        if agent.applier.work.reboots and agent.applier.work.waiting:
             report.warn(WAITS)
         status.write(agent.snapshot(), ended=True)
     entries = agent.journal.entries
@@ -87,7 +87,7 @@ def _delay(agent: Agent, interval: float) -> float:
     if agent.stale:
         return 0.0
     delays = [interval, agent.collection.due, agent.look_delay]
-    return min([*delays, _REBOOT_DELAY] if agent.applier.reboots else delays)
+    return min([*delays, _REBOOT_DELAY] if agent.applier.work.reboots else delays)
 
 
 def _merged(earlier: Iterable[Step], later: Iterable[Step]) -> list[Step]:

@@ -54,17 +54,17 @@ class Reboot:
         now = time.monotonic()
         if self._told is not None:
             self._wait(*self._told)
-        elif not self._applier.reboots:
+        elif not self._applier.work.reboots:
             self._asked = None
         else:
             self._asked = self._asked or now
-            last_words = self._applier.busy and now - self._asked < LAST_WORDS
-            if not self._applier.running and not last_words and not requests.paused(settings.state):
+            last_words = self._applier.work.busy and now - self._asked < LAST_WORDS
+            if not self._applier.work.running and not last_words and not requests.paused(settings.state):
                 self._begin(settings)
 
     def _begin(self, settings: Settings) -> None:
         command = settings.reboot_command
-        names = ", ".join(entry.name for entry in self._applier.reboots)
+        names = ", ".join(entry.name for entry in self._applier.work.reboots)
         self._report.note(f"rebooting the machine with «{' '.join(command)}»: {names} asked for it")
         self._applier.settle()
         try:

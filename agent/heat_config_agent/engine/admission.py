@@ -6,6 +6,7 @@ from heat_config_agent.deployments import cleanup
 from heat_config_agent.deployments.plan import Step, Verb
 from heat_config_agent.engine.launch import Launcher
 from heat_config_agent.engine.mailroom import Mailroom
+from heat_config_agent.engine.offer import Offer
 from heat_config_agent.engine.queue import Queue
 from heat_config_agent.engine.report import Report
 from heat_config_agent.engine.survey import Survey
@@ -89,6 +90,11 @@ class Admission:
             self._drop(key)
         elif entry.state in (State.FINISHED, State.REBOOT):
             self._mailroom.supersede(key)
+
+    def publish(self, offer: Offer) -> None:
+        """Send the results of this turn, and let go of the deployments that no source has any more."""
+        for key in self._mailroom.publish(offer):
+            self.withdraw(key)
 
     def _drop(self, key: str) -> None:
         """Remove a deployment that was not run, or not again, from the journal.

@@ -7,16 +7,15 @@ than its timeout.
 
 from __future__ import annotations
 
-import select
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 
 from heat_config_agent.deployments import metadata, plan
 from heat_config_agent.deployments.plan import Step, Verb
 from heat_config_agent.engine.admission import Admission
-from heat_config_agent.engine.completion import BEGINNING, CONCLUDING, PLANNING, Completion, run_of
-from heat_config_agent.engine.conclusion import Repeat
+from heat_config_agent.engine.completion import BEGINNING, CONCLUDING, PLANNING, Completion
+from heat_config_agent.engine.execution import Execution
 from heat_config_agent.engine.idle_pass import IdlePass
-from heat_config_agent.engine.launch import Launcher, Obstacle, Started
+from heat_config_agent.engine.launch import Launcher
 from heat_config_agent.engine.mailroom import Mailroom
 from heat_config_agent.engine.mirror import DeployedMirror
 from heat_config_agent.engine.offer import Offer
@@ -24,17 +23,15 @@ from heat_config_agent.engine.queue import Queue
 from heat_config_agent.engine.report import Report
 from heat_config_agent.engine.run_inputs import RunInputs
 from heat_config_agent.engine.survey import facts, survey
+from heat_config_agent.engine.workload import Workload
 from heat_config_agent.model.deployment import Document, Mistake
-from heat_config_agent.model.entry import Entry, Run
-from heat_config_agent.model.job import Job
 from heat_config_agent.model.run_settings import RunSettings
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.signals.delivery import Delivery
 from heat_config_agent.state.attempts import Attempts
 from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.state.journal import Journal
-from heat_config_hooks import processes, protocol
-from heat_config_hooks.reply import CANNOT_START, Reply, failure
+from heat_config_hooks import processes
 from heat_config_hooks.values import replace
 
 WAITS = "a deployment waits for a reboot of the machine, before which nothing new is begun"
@@ -69,61 +66,26 @@ class Applier:
         self._mailroom = Mailroom(journal, delivery, self._run_inputs, self._mirror, report, alive=alive)
         self._admission = Admission(journal, self._queue, self._launcher, self._mailroom, report)
         self._completion = Completion(journal, self._launcher, self._mailroom, self._attempts)
+        self._execution = Execution(
+            journal=journal,
+            queue=self._queue,
+            launcher=self._launcher,
+            mailroom=self._mailroom,
+            admission=self._admission,
+            completion=self._completion,
+            mirror=self._mirror,
+            run_inputs=self._run_inputs,
+            delivery=delivery,
+            report=report,
+        )
+        self.work = Workload(journal, self._queue, self._launcher, delivery)
+        """What is in hand."""
         self._offer = Offer()
         self.postponed = False
         """True if something could not be begun, and has to be offered again."""
         self.mistakes: list[Mistake] = []
         """The mistakes in the documents that were offered last."""
         self._idle = IdlePass(journal, deployed)
-
-    # What callers see.
-
-    @property
-    def hold(self) -> str:
-        """Why nothing new begins; empty if it does."""
-        return self._queue.hold
-
-    @hold.setter
-    def hold(self, reason: str) -> None:
-        self._queue.hold = reason
-
-    @property
-    def printed(self) -> int:
-        """Bytes of output that runs have left on disk since the caller set this to 0."""
-        return self._launcher.printed
-
-    @printed.setter
-    def printed(self, number: int) -> None:
-        self._launcher.printed = number
-
-    @property
-    def at_rest(self) -> bool:
-        """True if nothing runs, waits for its turn or for a reboot, or has to be delivered."""
-        return not (self._launcher.active or self._queue or self._queue.rebooting) and self._delivery.due is None
-
-    @property
-    def busy(self) -> bool:
-        """True if anything is left to do now."""
-        return bool(self._launcher.active or self._next()) or self._delivery.busy
-
-    @property
-    def reboots(self) -> list[Entry]:
-        """The deployments that wait for a reboot of the machine."""
-        return [self._journal.entries[key] for key in self._queue.rebooting if key in self._journal.entries]
-
-    @property
-    def running(self) -> list[Entry]:
-        """The deployments whose commands run, in the order in which they began."""
-        return [self._journal.entries[key] for key in self._launcher.active]
-
-    @property
-    def waiting(self) -> int:
-        """The number of deployments that wait for their turn."""
-        return len(self._queue)
-
-    def fileno(self) -> int:
-        """Return a descriptor that is readable when there is news of a result that was sent."""
-        return self._delivery.fileno()
 
     def hurry(self) -> None:
         """Retry now to send the results that wait for their next try."""
@@ -202,7 +164,7 @@ class Applier:
                     with self._attempts.on(PLANNING, key):
                         self._take_on(step)
         finally:
-            self._publish()
+            self._admission.publish(self._offer)
         if self._launcher.settings.by_name:
             self._queue.sort_by_name()
         self._admission.make_way()
@@ -212,6 +174,15 @@ class Applier:
         if self._admission.accept(step):
             self._begin(step)
 
+    def _begin(self, step: Step) -> None:
+        """Begin a step, or note that it could not be begun."""
+        if step.verb is Verb.RESUME:
+            lost = self._execution.resume(step)
+            if lost is not None:
+                self._conclude(step, *lost)
+        elif not self._execution.begin(step, self._offer):
+            self.postponed = True
+
     # A turn: what has ended, and what begins.
 
     def turn(self, timeout: float, also: Iterable[int] = ()) -> None:
@@ -219,97 +190,28 @@ class Applier:
 
         The wait also ends when one of the descriptors in `also` is readable.
         """
-        self._wait(0 if self._next() else timeout, also)
+        self.work.wait(timeout, also)
         try:
             for active in self._launcher.take_ended():
                 self._conclude(active.step, *self._launcher.close(active))
                 self._launcher.shorten(active)
-            step = self._next()
+            step = self.work.next()
             if step:  # the turn does not wait for its end: the caller may have something to do first
                 self._queue.take(step)
                 with self._attempts.on(BEGINNING, step.deployment.key):
                     self._begin(step)
         finally:
-            self._publish()
+            self._admission.publish(self._offer)
         self._launcher.limit()
         self._mailroom.take_outcomes()
         self._launcher.limit_output()
-
-    def _wait(self, timeout: float, also: Iterable[int]) -> None:
-        """Wait until something happens or is due, at most `timeout` seconds."""
-        poll = select.poll()
-        for descriptor in (*also, self._delivery.fileno(), *self._launcher.descriptors):
-            poll.register(descriptor, select.POLLIN)
-        delays = (timeout, self._queue.due, self._launcher.due, self._delivery.due)
-        poll.poll(min(delay for delay in delays if delay is not None) * 1000)
-
-    def _next(self) -> Step | None:
-        """Return the waiting step that begins now; None if there is none."""
-        return self._queue.next(self._launcher.active.values(), self._launcher.settings.parallel)
-
-    def _begin(self, step: Step) -> None:
-        if step.verb is Verb.RUN:
-            self._run(step)
-        elif step.verb is Verb.ANSWER:
-            self._completion.answer(step)
-        elif step.verb is Verb.RESUME:
-            self._resume(step)
-        elif step.verb is Verb.RESEND and self._mailroom.resend(step, self._offer):
-            self._admission.withdraw(step.deployment.key)
-
-    def _run(self, step: Step) -> None:
-        """Start a deployment's command."""
-        if self._completion.give_up(step):
-            return
-        key, entries = step.deployment.key, self._journal.entries
-        cleaned = _cleaned(step, entries)
-        started = self._launcher.launch(_job(step), entries[key], cleaned, lambda run: self._journal.running(key, run))
-        if isinstance(started, Started):
-            self._launcher.follow(step, started.running)
-            self._publish()  # the record of this run has flushed the results before it
-            self._mirror.write_deployment(step)
-            self._report.begun(step, started.running.run)
-            for note in started.notes:
-                self._report.warn(f"{step.deployment.name}: {note}")
-            self._delivery.expect(step.deployment.target)
-        elif isinstance(started, Obstacle):
-            self._obstacle(step, started)
-        else:
-            self._completion.finish(step, started, _note(started))
-
-    def _obstacle(self, step: Step, obstacle: Obstacle) -> None:
-        self._run_inputs.tidy(step.deployment.key)
-        if obstacle.passing:
-            self.postponed = True
-            self._report.postponed(step, obstacle.reason)
-        else:
-            self._completion.finish(step, failure(CANNOT_START, obstacle.reason), obstacle.reason)
-
-    def _resume(self, step: Step) -> None:
-        """Follow a run that an earlier agent started, or conclude it if it has ended."""
-        key = step.deployment.key
-        run = run_of(self._journal.entries[key])
-        if self._launcher.adopt(step, run) is not None:
-            self._report.begun(step, run)
-        else:
-            self._conclude(step, *self._launcher.close_lost(key, run))
 
     def _conclude(self, step: Step, recorded: str, ending: str) -> None:
         """Do what follows from the end of a run: record its result, or plan its deployment again."""
         key = step.deployment.key
         with self._attempts.on(CONCLUDING, key):
-            repeat = self._completion.conclude(step, recorded, ending, wanted=key in self._offer.deployments)
-            if repeat is Repeat.REBOOT:
-                self._wait_for_reboot(step)
-            if repeat is not None:
+            if self._execution.conclude(step, recorded, ending, wanted=key in self._offer.deployments):
                 self._plan_again(step)
-
-    def _wait_for_reboot(self, step: Step) -> None:
-        """Let nothing new begin before the reboot of the machine that a command has asked for."""
-        entry = self._journal.entries[step.deployment.key]
-        if run_of(entry).boot == processes.boot_id():
-            self._queue.rebooting.add(entry.key)
-        self._report.reboot(step, entry)
 
     def _plan_again(self, step: Step) -> None:
         """Plan a deployment again whose run was not the last, if a source still has it."""
@@ -326,33 +228,9 @@ class Applier:
 
     def reboot_failed(self, reason: str) -> None:
         """Answer the deployments that wait for a reboot as failed: the machine cannot be rebooted."""
-        waiting, self._queue.rebooting = self.reboots, set()
+        waiting, self._queue.rebooting = self.work.reboots, set()
         try:
             for entry in waiting:
                 self._completion.reboot_failed(entry, reason)
         finally:
-            self._publish()
-
-    def _publish(self) -> None:
-        """Send the results of this turn, and let go of the deployments that no source has any more."""
-        for key in self._mailroom.publish(self._offer):
-            self._admission.withdraw(key)
-
-
-def _job(step: Step) -> Job:
-    if step.job is None:
-        raise ValueError(f"the step to run {step.deployment.key} has no job")
-    return step.job
-
-
-def _cleaned(step: Step, entries: Mapping[str, Entry]) -> Run | None:
-    """Return the run that a cleanup removes the work of; None for other steps."""
-    left = step.deployment.document.get(protocol.LEAVES)
-    entry = entries.get(protocol.file_key(left)) if isinstance(left, str) else None
-    return entry.run if entry else None
-
-
-def _note(reply: Reply) -> str:
-    """Return the sentence of a reply that was made without running anything."""
-    stderr = reply.get("deploy_stderr")
-    return stderr.strip() if isinstance(stderr, str) else ""
+            self._admission.publish(self._offer)

@@ -186,12 +186,12 @@ class ThisMachine:
     @property
     def busy(self) -> bool:
         """True if deployments are pending or running."""
-        return bool(self._new or self._gone) or self._applier.busy
+        return bool(self._new or self._gone) or self._applier.work.busy
 
     def work(self, world: World, timeout: float | None, also: Sequence[int]) -> None:
         """Carry out deployments until there is a result, or for that many seconds."""
         self._world = world
-        if (self._new or self._gone) and self._applier.waiting < self._parallel and not self._offer(world):
+        if (self._new or self._gone) and self._applier.work.waiting < self._parallel and not self._offer(world):
             timeout = 0
         self._applier.turn(LONGEST if timeout is None else timeout, also)
         if not self.busy:
@@ -204,7 +204,7 @@ class ThisMachine:
                 f"{self._heard.obstacle}; the stack is in {self._folder}",
                 hint="fix that, and run the command again to continue",
             )
-        if waiting := self._applier.reboots:
+        if waiting := self._applier.work.reboots:
             names = ", ".join(each.name for each in waiting)
             raise RebootError(
                 f"{names} asked for a reboot of the machine, and waits for it",
@@ -227,7 +227,7 @@ class ThisMachine:
         gone, self._gone = self._gone, []
         documents = [*(self._documents[deployment] for deployment in wanted if deployment in self._documents), *gone]
         self._applier.offer(documents, mark=False)
-        return all(deployment.status == IN_PROGRESS for deployment in new.values()) and self._applier.busy
+        return all(deployment.status == IN_PROGRESS for deployment in new.values()) and self._applier.work.busy
 
     def _know(self, world: World, deployment: DeploymentRecord) -> None:
         config = world.store.configs.get(deployment.config)

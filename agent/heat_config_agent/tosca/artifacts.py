@@ -11,7 +11,7 @@ from heat_config_agent.tosca.archives import local_path
 from heat_config_agent.tosca.definitions import ArtifactDefinition
 from heat_config_agent.tosca.documents import Document
 from heat_config_agent.tosca.grammar import EMPTY, Short
-from heat_config_agent.tosca.processors import lacking, processor
+from heat_config_agent.tosca.processors import CONTAINER, OF_IMAGES, lacking, processor, refusal
 from heat_config_agent.tosca.report import nearest
 
 _IMAGES = "tosca.artifacts.Deployment.Image"
@@ -95,7 +95,12 @@ def check_file(content: Mapping[str, Json], path: Path, document: Document) -> N
 
 
 def check_implementation(
-    content: Mapping[str, Any], artifacts: Mapping[str, ArtifactDefinition], path: Path, document: Document
+    content: Mapping[str, Any],
+    artifacts: Mapping[str, ArtifactDefinition],
+    path: Path,
+    document: Document,
+    *,
+    operation: str,
 ) -> None:
     """Report what is wrong with an implementation: the name of an artifact, or of a file (O1)."""
     primary = content.get("primary")
@@ -106,14 +111,19 @@ def check_implementation(
             if item not in artifacts:
                 check_file({"file": item}, where, document)
         elif item is not None and item.get("file") is not None:
+            type_ = None
             if item.get("type") is not None:
                 _check_type(item["type"], where, document)
-            if _check_repository(item, where, document):
+                type_ = document.find("artifact_types", item["type"])
+            is_image = type_ is not None and _IMAGES in type_.keys
+            if _check_repository(item, where, document) and not is_image:
                 check_file(item, (*where, "file"), document)
-    _check_tool(primary, artifacts, (*path, "primary"), document)
+    _check_tool(primary, artifacts, (*path, "primary"), document, operation)
 
 
-def _check_tool(primary: Json, artifacts: Mapping[str, ArtifactDefinition], path: Path, document: Document) -> None:
+def _check_tool(
+    primary: Json, artifacts: Mapping[str, ArtifactDefinition], path: Path, document: Document, operation: str
+) -> None:
     """Leave it open where nothing on this machine runs an implementation (O2)."""
     names: Document = document
     if isinstance(primary, str):
@@ -132,7 +142,10 @@ def _check_tool(primary: Json, artifacts: Mapping[str, ArtifactDefinition], path
         return
     where = file_path(content, names)
     found = processor(type_, content, names, where)
-    if found:
+    if found == CONTAINER and operation != OF_IMAGES:
+        problem, hint = refusal(operation)
+        document.report.leave_open("open-tool", problem, path, hint)
+    elif found:
         program, install = lacking(found)
         if program:
             document.report.leave_open("open-tool", f"{program} is not on this machine", path, install)

@@ -13,7 +13,7 @@ from heat_config_agent.language.positions import Json
 from heat_config_agent.stack.definition import HOST, ROOT, Definition, ResourceDefinition, Tree
 from heat_config_agent.tosca.definitions import PropertyDefinition
 from heat_config_agent.tosca.hot_values import Marks, NotExpressible, Writer
-from heat_config_agent.tosca.later import Attribute, Soft
+from heat_config_agent.tosca.later import Attribute, Soft, is_known
 from heat_config_agent.tosca.reader import Exported
 
 VERSION = "2021-04-16"
@@ -45,21 +45,23 @@ def exported(read: Callable[[Mapping[str, Json]], Exported], *, deployed: bool) 
     `read` returns the service in which marks stand for some inputs. With `deployed`, servers are machines that exist.
     """
     of = read({})
-    real = _Template(of.definition, deployed=deployed)
-    marks = Marks({name: parameter.value for name, parameter in of.definition.parameters.items()})
-    body: dict[str, Any] = {}
-    for _ in range(len(marks.values) + 1):
-        before = {*marks.fixed}
-        marked = _Template(read(marks.given).definition, deployed=deployed)
-        if marked.body.keys() != real.body.keys() or marked.resources != real.resources:
-            marks.fixed.update(marks.values)
-        body = marks.merged(real.body, marked.body)
-        if marks.fixed == before:
-            break
+    stand_ins = {name: _stand_in(of.inputs[name], name) for name in of.definition.parameters if _is_open(of, name)}
+    if stand_ins:
+        real = _Template(read(stand_ins).definition, deployed=deployed)
     else:
-        body = real.body
+        real = _Template(of.definition, deployed=deployed)
+    values = {name: parameter.value for name, parameter in of.definition.parameters.items()}
+    marks = Marks({**values, **stand_ins})
+    body = _with_parameters(
+        real, marks, lambda given: _Template(read({**stand_ins, **given}).definition, deployed=deployed)
+    )
+    decided = [name for name in stand_ins if name in marks.fixed]
+    if decided:
+        names = ", ".join(decided)
+        raise NotExpressible(f"no parameter can stand for {names}: give a value with --input")
     _declare_types(body["resources"], real.body["resources"])
-    used = {name for name in marks.values if f'{{"get_param": {json.dumps(name)}}}' in json.dumps(body)}
+    text = json.dumps(body)
+    used = {name for name in marks.values if f'{{"get_param": {json.dumps(name)}}}' in text}
     parameters = {
         name: _parameter(of.inputs[name], parameter.schema.type, parameter.value, is_secret=parameter.schema.secret)
         for name, parameter in of.definition.parameters.items()
@@ -74,6 +76,76 @@ def exported(read: Callable[[Mapping[str, Json]], Exported], *, deployed: bool) 
     return {**template, "parameters": {**parameters, **real.parameters}, **body}, [*_remarks(of, used), *real.remarks()]
 
 
+def _with_parameters(
+    real: _Template, marks: Marks, marked: Callable[[Mapping[str, Json]], _Template]
+) -> dict[str, Any]:
+    """Return the body of a template with parameters in the place of inputs, as far as they can stand there.
+
+    `marked` returns the template in which marks stand for inputs.
+    """
+    for _ in range(len(marks.values) + 1):
+        before = {*marks.fixed}
+        body = _merged(real, marks, marked)
+        if marks.is_unclear:
+            for name in marks.given:
+                alone = Marks(marks.values, fixed={*marks.values} - {name})
+                _merged(real, alone, marked)
+                if alone.is_unclear or name in alone.fixed:
+                    marks.fixed.add(name)
+            if marks.fixed == before:  # each can be a parameter, but not all of them together
+                marks.fixed.update(marks.values)
+        elif marks.fixed == before:
+            return body
+    return real.body
+
+
+def _merged(real: _Template, marks: Marks, marked: Callable[[Mapping[str, Json]], _Template]) -> dict[str, Any]:
+    marks.is_unclear = False
+    other = marked(marks.given)
+    if other.body.keys() != real.body.keys() or other.resources != real.resources:
+        marks.is_unclear = True
+        return real.body
+    merged: dict[str, Any] = marks.merged(real.body, other.body)
+    return merged
+
+
+def _is_open(of: Exported, name: str) -> bool:
+    """Return whether an input has no value, and needs one."""
+    return of.definition.parameters[name].value is None and bool(of.inputs[name].required)
+
+
+_STAND_INS: Mapping[str, Json] = {
+    "integer": 1,
+    "list": ["stand-in"] * 100,
+    "string": "stand-in",
+    "version": "1.0",
+    "timestamp": "2000-01-01",
+    "scalar-unit.size": "1 GB",
+    "scalar-unit.time": "1 s",
+    "scalar-unit.frequency": "1 GHz",
+    "scalar-unit.bitrate": "1 Mbps",
+    "json": "{}",
+    "xml": "<a/>",
+}
+"""A value of each type, with which a service is compiled whose input has none. A part of it is known as such."""
+
+
+class _AnyKey(dict[str, Json]):
+    """A map that has a value for each key, so that it is noticed where a part of it is taken."""
+
+    def get(self, key: str, default: Json = None) -> Json:  # noqa: ARG002
+        """Return the value of a key."""
+        return super().get(key, "stand-in")
+
+
+def _stand_in(of: PropertyDefinition, name: str) -> Json:
+    """Return a value for an input that has none. Raises NotExpressible where no parameter can stand for it."""
+    primitive = of.schema.primitive
+    if primitive in ("boolean", "float", "range", "null"):
+        raise NotExpressible(f"the input {name} needs a value, because it is of the type {primitive}")
+    return _STAND_INS.get(primitive, _AnyKey({"stand-in": name}))
+
+
 def _declare_types(resources: Mapping[str, Any], real: Mapping[str, Any]) -> None:
     """Declare the types of inputs, which are those of their values, whether parameters stand for them or not."""
     for name, resource in real.items():
@@ -83,7 +155,7 @@ def _declare_types(resources: Mapping[str, Any], real: Mapping[str, Any]) -> Non
 
 def _remarks(of: Exported, used: set[str]) -> Iterator[str]:
     for name in of.definition.parameters:
-        if name not in used:
+        if name not in used and not _is_open(of, name):
             yield f"The input {name} is no parameter: the template has its value of now."
     for name in of.workflows:
         yield f"The workflow {name} is not in the template: Heat has none."
@@ -97,7 +169,7 @@ def _parameter(of: PropertyDefinition, type_: str, value: Json, *, is_secret: bo
         found["description"] = str(of.get("description"))
     if is_secret:
         found["hidden"] = True
-    if not is_secret:
+    if not is_secret and value is not None:
         found["default"] = value
     constraints = [made for each in of.get("constraints") or () if (made := _constraint(each, type_))]
     return {**found, "constraints": constraints} if constraints else found
@@ -271,15 +343,18 @@ def _configs(of: Mapping[str, Any], beside: Mapping[str, Json]) -> Iterator[dict
     makes, undoes = _ACTIONS[of["kind"]]
     forward = _step(of.get("operation") or "", _map(of.get("config")), "")
     back = _step(of.get("inverse") or "", _map(of.get("inverse_config")), f"tosca.{of.get('inverse')}")
-    groups = [(makes, [forward]), (undoes, [back])]
+    removal = {**forward, "operation": of.get("inverse") or "delete", "inputs": ""} if "container" in forward else {}
+    groups = [(makes, [forward]), (undoes, [back, removal])]
     if of["kind"] == "start":
         groups.insert(1, (("UPDATE",), [back, forward]))
     for actions, steps in groups:
         wanted = [step for step in steps if step]
+        if not is_known(wanted):
+            raise NotExpressible("the ports or volumes of its container need a run")
         if actions and wanted:
             config: dict[str, Any] = {"files": {**beside, **_files(of, wanted)}, "root": ROOT}
             parts = [{key: value for key, value in step.items() if key != "files" and value} for step in wanted]
-            parts = [part for part in parts if part.get("primary")]  # the others copy files only
+            parts = [part for part in parts if part.get("processor")]  # the others copy files only
             config.update(parts[0] if len(parts) == 1 else {"steps": parts} if parts else {})
             if of.get("places"):
                 config["places"] = of["places"]

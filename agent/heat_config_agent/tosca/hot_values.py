@@ -102,6 +102,8 @@ class Marks:
     """The values of the inputs."""
     fixed: set[str] = field(default_factory=set)
     """Inputs that cannot be parameters: something was decided or computed with their values."""
+    is_unclear: bool = False
+    """Whether a mark has not come through, and it is not known which one."""
 
     @property
     def given(self) -> dict[str, Json]:
@@ -140,9 +142,9 @@ class Marks:
         return real
 
     def _blame(self, names: Collection[str]) -> None:
-        """Note that inputs cannot be parameters: those whose marks are known, else lists and numbers, else all."""
-        given = self.given
-        self.fixed.update(names or [name for name, mark in given.items() if not isinstance(mark, str)] or given)
+        """Note that inputs cannot be parameters; without names, it is not known which."""
+        self.fixed.update(names)
+        self.is_unclear = self.is_unclear or not names
 
     def _is(self, real: Json, name: str) -> bool:
         if real != self.values[name]:

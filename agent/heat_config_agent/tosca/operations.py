@@ -10,13 +10,14 @@ from typing import Any
 
 from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.stack.definition import Tree
+from heat_config_agent.tosca import containers
 from heat_config_agent.tosca.archives import Files
 from heat_config_agent.tosca.artifacts import file_path, naming_document
-from heat_config_agent.tosca.definitions import ArtifactDefinition, OperationDefinition
+from heat_config_agent.tosca.definitions import ArtifactDefinition, OperationDefinition, Type
 from heat_config_agent.tosca.documents import Document
 from heat_config_agent.tosca.evaluation import Context, Evaluator, Subject
 from heat_config_agent.tosca.later import uses, written_out
-from heat_config_agent.tosca.processors import processor
+from heat_config_agent.tosca.processors import CONTAINER, OF_IMAGES, processor, refusal
 from heat_config_agent.tosca.service import Interface
 from heat_config_agent.tosca.topology import Layer, Link, Part, Topology, variable
 
@@ -68,8 +69,8 @@ def lifecycle(subject: Subject) -> dict[str, Implemented]:
 class Script:
     """The script of an operation."""
 
-    config: dict[str, Json] = field(default_factory=dict)
-    """`primary`, `processor` and `files`."""
+    config: dict[str, Any] = field(default_factory=dict)
+    """`primary`, `processor` and `files`; for an image `container`, whose values a run may compute."""
     inputs: dict[str, Tree] = field(default_factory=dict)
     of_ends: dict[str, Tree] = field(default_factory=dict)
     """The inputs that use TARGET or SOURCE, for every target or source (O9)."""
@@ -94,11 +95,15 @@ class Scripts:
     def script(self, of: Implemented) -> Script:
         """Return what is run for an operation."""
         made = Script()
-        primary = self._file(of, of.implementation.get("primary"), is_run=True)
-        if primary is None:
-            return made
-        inside, content, processor = primary
-        made.config = {"primary": inside, "processor": processor, "files": {inside: content}}
+        image = self._container(of)
+        if image is not None:
+            made.config = {"processor": CONTAINER, "container": image, "files": {}}
+        else:
+            primary = self._file(of, of.implementation.get("primary"), is_run=True)
+            if primary is None:
+                return made
+            inside, content, processor = primary
+            made.config = {"primary": inside, "processor": processor, "files": {inside: content}}
         for item in of.implementation.get("dependencies") or ():
             beside = self._file(of, item)
             if beside is not None:
@@ -174,21 +179,9 @@ class Scripts:
 
     def _file(self, of: Implemented, item: Json, *, is_run: bool = False) -> tuple[str, Json, str] | None:
         """Return the path and the content of a file that an implementation names; of what is run, its processor."""
-        template, document = of.subject.template, of.document
         if item is None:
             return None
-        artifact: ArtifactDefinition | None = None
-        content: Mapping[str, Any]
-        if isinstance(item, str):
-            artifact = getattr(template, "artifacts", {}).get(item)
-            content = {"file": item}
-        else:
-            content = item
-        type_ = document.find("artifact_types", content["type"]) if content.get("type") else None
-        if artifact is not None:
-            content = {key: artifact.get(key) for key in ("file", "repository")}
-            type_ = artifact.type
-            document = naming_document(artifact)
+        content, type_, document = self._named(of, item)
         path = file_path(content, document)
         if path is None:
             self._missing(of, content["file"], "only files of this machine are used")
@@ -200,9 +193,44 @@ class Scripts:
         runs = self._processor(of, (path, document), type_, content) if is_run else ""
         return self.inside(path), text, runs
 
+    def _named(self, of: Implemented, item: Json) -> tuple[Mapping[str, Any], Type | None, Document]:
+        """Return the artifact that an implementation names, its type, and the document that names its file (O1)."""
+        artifact: ArtifactDefinition | None = None
+        content: Mapping[str, Any] = {"file": item}
+        if isinstance(item, str):
+            artifact = getattr(of.subject.template, "artifacts", {}).get(item)
+        else:
+            content = item
+        if artifact is None:
+            type_ = of.document.find("artifact_types", content["type"]) if content.get("type") else None
+            return content, type_, of.document
+        named = {key: artifact.get(key) for key in ("file", "repository")}
+        return named, artifact.type, naming_document(artifact)
+
+    def _container(self, of: Implemented) -> dict[str, Tree] | None:
+        """Return the container of an operation that an image implements; None, or nothing with a mistake, otherwise."""
+        primary = of.implementation.get("primary")
+        if primary is None:
+            return None
+        content, type_, document = self._named(of, primary)
+        if processor(type_, content, document, None) != CONTAINER:
+            return None
+        if not isinstance(of.subject, Part) or of.operation.name != OF_IMAGES:
+            problem, hint = refusal(of.operation.name)
+            self._wrong(of, "open-tool", problem, hint)
+            return {}
+        image = containers.image_name(content, document)
+        if image is None:
+            problem = f"{content['file']} is not loaded: an image has to be in a registry, or on this machine"
+            self._wrong(of, "open-artifact", problem, "load it with «podman load», and name the image")
+            return {}
+        return containers.container(of.subject, image, self.evaluator)
+
+    def _wrong(self, of: Implemented, code: str, problem: str, hint: str) -> None:
+        self.topology.mistakes[of.document.report.mistake(code, problem, of.path, hint)] = None
+
     def _missing(self, of: Implemented, name: str, hint: str) -> None:
-        mistake = of.document.report.mistake("open-artifact", f"there is no file {name}", of.path, hint)
-        self.topology.mistakes[mistake] = None
+        self._wrong(of, "open-artifact", f"there is no file {name}", hint)
 
     def content(self, path: str, document: Document) -> Json:
         """Return the text of a file, or its bytes: `{"base64": …}`; None where it cannot be read."""
@@ -225,7 +253,7 @@ class Scripts:
         if not found:
             problem = f"nothing says what runs {content['file']}"
             hint = "begin it with #! and the path of its interpreter, or name the type of the artifact"
-            self.topology.mistakes[of.document.report.mistake("open-tool", problem, of.path, hint)] = None
+            self._wrong(of, "open-tool", problem, hint)
         return found
 
 

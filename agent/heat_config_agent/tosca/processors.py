@@ -16,6 +16,9 @@ from heat_config_agent.tosca.documents import Document
 EXECUTABLE = "executable"
 CONTAINER = "container"
 
+OF_IMAGES = "create"
+"""The operation that the image of a container can implement; the removal of the container undoes it."""
+
 _IMAGE = "tosca.artifacts.Deployment.Image.Container"
 _DEPLOYMENT = "tosca.artifacts.Deployment"
 _PREFIX = "tosca.artifacts.Implementation."
@@ -68,6 +71,12 @@ def processor(type_: Type | None, content: Mapping[str, Json], document: Documen
         if named:
             return named
     return _of_first_line(document, path) if path is not None else ""
+
+
+def refusal(operation: str) -> tuple[str, str]:
+    """Return why the image of a container cannot implement an operation, and what to do."""
+    problem = f"the image of a container implements {OF_IMAGES}, not {operation}"
+    return problem, f"name it at {OF_IMAGES}: when the node is deleted, its container is removed"
 
 
 def _of_type(type_: Type) -> str | None:

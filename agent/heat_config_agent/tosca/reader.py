@@ -64,10 +64,11 @@ def define(name: str, wish: Wish, identity: Identity) -> Definition:
 
 
 def define_for_export(name: str, wish: Wish, identity: Identity, marks: Mapping[str, Json]) -> Exported:
-    """Return the definition of a service in which marks stand for inputs. Raises as `define`."""
+    """Return the definition of a service in which marks stand for inputs, which need no values. Raises as `define`."""
     reading = _Reading(name, wish)
     reading.take_all()
-    made = loader.define(reading.source, reading.document, reading.files, identity, reading.substitute, marks=marks)
+    source, choose = reading.source, reading.substitute
+    made = loader.define(source, reading.document, reading.files, identity, choose, is_complete=False, marks=marks)
     service = Service(reading.document)
     return Exported(made, service.inputs, tuple(service.workflows), bool(service.policies))
 

@@ -229,7 +229,9 @@ def check_interfaces(
                 _check_inputs(own, shared, interface.input_definitions(operation), (*where, "inputs"), scope)
             implementation = of.get("implementation")
             if implementation:
-                check_implementation(implementation, artifacts, (*where, "implementation"), template.document)
+                check_implementation(
+                    implementation, artifacts, (*where, "implementation"), template.document, operation=operation
+                )
 
 
 def _is_incomplete(interface: Interface | None) -> bool:

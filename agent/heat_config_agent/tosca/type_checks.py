@@ -147,7 +147,9 @@ class _TypeCheck:
         implementation = content.get("implementation")
         if implementation:
             names = self.type.artifacts if self.type.section == "node_types" else {}
-            check_implementation(implementation, names, (*path, "implementation"), self.document)
+            check_implementation(
+                implementation, names, (*path, "implementation"), self.document, operation=str(path[-1])
+            )
 
     def _check_interfaces(self) -> None:
         for name, content in (self.type.content.get("interfaces") or {}).items():

@@ -92,6 +92,8 @@ class Operation(SoftwareDeployment):
         wanted = [back] if action in undoes else [forward] if action in makes else []
         if action == "UPDATE" and of["kind"] == "start":
             wanted = [back, forward]
+        if action == "DELETE" and forward[1].get("container"):  # the tool removes the container that it has made
+            wanted = [back, (of["inverse"] or "delete", forward[1], back[2])]
         return [step for step in wanted if step[1]]
 
     def _derived(self, action: str, source: ConfigRecord | None) -> ConfigRecord:
@@ -106,8 +108,8 @@ class Operation(SoftwareDeployment):
         parts = []
         for name, content, inputs in steps:
             config["files"].update(content["files"])
-            part = {"operation": name, "primary": content.get("primary"), "processor": content.get("processor")}
-            if not part["primary"]:  # it copies files only
+            part = {"operation": name, **{key: content.get(key) for key in ("primary", "processor", "container")}}
+            if not part["processor"]:  # it copies files only
                 continue
             if len(steps) > 1 and name != steps[-1][0]:
                 values[f"{_PREFIX}{name}"] = inputs
