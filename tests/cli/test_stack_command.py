@@ -169,6 +169,15 @@ def test_a_plan_does_nothing(stacks: Stacks) -> None:
     assert stacks.logged == ["CREATE"]
 
 
+def test_a_file_whose_name_is_none_for_a_stack(stacks: Stacks) -> None:
+    """Such as that of a pipe, which a shell makes of `<(…)`."""
+    path = stacks.machine.write({"heat_template_version": "2018-08-31", "resources": {}}, "63")
+    done = stacks.machine.apply(path)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"error: the stack of {path} cannot be named after it (name the stack with --name)\n"
+    assert stacks.machine.apply(path, "--name", "piped").out.startswith("piped: CREATE_COMPLETE")
+
+
 def test_a_missing_parameter_is_one_sentence(stacks: Stacks) -> None:
     """It says where the parameter stands, and how it is given; nothing is begun."""
     path = stacks.template()

@@ -198,6 +198,8 @@ def _settings(inventory: Inventory) -> Iterator[Finding]:
 
 def _hooks(inventory: Inventory) -> Iterator[Finding]:
     """Yield which hooks carry out which tools."""
+    for trouble in inventory.hook_troubles:
+        yield _warning("hooks", trouble, "correct it: else deployments that need these hooks fail")
     for tool in inventory.tools:
         if tool.builtin:
             continue

@@ -277,6 +277,14 @@ def test_who_carries_out_which_tool() -> None:
     assert "the agent has its own hooks for puppet →" in said
 
 
+def test_a_hook_directory_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its hooks are not used, and deployments would fail for that."""
+    (tmp_path / "hooks").write_text("")
+    monkeypatch.setattr(survey, "_environment", lambda _units: {"HEAT_CONFIG_HOOKS": str(tmp_path / "hooks")})
+    plan = planning.plan(survey.look())
+    assert f"cannot read the hook directory {tmp_path}/hooks: Not a directory" in says(plan, Verdict.WARNING)
+
+
 def test_what_becomes_of_what_was_done() -> None:
     """It is not run again; what may have been cut short is named, with how to have it run again."""
     names = ("a b", *(f"d{number}" for number in range(8)))
