@@ -12,8 +12,9 @@ Heat has a specification of this, but no implementation.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from heat_config_agent.language.mistakes import Mistake
 from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.language.report import Report
 from heat_config_agent.language.text import Text
@@ -52,6 +53,15 @@ def read(section: Json, report: Report, path: Path, kind: str) -> dict[str, tupl
 
 def _text(value: Json) -> str:
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def once(warnings: Sequence[Mistake]) -> list[Mistake]:
+    """Return warnings with that of each section only once: of the first template or environment that has it."""
+    first: dict[Path, Mistake] = {}
+    for each in warnings:
+        if each.code == CODE:
+            first.setdefault(each.path[-1:], each)
+    return [each for each in warnings if each.code != CODE or each is first[each.path[-1:]]]
 
 
 def of(template: Text, report: Report) -> dict[str, tuple[str, ...]]:

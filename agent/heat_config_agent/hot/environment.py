@@ -46,6 +46,8 @@ class Merged:
     """Path of each list of templates in the registry → its environment."""
     requires: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The capabilities that templates of lists must have."""
+    required_at: dict[str, Place | None] = field(default_factory=dict)
+    """The places of their keys."""
     attributes: dict[str, dict[str, Json]] = field(default_factory=dict)
     """The attributes that are given for resources that need a cloud, by path or type."""
     places: dict[str, Place] = field(default_factory=dict)
@@ -113,7 +115,9 @@ def merge(texts: Sequence[Text], source: Source, schemas: Mapping[str, Schema]) 
         registry.read(said, report)
         found.lists.update(dict.fromkeys(registry.lists(said), text))
         if "requires" in sections:
-            found.requires |= capabilities.read(sections["requires"], report, ("requires",), "environment")
+            required = capabilities.read(sections["requires"], report, ("requires",), "environment")
+            found.requires |= required
+            found.required_at |= {key: text.place(("requires", key)) for key in required}
             report.odd(capabilities.NOT_HEATS, ("requires",), code=capabilities.CODE)
         if "attributes" in sections:
             _take_attributes(found.attributes, sections["attributes"], report)

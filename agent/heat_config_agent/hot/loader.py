@@ -72,7 +72,7 @@ def _examined(
             mistakes += report.mistakes
         return None, ordered([*mistakes, *invalid.mistakes]), []
     merged = environment.merge(texts, source, {**templates.schemas(), **root.schemas})
-    choice = Choice(merged.requires, merged.lists, lambda name: templates.template(name, name))
+    choice = Choice(merged.requires, merged.required_at, merged.lists, lambda name: templates.template(name, name))
     surroundings = _Surroundings(templates, merged, Registry(choice.made(merged.resource_registry)), root.file)
     circumstances = Circumstances(
         merged.parameters,
@@ -87,7 +87,7 @@ def _examined(
     made, found = definition(root, circumstances)
     conceal = made.conceal
     mistakes = [each.concealed(conceal) for each in (*mistakes, *merged.mistakes, *choice.mistakes, *found)]
-    warnings = [each.concealed(conceal) for each in (*merged.warnings, *made.warnings)]
+    warnings = [each.concealed(conceal) for each in (*merged.warnings, *choice.unmentioned(), *made.warnings)]
     return made, ordered(mistakes), ordered(warnings)
 
 

@@ -15,6 +15,7 @@ from heat_config_agent.cli.mistakes import mistake_line
 from heat_config_agent.cli.stack import definitions, sessions, values
 from heat_config_agent.cli.stack.live_view import view_of
 from heat_config_agent.errors import ExitCode, UsageError
+from heat_config_agent.hot import capabilities
 from heat_config_agent.language.mistakes import Invalid
 from heat_config_agent.language.report import ordered
 from heat_config_agent.runs.tools import Tools
@@ -55,9 +56,11 @@ def _types(settings: Settings) -> Types:
     return sessions.types(settings.words("plugin_dirs"))
 
 
-def _warned(settings: Settings, definition: Definition) -> None:
+def _warned(settings: Settings, definition: Definition, *, new: bool) -> None:
+    """Print the warnings about a stack. That Heat has no capabilities is said when the stack is new, and once."""
     tools = tuple(Tools(settings.hooks, sessions.warned).installed())
-    for each in ordered([*definition.warnings, *advice.warnings(definition, _types(settings), tools)]):
+    found = ordered([*definition.warnings, *advice.warnings(definition, _types(settings), tools)])
+    for each in capabilities.once(found) if new else [each for each in found if each.code != capabilities.CODE]:
         terminal.say(mistake_line(each, "warning", "warn", definition.conceal), error=True)
 
 
@@ -66,7 +69,7 @@ def create(options: argparse.Namespace) -> int:
     """Create a stack, or continue its creation."""
     settings = state_options.of(options)
     definition = definitions.new(options, options.name, _types(settings))
-    _warned(settings, definition)
+    _warned(settings, definition, new=True)
     if options.dry_run:
         return show_plan(_created(settings, definition), as_json=options.json)
     return carry_out(settings, options, lambda session: _making(session, definition, options), definition)
@@ -82,7 +85,7 @@ def update(options: argparse.Namespace) -> int:
     settings = state_options.of(options)
     stack = sessions.look(settings, options.name, sessions.warned if options.dry_run else reported_later)
     definition = definitions.changed(options, stack)
-    _warned(settings, definition)
+    _warned(settings, definition, new=False)
     if options.dry_run:
         return show_plan(_changed(settings, stack, definition), as_json=options.json)
     return carry_out(
@@ -98,10 +101,10 @@ def preview_(options: argparse.Namespace) -> int:
     if options.name and sessions.there(settings, name):
         stack = sessions.look(settings, name)
         definition = definitions.changed(options, stack)
-        _warned(settings, definition)
+        _warned(settings, definition, new=False)
         return show_plan(_changed(settings, stack, definition), as_json=options.json)
     definition = definitions.new(options, name, _types(settings))
-    _warned(settings, definition)
+    _warned(settings, definition, new=True)
     return show_plan(_created(settings, definition), as_json=options.json)
 
 
@@ -128,7 +131,7 @@ def _applied(settings: Settings, options: argparse.Namespace) -> int:
     definition = (
         definitions.changed(options, stack) if stack else definitions.new(options, options.name, _types(settings))
     )
-    _warned(settings, definition)
+    _warned(settings, definition, new=stack is None)
     if options.plan:
         return show_plan(
             _changed(settings, stack, definition) if stack else _created(settings, definition), as_json=options.json
