@@ -59,8 +59,8 @@ class Choice:
         found: dict[str, Json] = {}
         for name, value in section.items():
             at = (*path, name)
-            if isinstance(value, dict):
-                found[name] = self.made(value, at)
+            if (mappings := registry.inner(name, value)) is not None:
+                found[name] = self.made(mappings, at)
             elif registry.is_list(name, value):
                 found[name] = self._one(value, at)
             else:
