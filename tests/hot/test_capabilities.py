@@ -8,7 +8,7 @@ from textwrap import dedent
 
 import pytest
 
-from heat_config_agent.hot import capabilities, checker, reader
+from heat_config_agent.hot import checker, reader
 from heat_config_agent.hot.loader import define as define_source
 from heat_config_agent.language.mistakes import Invalid
 from heat_config_agent.stack.definition import Definition, Found, Identity
@@ -95,15 +95,14 @@ def test_what_is_not_required_does_not_matter() -> None:
         ("{ha: yes}", "{ha: true}", True),
         ("{ha: true}", "{ha: 'True'}", False),
         ("{ha: true}", "{ha: false}", False),
-        ("{os: debian, ha: true}", "{os: debian}", True),
-        ("{os: debian, ha: true}", "{os: fedora}", False),
-        ("{os: debian}", "", True),
+        ("{os: debian, ha: true}", "{os: debian}", False),
+        ("{os: debian}", "", False),
         ("{resource_type: 'My::Type'}", "{resource_type: ['My::Type', 'My::Other']}", True),
         ("{}", "{os: debian}", True),
     ],
 )
 def test_what_fits(required: str, capable: str, fits: bool) -> None:
-    """All that is required of a key that it has, each value of a list; one of a list that a template has is enough."""
+    """All that is required, each value of a list of it; one of a list that a template has is enough."""
     environment = f"requires: {required}\nresource_registry: {{'My::Type': [a.yaml]}}\n"
     assert bool(refused(environment, files={"a.yaml": template(capable)})) != fits
 
@@ -124,65 +123,51 @@ def test_nothing_fits() -> None:
             "c.yaml has no deployment (did you mean puppet?)"
         )
     ]
-    misspelt = refused("requires: {deploymnet: puppet}\n" + LIST)
-    assert misspelt == [
-        (
-            "env0.yaml:2:21: resource_registry.My::Type: 2 templates fit, as none has any of the required keys "
-            "(deploymnet): puppet/c.yaml, docker/c.yaml (did you mean deployment?)"
-        )
+
+
+def test_what_no_list_mentions() -> None:
+    """It would decide nothing, whatever its author meant."""
+    problem = "no template of a list in the resource_registry has the capability"
+    assert refused("requires: {deploymnet: puppet}\n" + LIST) == [
+        f"env0.yaml:1:12: requires.deploymnet: {problem} deploymnet (did you mean deployment?)"
     ]
-
-
-INDEPENDENT = """\
-requires: {deployment: docker, nic: multiple, ports: noop}
-resource_registry:
-  My::Type: [puppet/c.yaml, docker/c.yaml]
-  My::Nic: [nic/single.yaml, nic/multiple.yaml]
-  resources: {r: {My::Port: [port/noop.yaml, port/fixed.yaml]}}
-"""
-"""The choices of which the specification speaks: of the tool, of network cards and of ports."""
-INDEPENDENT_FILES = FILES | {
-    "nic/single.yaml": template("{nic: single}"),
-    "nic/multiple.yaml": template("{nic: multiple}"),
-    "port/noop.yaml": template("{ports: noop}"),
-    "port/fixed.yaml": template("{ports: fixed}"),
-}
-
-
-def test_independent_choices_are_made_together() -> None:
-    """A required key that no template of a list has does not count in that list; each list is resolved by its own."""
-    made = define(PARENT, INDEPENDENT, files=INDEPENDENT_FILES)
-    assert [first(made, type_).template for type_ in ("My::Type", "My::Nic", "My::Port")] == [
-        "docker/c.yaml",
-        "nic/multiple.yaml",
-        "port/noop.yaml",
+    assert refused("requires: {deployment: puppet}\n" + LIST, "requires: {os: debian}\n") == [
+        f"env1.yaml:1:12: requires.os: {problem} os"
     ]
-    assert not [each for each in made.warnings if each.code != capabilities.CODE]
-    both = INDEPENDENT_FILES | {"nic/single.yaml": template("{nic: single, deployment: puppet}")}
-    [said] = refused(INDEPENDENT.replace("multiple", "single", 1), files=both)
-    assert said.endswith(
-        "no template fits what is required (deployment=docker, nic=single): nic/single.yaml has deployment=puppet; "
-        "nic/multiple.yaml has no deployment and nic=multiple"
-    )
+    assert refused("requires: {os: debian}\n") == []
 
 
-def test_a_required_key_that_no_list_has_is_a_warning() -> None:
-    """It decides nothing; where there are no lists, the environment is for another template."""
-    _, warnings = examined(PARENT, "requires: {deployment: puppet, depolyment: docker}\n" + LIST, files=FILES)
-    assert warnings[1:] == [
-        (
-            "env0.yaml:1:32: requires.depolyment: no template of a list has the capability depolyment: it is not used "
-            "(did you mean deployment?)"
-        )
-    ]
-    assert len(examined("resources: {}\n", "requires: {depolyment: docker}\n")[1]) == 1
+def test_choices_are_independent() -> None:
+    """A requirement decides between the templates of the lists that mention it, and between no others."""
+    files = {
+        **FILES,
+        "nic/one.yaml": template("{nic: single}"),
+        "nic/two.yaml": template("{nic: bonded}"),
+        "both/a.yaml": template("{deployment: puppet, nic: bonded}"),
+        "both/b.yaml": template("{deployment: puppet, nic: single}"),
+        "both/c.yaml": template("{deployment: docker}"),
+    }
+    lists = """\
+    resource_registry:
+      My::Type: [puppet/c.yaml, docker/c.yaml]
+      My::Nic: [nic/one.yaml, nic/two.yaml]
+      My::Both: [both/a.yaml, both/b.yaml, both/c.yaml]
+    """
+    made = define(PARENT, "requires: {deployment: puppet, nic: bonded}\n", dedent(lists), files=files)
+    found = {type_: first(made, type_).template for type_ in ("My::Type", "My::Nic", "My::Both")}
+    assert found == {"My::Type": "puppet/c.yaml", "My::Nic": "nic/two.yaml", "My::Both": "both/a.yaml"}
+    # The third list mentions both: a template without one of them does not fit.
+    [mistake] = refused("requires: {deployment: docker, nic: bonded}\n", dedent(lists), files=files)
+    assert "no template fits what is required (deployment=docker, nic=bonded)" in mistake
+    assert mistake.endswith("both/c.yaml has no nic")
 
 
 def test_several_fit() -> None:
     """They are named, and what they can be told apart by."""
     assert refused(LIST) == [
         (
-            "env0.yaml:1:21: resource_registry.My::Type: 2 templates fit, as nothing is required: puppet/c.yaml, "
+            "env0.yaml:1:21: resource_registry.My::Type: 2 templates fit, as nothing is required of them: "
+            "puppet/c.yaml, "
             "docker/c.yaml (require one deployment of puppet, docker)"
         )
     ]
@@ -356,6 +341,13 @@ def test_what_heat_does_not_take_is_said() -> None:
     assert warnings == [f"env0.yaml:1:1: requires: {NOT_HEATS}", f"t.yaml:2:1: capabilities: {NOT_HEATS}"]
 
 
+def test_it_is_said_once() -> None:
+    """Not for each environment, and not for each template."""
+    parent = template("{a: b}") + "resources: {p: {type: puppet/c.yaml}, d: {type: docker/c.yaml}}\n"
+    _, warnings = examined(parent, "requires: {a: b}\n", "requires: {c: d}\n", files=FILES)
+    assert warnings == [f"env0.yaml:1:1: requires: {NOT_HEATS}", f"t.yaml:2:1: capabilities: {NOT_HEATS}"]
+
+
 # From disk.
 
 
@@ -444,18 +436,15 @@ def test_a_stack_is_made_of_the_one_that_is_chosen(machine: Machine) -> None:
 
 
 def test_capabilities_are_no_reason_to_fail_a_strict_validation(machine: Machine) -> None:
-    """The warnings about them are given once, however many files have the sections; any other one still counts."""
+    """The warnings about them stay; any other one still counts."""
     put(
         machine.folder,
-        t=VERSION + PARENT.replace("}}", "}, again: {type: My::Type}}"),
+        t=VERSION + PARENT,
         puppet__c=FILES["puppet/c.yaml"],
         docker__c=FILES["docker/c.yaml"],
         env="requires: {deployment: puppet}\n" + LIST,
     )
     done = run(machine, "validate", "--strict", "t.yaml", "-e", "env.yaml")
-    assert (done.code, done.err.count(NOT_HEATS)) == (0, 2)
-    (machine.folder / "more.yaml").write_text("requires: {deployment: docker}\n")
-    done = run(machine, "validate", "--strict", "t.yaml", "-e", "env.yaml", "-e", "more.yaml")
     assert (done.code, done.err.count(NOT_HEATS)) == (0, 2)
     (machine.folder / "t.yaml").write_text(VERSION + PARENT + "outputs: {o: {value: 1, odd: 2}}\n")
     assert run(machine, "validate", "--strict", "t.yaml", "-e", "env.yaml").code == 1

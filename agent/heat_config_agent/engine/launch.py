@@ -21,11 +21,14 @@ from heat_config_agent.runs import hook, run_folder, scopes, supervisor
 from heat_config_agent.runs.output_limit import OutputLimit
 from heat_config_agent.runs.scopes import Scope, ScopeError
 from heat_config_hooks import processes, protocol
-from heat_config_hooks.reply import Reply
+from heat_config_hooks.reply import UNKNOWN, Capture, Reply, failure
 from heat_config_hooks.values import dataclass, replace
 
 _TICK = 0.02
 """Seconds between two looks at a run on a kernel that cannot announce its end."""
+
+
+_WITHHELD = "its output is withheld: the secrets that its command was given are not known any more"
 
 
 @dataclass
@@ -113,7 +116,7 @@ class Launcher:
             environment["HEAT_REBOOTS"] = str(entry.reboots)
         try:
             run_folder.make(folder, mark)
-            command = hook.prepare(job, place)
+            command = self._command(job, place)
             if not isinstance(command, protocol.Command):
                 return command
             start = functools.partial(supervisor.start, folder, command, environment, mark, announce)
@@ -123,6 +126,14 @@ class Launcher:
         except Exception as error:  # noqa: BLE001  # no error here may hold up other deployments
             return _obstacle(job, error)
         return Started(running, tuple(command.notes))
+
+    def _command(self, job: Job, place: protocol.Workplace) -> protocol.Command | Reply:
+        """Return the command of a run, or the reply if nothing needs to be run. Raises OSError."""
+        if not job.deployment.references:
+            return hook.prepare(job, place)
+        from heat_config_agent.runs import resolution  # noqa: PLC0415  # few runs refer to secrets
+
+        return resolution.command(job, place, self.settings)
 
     def follow(self, step: Step, running: supervisor.Running) -> None:
         """Look after a run from now on."""
@@ -227,7 +238,32 @@ class Launcher:
     def reply(self, step: Step, run: Run, code: int) -> Reply:
         """Return the reply that the hook makes of a command that ended with this exit code."""
         folder = self.folder(step.deployment.key)
+        if step.deployment.references:
+            from heat_config_agent.runs import resolution  # noqa: PLC0415  # few runs refer to secrets
+
+            prepared, notes = resolution.prepared(folder)
+            for note in notes:
+                self._report.warn(f"{step.deployment.name}: {note}")
+            if prepared is not None:
+                return prepared
+            if self.revealed(step.deployment) is None:
+                return failure(code or UNKNOWN, _WITHHELD)
         return hook.finish(step.job, run, folder, self.settings.environment, run_folder.ended(folder, code))
+
+    def output(self, deployment: Deployment) -> tuple[str | Capture, str | Capture]:
+        """Return what a run has printed so far; nothing if the secrets in it are not known."""
+        folder = self.folder(deployment.key)
+        if self.revealed(deployment) is None:
+            return "", ""
+        return Capture(folder / "stdout"), Capture(folder / "stderr")
+
+    def revealed(self, deployment: Deployment) -> Deployment | None:
+        """Return a deployment with the secrets of its run, to mask them; None if they are not known."""
+        if not deployment.references:
+            return deployment
+        from heat_config_agent.runs import resolved  # noqa: PLC0415  # few runs refer to secrets
+
+        return resolved.revealed(deployment, self.folder(deployment.key))
 
     def shorten(self, active: Active) -> None:
         """Shorten the output of a run that has ended to its limit."""

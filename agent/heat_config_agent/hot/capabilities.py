@@ -12,7 +12,7 @@ Heat has a specification of this, but no implementation.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from heat_config_agent.language.mistakes import Mistake
 from heat_config_agent.language.positions import Json, Path
@@ -55,18 +55,22 @@ def _text(value: Json) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def once(warnings: Sequence[Mistake]) -> list[Mistake]:
-    """Return warnings with that of each section only once: of the first template or environment that has it."""
-    first: dict[Path, Mistake] = {}
-    for each in warnings:
-        if each.code == CODE:
-            first.setdefault(each.path[-1:], each)
-    return [each for each in warnings if each.code != CODE or each is first[each.path[-1:]]]
-
-
 def of(template: Text, report: Report) -> dict[str, tuple[str, ...]]:
     """Return the capabilities of a template."""
     return read(template.value.get("capabilities"), report, ("capabilities",), "template")
+
+
+def once(warnings: Iterable[Mistake]) -> list[Mistake]:
+    """Return warnings with those about capabilities said once for all environments, and once for all templates."""
+    kept: list[Mistake] = []
+    sections: set[object] = set()
+    for warning in warnings:
+        section = warning.path[-1] if warning.path else ""
+        if warning.code != CODE or section not in sections:
+            kept.append(warning)
+        if warning.code == CODE:
+            sections.add(section)
+    return kept
 
 
 def fits(capabilities: Capabilities, requires: Capabilities) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from heat_config_agent.deployments.redaction import OPEN, Concealer
-from heat_config_agent.hot import capabilities, loader, reader
+from heat_config_agent.hot import loader, reader
 from heat_config_agent.hot.source import Source
 from heat_config_agent.language.mistakes import Mistake
 from heat_config_agent.language.positions import Json
@@ -46,4 +46,4 @@ def check(template: str, environments: Sequence[str], parameters: Mapping[str, J
         mistakes, warnings = [*mistakes, *wrong], [*warnings, *odd]
     places = {each.place for each in missing}  # a missing file is reported once
     mistakes = [*missing, *(each for each in mistakes if each.place not in places)]
-    return Checked(source, made, ordered(mistakes), capabilities.once(ordered(warnings)))
+    return Checked(source, made, ordered(mistakes), ordered(warnings))

@@ -46,8 +46,8 @@ class Merged:
     """Path of each list of templates in the registry → its environment."""
     requires: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The capabilities that templates of lists must have."""
-    required_at: dict[str, Place | None] = field(default_factory=dict)
-    """The places of their keys."""
+    required_at: dict[str, Place] = field(default_factory=dict)
+    """Required capability → its position."""
     attributes: dict[str, dict[str, Json]] = field(default_factory=dict)
     """The attributes that are given for resources that need a cloud, by path or type."""
     places: dict[str, Place] = field(default_factory=dict)
@@ -115,9 +115,10 @@ def merge(texts: Sequence[Text], source: Source, schemas: Mapping[str, Schema]) 
         registry.read(said, report)
         found.lists.update(dict.fromkeys(registry.lists(said), text))
         if "requires" in sections:
-            required = capabilities.read(sections["requires"], report, ("requires",), "environment")
-            found.requires |= required
-            found.required_at |= {key: text.place(("requires", key)) for key in required}
+            requires = capabilities.read(sections["requires"], report, ("requires",), "environment")
+            found.requires |= requires
+            positions = {key: text.place(("requires", key)) for key in requires}
+            found.required_at |= {key: place for key, place in positions.items() if place}
             report.odd(capabilities.NOT_HEATS, ("requires",), code=capabilities.CODE)
         if "attributes" in sections:
             _take_attributes(found.attributes, sections["attributes"], report)

@@ -129,6 +129,8 @@ class Settings:
             grace=self.grace,
             output_limit=int(self.number("output_limit")),
             scopes=self.flag("scopes"),
+            secrets={"HEAT_SECRETS_DIR": self.text("secrets_dir"), "HEAT_AGE_IDENTITY": self.text("age_identity")},
+            providers=(*self.words("provider_dirs"), paths.PROVIDERS),
         )
 
     def text(self, name: str) -> str:

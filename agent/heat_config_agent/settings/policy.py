@@ -24,7 +24,7 @@ LARGEST = 64 * 1024
 SOURCES = (*COLLECTORS, "stdin", "stack")
 """The first parts of the names of sources."""
 
-_WORDS = ("tools", "sources", "actions")
+_WORDS = ("tools", "sources", "actions", "secrets")
 
 _LATER = ("users", "signers", "network")
 """Rules about what this version cannot do. They are refused, because to ignore a rule is to break it."""
@@ -126,6 +126,7 @@ def parse(path: str, text: str) -> Policy:
         tools=values.get("tools"),
         sources=values.get("sources"),
         actions=values.get("actions"),
+        secrets=values.get("secrets"),
         max_timeout=longest,
         lines=lines,
     )

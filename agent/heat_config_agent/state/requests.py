@@ -159,13 +159,13 @@ def _grant(journal: Journal, deployed: Deployed, state: Path, entry: Entry, wish
         journal.send_again(key)
         return f"the result of {name} will be sent again"
     deployed.forget(key)
-    for path in (state / "runs" / key, *_written(entry)):
+    for path in (state / "runs" / key, *written(entry)):
         files.remove(path)
     journal.forget(key)  # last: if this is interrupted, it is done again
     return f"{name} is forgotten"
 
 
-def _written(entry: Entry) -> list[Path]:
+def written(entry: Entry) -> list[Path]:
     """Return the files that a run has left in the folders of its hook: its config, and its outputs."""
     folders, patterns = traces(entry)
     return [path for folder in folders for pattern in patterns for path in folder.glob(pattern)]

@@ -15,7 +15,6 @@ from heat_config_agent.cli.mistakes import mistake_line
 from heat_config_agent.cli.stack import definitions, sessions, values
 from heat_config_agent.cli.stack.live_view import view_of
 from heat_config_agent.errors import ExitCode, UsageError
-from heat_config_agent.hot import capabilities
 from heat_config_agent.language.mistakes import Invalid
 from heat_config_agent.language.report import ordered
 from heat_config_agent.runs.tools import Tools
@@ -56,11 +55,9 @@ def _types(settings: Settings) -> Types:
     return sessions.types(settings.words("plugin_dirs"))
 
 
-def _warned(settings: Settings, definition: Definition, *, new: bool) -> None:
-    """Print the warnings about a stack. That Heat has no capabilities is said when the stack is new, and once."""
+def _warned(settings: Settings, definition: Definition) -> None:
     tools = tuple(Tools(settings.hooks, sessions.warned).installed())
-    found = ordered([*definition.warnings, *advice.warnings(definition, _types(settings), tools)])
-    for each in capabilities.once(found) if new else [each for each in found if each.code != capabilities.CODE]:
+    for each in ordered([*definition.warnings, *advice.warnings(definition, _types(settings), tools)]):
         terminal.say(mistake_line(each, "warning", "warn", definition.conceal), error=True)
 
 
@@ -69,7 +66,7 @@ def create(options: argparse.Namespace) -> int:
     """Create a stack, or continue its creation."""
     settings = state_options.of(options)
     definition = definitions.new(options, options.name, _types(settings))
-    _warned(settings, definition, new=True)
+    _warned(settings, definition)
     if options.dry_run:
         return show_plan(_created(settings, definition), as_json=options.json)
     return carry_out(settings, options, lambda session: _making(session, definition, options), definition)
@@ -85,7 +82,7 @@ def update(options: argparse.Namespace) -> int:
     settings = state_options.of(options)
     stack = sessions.look(settings, options.name, sessions.warned if options.dry_run else reported_later)
     definition = definitions.changed(options, stack)
-    _warned(settings, definition, new=False)
+    _warned(settings, definition)
     if options.dry_run:
         return show_plan(_changed(settings, stack, definition), as_json=options.json)
     return carry_out(
@@ -101,10 +98,10 @@ def preview_(options: argparse.Namespace) -> int:
     if options.name and sessions.there(settings, name):
         stack = sessions.look(settings, name)
         definition = definitions.changed(options, stack)
-        _warned(settings, definition, new=False)
+        _warned(settings, definition)
         return show_plan(_changed(settings, stack, definition), as_json=options.json)
     definition = definitions.new(options, name, _types(settings))
-    _warned(settings, definition, new=True)
+    _warned(settings, definition)
     return show_plan(_created(settings, definition), as_json=options.json)
 
 
@@ -113,10 +110,12 @@ def apply(settings: Settings, template: str, options: Any, content: bytes | None
 
     `content` is the content of the file, if it has been read already.
     """
-    stem = definitions.default_name(template) if options.name is None else options.name
+    name = definitions.default_name(template) if options.name is None else options.name
+    if options.name is None and not listing.is_name(name):
+        raise UsageError(f"{template} gives the stack no name, as a name begins with a letter", hint="add --name NAME")
     options = argparse.Namespace(**vars(options))
     options.parameter = [*options.parameter, *options.input]
-    options.name, options.template, options.file = stem, template, None
+    options.name, options.template, options.file = name, template, None
     options.existing, options.clear_parameter, options.timeout = False, [], None
     options.content = content
     return with_mistakes(lambda options: _applied(settings, options))(options)
@@ -131,7 +130,7 @@ def _applied(settings: Settings, options: argparse.Namespace) -> int:
     definition = (
         definitions.changed(options, stack) if stack else definitions.new(options, options.name, _types(settings))
     )
-    _warned(settings, definition, new=stack is None)
+    _warned(settings, definition)
     if options.plan:
         return show_plan(
             _changed(settings, stack, definition) if stack else _created(settings, definition), as_json=options.json
@@ -221,7 +220,7 @@ def carry_out(
         if definition is not None and session.root is not None and not options.json:
             _say_placeholders(session.root)
         if options.server and session.root is not None and (left := _for_others(session.root, options.server)):
-            view.warn(f"not carried out, because other servers than {options.server} have to: {', '.join(left)}")
+            view.warn(f"left to other servers than {options.server}: {', '.join(left)}")
         return _ended(settings, options.name, session.root, time.monotonic() - began, as_json=options.json)
 
 
