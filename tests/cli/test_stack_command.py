@@ -391,7 +391,7 @@ def test_only_one_server(stacks: Stacks) -> None:
     """With --server, what is for others is not carried out, and that is said."""
     path = stacks.template()
     done = stacks.apply(path, "--server", "other")
-    assert done.err == "warning: not carried out, because other servers than other have to: greeting\n"
+    assert done.err == "warning: left to other servers than other: greeting\n"
     assert stacks.logged == []
     done = stacks.apply(path, "--server", "server", "--name", "here")
     assert done.err == ""

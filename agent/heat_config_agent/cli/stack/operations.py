@@ -218,7 +218,7 @@ def carry_out(
         if definition is not None and session.root is not None and not options.json:
             _say_placeholders(session.root)
         if options.server and session.root is not None and (left := _for_others(session.root, options.server)):
-            view.warn(f"not carried out, because other servers than {options.server} have to: {', '.join(left)}")
+            view.warn(f"left to other servers than {options.server}: {', '.join(left)}")
         return _ended(settings, options.name, session.root, time.monotonic() - began, as_json=options.json)
 
 
