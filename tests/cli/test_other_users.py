@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +156,7 @@ def test_a_folder_that_others_may_change_is_not_used(machine: Machine, place: Pa
 def test_a_hook_by_hand_changes_no_user(machine: Machine) -> None:
     """It says that only the agent can, rather than to run as whoever has started it."""
     given = json.dumps({"id": "d1", "config": SH, "options": {"user": USER}})
-    command = [BIN / "heat-config-hook", "script"]
+    command = [str(BIN / "heat-config-hook"), "script"]
     done = subprocess.run(
         command, input=given, env=machine.environment, capture_output=True, text=True, check=False, timeout=30
     )
@@ -182,7 +182,9 @@ def test_a_timeout_ends_everything_of_that_user(machine: Machine, place: Path) -
     "kill -9 of the agent at transitions of a run of another user; and of the process that reports",
     "the truth is told",
 )
-def test_a_run_of_another_user_outlives_the_agent(machine: Machine, place: Path, heat: SignalServer) -> None:
+def test_a_run_of_another_user_outlives_the_agent(
+    machine: Machine, place: Path, heat: SignalServer, tried: Callable[[int], None]
+) -> None:
     """The next agent tells its result, also if there is none; no file of it is left."""
     for number, point in enumerate(("runner.prepared", "runner.word", "runner.closed", "journal.finished.after")):
         armed = machine.folder / f"armed{number}"
@@ -208,6 +210,7 @@ def test_a_run_of_another_user_outlives_the_agent(machine: Machine, place: Path,
     agent.communicate(timeout=30)
     assert machine.processes() == []
     assert "the run has ended before it could report its result" in machine.agent("show", "d9").out
+    tried(5)
 
 
 def test_a_setting_and_a_policy_say_who_runs_what(machine: Machine, place: Path) -> None:
