@@ -50,18 +50,20 @@ def survey(
     deployed: Deployed,
     state: Path,
     *,
+    user: str = "",
     only: Collection[str] = (),
     parse: Callable[[Document], metadata.Parsed] = metadata.parse,
 ) -> Survey:
     """Return what there is to do for the documents, given the journal's `entries` and the state directory.
 
-    `only` names deployments by name or id, as in `plan.make`. Raises StateError if heat-agents' folder cannot be read.
+    `only` names deployments by name or id, as in `plan.make`; `user` is the setting. Raises StateError if heat-agents'
+    folder cannot be read.
     """
     deployments, sources, mistakes = metadata.parse_all(list(documents), parse)
     now = time.time()
     due = cleanup.due(deployments, sources, entries, now)
     deployments = [*due.left, *deployments]  # cleanups first: new deployments may need the same place
-    known = facts(deployments, entries, tools, deployed, state, now=now, back=due.back)
+    known = facts(deployments, entries, tools, deployed, state, now=now, back=due.back, user=user)
     return Survey(
         deployments=deployments,
         sources=sources,
@@ -81,6 +83,7 @@ def facts(
     *,
     now: float | None = None,
     back: Collection[str] = (),
+    user: str = "",
 ) -> Known:
     """Return what a plan for these deployments has to know. `now` is in seconds since the epoch.
 
@@ -100,6 +103,7 @@ def facts(
         now=time.time() if now is None else now,
         boot=processes.boot_id(),
         policy=policy_in_force() if may_run else None,
+        user=user,
     )
 
 

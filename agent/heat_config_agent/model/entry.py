@@ -58,6 +58,8 @@ class Run:
     outputs: str
     scope: str = ""
     """The folder of its control group if it is a systemd scope; else empty."""
+    user: str = ""
+    """The user as whom it was run; empty for the agent's own."""
 
 
 class Removed(str, enum.Enum):

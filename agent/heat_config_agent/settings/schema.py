@@ -95,6 +95,16 @@ SETTINGS: tuple[Setting, ...] = (
             "directories with resource types for stacks, written to Heat's guide for plug-ins",
             "/opt/heat-plugins",
         ),
+        _row(
+            "user",
+            Kind.TEXT,
+            "",
+            "the user as whom tools run that have the option `user`; empty for the user of the agent",
+            "deploy",
+        ),
+        _row(
+            "user_dir", Kind.PATH, paths.USERS, "the folder with the files of runs of other users, which they can reach"
+        ),
         _row("secrets_dir", Kind.PATH, paths.SECRETS, "the folder from which inputs may refer to secrets"),
         _row(
             "age_identity",
