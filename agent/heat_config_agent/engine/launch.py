@@ -321,5 +321,5 @@ def _obstacle(job: Job, error: Exception) -> Obstacle:
 
 def _outputs_are_gone(deployment: Deployment, run: Run) -> bool:
     """Return whether a reboot has removed the outputs of a run: heat-agents' folder for them is in memory."""
-    ours = run.hook.startswith(BUILTIN) and bool(deployment.outputs)
+    ours = run.hook.startswith(BUILTIN) and bool(deployment.outputs) and not run.user  # its reply is in the run folder
     return ours and run.boot != processes.boot_id() and not os.path.isdir(run.outputs)  # noqa: PTH112  # never raises
