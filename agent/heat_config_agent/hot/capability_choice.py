@@ -93,8 +93,8 @@ class Choice:
 def _lists(section: Mapping[str, Json], path: Path) -> Iterator[tuple[Path, list[str]]]:
     """Yield the lists of templates in a registry, each with its path."""
     for name, value in section.items():
-        if isinstance(value, dict):
-            yield from _lists(value, (*path, name))
+        if (mappings := registry.inner(name, value)) is not None:
+            yield from _lists(mappings, (*path, name))
         elif registry.is_list(name, value):
             yield (*path, name), value
 
