@@ -230,17 +230,17 @@ def _as_defined(root: Stack) -> list[str]:
     return [name for name, each in records.items() if each.action != INIT and each.revision == root.record.revision]
 
 
-def _completed(session: Session) -> dict[str, str]:
-    """Return the words for the resources that an earlier command completed before it was interrupted."""
+def _completed(session: Session) -> dict[str, tuple[str, str]]:
+    """Return the word and the action of each resource that an earlier command completed before it was interrupted."""
     root = session.root
     if root is None or not session.interrupted:
         return {}
-    words: dict[str, str] = {}
+    words: dict[str, tuple[str, str]] = {}
     for name, each in ((name, each.record) for name, each in root.resources.items()):
         if each.status != COMPLETE or each.revision != root.record.revision:
             continue
         if each.action == root.record.action or (each.passed == root.record.attempt and each.action != INIT):
-            words[name] = "ok" if each.updated >= root.record.updated else "unchanged"
+            words[name] = ("ok", each.action) if each.updated >= root.record.updated else ("unchanged", "")
     return words
 
 
