@@ -391,7 +391,7 @@ def test_only_one_server(stacks: Stacks) -> None:
     """With --server, what is for others is not carried out, and that is said."""
     path = stacks.template()
     done = stacks.apply(path, "--server", "other")
-    assert done.err == "warning: not carried out, because other servers than other have to: greeting\n"
+    assert done.err == "warning: left to other servers than other: greeting\n"
     assert stacks.logged == []
     done = stacks.apply(path, "--server", "server", "--name", "here")
     assert done.err == ""
@@ -459,3 +459,14 @@ def test_types_of_plugins_are_known(stacks: Stacks) -> None:
     assert (folder / "note").read_text() == "made"
     assert done.err.count("\n") == 1
     assert "other.py is not used: it needs nobody_has_this" in done.err
+
+
+def test_a_template_whose_file_names_no_stack(machine: Machine) -> None:
+    """Such as one that a shell hands over as /dev/fd/63: one sentence says what to add."""
+    path = machine.folder / "63"
+    path.write_text("heat_template_version: 2021-04-16\n")
+    done = machine.command("heat-config-apply", [str(path), "--state-dir", str(machine.state)], {})
+    assert done.code == 2
+    assert "63 gives the stack no name, as a name begins with a letter (add --name NAME)" in done.err
+    named = [str(path), "--name", "named", "--state-dir", str(machine.state)]
+    assert machine.command("heat-config-apply", named, {}).code == 0

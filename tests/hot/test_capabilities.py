@@ -123,15 +123,51 @@ def test_nothing_fits() -> None:
             "c.yaml has no deployment (did you mean puppet?)"
         )
     ]
-    misspelt = refused("requires: {deploymnet: puppet}\n" + LIST)
-    assert misspelt[0].endswith("docker/c.yaml has no deploymnet (did you mean deployment?)")
+
+
+def test_what_no_list_mentions() -> None:
+    """It would decide nothing, whatever its author meant."""
+    problem = "no template of a list in the resource_registry has the capability"
+    assert refused("requires: {deploymnet: puppet}\n" + LIST) == [
+        f"env0.yaml:1:12: requires.deploymnet: {problem} deploymnet (did you mean deployment?)"
+    ]
+    assert refused("requires: {deployment: puppet}\n" + LIST, "requires: {os: debian}\n") == [
+        f"env1.yaml:1:12: requires.os: {problem} os"
+    ]
+    assert refused("requires: {os: debian}\n") == []
+
+
+def test_choices_are_independent() -> None:
+    """A requirement decides between the templates of the lists that mention it, and between no others."""
+    files = {
+        **FILES,
+        "nic/one.yaml": template("{nic: single}"),
+        "nic/two.yaml": template("{nic: bonded}"),
+        "both/a.yaml": template("{deployment: puppet, nic: bonded}"),
+        "both/b.yaml": template("{deployment: puppet, nic: single}"),
+        "both/c.yaml": template("{deployment: docker}"),
+    }
+    lists = """\
+    resource_registry:
+      My::Type: [puppet/c.yaml, docker/c.yaml]
+      My::Nic: [nic/one.yaml, nic/two.yaml]
+      My::Both: [both/a.yaml, both/b.yaml, both/c.yaml]
+    """
+    made = define(PARENT, "requires: {deployment: puppet, nic: bonded}\n", dedent(lists), files=files)
+    found = {type_: first(made, type_).template for type_ in ("My::Type", "My::Nic", "My::Both")}
+    assert found == {"My::Type": "puppet/c.yaml", "My::Nic": "nic/two.yaml", "My::Both": "both/a.yaml"}
+    # The third list mentions both: a template without one of them does not fit.
+    [mistake] = refused("requires: {deployment: docker, nic: bonded}\n", dedent(lists), files=files)
+    assert "no template fits what is required (deployment=docker, nic=bonded)" in mistake
+    assert mistake.endswith("both/c.yaml has no nic")
 
 
 def test_several_fit() -> None:
     """They are named, and what they can be told apart by."""
     assert refused(LIST) == [
         (
-            "env0.yaml:1:21: resource_registry.My::Type: 2 templates fit, as nothing is required: puppet/c.yaml, "
+            "env0.yaml:1:21: resource_registry.My::Type: 2 templates fit, as nothing is required of them: "
+            "puppet/c.yaml, "
             "docker/c.yaml (require one deployment of puppet, docker)"
         )
     ]
@@ -302,6 +338,13 @@ def test_mistakes_in_candidates() -> None:
 def test_what_heat_does_not_take_is_said() -> None:
     """Whoever wants to go there with it has to know."""
     _, warnings = examined(template("{a: b}"), "requires: {a: b}\n")
+    assert warnings == [f"env0.yaml:1:1: requires: {NOT_HEATS}", f"t.yaml:2:1: capabilities: {NOT_HEATS}"]
+
+
+def test_it_is_said_once() -> None:
+    """Not for each environment, and not for each template."""
+    parent = template("{a: b}") + "resources: {p: {type: puppet/c.yaml}, d: {type: docker/c.yaml}}\n"
+    _, warnings = examined(parent, "requires: {a: b}\n", "requires: {c: d}\n", files=FILES)
     assert warnings == [f"env0.yaml:1:1: requires: {NOT_HEATS}", f"t.yaml:2:1: capabilities: {NOT_HEATS}"]
 
 

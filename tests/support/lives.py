@@ -468,10 +468,17 @@ class Place:
         return wrong
 
     def too_often(self, step: Step) -> list[str]:
-        """Return which scripts have run in this step more often than runs were killed in it."""
+        """Return which scripts have run in this step more often than runs were killed in it.
+
+        What a way back has made anew is deleted, as well as what it replaces.
+        """
         begun = Counter(" ".join(each[1:4]) for each in self.lines()[self._read :] if each[0] == "begun")
-        allowed = 1 + self.hits
-        return [f"{what} ran {times} times in {step.what}" for what, times in begun.items() if times > allowed]
+        made = {what.replace(" CREATE ", " DELETE "): times for what, times in begun.items() if " CREATE " in what}
+        return [
+            f"{what} ran {times} times in {step.what}"
+            for what, times in begun.items()
+            if times > 1 + self.hits + made.get(what, 0)
+        ]
 
 
 _OUTPUTS = ["output", "list", NAME]

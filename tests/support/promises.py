@@ -327,10 +327,13 @@ class World:
         if each.replaced:
             if not each.was_running and any(moment > each.replaced + 0.01 for moment in begins):  # it has 10 ms steps
                 wrong.append("it was begun after it had been replaced")
-            late = [
+            at_its_address = [other for other in self.handed.values() if other.address == each.address]
+            others = [value for other in at_its_address if other is not each for value in self._told(other)]
+            late = [  # a run that is killed before it says who it is has the same result as another such run
                 value
                 for value in told
-                if any(one.at > each.replaced and one.value == value for one in self.heard(each.id))
+                if value not in others
+                and any(one.at > each.replaced and one.value == value for one in self.heard(each.id))
             ]
             wrong += ["its result was sent after it had been replaced"] if late else []
         else:

@@ -13,7 +13,7 @@ from heat_config_agent.deployments.redaction import beginning, redactor
 from heat_config_agent.errors import AgentError, ExitCode
 from heat_config_agent.model.deployment import Deployment
 from heat_config_agent.model.entry import Entry, Removed, State
-from heat_config_agent.runs import streams, supervisor
+from heat_config_agent.runs import resolved, streams, supervisor
 from heat_config_hooks import files
 from heat_config_hooks.reply import CUT, EDGE
 
@@ -46,6 +46,9 @@ def run(options: argparse.Namespace) -> int:
             f"cannot mask the secrets in the output of {entry.name}: they are no longer known",
             hint=f"the output is in {folder}",
         )
+    deployment = _revealed(deployment, folder, entry, follow=options.follow)
+    if deployment is None:
+        return ExitCode.OK
     printed = [_Stream(folder / "stdout", deployment), _Stream(folder / "stderr", deployment, error=True)]
     while True:
         running = options.follow and _is_running(entry)
@@ -54,6 +57,24 @@ def run(options: argparse.Namespace) -> int:
         if not running:
             return ExitCode.OK
         time.sleep(_INTERVAL)
+
+
+def _revealed(deployment: Deployment, folder: Path, entry: Entry, *, follow: bool) -> Deployment | None:
+    """Return a deployment with the secrets to which its inputs refer, so that they can be masked in its output.
+
+    Returns None if they are not known yet, so that nothing was printed; with `follow`, this waits until they are.
+    """
+    while deployment.references:
+        running = _is_running(entry)
+        revealed = resolved.revealed(deployment, folder)
+        if revealed is not None:
+            return revealed
+        if not running:
+            break  # the secrets in the output are overwritten
+        if not follow:
+            return None
+        time.sleep(_INTERVAL)
+    return deployment
 
 
 def _why_none(entry: Entry) -> str:

@@ -148,14 +148,22 @@ class Lines(Report):
 
     def _last_line(self, step: Step) -> str:
         """Return the last line that a run has printed, without secrets, and without half of a secret."""
+        folder = self._state / "runs" / step.deployment.key
+        deployment: Deployment | None = step.deployment
+        if step.deployment.references:
+            from heat_config_agent.runs import resolved  # noqa: PLC0415  # few runs refer to secrets
+
+            deployment = resolved.revealed(step.deployment, folder)
+        if deployment is None:  # its secrets are not known yet
+            return ""
         try:
-            with open(files.open_regular(self._state / "runs" / step.deployment.key / "stdout"), "rb") as file:
+            with open(files.open_regular(folder / "stdout"), "rb") as file:
                 begin = max(file.seek(0, 2) - 2 * EDGE, 0)
                 file.seek(begin)
                 text = file.read().decode("utf-8", "replace")
         except OSError:
             return ""
-        text = redactor(step.deployment)("deploy_stdout", text[: len(text) - beginning(step.deployment)(text)])
+        text = redactor(deployment)("deploy_stdout", text[: len(text) - beginning(deployment)(text)])
         lines = text[EDGE if begin else 0 :].rstrip().splitlines()
         return lines[-1] if lines else ""
 

@@ -30,6 +30,13 @@ _SHOWN = 100
 _HALF = re.compile("[\ud800-\udfff]")
 """Half of a surrogate pair, which JSON can contain and the name of a file cannot."""
 
+_REFERENCE = re.compile(r"[a-z][a-z0-9-]{0,31}:")
+"""The beginning of a reference to a secret. Any other object with the one key `secret` is a value like others."""
+
+_REFERENCE_AS_TEXT = re.compile(r"""\{\s*["']secret["']\s*:\s*["']([a-z][a-z0-9-]{0,31}:[^"'\\]*)["']\s*\}\s*""")
+
+_LONGEST_REFERENCE = 500
+
 _LARGE = 1e20
 """A message does not repeat a number of this size or more: it may have thousands of digits."""
 
@@ -234,15 +241,60 @@ def _inputs(entry: _Entry) -> Iterable[Input]:
             entry.wrong(f"inputs[{index}].type", f"expected the name of a type, not {kind_of(kind)}")
             kind = "String"
         value = item.get("value", item.get("default"))
+        references = _references(value, kind) if value else ()
+        if references and (problem := _unusable(references, str(item["name"]))):
+            entry.wrong(f"inputs[{index}].value", problem)
         if not isinstance(value, str) and needs_text(item):
             value = protocol.as_text(value)
         hidden = item.get("hidden") is True or item.get("no_echo") is True
-        yield Input(name=str(item["name"]), value=value, type=kind, hidden=hidden)
+        yield Input(name=str(item["name"]), value=value, type=kind, hidden=hidden, references=references)
+
+
+def reference_in(value: object) -> str:
+    """Return SCHEME:REFERENCE if a value is `{secret: "SCHEME:REFERENCE"}`; empty for any other value.
+
+    It may be text, too: in templates, parameters of the type string turn the object into JSON, or into Python's form.
+    """
+    if isinstance(value, str):
+        match = _REFERENCE_AS_TEXT.fullmatch(value) if value[:1] == "{" else None
+        return match[1] if match else ""
+    text = value.get("secret") if isinstance(value, Mapping) and len(value) == 1 else None
+    return text if isinstance(text, str) and _REFERENCE.match(text) else ""
+
+
+def _references(value: object, kind: str) -> tuple[str, ...]:
+    """Return the references in the value of an input: the value itself, or members of an object that stays one."""
+    if reference := reference_in(value):
+        return (reference,)
+    if not isinstance(value, dict) or kind == "String":
+        return ()
+    return tuple(reference for member in value.values() if member and (reference := reference_in(member)))
+
+
+def resolved(value: object, secrets: Mapping[str, str]) -> object:
+    """Return the value of an input with secrets, by reference, in the place of the references in it."""
+    if reference := reference_in(value):
+        return secrets.get(reference, value)
+    if not isinstance(value, dict):
+        return value
+    return {name: secrets.get(reference_in(member), member) for name, member in value.items()}
+
+
+def _unusable(references: Iterable[str], name: str) -> str:
+    """Return why references cannot be used for the input of that name; empty if they can."""
+    if name.startswith("deploy_"):
+        return "the inputs deploy_… are for the agent, and cannot be references to secrets"
+    for reference in references:
+        text = reference.partition(":")[2]
+        if not text or len(text) > _LONGEST_REFERENCE or not text.isprintable():
+            return f"expected SCHEME:REFERENCE with a reference of 1 to {_LONGEST_REFERENCE} printable characters"
+    return ""
 
 
 def needs_text(item: Mapping[str, object]) -> bool:
     """Return True if an input is declared as text and its value is not: it is converted, as heat-agents does."""
-    return item.get("type") == "String" and not isinstance(item.get("value", item.get("default")), str)
+    value = item.get("value", item.get("default"))
+    return item.get("type") == "String" and not isinstance(value, str) and not reference_in(value)
 
 
 def _outputs(entry: _Entry) -> Iterable[Output]:

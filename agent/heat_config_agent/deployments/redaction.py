@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from heat_config_agent.deployments.metadata import reference_in
 from heat_config_agent.masking import MASK
 from heat_config_agent.masking.names import SHORTEST, TELLING, search_for, signatures
 from heat_config_agent.model.deployment import STANDARD_OUTPUTS, Deployment, Input
@@ -43,13 +44,15 @@ _HARMLESS = frozenset(
 
 
 def is_secret(item: Input) -> bool:
-    """Return True if the value of an input must not be shown."""
+    """Return True if the value of an input must not be shown. A reference to a secret may be, and the secret not."""
+    if item.references and reference_in(item.value):
+        return False
     return item.hidden or item.name in CREDENTIALS or bool(re.search(TELLING, item.name))
 
 
 def secrets(deployment: Deployment) -> Secrets:
     """Return the search for all secrets that `redactor` masks in the output of a tool."""
-    return _search_for(_secret_inputs(deployment))
+    return search(_secret_inputs(deployment))
 
 
 def _secret_inputs(deployment: Deployment) -> list[Input]:
@@ -116,7 +119,7 @@ class Concealer:
         if not self._least or len(text) < self._least:  # no form of a secret is shorter than the secret
             return text
         if self._secrets is None:
-            self._secrets = _search_for(self._inputs)
+            self._secrets = search(self._inputs)
         return self._secrets.hide(text)
 
     def __call__(self, value: object) -> Any:
@@ -183,7 +186,8 @@ def concealer(deployment: Deployment) -> Concealer:
     return Concealer(_secret_inputs(deployment))
 
 
-def _search_for(inputs: Iterable[Input]) -> Secrets:
+def search(inputs: Iterable[Input]) -> Secrets:
+    """Return the search for the values of inputs, whatever their names are."""
     return search_for(frozenset(_parts(inputs)))
 
 

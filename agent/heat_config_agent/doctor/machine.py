@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pwd
 import shlex
 import stat
 import subprocess
@@ -42,6 +43,8 @@ def findings(settings: Settings, mistakes: Sequence[str]) -> Iterator[Finding]:
     """Check everything on the machine; `mistakes` in the settings keep the agent from starting."""
     yield from check_settings(settings, mistakes)
     yield from check_policy()
+    yield from check_user(settings.text("user"))
+    yield from check_secrets(Path(settings.text("secrets_dir")))
     yield from check_state(settings.state)
     yield from check_scripts(settings)
     yield check_runs(settings)
@@ -87,6 +90,36 @@ def check_policy() -> Iterator[Finding]:
         yield failed("policy", policy.mistake, "correct it as root: nothing new begins with this mistake")
     else:
         yield ok("policy", f"{policy.file} has the rules {', '.join(policy.lines)}")
+
+
+def check_user(name: str) -> Iterator[Finding]:
+    """Check whether runs can be those of the user that the settings name, if they name one."""
+    if not name:
+        return
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        yield failed("user", f"the setting user names {name!r}, and there is no such user", "create it, or correct it")
+        return
+    if os.geteuid() != 0:
+        yield failed("user", f"only an agent of root can run anything as {name!r}", "remove the setting user")
+    else:
+        yield ok("user", f"tools with the option user run as {name}")
+
+
+def check_secrets(folder: Path) -> Iterator[Finding]:
+    """Check whether only root can put a secret into the folder to which inputs may refer, if there is one."""
+    try:
+        status = folder.stat()
+    except OSError:
+        return
+    place = shlex.quote(str(folder))
+    if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
+        yield failed("secrets", f"other users may write to {folder}: no secret is read from it", f"chmod go-w {place}")
+    elif status.st_mode & 0o055:
+        yield warning("secrets", f"other users may look into {folder}", f"chmod 700 {place}")
+    else:
+        yield ok("secrets", f"inputs may refer to secrets in {folder}")
 
 
 def _readable_secrets(settings: Settings) -> Iterator[Finding]:

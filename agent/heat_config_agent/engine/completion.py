@@ -16,7 +16,7 @@ from heat_config_agent.model.entry import Entry, Run
 from heat_config_agent.runs import result, run_folder
 from heat_config_agent.state.attempts import Attempts
 from heat_config_agent.state.journal import Journal
-from heat_config_hooks.reply import REBOOT, UNKNOWN, Capture, Reply, failure, status_code
+from heat_config_hooks.reply import REBOOT, UNKNOWN, Reply, failure, status_code
 
 PLANNING, BEGINNING, CONCLUDING = "planning", "beginning", "making a result of what was left by"
 """The work on a deployment, as `state.attempts` names it."""
@@ -67,8 +67,7 @@ class Completion:
 
     def break_off(self, step: Step, conclusion: BrokenOff) -> None:
         """Put on record that a deployment has failed, with the output of its run so far."""
-        folder = self._launcher.folder(step.deployment.key)
-        reply = failure(conclusion.code, conclusion.reason, Capture(folder / "stdout"), Capture(folder / "stderr"))
+        reply = failure(conclusion.code, conclusion.reason, *self._launcher.output(step.deployment))
         self.finish(step, reply, conclusion.reason)
 
     def reboot_failed(self, entry: Entry, reason: str) -> None:
@@ -80,7 +79,8 @@ class Completion:
 
     def finish(self, step: Step, reply: Reply, reason: str = "") -> None:
         """Put a deployment's result on record. It is sent once it is on disk, see `Mailroom.publish`."""
-        self._record(step, result.make(reply, step.deployment, reason, self._attempts.alive))
+        deployment = self._launcher.revealed(step.deployment) or step.deployment
+        self._record(step, result.make(reply, deployment, reason, self._attempts.alive))
 
     def give_up(self, step: Step) -> bool:
         """Answer a deployment as failed if the agent was aborted again and again before it ran.

@@ -21,11 +21,16 @@ from heat_config_agent.runs import hook, run_folder, scopes, supervisor
 from heat_config_agent.runs.output_limit import OutputLimit
 from heat_config_agent.runs.scopes import Scope, ScopeError
 from heat_config_hooks import processes, protocol
-from heat_config_hooks.reply import Reply
+from heat_config_hooks.reply import UNKNOWN, Capture, Reply, failure
 from heat_config_hooks.values import dataclass, replace
 
 _TICK = 0.02
 """Seconds between two looks at a run on a kernel that cannot announce its end."""
+
+
+_UNREPORTED = "the run has ended before it could report its result"
+
+_WITHHELD = "its output is withheld: the secrets that its command was given are not known any more"
 
 
 @dataclass
@@ -89,6 +94,8 @@ class Launcher:
         key = job.deployment.key
         folder, mark = self.folder(key), f"{key}.{time.time_ns()}"
         place = protocol.workplace(job.tool.name, folder, self.settings.root, self.settings.environment)
+        if job.user:
+            place = self._private(entry, mark)
         if cleaned is not None:
             place = replace(place, working=Path(cleaned.working), outputs=Path(cleaned.outputs))
 
@@ -104,6 +111,7 @@ class Launcher:
                 working=str(place.working),
                 outputs=str(place.outputs),
                 scope=scope,
+                user=job.user,
             )
             record(run)
             return run
@@ -113,7 +121,7 @@ class Launcher:
             environment["HEAT_REBOOTS"] = str(entry.reboots)
         try:
             run_folder.make(folder, mark)
-            command = hook.prepare(job, place)
+            command = self._command(job, place)
             if not isinstance(command, protocol.Command):
                 return command
             start = functools.partial(supervisor.start, folder, command, environment, mark, announce)
@@ -123,6 +131,22 @@ class Launcher:
         except Exception as error:  # noqa: BLE001  # no error here may hold up other deployments
             return _obstacle(job, error)
         return Started(running, tuple(command.notes))
+
+    def _command(self, job: Job, place: protocol.Workplace) -> protocol.Command | Reply:
+        """Return the command of a run, or the reply if nothing needs to be run. Raises OSError."""
+        if not job.deployment.references and not job.user:
+            return hook.prepare(job, place)
+        from heat_config_agent.runs import resolution  # noqa: PLC0415  # few runs refer to secrets
+
+        return resolution.command(job, self.folder(job.deployment.key), place, self.settings)
+
+    def _private(self, entry: Entry, mark: str) -> protocol.Workplace:
+        """Return the folders of a run of another user, and remove those of an earlier run. Raises OSError."""
+        from heat_config_agent.runs import as_user  # noqa: PLC0415  # few runs are of other users
+
+        if entry.run is not None and entry.run.user:
+            as_user.remove(entry.run)
+        return as_user.place(Path(self.settings.user_dir), mark, self.settings.environment)
 
     def follow(self, step: Step, running: supervisor.Running) -> None:
         """Look after a run from now on."""
@@ -227,7 +251,35 @@ class Launcher:
     def reply(self, step: Step, run: Run, code: int) -> Reply:
         """Return the reply that the hook makes of a command that ended with this exit code."""
         folder = self.folder(step.deployment.key)
+        if step.deployment.references or run.user:
+            from heat_config_agent.runs import resolution  # noqa: PLC0415  # few runs refer to secrets
+
+            prepared, notes = resolution.prepared(folder)
+            for note in notes:
+                self._report.warn(f"{step.deployment.name}: {note}")
+            if prepared is not None:
+                return prepared
+            if self.revealed(step.deployment) is None:
+                return failure(code or UNKNOWN, _WITHHELD)
+            if run.user:  # nothing in the folders of that user is read
+                supervisor.end_remains(run)
+                return failure(code or UNKNOWN, _UNREPORTED, *self.output(step.deployment))
         return hook.finish(step.job, run, folder, self.settings.environment, run_folder.ended(folder, code))
+
+    def output(self, deployment: Deployment) -> tuple[str | Capture, str | Capture]:
+        """Return what a run has printed so far; nothing if the secrets in it are not known."""
+        folder = self.folder(deployment.key)
+        if self.revealed(deployment) is None:
+            return "", ""
+        return Capture(folder / "stdout"), Capture(folder / "stderr")
+
+    def revealed(self, deployment: Deployment) -> Deployment | None:
+        """Return a deployment with the secrets of its run, to mask them; None if they are not known."""
+        if not deployment.references:
+            return deployment
+        from heat_config_agent.runs import resolved  # noqa: PLC0415  # few runs refer to secrets
+
+        return resolved.revealed(deployment, self.folder(deployment.key))
 
     def shorten(self, active: Active) -> None:
         """Shorten the output of a run that has ended to its limit."""
@@ -269,5 +321,5 @@ def _obstacle(job: Job, error: Exception) -> Obstacle:
 
 def _outputs_are_gone(deployment: Deployment, run: Run) -> bool:
     """Return whether a reboot has removed the outputs of a run: heat-agents' folder for them is in memory."""
-    ours = run.hook.startswith(BUILTIN) and bool(deployment.outputs)
+    ours = run.hook.startswith(BUILTIN) and bool(deployment.outputs) and not run.user  # its reply is in the run folder
     return ours and run.boot != processes.boot_id() and not os.path.isdir(run.outputs)  # noqa: PTH112  # never raises

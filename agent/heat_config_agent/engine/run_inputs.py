@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+
 from heat_config_agent.model.entry import Entry, Removed, State
 from heat_config_agent.model.log import Log
 from heat_config_agent.model.run_settings import RunSettings
 from heat_config_agent.runs import run_folder
+from heat_config_agent.state import requests
 from heat_config_agent.state.journal import Journal
-from heat_config_hooks import processes
+from heat_config_hooks import files, processes
 
 
 class RunInputs:
@@ -32,10 +35,21 @@ class RunInputs:
         """Remove the inputs of a deployment's run. A failure is a warning, and `tidy_all` tries again."""
         self._untidy.discard(key)
         try:
-            run_folder.tidy(self._settings.run(key))
+            run_folder.tidy(self._settings.run(key), functools.partial(self._remove_written, key))
+            entry = self._journal.entries.get(key)
+            if entry is not None and entry.run is not None and entry.run.user:
+                from heat_config_agent.runs import as_user  # noqa: PLC0415  # few runs are of other users
+
+                as_user.remove(entry.run)
         except OSError as error:
             self._untidy.add(key)
             self._log.warn(f"cannot remove the inputs of {key}: {error.strerror}: {error.filename}")
+
+    def _remove_written(self, key: str) -> None:
+        """Remove what a hook has written into its folders, if the inputs of the run referred to secrets."""
+        entry = self._journal.entries.get(key)
+        for path in requests.written(entry) if entry is not None else ():
+            files.remove(path)
 
     def tidy_all(self) -> None:
         """Remove the inputs of all runs that have ended, where that has failed so far."""

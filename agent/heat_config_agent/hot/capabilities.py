@@ -12,8 +12,9 @@ Heat has a specification of this, but no implementation.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from heat_config_agent.language.mistakes import Mistake
 from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.language.report import Report
 from heat_config_agent.language.text import Text
@@ -57,6 +58,19 @@ def _text(value: Json) -> str:
 def of(template: Text, report: Report) -> dict[str, tuple[str, ...]]:
     """Return the capabilities of a template."""
     return read(template.value.get("capabilities"), report, ("capabilities",), "template")
+
+
+def once(warnings: Iterable[Mistake]) -> list[Mistake]:
+    """Return warnings with those about capabilities said once for all environments, and once for all templates."""
+    kept: list[Mistake] = []
+    sections: set[object] = set()
+    for warning in warnings:
+        section = warning.path[-1] if warning.path else ""
+        if warning.code != CODE or section not in sections:
+            kept.append(warning)
+        if warning.code == CODE:
+            sections.add(section)
+    return kept
 
 
 def fits(capabilities: Capabilities, requires: Capabilities) -> bool:

@@ -4,59 +4,79 @@
     resource_registry:
       My::Web: [puppet/web.yaml, docker/web.yaml]
 
-A template fits if it has every required capability. Exactly one must fit; otherwise the list is a mistake.
+A template fits if it has every required capability that a template of the list mentions. Exactly one must fit;
+otherwise the list is a mistake.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from heat_config_agent.hot import registry
 from heat_config_agent.hot.capabilities import Capabilities, fits, written
+from heat_config_agent.hot.environment import Merged
 from heat_config_agent.hot.template import Template
 from heat_config_agent.language.mistakes import Invalid, Mistake
 from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.language.report import Report, meant
-from heat_config_agent.language.text import Text
 
 
 class Choice:
     """The choice of one template for each list in a resource_registry."""
 
-    def __init__(self, requires: Capabilities, texts: Mapping[Path, Text], template: Callable[[str], Template]) -> None:
-        """Take the environment in which each list is, and a function that returns the template of a file.
+    def __init__(self, merged: Merged, template: Callable[[str], Template]) -> None:
+        """Take the merged environments, and a function that returns the template of a file.
 
         The function raises `Invalid` if the file is no template.
         """
-        self._requires, self._texts, self._template = requires, texts, template
+        self._merged, self._template = merged, template
         self.mistakes: list[Mistake] = []
 
-    def made(self, section: Mapping[str, Json], path: Path = ("resource_registry",)) -> dict[str, Json]:
+    def made(self) -> dict[str, Json]:
         """Return the registry with one template in place of each list.
 
-        A list from which none can be chosen is left out and is a mistake.
+        A list from which none can be chosen is left out and is a mistake. A required capability decides only between
+        the templates of lists that mention it, so that several choices can be made independently of each other. One
+        that no list mentions is a mistake, as it would decide nothing.
         """
-        found: dict[str, Json] = {}
-        for name, value in section.items():
-            at = (*path, name)
-            if isinstance(value, dict):
-                found[name] = self.made(value, at)
-            elif registry.is_list(name, value):
-                found[name] = self._one(value, at)
-            else:
-                found[name] = value
-        return {name: value for name, value in found.items() if value is not None}
+        registry_lists = dict(_lists(self._merged.resource_registry, ("resource_registry",)))
+        candidates = {path: self._candidates(names, path) for path, names in registry_lists.items()}
+        mentioned = {key for known in candidates.values() for each in known.values() for key in each or ()}
+        is_known = all(each is not None for known in candidates.values() for each in known.values())
+        unknown = [key for key in self._merged.requires if key not in mentioned] if candidates and is_known else []
+        for key in unknown:
+            problem = f"no template of a list in the resource_registry has the capability {key}"
+            place, hint = self._merged.required_at.get(key), meant(key, sorted(mentioned))
+            self.mistakes.append(Mistake(problem, ("requires", key), place, hint, "environment"))
+        chosen = {path: self._one(known, path, several=bool(unknown)) for path, known in candidates.items()}
+        return _with(self._merged.resource_registry, chosen, ("resource_registry",))
 
-    def _one(self, names: list[str], path: Path) -> str | None:
-        report = Report(self._texts[path])
+    def _candidates(self, names: list[str], path: Path) -> dict[str, Capabilities | None]:
+        """Return the capabilities of each template of a list; None for one with mistakes."""
+        report = Report(self._merged.lists[path])
         known = {name: self._capabilities(name, report, (*path, index)) for index, name in enumerate(names)}
-        candidates = {name: each for name, each in known.items() if each is not None}
-        fitting = [name for name, each in candidates.items() if fits(each, self._requires)]
-        if len(candidates) == len(known) and len(fitting) != 1:
-            report.wrong(*self._refusal(candidates, fitting, path), "environment")
         self.mistakes += report.mistakes
-        return None if report.mistakes else fitting[0]
+        return known
+
+    def _one(self, known: Mapping[str, Capabilities | None], path: Path, *, several: bool) -> str | None:
+        """Return the template of a list that fits; None if it cannot be chosen.
+
+        With `several`, more than one may fit: what is to decide between them is already known to be wrong.
+        """
+        candidates = {name: each for name, each in known.items() if each is not None}
+        if len(candidates) < len(known):
+            return None
+        mentioned = {key for each in candidates.values() for key in each}
+        requires = {key: values for key, values in self._merged.requires.items() if key in mentioned}
+        fitting = [name for name, each in candidates.items() if fits(each, requires)]
+        if len(fitting) == 1:
+            return fitting[0]
+        if not (fitting and several):
+            report = Report(self._merged.lists[path])
+            report.wrong(*_refusal(candidates, fitting, requires, path), "environment")
+            self.mistakes += report.mistakes
+        return None
 
     def _capabilities(self, name: str, report: Report, path: Path) -> Capabilities | None:
         """Return the capabilities of a candidate; None if it has mistakes."""
@@ -65,39 +85,59 @@ class Choice:
             wrong = [each for each in template.mistakes if each.path[:1] == ("capabilities",)]
         except Invalid as invalid:
             wrong = list(invalid.mistakes)
-        place = self._texts[path[:-1]].place(path)
+        place = self._merged.lists[path[:-1]].place(path)
         report.mistakes += [each if each.place else replace(each, path=path, place=place) for each in wrong]
         return None if wrong else template.capabilities
 
-    def _refusal(self, candidates: Mapping[str, Capabilities], fitting: list[str], path: Path) -> tuple[str, Path, str]:
-        """Return the problem of a list, its path and a hint."""
-        wanted = f"what is required ({written(self._requires)})"
-        others = [f"{name} has {self._instead(each)}" for name, each in candidates.items() if name not in fitting]
-        if not fitting:
-            return f"no template fits {wanted}: {'; '.join(others)}", path, self._meant(candidates.values())
-        said = f"fit {wanted}" if self._requires else "fit, as nothing is required"
-        also = "; ".join([", ".join(fitting), *others])
-        hint = _difference([candidates[each] for each in fitting])
-        return f"{len(fitting)} templates {said}: {also}", path, hint
 
-    def _instead(self, capabilities: Capabilities) -> str:
-        """Return why a template does not fit."""
-        lacking = [key for key, values in self._requires.items() if not fits(capabilities, {key: values})]
-        return " and ".join(
-            written({key: capabilities[key]}) if key in capabilities else f"no {key}" for key in lacking
-        )
+def _lists(section: Mapping[str, Json], path: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Yield the lists of templates in a registry, each with its path."""
+    for name, value in section.items():
+        if (mappings := registry.inner(name, value)) is not None:
+            yield from _lists(mappings, (*path, name))
+        elif registry.is_list(name, value):
+            yield (*path, name), value
 
-    def _meant(self, candidates: Iterable[Capabilities]) -> str:
-        """Return a hint if a required key or value that no candidate has may be misspelt, else an empty text."""
-        every: dict[str, set[str]] = {}
-        for each in candidates:
-            for key, values in each.items():
-                every.setdefault(key, set()).update(values)
-        for key, values in self._requires.items():
-            for word, known in [(key, set(every)), *((value, every.get(key, set())) for value in values)]:
-                if word not in known and (hint := meant(word, sorted(known))):
-                    return hint
-        return ""
+
+def _with(section: Mapping[str, Json], chosen: Mapping[Path, str | None], path: Path) -> dict[str, Json]:
+    """Return a registry with the template that was chosen in place of each list, without the others."""
+    replaced = {
+        name: _with(value, chosen, (*path, name)) if isinstance(value, dict) else chosen.get((*path, name), value)
+        for name, value in section.items()
+    }
+    return {name: value for name, value in replaced.items() if value is not None}
+
+
+def _refusal(
+    candidates: Mapping[str, Capabilities], fitting: list[str], requires: Capabilities, path: Path
+) -> tuple[str, Path, str]:
+    """Return the problem of a list, its path and a hint."""
+    wanted = f"what is required ({written(requires)})"
+    others = [f"{name} has {_instead(each, requires)}" for name, each in candidates.items() if name not in fitting]
+    if not fitting:
+        return f"no template fits {wanted}: {'; '.join(others)}", path, _meant(candidates.values(), requires)
+    fit = f"fit {wanted}" if requires else "fit, as nothing is required of them"
+    named = "; ".join([", ".join(fitting), *others])
+    return f"{len(fitting)} templates {fit}: {named}", path, _difference([candidates[each] for each in fitting])
+
+
+def _instead(capabilities: Capabilities, requires: Capabilities) -> str:
+    """Return why a template does not fit."""
+    lacking = [key for key, values in requires.items() if not fits(capabilities, {key: values})]
+    return " and ".join(written({key: capabilities[key]}) if key in capabilities else f"no {key}" for key in lacking)
+
+
+def _meant(candidates: Iterable[Capabilities], requires: Capabilities) -> str:
+    """Return a hint if a required value that no candidate has may be misspelt, else an empty text."""
+    every: dict[str, set[str]] = {}
+    for each in candidates:
+        for key, values in each.items():
+            every.setdefault(key, set()).update(values)
+    for key, values in requires.items():
+        for value in values:
+            if value not in every[key] and (hint := meant(value, sorted(every[key]))):
+                return hint
+    return ""
 
 
 def _difference(fitting: list[Capabilities]) -> str:

@@ -46,6 +46,8 @@ class Merged:
     """Path of each list of templates in the registry → its environment."""
     requires: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The capabilities that templates of lists must have."""
+    required_at: dict[str, Place] = field(default_factory=dict)
+    """Required capability → its position."""
     attributes: dict[str, dict[str, Json]] = field(default_factory=dict)
     """The attributes that are given for resources that need a cloud, by path or type."""
     places: dict[str, Place] = field(default_factory=dict)
@@ -113,7 +115,10 @@ def merge(texts: Sequence[Text], source: Source, schemas: Mapping[str, Schema]) 
         registry.read(said, report)
         found.lists.update(dict.fromkeys(registry.lists(said), text))
         if "requires" in sections:
-            found.requires |= capabilities.read(sections["requires"], report, ("requires",), "environment")
+            requires = capabilities.read(sections["requires"], report, ("requires",), "environment")
+            found.requires |= requires
+            positions = {key: text.place(("requires", key)) for key in requires}
+            found.required_at |= {key: place for key, place in positions.items() if place}
             report.odd(capabilities.NOT_HEATS, ("requires",), code=capabilities.CODE)
         if "attributes" in sections:
             _take_attributes(found.attributes, sections["attributes"], report)
@@ -165,7 +170,7 @@ def located(section: Mapping[str, Json], base: str, source: Source) -> dict[str,
         elif isinstance(value, str) and registry.is_template(value) and name != "base_url":
             found[name] = source.find(value, base) or value
         elif registry.is_list(name, value):
-            found[name] = [source.find(each, base) or each if isinstance(each, str) else each for each in value]
+            found[name] = [source.find(each, base) or each for each in value]
         else:
             found[name] = value
     return found

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from heat_config_agent.deployments.redaction import OPEN
-from heat_config_agent.hot import environment, parameters
+from heat_config_agent.hot import capabilities, environment, parameters
 from heat_config_agent.hot.capability_choice import Choice
 from heat_config_agent.hot.compiler import Circumstances, definition
 from heat_config_agent.hot.registry import Circular, Registry, is_template
@@ -72,8 +72,8 @@ def _examined(
             mistakes += report.mistakes
         return None, ordered([*mistakes, *invalid.mistakes]), []
     merged = environment.merge(texts, source, {**templates.schemas(), **root.schemas})
-    choice = Choice(merged.requires, merged.lists, lambda name: templates.template(name, name))
-    surroundings = _Surroundings(templates, merged, Registry(choice.made(merged.resource_registry)), root.file)
+    choice = Choice(merged, lambda name: templates.template(name, name))
+    surroundings = _Surroundings(templates, merged, Registry(choice.made()), root.file)
     circumstances = Circumstances(
         merged.parameters,
         merged.places,
@@ -87,7 +87,7 @@ def _examined(
     made, found = definition(root, circumstances)
     conceal = made.conceal
     mistakes = [each.concealed(conceal) for each in (*mistakes, *merged.mistakes, *choice.mistakes, *found)]
-    warnings = [each.concealed(conceal) for each in (*merged.warnings, *made.warnings)]
+    warnings = [each.concealed(conceal) for each in capabilities.once((*merged.warnings, *made.warnings))]
     return made, ordered(mistakes), ordered(warnings)
 
 

@@ -17,7 +17,7 @@ class Language:
     """The rules for texts in a template language."""
 
     name: str
-    """As messages have it: `the tag !x means nothing to Heat`."""
+    """As messages have it: `the tag !x has no meaning in Heat`."""
     schema: Schema
     """The meaning of scalars: `heat_config_hooks.yaml_schema.YAML_1_1` or `YAML_1_2`."""
     unique_keys: bool = False
@@ -69,7 +69,7 @@ class Text:
 
     def _read(self, text: str, language: Language) -> None:
         try:
-            tree = Tree(text, language.schema, largest=language.largest, foreign=f"means nothing to {language.name}")
+            tree = Tree(text, language.schema, largest=language.largest, foreign=f"has no meaning in {language.name}")
         except Unreadable as error:
             raise Invalid([self._mistake(error.fault)], OPEN) from None
         self._tree, self.value = tree, tree.value

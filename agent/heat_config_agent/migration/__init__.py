@@ -85,6 +85,8 @@ class Inventory:
     schedules: tuple[Path, ...] = ()
     """Files of cron that start one of the old programs."""
     tools: tuple[Tool, ...] = ()
+    unreadable_hooks: tuple[str, ...] = ()
+    """A sentence about each hook directory that cannot be read."""
     deployed: Path = Path("/")
     """The folder with the records of deployments that heat-agents have done."""
     done: tuple[str, ...] = ()

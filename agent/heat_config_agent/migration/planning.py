@@ -198,6 +198,8 @@ def _settings(inventory: Inventory) -> Iterator[Finding]:
 
 def _hooks(inventory: Inventory) -> Iterator[Finding]:
     """Yield which hooks carry out which tools."""
+    for sentence in inventory.unreadable_hooks:
+        yield _warning("hooks", sentence, "make it readable, and plan the migration again")
     for tool in inventory.tools:
         if tool.builtin:
             continue

@@ -71,6 +71,7 @@ def look() -> Inventory:
     deployed = next((each for each in (settings.deployed, settings.deployed_old) if each and each.is_dir()), None)
     done, unanswered, hollow, lasting = _deployed(deployed or settings.deployed)
     message, trouble = _message(settings, old_units)
+    tools, unreadable_hooks = installed_tools(settings)
     bases = _folders(old_units, "OS_REFRESH_CONFIG_BASE_DIR", REFRESH_FOLDERS)
     template_folders = _folders(old_units, "OS_CONFIG_APPLIER_TEMPLATES", TEMPLATE_FOLDERS)
     return Inventory(
@@ -89,7 +90,8 @@ def look() -> Inventory:
         templates=tuple(each for folder in template_folders for each in sorted(folder.rglob("*")) if each.is_file()),
         template_folders=template_folders,
         schedules=tuple(each for each in _files(map(Path, _CRON)) if _is_scheduled(each)),
-        tools=_tools(settings),
+        tools=tools,
+        unreadable_hooks=unreadable_hooks,
         deployed=deployed or settings.deployed,
         done=done,
         unanswered=unanswered,
@@ -283,9 +285,11 @@ def setting(old_units: Iterable[Unit], name: str) -> str:
     return layers.general(text).get(name, "")
 
 
-def _tools(settings: Settings) -> tuple[Tool, ...]:
-    tools = Tools(settings.hooks)
-    return tuple(tools.installed().values())
+def installed_tools(settings: Settings) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
+    """Return the installed tools, and a sentence about each hook directory that cannot be read."""
+    unreadable: list[str] = []
+    tools = Tools(settings.hooks, unreadable.append)
+    return tuple(tools.installed().values()), tuple(unreadable)
 
 
 def _deployed(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]:

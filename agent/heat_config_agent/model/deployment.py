@@ -51,6 +51,8 @@ class Input:
     """The declared type: String, Number, Boolean, CommaDelimitedList or Json."""
     hidden: bool = False
     """True if the document marks the value as secret (`hidden` or `no_echo`)."""
+    references: tuple[str, ...] = ()
+    """The secrets, as SCHEME:REFERENCE, to which the value or the members of an object refer; a provider has them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,6 +174,11 @@ class Deployment:
         """The deployment resource, as STACK/NAME: the same for all its actions; empty if the inputs do not name it."""
         stack, name = self.input("deploy_stack_id"), self.input("deploy_resource_name")
         return f"{stack}/{name}" if stack and name else ""
+
+    @functools.cached_property
+    def references(self) -> tuple[str, ...]:
+        """The secrets that the inputs refer to, as SCHEME:REFERENCE, each once."""
+        return tuple(dict.fromkeys(reference for item in self.inputs for reference in item.references))
 
     @property
     def owner(self) -> str:

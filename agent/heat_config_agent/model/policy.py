@@ -21,6 +21,10 @@ class Policy:
     """Names of sources: the full name, or the part of it before the colon."""
     actions: tuple[str, ...] | None = None
     """Actions, as documents write them. A cleanup counts as DELETE."""
+    users: tuple[str, ...] | None = None
+    """Names of users; `root` stands for the agent's own."""
+    secrets: tuple[str, ...] | None = None
+    """The references to secrets that inputs may have: a scheme, SCHEME:REFERENCE, or the beginning of it before `*`."""
     max_timeout: float | None = None
     """Seconds."""
     lines: Mapping[str, str] = field(default_factory=dict)
@@ -40,6 +44,11 @@ class Policy:
             return self._sentence("sources", f"the source {source} is not in it")
         if self.actions is not None and action not in self.actions:
             return self._sentence("actions", f"the action {action!r} is not in it" if action else "there is no action")
+        if self.users is not None and (job.user or "root") not in self.users:
+            return self._sentence("users", f"the user {job.user or 'root'!r} is not in it")
+        for reference in job.deployment.references if self.secrets is not None else ():
+            if not any(_covers(allowed, reference) for allowed in self.secrets or ()):
+                return self._sentence("secrets", f"the reference {reference} is not in it")
         if self.max_timeout is not None and job.limit is not None and job.limit > self.max_timeout:
             return self._sentence(
                 "max_timeout", f"the timeout of {job.limit:g} s is longer than {self.max_timeout:g} s"
@@ -54,3 +63,10 @@ class Policy:
 
     def _sentence(self, rule: str, why: str) -> str:
         return f"refused by the rule {rule} of {self.file}: {why}"
+
+
+def _covers(allowed: str, reference: str) -> bool:
+    """Return whether a word of the rule `secrets` allows a reference."""
+    if allowed.endswith("*") and ":" in allowed:
+        return reference.startswith(allowed[:-1])
+    return allowed in (reference, reference.partition(":")[0])

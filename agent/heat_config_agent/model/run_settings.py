@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from heat_config_hooks.values import dataclass
+from heat_config_hooks.values import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +31,16 @@ class RunSettings:
     """The most bytes of standard output and of standard error that a run keeps on disk; 0 for no limit."""
     scopes: bool = False
     """True if runs are systemd scopes where that is possible."""
+
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """The variables that tell providers of secrets where they find them."""
+    providers: tuple[str, ...] = ()
+    """The directories that are searched for providers."""
+
+    user: str = ""
+    """The user of runs whose tool can work as another one, and whose deployment names none; empty for the agent's."""
+    user_dir: str = ""
+    """The folder with the files of such runs."""
 
     def run(self, key: str) -> Path:
         """Return the folder of a deployment's run."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from heat_config_agent.errors import PASSING
@@ -11,6 +12,8 @@ from heat_config_hooks import files, processes
 from heat_config_hooks.protocol import Ended
 
 UNSTARTED, FLUSHED = "unstarted", "flushed"
+RESOLVED = "resolved.json"
+"""The file with the secrets to which inputs refer, see `runs.resolved`."""
 STREAMS = ("stdout", "stderr", "supervisor")
 
 _CODE, _ENDING = 16, 240
@@ -54,13 +57,24 @@ def make(directory: Path, mark: str) -> None:
         os.close(descriptor)
 
 
-def tidy(directory: Path) -> None:
-    """Remove the inputs, and with them secrets, from the folder of a run that has ended. Raises OSError."""
+def tidy(directory: Path, also: Callable[[], None] = lambda: None) -> None:
+    """Remove the inputs, and with them secrets, from the folder of a run that has ended. Raises OSError.
+
+    If the inputs referred to secrets, those in the output are overwritten first, and `also` is called to remove other
+    files with them.
+    """
     if os.path.islink(directory):  # a run has put it there, and its target is not ours
         directory.unlink(missing_ok=True)
         return
     try:
-        for name in os.listdir(directory):
+        names = os.listdir(directory)
+        if RESOLVED in names:
+            from heat_config_agent.runs import resolved  # noqa: PLC0415  # few runs refer to secrets
+
+            resolved.conceal(directory, STREAMS)
+            also()
+            names.append(names.pop(names.index(RESOLVED)))  # last: until then, all of this can be repeated
+        for name in names:
             if name not in STREAMS and not name.startswith("status."):
                 files.remove(f"{directory}/{name}")
     except (FileNotFoundError, NotADirectoryError):

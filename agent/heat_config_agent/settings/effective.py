@@ -130,6 +130,10 @@ class Settings:
             grace=self.grace,
             output_limit=int(self.number("output_limit")),
             scopes=self.flag("scopes"),
+            user=self.text("user"),
+            user_dir=self.text("user_dir"),
+            secrets={"HEAT_SECRETS_DIR": self.text("secrets_dir"), "HEAT_AGE_IDENTITY": self.text("age_identity")},
+            providers=(*self.words("provider_dirs"), paths.PROVIDERS),
         )
 
     def text(self, name: str) -> str:

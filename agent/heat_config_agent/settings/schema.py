@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from heat_config_agent.settings import paths
 from heat_config_agent.settings.kinds import Kind, Setting
 
 TRANSPORTS = ("heat", "cfn", "request", "zaqar")
@@ -96,6 +97,30 @@ SETTINGS: tuple[Setting, ...] = (
             (),
             "directories with resource types for stacks, written to Heat's guide for plug-ins",
             "/opt/heat-plugins",
+        ),
+        _row(
+            "user",
+            Kind.TEXT,
+            "",
+            "the user as whom tools run that have the option `user`; empty for the user of the agent",
+            "deploy",
+        ),
+        _row(
+            "user_dir", Kind.PATH, paths.USERS, "the folder with the files of runs of other users, which they can reach"
+        ),
+        _row("secrets_dir", Kind.PATH, paths.SECRETS, "the folder from which inputs may refer to secrets"),
+        _row(
+            "age_identity",
+            Kind.PATH,
+            paths.AGE_IDENTITY,
+            "the identity of this machine for secrets that are encrypted with age",
+        ),
+        _row(
+            "provider_dirs",
+            Kind.PATHS,
+            (),
+            "directories with providers of secrets that are searched first",
+            "/opt/providers",
         ),
         _row(
             "environment", Kind.LINES, (), "variables for the environment of every run, each NAME=VALUE", "LANG=C.UTF-8"

@@ -116,10 +116,11 @@ class ShellConfig(File):
 
 
 class Several:
-    """Files that form one document: their deployments one after the other, and the last file's value of other keys.
+    """Several files that form one document.
 
-    If a file cannot be used, the trouble names it, the others are used, and its content from before still counts: an
-    editor may have written only half of it.
+    It has the deployments of all files, in the order of their names. Of any other key, the last file decides the value.
+    If a file cannot be used, an editor may have written only half of it: its earlier content still counts, the other
+    files are used, and the trouble names the file.
     """
 
     name: str

@@ -15,9 +15,14 @@ FOLDER = "stacks"
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_.-]{0,254}")
 
 
+def is_name(name: str) -> bool:
+    """Return whether a stack can have this name."""
+    return _NAME.fullmatch(name) is not None
+
+
 def folder(state: Path, name: str) -> Path:
     """Return the folder of a stack, whether it exists or not. Raises UsageError if the name is not valid."""
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise UsageError(
             f"a stack cannot have the name {name!r}",
             hint="a name begins with a letter, and has at most 255 letters, digits, '_', '-' and '.'",

@@ -112,7 +112,7 @@ class Memory:
             self._of_stack.setdefault((record.KIND, record.stack), {})[record.id] = record
 
     def _forget(self, kind: str, key: str) -> bool:
-        """Return whether there was such a record."""
+        """Drop a record from memory; return whether there was one."""
         record: Record | None = self._of[kind].pop(key, None)
         if record is not None and not isinstance(record, StackRecord):
             self._of_stack[kind, record.stack].pop(key, None)

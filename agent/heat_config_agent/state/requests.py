@@ -159,21 +159,23 @@ def _grant(journal: Journal, deployed: Deployed, state: Path, entry: Entry, wish
         journal.send_again(key)
         return f"the result of {name} will be sent again"
     deployed.forget(key)
-    for path in (state / "runs" / key, *_written(entry)):
+    for path in (state / "runs" / key, *written(entry)):
         files.remove(path)
     journal.forget(key)  # last: if this is interrupted, it is done again
     return f"{name} is forgotten"
 
 
-def _written(entry: Entry) -> list[Path]:
+def written(entry: Entry) -> list[Path]:
     """Return the files that a run has left in the folders of its hook: its config, and its outputs."""
     folders, patterns = traces(entry)
+    if entry.run is not None and entry.run.user:  # all of its folders are in one that is its own
+        return [Path(entry.run.private)] if entry.run.private else []
     return [path for folder in folders for pattern in patterns for path in folder.glob(pattern)]
 
 
 def traces(entry: Entry) -> tuple[tuple[Path, ...], tuple[str, ...]]:
     """Return the folders in which a run may have left files, and the patterns of their names."""
-    if entry.run is None:
+    if entry.run is None or entry.run.user:  # the folders of another user are removed as one, and not looked into
         return (), ()
     name = entry.run.hook.removeprefix(BUILTIN)
     ours = entry.run.hook.startswith(BUILTIN) and name in heat_config_hooks.HOOKS

@@ -192,7 +192,7 @@ class Archive:
         return path in self._members
 
     def shown(self, path: str) -> str:
-        """Return how a mistake names a member (A6)."""
+        """Return the name of a member in mistakes: `shop.csar!/types.yaml` (A6)."""
         return f"{self._name}!/{path}"
 
 

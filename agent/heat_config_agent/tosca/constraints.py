@@ -11,6 +11,7 @@ from functools import lru_cache
 from operator import ge, gt, le, lt
 from typing import Any
 
+from heat_config_agent.language.patterns import compiled
 from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.stack.definition import limits
 from heat_config_agent.tosca import budget
@@ -92,7 +93,7 @@ def _matches(pattern: str, value: str) -> bool:
         return False
     start = time.monotonic()
     try:
-        return limits.within(budget.left.pattern_seconds, lambda: re.fullmatch(pattern, value) is not None)
+        return limits.within(budget.left.pattern_seconds, lambda: compiled(pattern).fullmatch(value) is not None)
     except limits.TooMuch:
         return False
     finally:
@@ -149,7 +150,7 @@ def _malformed(operator: str, argument: Json) -> Any:
 @lru_cache(maxsize=256)
 def _is_expression(text: str) -> bool:
     try:
-        re.compile(text)
+        compiled(text)
     except (re.error, OverflowError, RecursionError):
         return False
     return True

@@ -16,12 +16,12 @@ from heat_config_agent.tosca.values import is_call
 
 @dataclass(frozen=True, slots=True)
 class Computed(Later):
-    """A value that is computed of values which only a run can know."""
+    """A value that is computed from values which only a run can know."""
 
     arguments: Tree
     compute: Callable[[Json], Json]
     function: str = ""
-    """The name of the function; empty for one that templates have no name for."""
+    """The name of the function; empty if templates cannot name it."""
 
     @property
     def requires(self) -> tuple[Need, ...]:

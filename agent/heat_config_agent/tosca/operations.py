@@ -208,7 +208,10 @@ class Scripts:
         return named, artifact.type, naming_document(artifact)
 
     def _container(self, of: Implemented) -> dict[str, Tree] | None:
-        """Return the container of an operation that an image implements; None, or nothing with a mistake, otherwise."""
+        """Return the container of an operation that an image implements.
+
+        None if no image does. Empty if the image cannot be used; then there is a mistake.
+        """
         primary = of.implementation.get("primary")
         if primary is None:
             return None

@@ -34,8 +34,11 @@ class View:
     interval = 60.0
     """Seconds between calls of `refresh`."""
 
-    def expect(self, names: Collection[str], done: Mapping[str, str]) -> None:
-        """Show resources that have not begun; `done` has the words for what an interrupted command completed."""
+    def expect(self, names: Collection[str], done: Mapping[str, tuple[str, str]]) -> None:
+        """Show resources that have not begun.
+
+        `done` has the word and the action of each that an interrupted command has completed.
+        """
 
     def happened(self, event: Mapping[str, Any]) -> None:
         """Show an event: `{"time", "path", "action", "status", "reason"}`, in which secrets are masked."""
@@ -142,7 +145,7 @@ class Lines(View):
         self._rows: dict[str, _Row] = {}
         self._expected: list[str] = []
 
-    def expect(self, names: Collection[str], done: Mapping[str, str]) -> None:
+    def expect(self, names: Collection[str], done: Mapping[str, tuple[str, str]]) -> None:
         self._expected = [name for name in names if name not in done]
 
     def happened(self, event: Mapping[str, Any]) -> None:
@@ -186,9 +189,10 @@ class Tree(View):
         self._next = 0.0
         """When to draw again at the earliest, by `time.monotonic`."""
 
-    def expect(self, names: Collection[str], done: Mapping[str, str]) -> None:
+    def expect(self, names: Collection[str], done: Mapping[str, tuple[str, str]]) -> None:
         for name in names:
-            self._rows.setdefault(name, _Row(word=done.get(name, "waiting")))
+            word, action = done.get(name, ("waiting", ""))
+            self._rows.setdefault(name, _Row(word=word, action=action))
 
     def happened(self, event: Mapping[str, Any]) -> None:
         if event["path"] and not _is_of_replaced(event):

@@ -110,10 +110,12 @@ def apply(settings: Settings, template: str, options: Any, content: bytes | None
 
     `content` is the content of the file, if it has been read already.
     """
-    stem = definitions.default_name(template) if options.name is None else options.name
+    name = definitions.default_name(template) if options.name is None else options.name
+    if options.name is None and not listing.is_name(name):
+        raise UsageError(f"{template} gives the stack no name, as a name begins with a letter", hint="add --name NAME")
     options = argparse.Namespace(**vars(options))
     options.parameter = [*options.parameter, *options.input]
-    options.name, options.template, options.file = stem, template, None
+    options.name, options.template, options.file = name, template, None
     options.existing, options.clear_parameter, options.timeout = False, [], None
     options.content = content
     return with_mistakes(lambda options: _applied(settings, options))(options)
@@ -218,7 +220,7 @@ def carry_out(
         if definition is not None and session.root is not None and not options.json:
             _say_placeholders(session.root)
         if options.server and session.root is not None and (left := _for_others(session.root, options.server)):
-            view.warn(f"not carried out, because other servers than {options.server} have to: {', '.join(left)}")
+            view.warn(f"left to other servers than {options.server}: {', '.join(left)}")
         return _ended(settings, options.name, session.root, time.monotonic() - began, as_json=options.json)
 
 
@@ -228,17 +230,17 @@ def _as_defined(root: Stack) -> list[str]:
     return [name for name, each in records.items() if each.action != INIT and each.revision == root.record.revision]
 
 
-def _completed(session: Session) -> dict[str, str]:
-    """Return the words for the resources that an earlier command completed before it was interrupted."""
+def _completed(session: Session) -> dict[str, tuple[str, str]]:
+    """Return the word and the action of each resource that an earlier command completed before it was interrupted."""
     root = session.root
     if root is None or not session.interrupted:
         return {}
-    words: dict[str, str] = {}
+    words: dict[str, tuple[str, str]] = {}
     for name, each in ((name, each.record) for name, each in root.resources.items()):
         if each.status != COMPLETE or each.revision != root.record.revision:
             continue
         if each.action == root.record.action or (each.passed == root.record.attempt and each.action != INIT):
-            words[name] = "ok" if each.updated >= root.record.updated else "unchanged"
+            words[name] = ("ok", each.action) if each.updated >= root.record.updated else ("unchanged", "")
     return words
 
 

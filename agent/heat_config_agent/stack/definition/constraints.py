@@ -11,6 +11,7 @@ import math
 import re
 from typing import Any
 
+from heat_config_agent.language.patterns import compiled
 from heat_config_agent.stack.definition import custom_constraints, limits
 
 APPLIES = {
@@ -71,7 +72,7 @@ def declared(kind: str, value: Any) -> str:
     if not isinstance(value, str):
         return "allowed_pattern must be text"
     try:
-        limits.within(limits.SECONDS, lambda: re.compile(value))
+        limits.within(limits.SECONDS, lambda: compiled(value))
     except (re.error, OverflowError) as error:
         return f"the allowed_pattern {value!r} is not a regular expression: {error}"
     except RecursionError:
@@ -183,7 +184,7 @@ def _typed(value: Any, type_: str) -> Any:
 def _allowed_pattern(limit: Any, value: Any, _type: str) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{_shown(value)} is not text, so no pattern can match it: quote it")  # noqa: TRY004
-    found = re.match(limit, value)
+    found = compiled(limit).match(value)
     # As in Heat, the first match has to reach the end of the value: «a|ab» does not allow «ab».
     return "" if found and found.end() == len(value) else f'"{value}" does not match pattern "{limit}"'
 

@@ -72,7 +72,7 @@ class Operation(SoftwareDeployment):
     }
     attributes_schema: ClassVar[Mapping[str, Attribute]] = {
         **SoftwareDeployment.attributes_schema,
-        _RUN: Attribute("The id of the last run of what makes.", type=Attribute.STRING),
+        _RUN: Attribute("The id of the last run that created or updated.", type=Attribute.STRING),
     }
 
     # What is run for an action.
@@ -157,7 +157,7 @@ class Operation(SoftwareDeployment):
         tmpl_diff: Mapping[str, Json],
         prop_diff: Mapping[str, Json],
     ) -> str:
-        """Run it again if something that counts has changed; what failed before is tried again in its place."""
+        """Run the operation again if something that counts has changed; one that failed is tried again in place."""
         self.define(json_snippet.definition)
         made = self.record.data.get(_MADE, False)
         changed = prop_diff.keys() & (

@@ -60,7 +60,7 @@ def test_all_mistakes_are_found_together() -> None:
     with pytest.raises(Invalid) as caught:
         report.finish(OPEN)
     assert [str(mistake) for mistake in caught.value.mistakes] == [
-        "t.yaml:2:4: b: the tag !secret means nothing to Other (leave it out)",
+        "t.yaml:2:4: b: the tag !secret has no meaning in Other (leave it out)",
         "t.yaml:3:1: a: the key 'a' is there twice: first in line 1 (remove or rename one of them)",
         "t.yaml:4:8: c.d: .nan is not a number in JSON (quote it)",
         "t.yaml:4:17: c.e: the value is not what its type says (quote it)",

@@ -1,0 +1,194 @@
+"""The beginning of a run whose inputs refer to secrets: a program that has them resolved, and becomes the command.
+
+Everything that may take long or fail is done inside the run: under its supervisor, its time limit and its scope. So no
+provider delays another deployment, and the agent itself never has the secrets before it masks them.
+
+    agent ─► request ─► supervisor ─► this program ─► providers
+                                            │  secrets on record, the hook's files
+                                            └─► becomes the hook's command
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import heat_config_hooks
+from heat_config_agent import providers
+from heat_config_agent.deployments import metadata
+from heat_config_agent.errors import obstacle
+from heat_config_agent.model.deployment import Config, Document, Tool
+from heat_config_agent.model.job import Job
+from heat_config_agent.model.run_settings import RunSettings
+from heat_config_agent.runs import as_user, hook, resolved
+from heat_config_hooks import alphabet, files, memory, protocol
+from heat_config_hooks.reply import CANNOT_START, NO_TOOL, Reply, failure
+from heat_config_hooks.values import replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_REQUEST, _REPLY, _NOTES = "request.json", "reply.json", "notes.json"
+"""The files in the folder of a run: from the agent, and for it."""
+
+_OUTPUTS = "heat_outputs_path"
+"""The variable from which the supervisor knows what to flush."""
+
+
+def command(job: Job, folder: Path, place: protocol.Workplace, settings: RunSettings) -> protocol.Command:
+    """Return the command of a run that begins with the secrets of its inputs. Raises OSError."""
+    environ = os.environ
+    wanted = [name.partition(":")[2] for name in job.deployment.references if name.startswith("env:")]
+    variables = {f"{providers.VARIABLE}{name}" for name in wanted}
+    request = {
+        "document": job.request,
+        "key": job.deployment.key,
+        "where": job.deployment.where,
+        "source": job.deployment.source,
+        "options": dict(job.config.options),
+        "section": job.config.section,
+        "tool": job.tool.name,
+        "hook": job.tool.hook,
+        "user": job.user,
+        "run": str(place.run),
+        "working": str(place.working),
+        "outputs": str(place.outputs),
+        "environment": dict(place.environment),
+        "providers": list(settings.providers),
+        "variables": {**settings.secrets, **{name: environ[name] for name in variables if name in environ}},
+    }
+    files.replace(folder / _REQUEST, json.dumps(request).encode())
+    return protocol.Command(
+        argv=(sys.executable, "-I", *alphabet.UTF8_MODE, "-m", __name__, str(folder)),
+        cwd=folder,
+        environment={_OUTPUTS: str(place.outputs / job.deployment.key)},
+    )
+
+
+def prepared(folder: Path) -> tuple[Reply | None, list[str]]:
+    """Return the reply if the hook's command was not started, and the hook's notes."""
+    reply, notes = _kept(folder / _REPLY), _kept(folder / _NOTES)
+    return (
+        as_user.decoded(reply, folder) if isinstance(reply, dict) else None,
+        list(map(str, notes)) if isinstance(notes, list) else [],
+    )
+
+
+def _kept(path: Path) -> object:
+    try:
+        return json.loads(files.read(path))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+# The program.
+
+
+def main() -> int:
+    """Resolve the secrets of the run in the folder that the command line names, and become its command."""
+    memory.keep_no_core()
+    folder = Path(sys.argv[1])
+    request: dict[str, Any] = json.loads((folder / _REQUEST).read_bytes())
+    (folder / _REQUEST).unlink()  # it may have secrets from the environment of the agent
+    try:
+        job = _job(request, folder)
+        place = protocol.Workplace(
+            run=Path(request["run"]),
+            working=Path(request["working"]),
+            outputs=Path(request["outputs"]),
+            environment=request["environment"],
+        )
+        if request["user"] and isinstance(job, Job):
+            return _as_user(request["user"], job, folder, place)
+        command = hook.prepare(job, place) if isinstance(job, Job) else job
+    except OSError as error:
+        name = request["document"].get("name") or request["key"]
+        command = failure(CANNOT_START, f"cannot start {name}: {obstacle(error)}")
+    if not isinstance(command, protocol.Command):
+        files.replace(folder / _REPLY, json.dumps(command).encode())
+        return 0
+    if command.notes:
+        files.replace(folder / _NOTES, json.dumps(command.notes).encode())
+    return _become(command)
+
+
+def _job(request: dict[str, Any], folder: Path) -> Job | Reply:
+    """Return the job with the secrets in its inputs; a reply if one of them is missing. Raises OSError."""
+    [deployment] = metadata.parse(Document(source=request["source"], content=[request["document"]])).deployments
+    shown = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "LC_ALL", "HEAT_RUN") if name in os.environ}
+    secrets: dict[str, str] = {}
+    for reference in deployment.references:
+        try:
+            secrets[reference] = providers.resolve(reference, request["providers"], {**shown, **request["variables"]})
+        except providers.ProviderError as error:
+            return failure(CANNOT_START, f"the secret {reference} is missing: {error}")
+    if secrets:
+        resolved.keep(folder, secrets)
+    document = {
+        **request["document"],
+        "inputs": [_filled(item, secrets) for item in request["document"].get("inputs") or []],
+    }
+    return Job(
+        deployment=replace(deployment, key=request["key"], where=request["where"]),
+        config=Config(
+            tool=request["tool"],
+            config=document.get("config"),
+            options=request["options"],
+            section=request["section"],
+        ),
+        tool=Tool(request["tool"], request["hook"]),
+        request=document,
+    )
+
+
+def _as_user(name: str, job: Job, folder: Path, place: protocol.Workplace) -> int:
+    """Carry out a job as another user; return the exit code of its command. Raises OSError."""
+    heat_config_hooks.load(job.tool.name)  # as long as all modules can surely be read
+    descriptor = os.open(folder / _REPLY, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    os.environ.pop(_OUTPUTS, None)
+    os.chdir("/")
+    try:
+        as_user.become(name, place.run.parent.parent, place.run.parent)
+    except as_user.UserError as error:
+        reply, code = failure(CANNOT_START, f"cannot start {job.deployment.name}: {error}"), 0
+    else:
+        reply, code = as_user.carry_out(job, place)
+    files.write(descriptor, as_user.encoded(reply))
+    os.close(descriptor)
+    as_user.clear(place)
+    return code
+
+
+def _filled(item: Mapping[str, object], secrets: Mapping[str, str]) -> Mapping[str, object]:
+    """Return an input of the document with the secrets to which it refers."""
+    value = item.get("value", item.get("default"))
+    filled = metadata.resolved(value, secrets)
+    return item if filled == value else {**item, "value": filled}
+
+
+def _become(command: protocol.Command) -> int:
+    """Replace this process by the command; return an exit code, as of a shell, if that is impossible."""
+    environment = {name: value for name, value in os.environ.items() if name != _OUTPUTS}
+    environment.update(command.environment)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and programs would inherit that
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.chdir(command.cwd)
+        if command.stdin is not None:
+            stdin = os.open(command.stdin, os.O_RDONLY)
+            os.dup2(stdin, 0)
+            os.close(stdin)
+        os.execvpe(command.argv[0], command.argv, environment)  # noqa: S606  # a shell has nothing to add
+    except (OSError, ValueError) as error:
+        print(f"{command.argv[0]}: {obstacle(error)}", file=sys.stderr, flush=True)
+        return NO_TOOL if isinstance(error, OSError) and error.errno == errno.ENOENT else CANNOT_START
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""The secrets that the inputs of one run refer to, in the folder of the run for as long as anybody has to mask them.
+
+`runs.resolution` writes the file before the command starts. It is removed with the inputs of the run, once the result
+is on record and the secrets in what the run has printed are overwritten.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from heat_config_agent.deployments import redaction
+from heat_config_agent.model.deployment import Deployment, Input
+from heat_config_agent.runs import streams
+from heat_config_hooks import files
+from heat_config_hooks.values import replace
+
+FILE = "resolved.json"
+
+
+def keep(folder: Path, secrets: Mapping[str, str]) -> None:
+    """Write the secrets by reference. They are on disk when it returns. Raises OSError."""
+    files.replace(folder / FILE, json.dumps(secrets).encode(), durable=True)
+
+
+def _read(folder: Path) -> dict[str, str] | None:
+    """Return the secrets of a run by reference; None if they are not known, or not yet."""
+    try:
+        kept = json.loads(files.read(folder / FILE))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return kept if isinstance(kept, dict) and all(isinstance(text, str) for text in kept.values()) else None
+
+
+def revealed(deployment: Deployment, folder: Path) -> Deployment | None:
+    """Return a deployment with its secrets as further inputs, which are hidden, so that they can be masked.
+
+    Returns None if not all of them are known: no command was given them yet, or their file
+    is gone.
+    """
+    if not deployment.references:
+        return deployment
+    secrets = _read(folder)
+    if secrets is None or not secrets.keys() >= set(deployment.references):
+        return None
+    return replace(
+        deployment,
+        inputs=(
+            *deployment.inputs,
+            *(
+                Input(name=item.name, value=[secrets[reference] for reference in item.references], hidden=True)
+                for item in deployment.inputs
+                if item.references
+            ),
+        ),
+    )
+
+
+def conceal(folder: Path, names: Iterable[str]) -> None:
+    """Overwrite the secrets of a run in what it has printed: the files of these names. Raises OSError.
+
+    A file in which that cannot be done is removed.
+    """
+    known = _read(folder)
+    hidden = [Input(name=reference, value=text, hidden=True) for reference, text in (known or {}).items()]
+    secrets = redaction.search(hidden)
+    for name in names:
+        try:
+            if known is None:
+                files.remove(folder / name)
+            else:
+                for _ in streams.mask(folder / name, secrets):
+                    pass
+        except FileNotFoundError:
+            continue
+        except OSError:  # it is not a file any more
+            files.remove(folder / name)

@@ -1,0 +1,22 @@
+"""Regular expressions from templates."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from heat_config_agent.language.patterns import compiled
+from heat_config_agent.stack.definition import constraints
+from hot.made import examined
+
+
+@pytest.mark.parametrize("pattern", ["[[a]+", "[a&&b]+", "[a||b]+", "[a~~b]+"])
+def test_what_python_warns_of_is_taken(pattern: str) -> None:
+    """It may mean something else in a later Python; in these tests a warning is an error."""
+    with pytest.warns(FutureWarning):
+        re.compile(pattern)
+    assert compiled(pattern).fullmatch("a")
+    assert constraints.violated("allowed_pattern", pattern, "a", "string") == ""
+    parameters = f"parameters: {{p: {{type: string, default: a, constraints: [{{allowed_pattern: '{pattern}'}}]}}}}\n"
+    assert examined(parameters)[0] == []
