@@ -89,6 +89,7 @@ def test_an_output_is_only_what_the_user_can_read(machine: Machine, place: Path,
     script = (
         f"{SH}ln -s {secret} $heat_outputs_path.one; ln -s /etc/shadow $heat_outputs_path.two\n"
         'cd "${heat_outputs_path%/*}/.." && mv outputs was && ln -s /etc outputs\n'
+        "mkdir deep; (cd deep; for n in $(seq 2000); do mkdir d; cd d; done); chmod 0 deep\n"
         f"mv working gone; ln -s {folder} working; rm -r run; ln -s /root run\n"
     )
     assert apply(machine, [theirs("d1", script, outputs=["one", "two", "three"], signal=heat.url("d1"))]).code == 0

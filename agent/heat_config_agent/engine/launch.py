@@ -20,7 +20,7 @@ from heat_config_agent.model.run_settings import RunSettings
 from heat_config_agent.runs import hook, run_folder, scopes, supervisor
 from heat_config_agent.runs.output_limit import OutputLimit
 from heat_config_agent.runs.scopes import Scope, ScopeError
-from heat_config_hooks import files, processes, protocol
+from heat_config_hooks import processes, protocol
 from heat_config_hooks.reply import UNKNOWN, Capture, Reply, failure
 from heat_config_hooks.values import dataclass, replace
 
@@ -145,7 +145,7 @@ class Launcher:
         from heat_config_agent.runs import as_user  # noqa: PLC0415  # few runs are of other users
 
         if entry.run is not None and entry.run.user:
-            files.remove(as_user.folder_of(entry.run))
+            as_user.remove(entry.run)
         return as_user.place(Path(self.settings.user_dir), mark, self.settings.environment)
 
     def follow(self, step: Step, running: supervisor.Running) -> None:
@@ -321,5 +321,5 @@ def _obstacle(job: Job, error: Exception) -> Obstacle:
 
 def _outputs_are_gone(deployment: Deployment, run: Run) -> bool:
     """Return whether a reboot has removed the outputs of a run: heat-agents' folder for them is in memory."""
-    ours = run.hook.startswith(BUILTIN) and bool(deployment.outputs)
+    ours = run.hook.startswith(BUILTIN) and bool(deployment.outputs) and not run.user  # its reply is in the run folder
     return ours and run.boot != processes.boot_id() and not os.path.isdir(run.outputs)  # noqa: PTH112  # never raises

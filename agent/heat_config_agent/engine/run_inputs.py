@@ -35,12 +35,12 @@ class RunInputs:
         """Remove the inputs of a deployment's run. A failure is a warning, and `tidy_all` tries again."""
         self._untidy.discard(key)
         try:
+            run_folder.tidy(self._settings.run(key), functools.partial(self._remove_written, key))
             entry = self._journal.entries.get(key)
             if entry is not None and entry.run is not None and entry.run.user:
                 from heat_config_agent.runs import as_user  # noqa: PLC0415  # few runs are of other users
 
-                files.remove(as_user.folder_of(entry.run))
-            run_folder.tidy(self._settings.run(key), functools.partial(self._remove_written, key))
+                as_user.remove(entry.run)
         except OSError as error:
             self._untidy.add(key)
             self._log.warn(f"cannot remove the inputs of {key}: {error.strerror}: {error.filename}")

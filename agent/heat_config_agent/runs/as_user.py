@@ -7,6 +7,7 @@ file that was opened before: it is in the folder of the run, which the user cann
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pwd
@@ -20,7 +21,7 @@ from heat_config_agent.errors import obstacle
 from heat_config_agent.model.entry import Run
 from heat_config_agent.model.job import Job
 from heat_config_agent.runs import hook
-from heat_config_hooks import memory, protocol
+from heat_config_hooks import files, memory, protocol
 from heat_config_hooks.reply import CANNOT_START, NO_TOOL, Capture, Reply, failure
 
 _STREAMS = {"/proc/self/fd/1": "stdout", "/proc/self/fd/2": "stderr"}
@@ -39,9 +40,17 @@ def place(folder: Path, mark: str, environment: Mapping[str, str]) -> protocol.W
     )
 
 
-def folder_of(run: Run) -> Path:
-    """Return the folder that has everything of a run of another user."""
-    return Path(run.working).parent
+def remove(run: Run) -> None:
+    """Remove the folder that has everything of a run of another user. Raises OSError."""
+    folder = run.private
+    if not folder:
+        return
+    try:
+        files.remove(folder)
+    except RecursionError:  # the user has made folders within folders, too many for Python
+        done = subprocess.run(["rm", "-rf", "--", folder], check=False, capture_output=True)
+        if done.returncode:
+            raise OSError(errno.EIO, "rm has failed", folder) from None
 
 
 def encoded(reply: Reply) -> bytes:
@@ -124,6 +133,11 @@ def carry_out(job: Job, where: protocol.Workplace) -> tuple[Reply, int]:
     stdout, stderr = map(Path, _STREAMS)
     ended = protocol.Ended(code=code, stdout=stdout, stderr=stderr)
     return hook.finish(job, run, where.run, where.environment, ended), code
+
+
+def clear(where: protocol.Workplace) -> None:
+    """Remove what is in the folders of the run, as far as the user can; the agent removes the rest."""
+    subprocess.run(["rm", "-rf", "--", where.run, where.working, where.outputs], check=False, capture_output=True)
 
 
 def _run(command: protocol.Command) -> int:

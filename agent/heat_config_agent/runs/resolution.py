@@ -161,6 +161,7 @@ def _as_user(name: str, job: Job, folder: Path, place: protocol.Workplace) -> in
         reply, code = as_user.carry_out(job, place)
     files.write(descriptor, as_user.encoded(reply))
     os.close(descriptor)
+    as_user.clear(place)
     return code
 
 
