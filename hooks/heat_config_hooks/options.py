@@ -61,6 +61,9 @@ COMMON: Mapping[str, Option] = {
 }
 """Options that every built-in hook has."""
 
+USER: Mapping[str, Option] = {"user": Option(Kind.TEXT, "the user of the machine as whom it is run; only by the agent")}
+"""The option of the hooks that need nothing of root's: the agent calls them as that user."""
+
 BOUNDS = ("memory_max", "cpu_quota", "tasks_max")
 """Common options that systemd enforces: if it cannot, a run with one of them does not begin."""
 

@@ -328,6 +328,19 @@ def test_a_certificate_that_is_good(machine: Machine, openstack: cloud.Cloud) ->
     assert "there is no certificate in" in one(done, Verdict.FAILED, "heat")
 
 
+def test_the_user_of_runs_and_the_folder_of_secrets_are_checked(machine: Machine) -> None:
+    """A user that does not exist, and a folder into which others could put a secret."""
+    assert list(inspection.check_user("")) == list(inspection.check_secrets(machine.folder / "none")) == []
+    assert "there is no such user" in one(list(inspection.check_user("no-such-user")), Verdict.FAILED, "user")
+    verdict = Verdict.OK if os.geteuid() == 0 else Verdict.FAILED
+    assert "nobody" in one(list(inspection.check_user("nobody")), verdict, "user")
+    place = machine.folder / "secrets"
+    place.mkdir()
+    for mode, wanted in ((0o777, Verdict.FAILED), (0o755, Verdict.WARNING), (0o700, Verdict.OK)):
+        place.chmod(mode)
+        assert str(place) in one(list(inspection.check_secrets(place)), wanted, "secrets")
+
+
 def test_secret_files_that_others_may_read_are_reported(machine: Machine, openstack: cloud.Cloud) -> None:
     """A file of settings with a password, and the state."""
     path = write(machine, {"heat": heat(openstack)})

@@ -99,7 +99,7 @@ def test_a_machine_without_a_policy_says_so(governed: Governed) -> None:
         (("tool = script",), "there is no rule 'tool'"),
         (("signers = ops",), "the rule signers is not supported by this version: remove it"),
         (("network = *",), "the rule network is not supported"),
-        (("users = root",), "the rule users is not supported"),
+        (("signers = root",), "the rule signers is not supported"),
         (("sources = internet",), "sources: there is no source 'internet'"),
         (("max_timeout = 0",), "max_timeout: expected a number of seconds"),
         (("tools = script", "tools = ansible"), "line 3: a name is there twice"),

@@ -169,15 +169,6 @@ def test_a_plan_does_nothing(stacks: Stacks) -> None:
     assert stacks.logged == ["CREATE"]
 
 
-def test_a_file_whose_name_is_none_for_a_stack(stacks: Stacks) -> None:
-    """Such as that of a pipe, which a shell makes of `<(…)`."""
-    path = stacks.machine.write({"heat_template_version": "2018-08-31", "resources": {}}, "63")
-    done = stacks.machine.apply(path)
-    assert (done.code, done.out) == (2, "")
-    assert done.err == f"error: the stack of {path} cannot be named after it (name the stack with --name)\n"
-    assert stacks.machine.apply(path, "--name", "piped").out.startswith("piped: CREATE_COMPLETE")
-
-
 def test_a_missing_parameter_is_one_sentence(stacks: Stacks) -> None:
     """It says where the parameter stands, and how it is given; nothing is begun."""
     path = stacks.template()
@@ -468,3 +459,14 @@ def test_types_of_plugins_are_known(stacks: Stacks) -> None:
     assert (folder / "note").read_text() == "made"
     assert done.err.count("\n") == 1
     assert "other.py is not used: it needs nobody_has_this" in done.err
+
+
+def test_a_template_whose_file_names_no_stack(machine: Machine) -> None:
+    """Such as one that a shell hands over as /dev/fd/63: one sentence says what to add."""
+    path = machine.folder / "63"
+    path.write_text("heat_template_version: 2021-04-16\n")
+    done = machine.command("heat-config-apply", [str(path), "--state-dir", str(machine.state)], {})
+    assert done.code == 2
+    assert "63 gives the stack no name, as a name begins with a letter (add --name NAME)" in done.err
+    named = [str(path), "--name", "named", "--state-dir", str(machine.state)]
+    assert machine.command("heat-config-apply", named, {}).code == 0

@@ -211,6 +211,20 @@ def test_an_update_that_is_resumed_knows_what_is_unchanged(machine: Machine) -> 
     assert not any(line.startswith("waiting") for line in during)
 
 
+def test_a_create_that_is_resumed_says_what_is_done(machine: Machine) -> None:
+    """What the killed command has created reads as everything that is created."""
+    path = template(machine, "true", WAITS)
+    process = machine.start("heat-config-apply", "--state-dir", str(machine.state), str(path))
+    begun(machine)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    terminal = on_terminal(machine, path)
+    (machine.folder / "log.go").touch()
+    shown = screen(terminal.printed())
+    assert row(shown, "server")[:3] == ["ok", "server", "CREATE"]
+    assert row(shown, "one")[:3] == ["ok", "one", "CREATE"]
+
+
 def test_a_replaced_resource_does_not_read_as_deleted(machine: Machine) -> None:
     """Its row is that of its successor, though the old one is deleted last."""
     assert machine.apply(template(machine, "true")).code == 0

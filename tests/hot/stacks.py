@@ -6,7 +6,7 @@ import contextlib
 import copy
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -261,13 +261,21 @@ def _resource(resource: Any) -> dict[str, Any]:
         "properties": properties,
         "deletion_policy": resource.definition.deletion_policy,
     }
-    if metadata := resolve(dict(resource.definition.metadata), resource.stack.look):
+    if metadata := _resolved(resource.definition.metadata, resource.stack):
         found["metadata"] = metadata
-    if policy := resolve(dict(resource.definition.update_policy), resource.stack.look):
+    if policy := _resolved(resource.definition.update_policy, resource.stack):
         found["update_policy"] = policy
     if resource.child is not None:
         found["nested"] = _stack(resource.child, grouped=resource.type() in GROUPS)
     return found
+
+
+def _resolved(tree: Any, stack: Stack) -> Any:
+    """Return the value of a part of a resource; None if it has none, as where the resource failed for that."""
+    try:
+        return resolve(dict(tree) if isinstance(tree, Mapping) else tree, stack.look)
+    except Unresolved:
+        return None
 
 
 def _ids(stack: Stack, prefix: str = "") -> Any:

@@ -172,6 +172,11 @@ def test_what_does_nothing_here_is_said() -> None:
             'resources.r.hooks: Invalid hook type "x"',
         ),
         ("resource_registry: {resources: {r: {restricted_actions: [x]}}}\n", "Invalid restricted_action type"),
+        (
+            "resource_registry: {resources: {r: {restricted_actions: {if: [c, 1, {a: b}]}}}}\n",
+            "Invalid restricted_action type",
+        ),
+        ("resource_registry: {T: [a.yaml, {a: b}]}\n", "in a list there are templates of which one is chosen"),
         ("parameters: {a: b\n", "it is not YAML"),
     ],
 )

@@ -44,6 +44,18 @@ def main(folder: Path, operation: dict[str, Any], where: str = "", number: str =
         wanted = {"resources": operation["resources"], "outputs": operation["outputs"]}
         if session.root is None or session.root.record.action != "ROLLBACK" or session.interrupted:  # else it is over
             session.update(working.again(wanted), rollback=operation["rollback"])
+    elif op == "snapshot" and session.store.snapshots and not session.interrupted:
+        pass
+    elif op in ("snapshot", "restore"):
+        getattr(session, op)("snapshot")
+    elif op == "abandon":
+        (folder / "abandoned").write_text(json.dumps(session.abandoned()))
+        session.abandon()
+    elif op == "adopt" and session.root is not None and not session.interrupted:
+        pass
+    elif op == "adopt":
+        there = json.loads((folder / "abandoned").read_text())["resources"]
+        session.adopt(made(operation["resources"], operation["outputs"]), there)
     elif session.root is not None:
         getattr(session, op)()
     root = session.root
@@ -53,6 +65,7 @@ def main(folder: Path, operation: dict[str, Any], where: str = "", number: str =
         "states": working.states() if root else {},
         "outputs": {name: root.output(name) for name in root.definition.outputs} if root and root.defined else {},
         "left": sorted(each.name for each in root.records()) if root else [],
+        "snapshots": [(each.action, each.status, sorted(each.data)) for each in session.store.snapshots.values()],
     }
     working.close()
     print(json.dumps(told))

@@ -97,6 +97,7 @@ def operation(folder: Path, op: str, text: str) -> dict[str, Any]:
 
 BAD = "bad"
 CREATED = [{"op": "create", "text": "one"}]
+SAVED = [*CREATED, {"op": "snapshot", "text": ""}, {"op": "update", "text": "two"}]
 
 
 @pytest.mark.timeout(600)  # a process or two for each moment
@@ -110,6 +111,10 @@ CREATED = [{"op": "create", "text": "one"}]
         pytest.param("update", BAD, CREATED, id="rollback"),
         pytest.param("suspend", "", CREATED, id="suspend"),
         pytest.param("delete", "", CREATED, id="delete"),
+        pytest.param("snapshot", "", CREATED, id="snapshot"),
+        pytest.param("restore", "", SAVED, id="restore"),
+        pytest.param("delete", "", SAVED, id="delete with a snapshot"),
+        pytest.param("adopt", "one", [*CREATED, {"op": "abandon", "text": ""}], id="adopt"),
     ],
 )
 def test_killed_at_any_moment(tmp_path: Path, op: str, text: str, before: list[dict[str, Any]], where: str) -> None:
@@ -119,7 +124,7 @@ def test_killed_at_any_moment(tmp_path: Path, op: str, text: str, before: list[d
     whole = run(folder, operation(folder, op, text))
     assert whole is not None
     log = sorted((folder / "log").read_text().splitlines())
-    assert log
+    assert log or op in ("snapshot", "adopt")
     died = 0
     for number in range(1, whole["passed"] + 1):
         folder = copied(start, tmp_path / f"{where}{number}")

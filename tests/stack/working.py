@@ -13,7 +13,7 @@ from heat_config_agent.stack.definition import Definition
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.machine import ThisMachine
 from heat_config_agent.stack.resources import known_types
-from heat_config_agent.stack.session import Session
+from heat_config_agent.stack.snapshots import ArchivingSession
 from heat_config_agent.stack.types import Types
 from stack import made
 
@@ -24,18 +24,18 @@ class Working:
     def __init__(self, folder: Path, types: Types | None = None) -> None:
         self.folder, self.types = folder, types or known_types()
         self.stack = folder / "stacks" / "s"
-        self._open: tuple[Session, ThisMachine] | None = None
+        self._open: tuple[ArchivingSession, ThisMachine] | None = None
         self.events: list[dict[str, Any]] = []
         self.server = ""
 
     @property
-    def session(self) -> Session:
+    def session(self) -> ArchivingSession:
         """Return the session, which is opened if need be."""
         if self._open is None:
             given = effective.make({"PATH": os.environ["PATH"], "HOME": str(self.folder)}, state=self.folder)
             machine = ThisMachine(self.stack, given, Report(), server=self.server)
             try:
-                opened = Session(self.stack, self.types, machine, made.load, happened=self.events.append)
+                opened = ArchivingSession(self.stack, self.types, machine, made.load, happened=self.events.append)
             except BaseException:
                 machine.close()
                 raise

@@ -87,7 +87,7 @@ def _show(policy: Policy, refused: list[tuple[str, str, str]], unknown: int) -> 
 def _refused(settings: Settings, policy: Policy) -> tuple[list[tuple[str, str, str]], int]:
     """Return the name, action and refusal of what would be refused, and the number of deployments without a config."""
     entries = journal.read(settings.state)
-    known = Known(entries=entries, tools=Tools(settings.hooks).installed(), now=time.time())
+    known = Known(entries=entries, tools=Tools(settings.hooks).installed(), now=time.time(), user=settings.text("user"))
     present = {entry.key: state_options.deployment(settings, entry) for entry in entries.values() if _is_here(entry)}
     sources = {entry.source for entry in entries.values()}
     cleanups = cleanup.due([], sources, entries, time.time()).left

@@ -64,6 +64,8 @@ def _facts(entry: Entry, deployment: Deployment | None, state: Path) -> list[tup
         ("", status.details(entry, state).replace("\n", "; ")),
         ("accepted", plan.clock(entry.accepted)),
     ]
+    if entry.run and entry.run.user:
+        facts.append(("user", entry.run.user))
     if entry.started:
         facts.append(("started", plan.clock(entry.started)))
     if entry.run and entry.run.scope and (left := scopes.members(entry.run.scope, entry.run.mark)):

@@ -91,6 +91,8 @@ class Known:
     """Seconds since the epoch."""
     policy: Policy | None = None
     """The policy of the machine; None if it has none."""
+    user: str = ""
+    """The user of runs whose tool can work as another one; empty for the agent's own."""
 
 
 def make(deployments: Iterable[Deployment], known: Known, *, only: Collection[str] = ()) -> list[Step]:
@@ -227,6 +229,7 @@ def _new(deployment: Deployment, known: Known, reason: str) -> Step:
         tool=tool,
         request=selection.request(deployment, config),
         limit=_limit(config),
+        user=_user(config, tool, known.user),
         bounds=_bounds(config),
     )
     return _governed(Step(verb=Verb.RUN, deployment=deployment, reason=reason, job=job), job, known.policy)
@@ -294,6 +297,14 @@ def _option_mistakes(deployment: Deployment, config: Config, tool: Tool, known: 
 def _limit(config: Config) -> float | None:
     limit = options.common(config.options, "timeout")
     return limit if isinstance(limit, float) else None
+
+
+def _user(config: Config, tool: Tool, usual: str) -> str:
+    """Return the user as whom a tool is run; empty for the agent's own."""
+    own = config.options.get("user")
+    if not (own or usual) or not tool.builtin or "user" not in heat_config_hooks.load(tool.name).ABOUT.options:
+        return ""
+    return own if isinstance(own, str) and own else usual
 
 
 def _bounds(config: Config) -> dict[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pwd
 import shlex
 import stat
 import subprocess
@@ -20,8 +21,7 @@ from heat_config_agent.model.entry import State
 from heat_config_agent.runs import scopes
 from heat_config_agent.settings import display
 from heat_config_agent.settings.effective import Settings
-from heat_config_agent.settings.schema import SETTINGS
-from heat_config_agent.state import health, journal, lock, requests, retention
+from heat_config_agent.state import followed, health, journal, lock, requests, retention
 from heat_config_agent.state.clock import Steady
 from heat_config_agent.state.deployed import begun_elsewhere, report_of
 from heat_config_hooks import protocol
@@ -43,12 +43,28 @@ def findings(settings: Settings, mistakes: Sequence[str]) -> Iterator[Finding]:
     """Check everything on the machine; `mistakes` in the settings keep the agent from starting."""
     yield from check_settings(settings, mistakes)
     yield from check_policy()
+    yield from check_user(settings.text("user"))
+    yield from check_secrets(Path(settings.text("secrets_dir")))
     yield from check_state(settings.state)
     yield from check_scripts(settings)
     yield check_runs(settings)
     yield from check_size(settings)
     if not closed(settings.state):
+        yield from check_followed(settings)
         yield from check_agent(settings.state, settings.deployed, resume=settings.command("resume"))
+
+
+def check_followed(settings: Settings) -> Iterator[Finding]:
+    """Check the stacks that follow sources, as they were at the last poll."""
+    records = {record.name: record for record in followed.records(settings.state)}
+    for name in settings.followed:
+        record = records.get(name)
+        if record is None:
+            yield warning("follow", f"{name}: the source was not asked yet", settings.command("follow", name))
+        elif record.problem:
+            yield failed("follow", record.problem.removeprefix("follow "), "correct the source or its section")
+        else:
+            yield ok("follow", f"{name} is at revision {followed.short(record.revision)}")
 
 
 def check_settings(settings: Settings, mistakes: Sequence[str]) -> Iterator[Finding]:
@@ -76,12 +92,42 @@ def check_policy() -> Iterator[Finding]:
         yield ok("policy", f"{policy.file} has the rules {', '.join(policy.lines)}")
 
 
+def check_user(name: str) -> Iterator[Finding]:
+    """Check whether runs can be those of the user that the settings name, if they name one."""
+    if not name:
+        return
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        yield failed("user", f"the setting user names {name!r}, and there is no such user", "create it, or correct it")
+        return
+    if os.geteuid() != 0:
+        yield failed("user", f"only an agent of root can run anything as {name!r}", "remove the setting user")
+    else:
+        yield ok("user", f"tools with the option user run as {name}")
+
+
+def check_secrets(folder: Path) -> Iterator[Finding]:
+    """Check whether only root can put a secret into the folder to which inputs may refer, if there is one."""
+    try:
+        status = folder.stat()
+    except OSError:
+        return
+    place = shlex.quote(str(folder))
+    if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
+        yield failed("secrets", f"other users may write to {folder}: no secret is read from it", f"chmod go-w {place}")
+    elif status.st_mode & 0o055:
+        yield warning("secrets", f"other users may look into {folder}", f"chmod 700 {place}")
+    else:
+        yield ok("secrets", f"inputs may refer to secrets in {folder}")
+
+
 def _readable_secrets(settings: Settings) -> Iterator[Finding]:
     """Yield the settings files with secrets that other users may read."""
     for layer in (*settings.own, *((settings.other,) if settings.other else ())):
         secret = [
             row
-            for row in SETTINGS
+            for row in settings.rows
             if (value := layer.get(row.section, row.name)) is not None and display.setting(row, value) != value
         ]
         try:

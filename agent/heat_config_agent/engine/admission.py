@@ -46,7 +46,7 @@ class Admission:
         for key in survey.superseded:
             self.withdraw(key)
         complete = self._record_departures(survey)
-        waiting = [entry for entry in self._journal.entries.values() if entry.state is State.REBOOT and entry.run]
+        waiting = [entry for entry in self._concerned(survey) if entry.state is State.REBOOT and entry.run]
         self._queue.rebooting = {entry.key for entry in waiting if entry.run and entry.run.boot == survey.known.boot}
         return complete
 
@@ -96,6 +96,11 @@ class Admission:
         for key in self._mailroom.publish(offer):
             self.withdraw(key)
 
+    def _concerned(self, survey: Survey) -> list[Entry]:
+        """Return the entries that a survey has looked at, as they are now."""
+        entries = self._journal.entries
+        return [entries[key] for key in survey.known.entries if key in entries]
+
     def _drop(self, key: str) -> None:
         """Remove a deployment that was not run, or not again, from the journal.
 
@@ -114,7 +119,7 @@ class Admission:
         Files of a deployment are kept for a time after it has left.
         """
         current = {deployment.key for deployment in survey.deployments}
-        entries = self._journal.entries.values()
+        entries = self._concerned(survey)
         gone = [
             entry.key
             for entry in entries

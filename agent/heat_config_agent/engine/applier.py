@@ -134,6 +134,7 @@ class Applier:
             self._tools,
             self._deployed,
             self._launcher.settings.state,
+            user=self._launcher.settings.user,
             only=only,
             parse=self._reader.parse,
         )
@@ -220,8 +221,8 @@ class Applier:
         if deployment is None:
             self._admission.withdraw(key)
             return
-        entries, state = self._journal.entries, self._launcher.settings.state
-        known = facts([deployment], entries, self._tools, self._deployed, state)
+        entries, settings = self._journal.entries, self._launcher.settings
+        known = facts([deployment], entries, self._tools, self._deployed, settings.state, user=settings.user)
         for again in plan.make([deployment], known, only=self._offer.only):
             if again.deployment.key == key:
                 self._take_on(self._offer.confirmed(again))

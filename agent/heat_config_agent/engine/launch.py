@@ -28,6 +28,8 @@ _TICK = 0.02
 """Seconds between two looks at a run on a kernel that cannot announce its end."""
 
 
+_UNREPORTED = "the run has ended before it could report its result"
+
 _WITHHELD = "its output is withheld: the secrets that its command was given are not known any more"
 
 
@@ -92,6 +94,8 @@ class Launcher:
         key = job.deployment.key
         folder, mark = self.folder(key), f"{key}.{time.time_ns()}"
         place = protocol.workplace(job.tool.name, folder, self.settings.root, self.settings.environment)
+        if job.user:
+            place = self._private(entry, mark)
         if cleaned is not None:
             place = replace(place, working=Path(cleaned.working), outputs=Path(cleaned.outputs))
 
@@ -107,6 +111,7 @@ class Launcher:
                 working=str(place.working),
                 outputs=str(place.outputs),
                 scope=scope,
+                user=job.user,
             )
             record(run)
             return run
@@ -129,11 +134,19 @@ class Launcher:
 
     def _command(self, job: Job, place: protocol.Workplace) -> protocol.Command | Reply:
         """Return the command of a run, or the reply if nothing needs to be run. Raises OSError."""
-        if not job.deployment.references:
+        if not job.deployment.references and not job.user:
             return hook.prepare(job, place)
         from heat_config_agent.runs import resolution  # noqa: PLC0415  # few runs refer to secrets
 
-        return resolution.command(job, place, self.settings)
+        return resolution.command(job, self.folder(job.deployment.key), place, self.settings)
+
+    def _private(self, entry: Entry, mark: str) -> protocol.Workplace:
+        """Return the folders of a run of another user, and remove those of an earlier run. Raises OSError."""
+        from heat_config_agent.runs import as_user  # noqa: PLC0415  # few runs are of other users
+
+        if entry.run is not None and entry.run.user:
+            as_user.remove(entry.run)
+        return as_user.place(Path(self.settings.user_dir), mark, self.settings.environment)
 
     def follow(self, step: Step, running: supervisor.Running) -> None:
         """Look after a run from now on."""
@@ -238,7 +251,7 @@ class Launcher:
     def reply(self, step: Step, run: Run, code: int) -> Reply:
         """Return the reply that the hook makes of a command that ended with this exit code."""
         folder = self.folder(step.deployment.key)
-        if step.deployment.references:
+        if step.deployment.references or run.user:
             from heat_config_agent.runs import resolution  # noqa: PLC0415  # few runs refer to secrets
 
             prepared, notes = resolution.prepared(folder)
@@ -248,6 +261,9 @@ class Launcher:
                 return prepared
             if self.revealed(step.deployment) is None:
                 return failure(code or UNKNOWN, _WITHHELD)
+            if run.user:  # nothing in the folders of that user is read
+                supervisor.end_remains(run)
+                return failure(code or UNKNOWN, _UNREPORTED, *self.output(step.deployment))
         return hook.finish(step.job, run, folder, self.settings.environment, run_folder.ended(folder, code))
 
     def output(self, deployment: Deployment) -> tuple[str | Capture, str | Capture]:
@@ -305,5 +321,5 @@ def _obstacle(job: Job, error: Exception) -> Obstacle:
 
 def _outputs_are_gone(deployment: Deployment, run: Run) -> bool:
     """Return whether a reboot has removed the outputs of a run: heat-agents' folder for them is in memory."""
-    ours = run.hook.startswith(BUILTIN) and bool(deployment.outputs)
+    ours = run.hook.startswith(BUILTIN) and bool(deployment.outputs) and not run.user  # its reply is in the run folder
     return ours and run.boot != processes.boot_id() and not os.path.isdir(run.outputs)  # noqa: PTH112  # never raises

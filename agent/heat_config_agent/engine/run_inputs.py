@@ -36,6 +36,11 @@ class RunInputs:
         self._untidy.discard(key)
         try:
             run_folder.tidy(self._settings.run(key), functools.partial(self._remove_written, key))
+            entry = self._journal.entries.get(key)
+            if entry is not None and entry.run is not None and entry.run.user:
+                from heat_config_agent.runs import as_user  # noqa: PLC0415  # few runs are of other users
+
+                as_user.remove(entry.run)
         except OSError as error:
             self._untidy.add(key)
             self._log.warn(f"cannot remove the inputs of {key}: {error.strerror}: {error.filename}")

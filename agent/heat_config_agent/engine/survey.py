@@ -18,6 +18,7 @@ from heat_config_agent.runs import run_folder
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.paths import POLICY
 from heat_config_agent.state.deployed import Deployed
+from heat_config_agent.state.entries import Entries
 from heat_config_hooks import processes
 from heat_config_hooks.values import dataclass
 
@@ -45,29 +46,32 @@ class Survey:
 
 def survey(
     documents: Iterable[Document],
-    entries: Mapping[str, Entry],
+    entries: Entries,
     tools: Tools,
     deployed: Deployed,
     state: Path,
     *,
+    user: str = "",
     only: Collection[str] = (),
     parse: Callable[[Document], metadata.Parsed] = metadata.parse,
 ) -> Survey:
     """Return what there is to do for the documents, given the journal's `entries` and the state directory.
 
-    `only` names deployments by name or id, as in `plan.make`. Raises StateError if heat-agents' folder cannot be read.
+    `only` names deployments by name or id, as in `plan.make`; `user` is the setting. Raises StateError if heat-agents'
+    folder cannot be read.
     """
     deployments, sources, mistakes = metadata.parse_all(list(documents), parse)
     now = time.time()
-    due = cleanup.due(deployments, sources, entries, now)
+    concerned = entries.concerning([deployment.key for deployment in deployments], sources)
+    due = cleanup.due(deployments, sources, concerned, now)
     deployments = [*due.left, *deployments]  # cleanups first: new deployments may need the same place
-    known = facts(deployments, entries, tools, deployed, state, now=now, back=due.back)
+    known = facts(deployments, concerned, tools, deployed, state, now=now, back=due.back, user=user)
     return Survey(
         deployments=deployments,
         sources=sources,
         mistakes=mistakes,
         steps=plan.make(deployments, known, only=only),
-        superseded=plan.superseded(deployments, sources, entries),
+        superseded=plan.superseded(deployments, sources, concerned),
         known=known,
     )
 
@@ -81,6 +85,7 @@ def facts(
     *,
     now: float | None = None,
     back: Collection[str] = (),
+    user: str = "",
 ) -> Known:
     """Return what a plan for these deployments has to know. `now` is in seconds since the epoch.
 
@@ -100,6 +105,7 @@ def facts(
         now=time.time() if now is None else now,
         boot=processes.boot_id(),
         policy=policy_in_force() if may_run else None,
+        user=user,
     )
 
 
@@ -130,10 +136,4 @@ def _may_be_lost(entry: Entry | None) -> bool:
 
 def _ran(keys: Collection[str], runs: str) -> frozenset[str]:
     """Return the keys whose run folder says that a command has ended."""
-    if not keys:
-        return frozenset()
-    try:
-        present = set(os.listdir(runs))
-    except OSError:  # nothing has run yet
-        return frozenset()
-    return frozenset(key for key in keys if key in present and run_folder.has_run(f"{runs}/{key}"))
+    return frozenset(key for key in keys if run_folder.has_run(f"{runs}/{key}"))

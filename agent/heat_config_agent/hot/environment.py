@@ -170,7 +170,7 @@ def located(section: Mapping[str, Json], base: str, source: Source) -> dict[str,
         elif isinstance(value, str) and registry.is_template(value) and name != "base_url":
             found[name] = source.find(value, base) or value
         elif registry.is_list(name, value):
-            found[name] = [source.find(each, base) or each if isinstance(each, str) else each for each in value]
+            found[name] = [source.find(each, base) or each for each in value]
         else:
             found[name] = value
     return found

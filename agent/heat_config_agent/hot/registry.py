@@ -51,7 +51,12 @@ def is_template(name: str) -> bool:
 
 def is_list(name: str, value: Json) -> bool:
     """Return whether an entry is a list of templates to choose from."""
-    return isinstance(value, list) and name not in _SETTINGS
+    return isinstance(value, list) and name not in _SETTINGS and all(isinstance(each, str) for each in value)
+
+
+def inner(name: str, value: Json) -> dict[str, Json] | None:
+    """Return the mappings in an entry, which then is for a resource; None if it is no such entry."""
+    return value if isinstance(value, dict) and name not in _SETTINGS else None
 
 
 def templates(
@@ -61,8 +66,8 @@ def templates(
     base = base_of(section, base)
     for name, value in section.items():
         at = (*path, name)
-        if isinstance(value, dict):
-            yield from templates(value, base, at)
+        if (mappings := inner(name, value)) is not None:
+            yield from templates(mappings, base, at)
         elif name != "base_url":
             several = [((*at, index), each) for index, each in enumerate(value)] if is_list(name, value) else []
             yield from ((where, each, base) for where, each in several or [(at, value)] if _names_template(each))
@@ -75,8 +80,8 @@ def _names_template(value: Json) -> bool:
 def lists(section: Mapping[str, Json], path: Path = ("resource_registry",)) -> Iterator[Path]:
     """Yield the path of each list of templates."""
     for name, value in section.items():
-        if isinstance(value, dict):
-            yield from lists(value, (*path, name))
+        if (mappings := inner(name, value)) is not None:
+            yield from lists(mappings, (*path, name))
         elif is_list(name, value):
             yield (*path, name)
 
@@ -186,7 +191,7 @@ def read(section: Mapping[str, Json], report: Report, path: Path = ("resource_re
             found[name] = read(value, report, at)
         elif isinstance(value, str):
             found[name] = value
-        elif is_list(name, value):
+        elif isinstance(value, list):
             if _is_sound(name, value, report, at):
                 found[name] = value
         else:

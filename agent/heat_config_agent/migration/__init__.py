@@ -85,8 +85,8 @@ class Inventory:
     schedules: tuple[Path, ...] = ()
     """Files of cron that start one of the old programs."""
     tools: tuple[Tool, ...] = ()
-    hook_troubles: tuple[str, ...] = ()
-    """A sentence for each hook directory that exists and cannot be read."""
+    unreadable_hooks: tuple[str, ...] = ()
+    """A sentence about each hook directory that cannot be read."""
     deployed: Path = Path("/")
     """The folder with the records of deployments that heat-agents have done."""
     done: tuple[str, ...] = ()

@@ -198,8 +198,8 @@ def _settings(inventory: Inventory) -> Iterator[Finding]:
 
 def _hooks(inventory: Inventory) -> Iterator[Finding]:
     """Yield which hooks carry out which tools."""
-    for trouble in inventory.hook_troubles:
-        yield _warning("hooks", trouble, "correct it: else deployments that need these hooks fail")
+    for sentence in inventory.unreadable_hooks:
+        yield _warning("hooks", sentence, "make it readable, and plan the migration again")
     for tool in inventory.tools:
         if tool.builtin:
             continue

@@ -71,7 +71,7 @@ def look() -> Inventory:
     deployed = next((each for each in (settings.deployed, settings.deployed_old) if each and each.is_dir()), None)
     done, unanswered, hollow, lasting = _deployed(deployed or settings.deployed)
     message, trouble = _message(settings, old_units)
-    tools, hook_troubles = _tools(settings)
+    tools, unreadable_hooks = installed_tools(settings)
     bases = _folders(old_units, "OS_REFRESH_CONFIG_BASE_DIR", REFRESH_FOLDERS)
     template_folders = _folders(old_units, "OS_CONFIG_APPLIER_TEMPLATES", TEMPLATE_FOLDERS)
     return Inventory(
@@ -91,7 +91,7 @@ def look() -> Inventory:
         template_folders=template_folders,
         schedules=tuple(each for each in _files(map(Path, _CRON)) if _is_scheduled(each)),
         tools=tools,
-        hook_troubles=hook_troubles,
+        unreadable_hooks=unreadable_hooks,
         deployed=deployed or settings.deployed,
         done=done,
         unanswered=unanswered,
@@ -285,11 +285,11 @@ def setting(old_units: Iterable[Unit], name: str) -> str:
     return layers.general(text).get(name, "")
 
 
-def _tools(settings: Settings) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
-    """Return the tools, and a sentence for each hook directory that cannot be read."""
-    troubles: list[str] = []
-    tools = Tools(settings.hooks, troubles.append)
-    return tuple(tools.installed().values()), tuple(troubles)
+def installed_tools(settings: Settings) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
+    """Return the installed tools, and a sentence about each hook directory that cannot be read."""
+    unreadable: list[str] = []
+    tools = Tools(settings.hooks, unreadable.append)
+    return tuple(tools.installed().values()), tuple(unreadable)
 
 
 def _deployed(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]:

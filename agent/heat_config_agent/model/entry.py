@@ -58,6 +58,14 @@ class Run:
     outputs: str
     scope: str = ""
     """The folder of its control group if it is a systemd scope; else empty."""
+    user: str = ""
+    """The user as whom it was run; empty for the agent's own."""
+
+    @property
+    def private(self) -> str:
+        """The folder with everything of a run of another user, whose names only that user follows; else empty."""
+        folder = self.working.rpartition("/")[0]
+        return folder if self.user and self.mark and folder.endswith(f"/{self.mark}") else ""
 
 
 class Removed(str, enum.Enum):

@@ -23,6 +23,8 @@ class Job:
     """The deployment as its hook receives it: the entry of the document with the selected config."""
     limit: float | None = None
     """The timeout that the deployment sets, in seconds; None if it sets none."""
+    user: str = ""
+    """The user as whom it runs; empty for the agent's own."""
     bounds: Mapping[str, int] = field(default_factory=dict)
     """The other limits that the deployment sets: its options that are in `options.BOUNDS`."""
 

@@ -21,6 +21,8 @@ class Policy:
     """Names of sources: the full name, or the part of it before the colon."""
     actions: tuple[str, ...] | None = None
     """Actions, as documents write them. A cleanup counts as DELETE."""
+    users: tuple[str, ...] | None = None
+    """Names of users; `root` stands for the agent's own."""
     secrets: tuple[str, ...] | None = None
     """The references to secrets that inputs may have: a scheme, SCHEME:REFERENCE, or the beginning of it before `*`."""
     max_timeout: float | None = None
@@ -42,6 +44,8 @@ class Policy:
             return self._sentence("sources", f"the source {source} is not in it")
         if self.actions is not None and action not in self.actions:
             return self._sentence("actions", f"the action {action!r} is not in it" if action else "there is no action")
+        if self.users is not None and (job.user or "root") not in self.users:
+            return self._sentence("users", f"the user {job.user or 'root'!r} is not in it")
         for reference in job.deployment.references if self.secrets is not None else ():
             if not any(_covers(allowed, reference) for allowed in self.secrets or ()):
                 return self._sentence("secrets", f"the reference {reference} is not in it")

@@ -37,6 +37,11 @@ class RunSettings:
     providers: tuple[str, ...] = ()
     """The directories that are searched for providers."""
 
+    user: str = ""
+    """The user of runs whose tool can work as another one, and whose deployment names none; empty for the agent's."""
+    user_dir: str = ""
+    """The folder with the files of such runs."""
+
     def run(self, key: str) -> Path:
         """Return the folder of a deployment's run."""
         return Path(f"{self.state}/runs/{key}")

@@ -18,13 +18,14 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import heat_config_hooks
 from heat_config_agent import providers
 from heat_config_agent.deployments import metadata
 from heat_config_agent.errors import obstacle
 from heat_config_agent.model.deployment import Config, Document, Tool
 from heat_config_agent.model.job import Job
 from heat_config_agent.model.run_settings import RunSettings
-from heat_config_agent.runs import hook, resolved
+from heat_config_agent.runs import as_user, hook, resolved
 from heat_config_hooks import alphabet, files, memory, protocol
 from heat_config_hooks.reply import CANNOT_START, NO_TOOL, Reply, failure
 from heat_config_hooks.values import replace
@@ -40,7 +41,7 @@ _OUTPUTS = "heat_outputs_path"
 """The variable from which the supervisor knows what to flush."""
 
 
-def command(job: Job, place: protocol.Workplace, settings: RunSettings) -> protocol.Command:
+def command(job: Job, folder: Path, place: protocol.Workplace, settings: RunSettings) -> protocol.Command:
     """Return the command of a run that begins with the secrets of its inputs. Raises OSError."""
     environ = os.environ
     wanted = [name.partition(":")[2] for name in job.deployment.references if name.startswith("env:")]
@@ -54,16 +55,18 @@ def command(job: Job, place: protocol.Workplace, settings: RunSettings) -> proto
         "section": job.config.section,
         "tool": job.tool.name,
         "hook": job.tool.hook,
+        "user": job.user,
+        "run": str(place.run),
         "working": str(place.working),
         "outputs": str(place.outputs),
         "environment": dict(place.environment),
         "providers": list(settings.providers),
         "variables": {**settings.secrets, **{name: environ[name] for name in variables if name in environ}},
     }
-    files.replace(place.run / _REQUEST, json.dumps(request).encode())
+    files.replace(folder / _REQUEST, json.dumps(request).encode())
     return protocol.Command(
-        argv=(sys.executable, "-I", *alphabet.UTF8_MODE, "-m", __name__, str(place.run)),
-        cwd=place.run,
+        argv=(sys.executable, "-I", *alphabet.UTF8_MODE, "-m", __name__, str(folder)),
+        cwd=folder,
         environment={_OUTPUTS: str(place.outputs / job.deployment.key)},
     )
 
@@ -71,7 +74,10 @@ def command(job: Job, place: protocol.Workplace, settings: RunSettings) -> proto
 def prepared(folder: Path) -> tuple[Reply | None, list[str]]:
     """Return the reply if the hook's command was not started, and the hook's notes."""
     reply, notes = _kept(folder / _REPLY), _kept(folder / _NOTES)
-    return (reply if isinstance(reply, dict) else None, list(map(str, notes)) if isinstance(notes, list) else [])
+    return (
+        as_user.decoded(reply, folder) if isinstance(reply, dict) else None,
+        list(map(str, notes)) if isinstance(notes, list) else [],
+    )
 
 
 def _kept(path: Path) -> object:
@@ -91,7 +97,16 @@ def main() -> int:
     request: dict[str, Any] = json.loads((folder / _REQUEST).read_bytes())
     (folder / _REQUEST).unlink()  # it may have secrets from the environment of the agent
     try:
-        command = _prepare(request, folder)
+        job = _job(request, folder)
+        place = protocol.Workplace(
+            run=Path(request["run"]),
+            working=Path(request["working"]),
+            outputs=Path(request["outputs"]),
+            environment=request["environment"],
+        )
+        if request["user"] and isinstance(job, Job):
+            return _as_user(request["user"], job, folder, place)
+        command = hook.prepare(job, place) if isinstance(job, Job) else job
     except OSError as error:
         name = request["document"].get("name") or request["key"]
         command = failure(CANNOT_START, f"cannot start {name}: {obstacle(error)}")
@@ -103,8 +118,8 @@ def main() -> int:
     return _become(command)
 
 
-def _prepare(request: dict[str, Any], folder: Path) -> protocol.Command | Reply:
-    """Return the command of the hook, which gets the secrets in its inputs; a reply if nothing is to be run."""
+def _job(request: dict[str, Any], folder: Path) -> Job | Reply:
+    """Return the job with the secrets in its inputs; a reply if one of them is missing. Raises OSError."""
     [deployment] = metadata.parse(Document(source=request["source"], content=[request["document"]])).deployments
     shown = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "LC_ALL", "HEAT_RUN") if name in os.environ}
     secrets: dict[str, str] = {}
@@ -113,9 +128,13 @@ def _prepare(request: dict[str, Any], folder: Path) -> protocol.Command | Reply:
             secrets[reference] = providers.resolve(reference, request["providers"], {**shown, **request["variables"]})
         except providers.ProviderError as error:
             return failure(CANNOT_START, f"the secret {reference} is missing: {error}")
-    resolved.keep(folder, secrets)
-    document = {**request["document"], "inputs": [_filled(item, secrets) for item in request["document"]["inputs"]]}
-    job = Job(
+    if secrets:
+        resolved.keep(folder, secrets)
+    document = {
+        **request["document"],
+        "inputs": [_filled(item, secrets) for item in request["document"].get("inputs") or []],
+    }
+    return Job(
         deployment=replace(deployment, key=request["key"], where=request["where"]),
         config=Config(
             tool=request["tool"],
@@ -126,13 +145,24 @@ def _prepare(request: dict[str, Any], folder: Path) -> protocol.Command | Reply:
         tool=Tool(request["tool"], request["hook"]),
         request=document,
     )
-    place = protocol.Workplace(
-        run=folder,
-        working=Path(request["working"]),
-        outputs=Path(request["outputs"]),
-        environment=request["environment"],
-    )
-    return hook.prepare(job, place)
+
+
+def _as_user(name: str, job: Job, folder: Path, place: protocol.Workplace) -> int:
+    """Carry out a job as another user; return the exit code of its command. Raises OSError."""
+    heat_config_hooks.load(job.tool.name)  # as long as all modules can surely be read
+    descriptor = os.open(folder / _REPLY, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    os.environ.pop(_OUTPUTS, None)
+    os.chdir("/")
+    try:
+        as_user.become(name, place.run.parent.parent, place.run.parent)
+    except as_user.UserError as error:
+        reply, code = failure(CANNOT_START, f"cannot start {job.deployment.name}: {error}"), 0
+    else:
+        reply, code = as_user.carry_out(job, place)
+    files.write(descriptor, as_user.encoded(reply))
+    os.close(descriptor)
+    as_user.clear(place)
+    return code
 
 
 def _filled(item: Mapping[str, object], secrets: Mapping[str, str]) -> Mapping[str, object]:

@@ -18,6 +18,7 @@ OTHER_FILE = "/etc/os-collect-config.conf"
 POLICY = "/etc/heat-config-agent/policy"
 SECRETS = "/etc/heat-config-agent/secrets"
 AGE_IDENTITY = "/etc/heat-config-agent/age.key"
+USERS = "/var/lib/heat-config-users"
 PROVIDERS = "/usr/libexec/heat-config/secrets"
 """The places of the settings and of heat-agents' document, see `settings.effective`."""
 

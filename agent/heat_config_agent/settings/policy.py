@@ -24,9 +24,9 @@ LARGEST = 64 * 1024
 SOURCES = (*COLLECTORS, "stdin", "stack")
 """The first parts of the names of sources."""
 
-_WORDS = ("tools", "sources", "actions", "secrets")
+_WORDS = ("tools", "sources", "actions", "users", "secrets")
 
-_LATER = ("users", "signers", "network")
+_LATER = ("signers", "network")
 """Rules about what this version cannot do. They are refused, because to ignore a rule is to break it."""
 
 
@@ -126,6 +126,7 @@ def parse(path: str, text: str) -> Policy:
         tools=values.get("tools"),
         sources=values.get("sources"),
         actions=values.get("actions"),
+        users=values.get("users"),
         secrets=values.get("secrets"),
         max_timeout=longest,
         lines=lines,

@@ -43,6 +43,8 @@ class Inbox:
     def __init__(self, take: Callable[[str, bytes], None]) -> None:
         """Give each result to `take`, with the key of the deployment."""
         self._take = take
+        self._accepted: list[Outcome] = []
+        """What counts as delivered once it is released."""
         self._outcomes: list[Outcome] = []
         self._wake, self._waker = os.pipe()
         os.set_blocking(self._wake, False)
@@ -58,14 +60,25 @@ class Inbox:
         """Do nothing: the inbox is always ready."""
 
     def post(self, key: str, target: Target, body: bytes) -> None:  # noqa: ARG002  # all letters stay here
-        """Accept a result."""
+        """Accept a result. It counts as delivered after the next `release`."""
         self._take(key, body)
-        self._outcomes.append(Outcome(key, Fate.SENT))
+        self._accepted.append(Outcome(key, Fate.SENT))
+
+    @property
+    def unreleased(self) -> bool:
+        """True if results wait for `release`."""
+        return bool(self._accepted)
+
+    def release(self) -> None:
+        """Let the accepted results count as delivered: the records of the stack that have them are on disk."""
+        self._outcomes += self._accepted
+        self._accepted = []
         with contextlib.suppress(BlockingIOError):
             os.write(self._waker, b".")
 
     def withdraw(self, key: str) -> None:
         """Discard the outcome of a result."""
+        self._accepted = [each for each in self._accepted if each.key != key]
         self._outcomes = [each for each in self._outcomes if each.key != key]
 
     def outcomes(self) -> list[Outcome]:
@@ -185,12 +198,15 @@ class ThisMachine:
 
     @property
     def busy(self) -> bool:
-        """True if deployments are pending or running."""
-        return bool(self._new or self._gone) or self._applier.work.busy
+        """True if deployments are pending or running, or their results are not on disk yet."""
+        return bool(self._new or self._gone or self._inbox.unreleased) or self._applier.work.busy
 
     def work(self, world: World, timeout: float | None, also: Sequence[int]) -> None:
         """Carry out deployments until there is a result, or for that many seconds."""
         self._world = world
+        if self._inbox.unreleased:
+            world.store.flush(durable=True)
+            self._inbox.release()
         if (self._new or self._gone) and self._applier.work.waiting < self._parallel and not self._offer(world):
             timeout = 0
         self._applier.turn(LONGEST if timeout is None else timeout, also)
@@ -277,10 +293,10 @@ class ThisMachine:
         return deployment.status == IN_PROGRESS or entry is None or not entry.settled
 
     def _take(self, key: str, body: bytes) -> None:
-        """Give a result to the stack, and record it."""
+        """Give a result to the stack, and record it. The next `work` flushes it, with what the stack begins next."""
         deployment = self._by_key.get(key)
         if deployment is None or self._world is None:
             return
         deployments.take(self._world, deployment, json.loads(body))
         self._pending.pop(deployment.id, None)
-        self._world.store.flush(durable=True)
+        self._world.store.flush()

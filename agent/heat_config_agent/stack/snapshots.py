@@ -18,6 +18,7 @@ from heat_config_agent.stack.definition import Definition
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.records import (
     COMPLETE,
+    CREATE,
     DELETE,
     FAILED,
     IN_PROGRESS,
@@ -72,14 +73,17 @@ class ArchivingSession(Session):
         self._able()
         root = self._there()
         if self.interrupted:
+            begun = [
+                each for each in self.store.snapshots.values() if each.action == CREATE and each.status == IN_PROGRESS
+            ]
             action = root.record.action
             self.go_on()
-            if action == records.SNAPSHOT:
-                return max(self.store.snapshots.values(), key=lambda each: each.created)
+            if action == records.SNAPSHOT and begun:
+                return begun[-1]
         record = SnapshotRecord(records.new_id(), name, root.id, source=root.record.source)
-        self.store.put(record)
-        self.store.flush(durable=True)
+        # After the stack: a snapshot whose handlers have not begun must not be taken for one whose handlers have run.
         traversal.turn(root, records.SNAPSHOT)
+        self.store.put(record)
         self._run()
         return record
 
@@ -89,7 +93,7 @@ class ArchivingSession(Session):
         if root.record.action != records.SNAPSHOT or root.record.status == IN_PROGRESS:
             return
         for each in self.store.snapshots.values():
-            if (each.action, each.status) == (records.CREATE, IN_PROGRESS):
+            if (each.action, each.status) == (CREATE, IN_PROGRESS):
                 each.data, each.status, each.reason = abandoned(root), root.record.status, root.record.reason
                 self.store.put(each)
 

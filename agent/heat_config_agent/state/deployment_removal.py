@@ -78,14 +78,14 @@ class DeploymentRemoval:
         for name in run_folder.STREAMS:
             yield from _mask(folder / name, secrets)
         run_folder.tidy(folder)
-        for path in traces.of(entry):
+        for path in (*traces.of(entry), *_private(entry)):
             files.remove(path)
         if entry.run is not None:  # else another agent has written them
             self._deployed.mask(entry.key)
 
     def _empty(self, entry: Entry, traces: Traces) -> None:
         """Remove the output of a deployment, and the files that its tool has written."""
-        for path in (self._state / "runs" / entry.key, *traces.of(entry)):
+        for path in (self._state / "runs" / entry.key, *traces.of(entry), *_private(entry)):
             files.remove(path)
 
     def _unmark(self) -> Iterator[None]:
@@ -99,6 +99,11 @@ class DeploymentRemoval:
     def _knows_only_that_it_ran(self, key: str) -> bool:
         entry = self._journal.entries.get(key)
         return entry is not None and entry.removed is Removed.ALL and entry.left_at is not None
+
+
+def _private(entry: Entry) -> tuple[Path, ...]:
+    """Return the folder of a run of another user, if there is one."""
+    return (Path(entry.run.private),) if entry.run is not None and entry.run.private else ()
 
 
 def _summary(removals: Iterable[Removal]) -> str:

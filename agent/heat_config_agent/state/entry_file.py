@@ -8,6 +8,7 @@ from pathlib import Path
 from heat_config_agent.errors import StateError
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.state import record_file
+from heat_config_agent.state.entries import Entries
 from heat_config_agent.state.record_file import RecordFile
 from heat_config_agent.state.records import Reader, changes_of, line_of, shortened, size_of, without_defaults
 
@@ -21,7 +22,7 @@ class EntryFile:
     def __init__(self, path: Path) -> None:
         """Open the file, and repair what a power cut left. The caller holds the lock. Raises StateError."""
         self.path = path
-        self.entries: dict[str, Entry] = {}
+        self.entries = Entries({})
         self.changes = 0
         """The number of times that a deployment has changed its state."""
         self.records = 0
@@ -48,7 +49,7 @@ class EntryFile:
         self._find()
         before = self.entries
         changed = {**before, **less}
-        self.entries = {key: entry for key, entry in changed.items() if entry is not None}
+        self.entries = Entries({key: entry for key, entry in changed.items() if entry is not None})
         if self._rewrite():
             return True
         self.entries = before
@@ -72,7 +73,8 @@ class EntryFile:
         self._append(*(changes_of(self.entries.get(entry.key), entry) for entry in entries))
         known = self.entries
         self.changes += sum(entry.key not in known or known[entry.key].state is not entry.state for entry in entries)
-        self.entries.update((entry.key, entry) for entry in entries)
+        for entry in entries:
+            known[entry.key] = entry
 
     def _append(self, *records: Mapping[str, object]) -> None:
         self._find()
@@ -93,7 +95,7 @@ class EntryFile:
     def _load(self, content: bytes) -> None:
         """Read the records, and repair the file so that it has only whole lines."""
         reader = Reader(content)
-        self.entries = reader.entries
+        self.entries = Entries(reader.entries)
         if reader.good < len(content):
             self._file.cut(reader.good)
         damaged = reader.damaged or int(reader.good == 0 and len(content) > 0)  # not one whole line: it is no journal
@@ -121,6 +123,6 @@ class EntryFile:
         except OSError as error:
             self.warnings.append(f"cannot rewrite the journal {self.path}: {error.strerror}")
             return False
-        self.entries = entries
+        self.entries = Entries(entries)
         self.records += 1
         return True

@@ -28,6 +28,7 @@ from heat_config_agent.model.deployment import Deployment, Result
 from heat_config_agent.model.entry import Entry, Run, State
 from heat_config_agent.state import record_file
 from heat_config_agent.state.clock import Steady
+from heat_config_agent.state.entries import Entries
 from heat_config_agent.state.entry_file import EntryFile
 from heat_config_agent.state.records import Reader
 from heat_config_hooks.values import replace
@@ -182,12 +183,12 @@ class Journal(EntryFile):
         self._owed = False
 
 
-def read(directory: Path) -> dict[str, Entry]:
+def read(directory: Path) -> Entries:
     """Return the entries in the journal of a state directory. This needs no lock, and changes nothing.
 
     Raises StateError if the journal cannot be read.
     """
     try:
-        return Reader(record_file.read(directory / FILE)).entries
+        return Entries(Reader(record_file.read(directory / FILE)).entries)
     except OSError as error:
         raise StateError(f"cannot read the journal {directory / FILE}: {error.strerror}") from error

@@ -168,12 +168,14 @@ def _grant(journal: Journal, deployed: Deployed, state: Path, entry: Entry, wish
 def written(entry: Entry) -> list[Path]:
     """Return the files that a run has left in the folders of its hook: its config, and its outputs."""
     folders, patterns = traces(entry)
+    if entry.run is not None and entry.run.user:  # all of its folders are in one that is its own
+        return [Path(entry.run.private)] if entry.run.private else []
     return [path for folder in folders for pattern in patterns for path in folder.glob(pattern)]
 
 
 def traces(entry: Entry) -> tuple[tuple[Path, ...], tuple[str, ...]]:
     """Return the folders in which a run may have left files, and the patterns of their names."""
-    if entry.run is None:
+    if entry.run is None or entry.run.user:  # the folders of another user are removed as one, and not looked into
         return (), ()
     name = entry.run.hook.removeprefix(BUILTIN)
     ours = entry.run.hook.startswith(BUILTIN) and name in heat_config_hooks.HOOKS

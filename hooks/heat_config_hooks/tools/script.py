@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import os
 
-from heat_config_hooks import files, protocol
+from heat_config_hooks import files, options, protocol
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.reply import CANNOT_START, Reply, failure, nothing_done
 
 ABOUT = protocol.About(
     config="the text of a script",
+    options=options.USER,
     variables=("HEAT_SCRIPT_WORKING", "HEAT_SCRIPT_OUTPUTS"),
     tested="real scripts",
 )

@@ -111,12 +111,12 @@ def apply(settings: Settings, template: str, options: Any, content: bytes | None
 
     `content` is the content of the file, if it has been read already.
     """
-    stem = definitions.default_name(template) if options.name is None else options.name
-    if options.name is None and not listing.is_name(stem):
-        raise UsageError(f"the stack of {template} cannot be named after it", hint="name the stack with --name")
+    name = definitions.default_name(template) if options.name is None else options.name
+    if options.name is None and not listing.is_name(name):
+        raise UsageError(f"{template} gives the stack no name, as a name begins with a letter", hint="add --name NAME")
     options = argparse.Namespace(**vars(options))
     options.parameter = [*options.parameter, *options.input]
-    options.name, options.template, options.file = stem, template, None
+    options.name, options.template, options.file = name, template, None
     options.existing, options.clear_parameter, options.timeout = False, [], None
     options.content = content
     return with_mistakes(lambda options: _applied(settings, options))(options)

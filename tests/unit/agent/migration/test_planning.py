@@ -194,6 +194,16 @@ def test_a_command_line_in_a_shell() -> None:
     ]
 
 
+def test_a_hook_directory_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    """Its hooks would be missed only when a deployment needs one."""
+    folder = tmp_path / "hooks"
+    folder.touch()  # root may read every directory, but a file is none
+    settings = effective.make({"HEAT_CONFIG_HOOKS": str(folder)})
+    tools, unreadable = survey.installed_tools(settings)
+    plan = planning.plan(found(tools=tools, unreadable_hooks=unreadable))
+    assert f"cannot read the hook directory {folder}: Not a directory" in says(plan, Verdict.WARNING)
+
+
 def test_work_of_theirs_is_waited_for_even_where_no_unit_runs() -> None:
     """Somebody may have started os-refresh-config by hand."""
     idle = replace(THEIRS, active=False, enabled=False)
@@ -275,14 +285,6 @@ def test_who_carries_out_which_tool() -> None:
     assert f"{hooks}/mine remains the hook for mine →" in said
     assert f"{hooks}/script remains the hook for script, and overrides the agent's own" in said
     assert "the agent has its own hooks for puppet →" in said
-
-
-def test_a_hook_directory_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its hooks are not used, and deployments would fail for that."""
-    (tmp_path / "hooks").write_text("")
-    monkeypatch.setattr(survey, "_environment", lambda _units: {"HEAT_CONFIG_HOOKS": str(tmp_path / "hooks")})
-    plan = planning.plan(survey.look())
-    assert f"cannot read the hook directory {tmp_path}/hooks: Not a directory" in says(plan, Verdict.WARNING)
 
 
 def test_what_becomes_of_what_was_done() -> None:

@@ -1,0 +1,160 @@
+"""A run as another user: the hook prepares, runs and reads everything as that user, in folders of that user.
+
+The agent never reads a name in a folder that another user may change, as it could be a link to anything. So the hook's
+two steps and the command between them belong to one process, which becomes the user first. The reply goes through a
+file that was opened before: it is in the folder of the run, which the user cannot reach.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import pwd
+import signal
+import stat
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from heat_config_agent.errors import obstacle
+from heat_config_agent.model.entry import Run
+from heat_config_agent.model.job import Job
+from heat_config_agent.runs import hook
+from heat_config_hooks import files, memory, protocol
+from heat_config_hooks.reply import CANNOT_START, NO_TOOL, Capture, Reply, failure
+
+_STREAMS = {"/proc/self/fd/1": "stdout", "/proc/self/fd/2": "stderr"}
+"""The output of the run as the user reads it; the path of its files leads through folders of the agent."""
+
+
+class UserError(Exception):
+    """A run cannot be that of a user; the text says why."""
+
+
+def place(folder: Path, mark: str, environment: Mapping[str, str]) -> protocol.Workplace:
+    """Return the folders of a run of another user: all are in one that is named after the run."""
+    own = folder / mark
+    return protocol.Workplace(
+        run=own / "run", working=own / "working", outputs=own / "outputs", environment=environment
+    )
+
+
+def remove(run: Run) -> None:
+    """Remove the folder that has everything of a run of another user. Raises OSError."""
+    folder = run.private
+    if not folder:
+        return
+    try:
+        files.remove(folder)
+    except RecursionError:  # the user has made folders within folders, too many for Python
+        done = subprocess.run(["rm", "-rf", "--", folder], check=False, capture_output=True)
+        if done.returncode:
+            raise OSError(errno.EIO, "rm has failed", folder) from None
+
+
+def encoded(reply: Reply) -> bytes:
+    """Return a reply as JSON. The output of the run is named, and all other files are read."""
+    return json.dumps({name: _encoded(value) for name, value in reply.items()}).encode()
+
+
+def _encoded(value: object) -> object:
+    if not isinstance(value, Capture):
+        return value
+    if stream := _STREAMS.get(str(value.path)):
+        return {"stream": stream, "before": value.before}
+    try:
+        text = value.text()
+    except OSError:  # as for any output that is missing or no regular file
+        return None
+    cut = f"\n[... {text.left_out:,} bytes left out ...]\n" if text.left_out else ""
+    return f"{text.head}{cut}{text.tail}".encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def decoded(reply: dict[str, object], folder: Path) -> Reply:
+    """Return the reply in the JSON of `encoded`, with the output of the run in its folder."""
+    found: Reply = {}
+    for name, value in reply.items():
+        if isinstance(value, dict) and value.keys() == {"stream", "before"} and value["stream"] in _STREAMS.values():
+            found[name] = Capture(folder / str(value["stream"]), str(value["before"]))
+        elif value is not None:
+            found[name] = value
+    return found
+
+
+def become(name: str, base: Path, own: Path) -> None:
+    """Make the folder of the run, and become the user for good. Raises UserError, OSError."""
+    try:
+        user = pwd.getpwnam(name)
+    except KeyError:
+        raise UserError(f"there is no user {name!r} on this machine") from None
+    if os.geteuid() != 0:
+        raise UserError(f"the agent runs as the user {os.geteuid()}, and only root can run anything as {name!r}")
+    if not base.is_dir():
+        base.mkdir(mode=0o700, parents=True)
+        base.chmod(0o711)  # whatever the umask is
+    found = base.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != 0 or found.st_mode & 0o022:
+        raise UserError(f"{base} has to be a folder of root that nobody else may write to")
+    own.mkdir(mode=0o700)
+    os.chown(own, user.pw_uid, user.pw_gid)
+    for number in (1, 2):  # a script may open /dev/stderr, which is a matter of the file's owner
+        os.fchown(number, user.pw_uid, user.pw_gid)
+    os.setgroups(os.getgrouplist(name, user.pw_gid))
+    os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
+    os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
+    memory.keep_no_core()
+    os.environ.update(HOME=user.pw_dir, USER=name, LOGNAME=name)
+
+
+def carry_out(job: Job, where: protocol.Workplace) -> tuple[Reply, int]:
+    """Prepare, run and finish a job in this process; return the reply, and the exit code of the command."""
+    for path in (where.run, where.working, where.outputs):
+        path.mkdir(mode=0o700)
+    try:
+        command = hook.prepare(job, where)
+    except OSError as error:
+        return failure(CANNOT_START, f"cannot start {job.deployment.name}: {obstacle(error)}"), 0
+    if not isinstance(command, protocol.Command):
+        return command, 0
+    for note in command.notes:
+        os.write(2, f"{note}\n".encode())
+    code = _run(command)
+    run = Run(
+        boot="",
+        pid=0,
+        ticks=0,
+        began=0,
+        limit=None,
+        hook=job.tool.hook,
+        working=str(where.working),
+        outputs=str(where.outputs),
+    )
+    stdout, stderr = map(Path, _STREAMS)
+    ended = protocol.Ended(code=code, stdout=stdout, stderr=stderr)
+    return hook.finish(job, run, where.run, where.environment, ended), code
+
+
+def clear(where: protocol.Workplace) -> None:
+    """Remove what is in the folders of the run, as far as the user can; the agent removes the rest."""
+    subprocess.run(["rm", "-rf", "--", where.run, where.working, where.outputs], check=False, capture_output=True)
+
+
+def _run(command: protocol.Command) -> int:
+    """Run a command, and return its exit code, or 128 plus the number of the signal that ended it."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, _ignored)  # a caught signal has its default action in the command
+    stdin = os.open(command.stdin or os.devnull, os.O_RDONLY)
+    try:
+        environment = {**os.environ, **command.environment}
+        done = subprocess.run(command.argv, cwd=command.cwd, env=environment, stdin=stdin, check=False)
+    except OSError as error:
+        os.write(2, f"{command.argv[0]}: {obstacle(error)}\n".encode())
+        return NO_TOOL if isinstance(error, FileNotFoundError) else CANNOT_START
+    finally:
+        os.close(stdin)
+    return done.returncode if done.returncode >= 0 else 128 - done.returncode
+
+
+def _ignored(_number: int, _frame: object) -> None:
+    """Go on: the end of the command is what counts."""

@@ -1,0 +1,237 @@
+"""Runs as another user than root: what they can reach, what comes back, and what is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import kill_points
+from support.governed import POLICY, Governed
+from support.loopback import SignalServer, wait_until
+from support.machine import BIN, Done, Machine, deployment
+from support.tools import need, need_root
+
+SH = "#!/bin/sh\n"
+USER = "nobody"
+
+
+@pytest.fixture
+def place(machine: Machine) -> Iterator[Path]:
+    """The folder of runs of other users, which they can reach: pytest's own they cannot."""
+    need_root()
+    outer = Path(tempfile.mkdtemp(prefix="heat-users-", dir="/var/lib"))
+    outer.chmod(0o755)
+    machine.config = machine.folder / "agent.conf"
+    machine.config.write_text(f"[agent]\nuser_dir = {outer}/users\n")
+    yield outer / "users"
+    machine.end()
+    shutil.rmtree(outer)
+
+
+def apply(machine: Machine, given: object, *arguments: str, **environment: Any) -> Done:
+    """Run `heat-config-apply` with the settings of the machine."""
+    return machine.apply(given, "--config", str(machine.config), *arguments, **environment)
+
+
+def theirs(identity: str, script: str, **more: Any) -> dict[str, Any]:
+    """Return a deployment for the other user."""
+    config = more.pop("config", script)
+    return deployment(identity, config, **{"options": {"user": USER, **more.pop("options", {})}, **more})
+
+
+def result(heat: SignalServer) -> dict[str, Any]:
+    """Return the one result that the server was sent."""
+    (signal_,) = heat.signals
+    found = json.loads(signal_.body)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_a_script_is_that_user(machine: Machine, place: Path, heat: SignalServer) -> None:
+    """By id, groups, HOME and folders, without any privilege; inputs, outputs and output are as for root."""
+    user = pwd.getpwnam(USER)
+    groups = " ".join(map(str, os.getgrouplist(USER, user.pw_gid)))
+    script = (
+        f'{SH}echo "$(id -u) $(id -g) $(id -G) $HOME $USER $LOGNAME $given"; pwd\n'
+        "grep -h CapEff /proc/self/status; echo error >/dev/stderr\n"
+        f"for file in {machine.state} {machine.state}/journal /root /etc/shadow; do\n"
+        "  ls $file/ && cat $file\ndone 2>/dev/null\n"
+        'grep -c planted "$HEAT_INPUTS_FILE"; touch mine; echo out >$heat_outputs_path.one; exit 3\n'
+    )
+    given = theirs("d1", script, inputs={"given": "an input"}, outputs=["one"], signal=heat.url("d1"))
+    assert apply(machine, [given]).code == 1
+    found = result(heat)
+    first, folder, *rest = found["deploy_stdout"].splitlines()
+    assert first == f"{user.pw_uid} {user.pw_gid} {groups} {user.pw_dir} {USER} {USER} an input"
+    assert Path(folder).parent.parent == place
+    assert rest == ["CapEff:\t0000000000000000", "1"]
+    assert (found["deploy_stderr"], found["deploy_status_code"], found["one"]) == ("error\n", 3, "out\n")
+    assert list(place.iterdir()) == []
+
+
+def test_an_output_is_only_what_the_user_can_read(machine: Machine, place: Path, heat: SignalServer) -> None:
+    """A link to a file of root's is no output, whatever its folder is by then; and nothing of root's is removed."""
+    secret, folder = machine.folder / "secret", machine.folder / "folder"
+    secret.write_text("root's")
+    secret.chmod(0o600)
+    folder.mkdir()
+    (folder / "d1.three").write_text("root's")
+    script = (
+        f"{SH}ln -s {secret} $heat_outputs_path.one; ln -s /etc/shadow $heat_outputs_path.two\n"
+        'cd "${heat_outputs_path%/*}/.." && mv outputs was && ln -s /etc outputs\n'
+        "mkdir deep; (cd deep; for n in $(seq 2000); do mkdir d; cd d; done); chmod 0 deep\n"
+        f"mv working gone; ln -s {folder} working; rm -r run; ln -s /root run\n"
+    )
+    assert apply(machine, [theirs("d1", script, outputs=["one", "two", "three"], signal=heat.url("d1"))]).code == 0
+    assert result(heat) == {"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 0}
+    assert (folder / "d1.three").exists()
+    assert Path("/etc/passwd").exists()
+    assert list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize("tool", ["python", "ansible", "puppet"])
+def test_other_tools_work_as_that_user(machine: Machine, place: Path, tool: str) -> None:
+    """Each has its own way to run and to report; a file that they make belongs to the user."""
+    if tool == "puppet":
+        need("puppet", "puppet")
+    made = place.parent / "made"
+    made.mkdir()
+    made.chmod(0o777)
+    config = {
+        "python": f"import os\nopen('{made}/it', 'w').write(inputs['given'])\noutputs['one'] = os.getuid()\n",
+        "puppet": f"file {{ '{made}/it': content => $facts['given'] }}\n",
+        "ansible": "- hosts: localhost\n  connection: local\n  gather_facts: false\n"
+        f"  tasks: [{{raw: 'printf %s \"{{{{ given }}}}\" >{made}/it'}}]\n",
+    }[tool]
+    outputs = ["one"] if tool == "python" else []
+    open_home = f"mount -t overlay overlay -o lowerdir={made}:{Path.home()} {Path.home()}"  # our Python may be there
+    governed = Governed(machine, open_home)
+    given = [theirs("d1", config, group=tool, inputs={"given": "text"}, outputs=outputs)]
+    done = governed.apply(given, "--config", str(machine.config))
+    assert done.code == 0, done.out + machine.agent("log", "d1").err
+    assert (made / "it").read_text() == "text"
+    assert (made / "it").stat().st_uid == pwd.getpwnam(USER).pw_uid
+    if tool == "python":
+        assert f"one: {pwd.getpwnam(USER).pw_uid}" in machine.agent("show", "d1").out
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"options": {"user": "no-such-user"}}, "there is no user 'no-such-user' on this machine"),
+        ({"options": {"user": "4711"}}, "there is no user '4711' on this machine"),
+        ({"options": {"user": "--x"}}, "there is no user '--x' on this machine"),
+        ({"options": {"user": ["nobody"]}}, "options.user: expected text"),
+        ({"group": "json-file", "config": {}}, "json-file has no such option"),
+        ({"group": "systemd-unit"}, "systemd-unit has no such option"),
+    ],
+)
+def test_a_user_that_cannot_be_is_a_failure(machine: Machine, place: Path, fields: dict[str, Any], why: str) -> None:
+    """The reason is in the result, and nothing is run as root instead."""
+    proof = machine.folder / "proof"
+    given = theirs("d1", f"{SH}echo ran >{proof}\n", **fields)
+    assert apply(machine, [given]).code == 1
+    assert why in machine.agent("show", "d1").out
+    assert not proof.exists()
+    assert not place.exists() or list(place.iterdir()) == []
+
+
+def test_a_folder_that_others_may_change_is_not_used(machine: Machine, place: Path) -> None:
+    """They could put something else in the place of what is run."""
+    place.mkdir()
+    place.chmod(0o777)
+    assert apply(machine, [theirs("d1", SH)]).code == 1
+    assert "has to be a folder of root that nobody else may write to" in machine.agent("show", "d1").out
+
+
+def test_a_hook_by_hand_changes_no_user(machine: Machine) -> None:
+    """It says that only the agent can, rather than to run as whoever has started it."""
+    given = json.dumps({"id": "d1", "config": SH, "options": {"user": USER}})
+    command = [str(BIN / "heat-config-hook"), "script"]
+    done = subprocess.run(
+        command, input=given, env=machine.environment, capture_output=True, text=True, check=False, timeout=30
+    )
+    assert "only the agent can run as another user" in done.stdout + done.stderr
+
+
+@pytest.mark.fault(
+    3,
+    "a script of another user ignores TERM, leaves its session and starts others, and times out",
+    "none of it is left",
+)
+def test_a_timeout_ends_everything_of_that_user(machine: Machine, place: Path) -> None:
+    """As for root."""
+    script = f"{SH}trap '' TERM\nsetsid sh -c 'trap \"\" TERM; sleep 600 & sleep 600' &\nsleep 600\n"
+    assert apply(machine, [theirs("d1", script, options={"timeout": 1})], "--grace", "0.5").code == 1
+    assert "it timed out after 1 s" in machine.agent("show", "d1").out
+    assert machine.processes() == []
+    assert list(place.iterdir()) == []
+
+
+@pytest.mark.fault(
+    1,
+    "kill -9 of the agent at transitions of a run of another user; and of the process that reports",
+    "the truth is told",
+)
+def test_a_run_of_another_user_outlives_the_agent(
+    machine: Machine, place: Path, heat: SignalServer, tried: Callable[[int], None]
+) -> None:
+    """The next agent tells its result, also if there is none; no file of it is left."""
+    for number, point in enumerate(("runner.prepared", "runner.word", "runner.closed", "journal.finished.after")):
+        armed = machine.folder / f"armed{number}"
+        armed.touch()
+        script = f"{SH}echo ran; echo out >$heat_outputs_path.one\n"
+        given = [theirs(f"d{number}", script, outputs=["one"], signal=heat.url(f"d{number}"))]
+        apply(machine, given, **kill_points.environment(point, 1, armed))
+        assert not armed.exists(), point
+        apply(machine, given)
+        results = [json.loads(each.body) for each in heat.signals if f"/d{number}" in each.path]
+        wanted = {"deploy_stdout": "ran\n", "deploy_stderr": "", "deploy_status_code": 0, "one": "out\n"}
+        assert results, point
+        assert all(each == wanted for each in results), (point, results)
+        assert list(place.iterdir()) == [], point
+    agent = machine.start_apply([theirs("d9", f"{SH}echo ran\nsleep 600\n")], "--config", str(machine.config))
+    wait_until(lambda: "ran" in machine.agent("log", "d9").out if machine.status().get("d9") else False)
+    (program,) = [
+        each
+        for each in machine.processes()
+        if "heat_config_agent.runs.resolution" in each.cmdline() and "python" in each.name()
+    ]
+    program.send_signal(signal.SIGKILL)
+    agent.communicate(timeout=30)
+    assert machine.processes() == []
+    assert "the run has ended before it could report its result" in machine.agent("show", "d9").out
+    tried(5)
+
+
+def test_a_setting_and_a_policy_say_who_runs_what(machine: Machine, place: Path) -> None:
+    """The setting counts for tools that can; with the rule, metadata cannot choose root."""
+    governed = Governed(machine)
+    assert machine.config is not None
+    machine.config.write_text(f"[agent]\nuser = {USER}\nuser_dir = {place}\n")
+    governed.policy(f"users = {USER}, daemon")
+    given = [
+        deployment("d1", f"{SH}id -un\n"),
+        deployment("d2", f"{SH}id -un\n", options={"user": "daemon"}),
+        deployment("d3", f"{SH}id -un\n", options={"user": "root"}),
+        deployment("d4", {}, group="json-file"),
+    ]
+    config = str(machine.config)
+    refused = f"refused by the rule users of {POLICY}: the user 'root' is not in it"
+    plan = governed.apply(given, "--plan", "--config", config).out
+    assert plan.count(refused) == 2, plan
+    assert governed.apply(given, "--config", config).code == 1
+    shown = [governed.agent("show", f"d{number}").out for number in range(1, 5)]
+    assert "deploy_stdout: nobody" in shown[0]
+    assert "deploy_stdout: daemon" in shown[1]
+    assert all(refused in each for each in shown[2:])
