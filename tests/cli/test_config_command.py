@@ -11,7 +11,7 @@ import pytest
 
 from heat_config_agent.settings.effective import make
 from heat_config_agent.settings.layers import metadata
-from heat_config_agent.settings.schema import SETTINGS
+from heat_config_agent.settings.schema import FOLLOW, SETTINGS
 from heat_config_agent.sources import active, learned
 from heat_config_agent.state import health, lock
 from heat_config_agent.state.health import Health
@@ -81,7 +81,7 @@ def test_every_setting_is_shown_with_who_says_it(machine: Machine) -> None:
     done = config(machine, OWN, "--json")
     place = machine.folder / "agent.conf"
     assert {(each["section"], each["name"]) for each in done.json["settings"]} == {
-        (each.section, each.name) for each in SETTINGS
+        (each.section, each.name) for each in SETTINGS if each.section != FOLLOW
     }
     assert setting(done, "agent", "polling_interval") == (7, f"{place}, line 2")
     assert setting(done, "heat_local", "path") == (["/nowhere/first.json"], f"{place}, line 8")
@@ -90,8 +90,25 @@ def test_every_setting_is_shown_with_who_says_it(machine: Machine) -> None:
     assert setting(done, "agent", "environment")[0] == ["API_TOKEN=***", "COLOUR=green"]
     assert setting(done, "heat", "auth_url") == ("", "not set")
     shown = config(machine).out
-    assert all(each.name in shown for each in SETTINGS)
+    assert all(each.name in shown for each in SETTINGS if each.section != FOLLOW)
     assert done.code == 0
+
+
+def test_each_followed_source_is_shown(machine: Machine) -> None:
+    """Its section with its name; a wrong name, a wrong setting and a missing URL are mistakes."""
+    done = config(machine, "[follow  web]\nurl = /srv/site\ntoken = hunter2hunter2\n", "--json")
+    assert setting(done, "follow web", "url") == ("/srv/site", f"{machine.folder / 'agent.conf'}, line 2")
+    assert setting(done, "follow web", "token")[0] == "***"
+    assert setting(done, "follow web", "interval") == (300, "default")
+    for text, says in {
+        "[follow we/b]\nurl = /x": "a stack cannot have the name in [follow we/b]",
+        "[follow web]\nurl = /x\npaht = y": "there is no setting 'paht' in [follow NAME]; did you mean path?",
+        "[follow web]\npath = y": "[follow web] needs the setting url",
+        "[folow web]\nurl = y": "there is no section [folow web]",
+    }.items():
+        done = config(machine, f"[agent]\nsplay = 1\n{text}\n", "--json")
+        assert done.code == 2
+        assert says in done.json["mistakes"][0]
 
 
 def test_the_origin_of_the_state_directory_is_shown(machine: Machine, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def policy(kind: str, adjustment: float, **properties: Any) -> dict[str, Any]:
 
 
 def test_a_group_has_its_desired_size_and_a_policy_changes_it(working: Working) -> None:
-    """Within its limits, the oldest members first; an update keeps the size, unless it sets another."""
+    """Within its limits, the oldest members first; an update of the group gives it the desired size again."""
     working.session.create(made(group(desired_capacity=2), OUTPUTS))
     assert (working.root.output("size"), working.root.output("all")) == (2, ["m", "m"])
     assert working.root.output("first") == "m"
@@ -49,12 +49,31 @@ def test_a_group_has_its_desired_size_and_a_policy_changes_it(working: Working) 
     working.session.signal("down", None)
     assert list(working.root.output("names")) == ["1", "2", "3"]
     working.close()
-    working.session.update(working.again({"resources": group(desired_capacity=2, cooldown=1), "outputs": OUTPUTS}))
-    assert working.root.output("size") == 3
+    working.session.update(working.again({"resources": group(desired_capacity=2), "outputs": OUTPUTS}))
+    assert working.root.output("size") == 2
     working.session.update(working.again({"resources": group(desired_capacity=1), "outputs": OUTPUTS}))
     assert list(working.root.output("names")) == ["3"]
     working.session.delete()
     assert working.session.root is None
+
+
+@pytest.mark.parametrize(
+    "updates",
+    [
+        pytest.param([({"min_size": 3}, 3), ({}, 3), ({"max_size": 2}, 2)], id="no desired size"),
+        pytest.param(
+            [({"desired_capacity": 3}, 3), ({}, 3), ({"desired_capacity": 0, "min_size": 0}, 3)],
+            id="a desired size for a time",
+        ),
+    ],
+)
+def test_the_size_at_updates(working: Working, updates: list[tuple[dict[str, Any], int]]) -> None:
+    """As Heat has it: without a desired size, or with 0, a group stays as large as it is, within its limits."""
+    working.session.create(made(group(), OUTPUTS))
+    assert working.root.output("size") == 1
+    for properties, size in updates:
+        working.session.update(working.again({"resources": group(**properties), "outputs": OUTPUTS}))
+        assert working.root.output("size") == size
 
 
 def test_a_policy_waits_for_its_cooldown(working: Working) -> None:

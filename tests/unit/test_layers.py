@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 ROWS = (
     {"cli"},
-    {"daemon", "doctor", "migration", "hot", "tosca"},
+    {"daemon", "doctor", "migration", "follow", "hot", "tosca"},
     {"stack"},
     {"engine"},
     {"signals", "sources", "state", "language"},

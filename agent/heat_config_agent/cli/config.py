@@ -15,7 +15,7 @@ from heat_config_agent.settings import display, effective, kinds, layers, schema
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.settings.kinds import Setting
 from heat_config_agent.settings.layers import Layer
-from heat_config_agent.settings.schema import COLLECTORS, SETTINGS, TRANSPORTS
+from heat_config_agent.settings.schema import COLLECTORS, TRANSPORTS
 from heat_config_agent.sources import active, learned, transports
 from heat_config_agent.sources.documents import Documents
 from heat_config_agent.sources.transports import Transport
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
                 {
                     "state_directory": str(settings.state),
                     "agent": view.agent,
-                    "settings": [_values(row, *view.value(row)) for row in SETTINGS],
+                    "settings": [_values(row, *view.value(row)) for row in settings.rows],
                     "transports": {
                         name: [_ways_values(name, offer) for offer in view.offers[name]] for name in TRANSPORTS
                     },
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
             )
         )
         return code
-    for section in dict.fromkeys(row.section for row in SETTINGS):
+    for section in dict.fromkeys(row.section for row in settings.rows):
         _show(view, section)
     if unused:
         terminal.say(f"not used from {terminal.line(unused[0][1])}:")
@@ -139,6 +139,7 @@ class _View:
         layer = newest or (known.layer if known else None)
         self._local = settings
         self._settings = settings.with_metadata(layer) if layer else settings
+        self.rows = settings.rows
         self._state, self._config = state, config
         places = active.places(settings, documents.held, known, newest)
         self.offers = {name: self._offers(name, places) for name in TRANSPORTS}
@@ -208,7 +209,7 @@ class _View:
                     display.setting(row, values.get(row.name, row.default)),
                     self._origin(place, row) if row.name in values else _no_origin(row),
                 )
-                for row in SETTINGS
+                for row in self.rows
                 if row.section == name
             }
             origin = self._files(place, name)
@@ -258,7 +259,7 @@ def _no_origin(row: Setting) -> str:
 
 
 def _show(view: _View, section: str) -> None:
-    rows = [row for row in SETTINGS if row.section == section]
+    rows = [row for row in view.rows if row.section == section]
     offers = view.offers.get(section, [])
     terminal.say(f"[{section}]{'' if offers else view.unasked(section)}")
     if not offers:

@@ -15,7 +15,7 @@ from heat_config_agent.model.entry import Entry, Removed, State
 from heat_config_agent.runs import run_folder, supervisor
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.settings.schema import TRANSPORTS
-from heat_config_agent.state import health, journal, lock, requests, retention
+from heat_config_agent.state import followed, health, journal, lock, requests, retention
 from heat_config_agent.state.clock import Steady
 from heat_config_agent.state.deployed import begun_elsewhere, report_of
 from heat_config_hooks import processes
@@ -69,7 +69,9 @@ def run(options: argparse.Namespace) -> int:
     agent = _agent(state)
     skipped = _skipped(state, journal_keys)
     elsewhere = _begun_elsewhere(settings, journal_keys)
-    problems = [*_problems(agent, entries), *elsewhere, *settings.mistakes]
+    records = followed.records(state)
+    refused = [record.problem for record in records if record.problem]
+    problems = [*_problems(agent, entries, following=bool(settings.followed)), *refused, *elsewhere, *settings.mistakes]
     code = ExitCode.FAILED if options.check and problems else ExitCode.OK
     if options.json:
         value = {
@@ -79,6 +81,7 @@ def run(options: argparse.Namespace) -> int:
             "problems": problems,
             "deployments": [values(entry, state) for entry in entries],
             "skipped": skipped,
+            "followed": [followed.values(record) for record in records],
         }
         terminal.say(json.dumps(value))
         return code
@@ -90,8 +93,11 @@ def run(options: argparse.Namespace) -> int:
         return code
     if agent["process"] or requests.paused(state):
         _show(agent, problems)
-    for line in [] if agent["running"] else elsewhere:
+    for line in [] if agent["running"] else [*refused, *elsewhere]:
         terminal.say(terminal.styled(terminal.line(line), "warn"))
+    for record in records:
+        at = f"at revision {followed.short(record.revision)}" if record.revision else "no revision yet"
+        terminal.say(terminal.line(f"stack {record.name}: {at} of {record.source or 'its source'}"))
     if not entries and not known and not skipped:
         terminal.say(f"no deployments yet in {state}")
         return ExitCode.OK
@@ -177,8 +183,8 @@ def _agent(state: Path) -> dict[str, object]:
     }
 
 
-def _problems(agent: Mapping[str, object], entries: list[Entry]) -> list[str]:
-    """Return the problems of the daemon, one sentence each."""
+def _problems(agent: Mapping[str, object], entries: list[Entry], *, following: bool) -> list[str]:
+    """Return the problems of the daemon, one sentence each. One that is `following` sources needs no others."""
     problems = [] if agent["running"] else ["no agent is running"]
     sources = [each for each in _maps(agent["sources"]) if agent["running"] and not each.get("seldom")]
     away = [each for each in sources if each.get("working") is False]
@@ -188,7 +194,7 @@ def _problems(agent: Mapping[str, object], entries: list[Entry]) -> list[str]:
     ]
     pending = [each for each in sources if each.get("working") is None and each.get("name") in TRANSPORTS]
     problems += [f"{each.get('name')} has not answered yet" for each in pending]
-    if agent["running"] and not any(each.get("working") for each in sources):
+    if agent["running"] and not any(each.get("working") for each in sources) and (sources or not following):
         problems.append("no source has answered")
     troubles = agent["troubles"]
     problems += [str(each) for each in troubles] if isinstance(troubles, list) and agent["running"] else []

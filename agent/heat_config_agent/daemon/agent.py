@@ -33,6 +33,11 @@ from heat_config_agent.state.attempts import Attempts
 from heat_config_agent.state.deployed import begun_elsewhere, report_of
 from heat_config_hooks.values import replace
 
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_agent.state.followed import Followed
+
 LOOK_INTERVAL = 120.0
 """Seconds after which the agent looks at everything again, even if nothing is known to have changed."""
 
@@ -153,7 +158,7 @@ class Agent:
             while warnings:
                 self._report.warn(warnings.pop(0))
         no_source = "there is no source to poll: nothing on this machine says how to reach Heat"
-        self._warn("sources", [] if self.collection.conditions() else [no_source])
+        self._warn("sources", [] if self.collection.conditions() or self.settings.followed else [no_source])
 
     def heed(self, hold: str = "") -> None:
         """Note requests of people, and whether the agent is paused.
@@ -262,7 +267,9 @@ class Agent:
         self.collection.forget()  # every source is made again
         self._unsteered = self.stale = True
 
-    def snapshot(self, *, rebooting: bool = False, troubles: Iterable[str] = ()) -> Snapshot:
+    def snapshot(
+        self, *, rebooting: bool = False, troubles: Iterable[str] = (), followed: tuple[Followed, ...] = ()
+    ) -> Snapshot:
         """Return the state of the agent for its health file; `troubles` are those that only the caller knows."""
         return Snapshot(
             running=tuple(entry.name for entry in self.applier.work.running),
@@ -278,6 +285,7 @@ class Agent:
             changes=self.journal.changes,
             skipped=self._skipped,
             troubles=(*troubles, *self.intake.troubles),
+            followed=followed,
             metrics_file=self.settings.text("metrics_file"),
         )
 

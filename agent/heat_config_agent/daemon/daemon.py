@@ -25,6 +25,11 @@ from heat_config_agent.sources.poller import Answer
 from heat_config_agent.state.pruning import SLICE
 from heat_config_hooks.values import replace
 
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_agent.daemon.following import Following
+
 _REBOOT_DELAY = 1.0
 """Seconds between two looks at a reboot of the machine that deployments wait for."""
 
@@ -45,6 +50,7 @@ class Daemon:
         self._agent = Agent(settings, report, notifier)
         self._agent.pruning.request(everything=True)
         self._reboot = Reboot(self._agent.applier, report)
+        self._following = _following(settings, report)
         self._unread: list[Answer] = []
         """Answers that came in while the daemon was resting."""
         self._retry_at = 0.0
@@ -74,6 +80,8 @@ class Daemon:
                 self._agent.prune(SLICE)
             self._notifier.stopping()
             self._write_status(ended=True)
+        if self._following:
+            self._following.end()
         left = [f"{entry.name} (process {entry.run.pid})" for entry in self._agent.applier.work.running if entry.run]
         self._report.note(f"ends; what runs goes on: {', '.join(left)}" if left else "ends")
         self._agent.close()
@@ -87,6 +95,8 @@ class Daemon:
         agent.heed("the machine is being rebooted" if self._reboot.is_under_way else "")
         if time.monotonic() >= self._retry_at:
             agent.look()
+        if self._following:
+            self._following.tend()
         self._write_status()  # before the sleep that may follow, not after it
         resting = self._is_at_rest and agent.pulse() == before
         if resting:
@@ -122,6 +132,8 @@ class Daemon:
                 return
             if agent.is_look_due or (not ready and agent.is_touched):  # at each poll, once
                 return
+            if self._following and self._following.is_news:
+                return
             silent = bool(ready) and not answers  # a source could not remove its message from the queue, for example
             if silent or self._status.is_due:
                 self._write_status()
@@ -136,6 +148,8 @@ class Daemon:
             delays.append(self._status.delay)
         if retry or agent.stale:
             delays.append(retry)
+        if self._following:
+            delays.append(self._following.delay)
         if self._notifier.watchdog:
             delays.append(self._notifier.watchdog / 2)
         if self._reboot.is_under_way or agent.applier.work.reboots:
@@ -159,6 +173,8 @@ class Daemon:
             self._reload()
         if self._wakeup.take(signal.SIGUSR1):
             self._agent.hurry()
+            if self._following:
+                self._following.hurry()
             self._retry_at = 0.0
 
     def _reload(self) -> None:
@@ -176,6 +192,10 @@ class Daemon:
                 self._report.warn(f"the state directory stays {before.state}: restart the daemon to use another")
                 settings = replace(settings, state=before.state, root=before.root, deployed=before.deployed)
             self._agent.reconfigure(settings)
+            if self._following:
+                self._following.reconfigure(settings)
+            else:
+                self._following = _following(settings, self._report)
             for warning in settings.warnings:
                 self._report.warn(warning)
             self._report.note("the settings were read again")
@@ -184,5 +204,15 @@ class Daemon:
     def _write_status(self, *, ended: bool = False) -> None:
         """Write the health file and tell systemd what is going on, when it has changed and now and then."""
         troubles = filter(None, [self._journal_trouble, self._settings_trouble, self._reboot.late])
-        snapshot = self._agent.snapshot(rebooting=self._reboot.is_under_way, troubles=troubles)
+        records = self._following.records() if self._following else ()
+        snapshot = self._agent.snapshot(rebooting=self._reboot.is_under_way, troubles=troubles, followed=records)
         self._status.write(snapshot, ended=ended)
+
+
+def _following(settings: Settings, report: Report) -> Following | None:
+    """Return the process that follows sources; None if the settings name none, and none was followed before."""
+    if not settings.followed and not (settings.state / "follow").is_dir():
+        return None
+    from heat_config_agent.daemon.following import Following  # noqa: PLC0415  # few machines follow a source
+
+    return Following(settings, report.warn)

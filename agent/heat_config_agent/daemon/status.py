@@ -20,6 +20,11 @@ from heat_config_agent.state.health import Health
 from heat_config_hooks import files, processes
 from heat_config_hooks.values import dataclass
 
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_agent.state.followed import Followed
+
 INTERVAL = 45.0
 """Seconds after which the health file is written again although nothing has changed.
 
@@ -62,6 +67,8 @@ class Snapshot:
     """The deployments that the last plan skipped and the journal does not have, see `Health.skipped`."""
     troubles: tuple[str, ...]
     """The problems other than those of the sources."""
+    followed: tuple[Followed, ...]
+    """The records of stacks that follow sources."""
     metrics_file: str
     """The path of the metrics file; empty for none."""
 
@@ -94,7 +101,7 @@ class StatusWriter:
         self.notifier.status(line)
         troubles = tuple(trouble for trouble in (*snapshot.troubles, self._metrics_trouble) if trouble)
         sources = tuple((each.name, each.working, each.trouble) for each in snapshot.conditions.values())
-        content = (line, sources, troubles, snapshot.skipped, snapshot.changes, snapshot.current)
+        content = (line, sources, troubles, snapshot.skipped, snapshot.changes, snapshot.current, snapshot.followed)
         now = time.monotonic()
         self.pending = content != self._content
         if not ended and now - self._written < (LEAST_INTERVAL if self.pending else INTERVAL):
@@ -105,7 +112,9 @@ class StatusWriter:
             health.write(self._state, current)
         self._metrics_trouble = ""
         if snapshot.metrics_file:
-            self._write_metrics(Path(snapshot.metrics_file), health.metrics(current, snapshot.entries.values()))
+            self._write_metrics(
+                Path(snapshot.metrics_file), health.metrics(current, snapshot.entries.values(), snapshot.followed)
+            )
 
     @property
     def is_due(self) -> bool:

@@ -21,8 +21,7 @@ from heat_config_agent.model.entry import State
 from heat_config_agent.runs import scopes
 from heat_config_agent.settings import display
 from heat_config_agent.settings.effective import Settings
-from heat_config_agent.settings.schema import SETTINGS
-from heat_config_agent.state import health, journal, lock, requests, retention
+from heat_config_agent.state import followed, health, journal, lock, requests, retention
 from heat_config_agent.state.clock import Steady
 from heat_config_agent.state.deployed import begun_elsewhere, report_of
 from heat_config_hooks import protocol
@@ -51,7 +50,21 @@ def findings(settings: Settings, mistakes: Sequence[str]) -> Iterator[Finding]:
     yield check_runs(settings)
     yield from check_size(settings)
     if not closed(settings.state):
+        yield from check_followed(settings)
         yield from check_agent(settings.state, settings.deployed, resume=settings.command("resume"))
+
+
+def check_followed(settings: Settings) -> Iterator[Finding]:
+    """Check the stacks that follow sources, as they were at the last poll."""
+    records = {record.name: record for record in followed.records(settings.state)}
+    for name in settings.followed:
+        record = records.get(name)
+        if record is None:
+            yield warning("follow", f"{name}: the source was not asked yet", settings.command("follow", name))
+        elif record.problem:
+            yield failed("follow", record.problem.removeprefix("follow "), "correct the source or its section")
+        else:
+            yield ok("follow", f"{name} is at revision {followed.short(record.revision)}")
 
 
 def check_settings(settings: Settings, mistakes: Sequence[str]) -> Iterator[Finding]:
@@ -114,7 +127,7 @@ def _readable_secrets(settings: Settings) -> Iterator[Finding]:
     for layer in (*settings.own, *((settings.other,) if settings.other else ())):
         secret = [
             row
-            for row in SETTINGS
+            for row in settings.rows
             if (value := layer.get(row.section, row.name)) is not None and display.setting(row, value) != value
         ]
         try:

@@ -13,7 +13,7 @@ from heat_config_agent.settings.kinds import Setting
 
 def setting(row: Setting, value: object) -> object:
     """Return the value of a setting for people: secrets are masked, and so are the query and the user of a URL."""
-    if row.name == "environment" and isinstance(value, tuple):
+    if row.name in ("environment", "parameters") and isinstance(value, tuple):
         return tuple(_pair(pair) for pair in value)
     if isinstance(value, str) and "url" in row.name:
         return url(value)

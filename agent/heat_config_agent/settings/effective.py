@@ -14,6 +14,7 @@ from pathlib import Path
 from heat_config_agent.errors import UsageError
 from heat_config_agent.model.run_settings import Limits, RunSettings
 from heat_config_agent.settings import layers, paths, schema
+from heat_config_agent.settings.kinds import Setting
 from heat_config_agent.settings.layers import Layer
 from heat_config_hooks.values import dataclass, replace
 
@@ -148,6 +149,20 @@ class Settings:
         value = self.lookup("agent", name)[0]
         return value if isinstance(value, tuple) else ()
 
+    @property
+    def followed(self) -> tuple[str, ...]:
+        """The names of the stacks that have a section `[follow NAME]`, sorted."""
+        sections = {name for layer in self.layers for name in layer.sections if name.startswith("follow ")}
+        return tuple(sorted(name.removeprefix("follow ") for name in sections))
+
+    @property
+    def rows(self) -> tuple[Setting, ...]:
+        """The declarations of all settings; those of `[follow NAME]` once for each such section."""
+        plain = tuple(row for row in schema.SETTINGS if row.section != schema.FOLLOW)
+        named = (row for row in schema.SETTINGS if row.section == schema.FOLLOW)
+        rows = tuple(named) if self.followed else ()
+        return (*plain, *(replace(row, section=f"follow {name}") for name in self.followed for row in rows))
+
     def section(self, name: str) -> dict[str, object]:
         """Return the effective values of a section by name."""
         return {key: self.lookup(name, key)[0] for key in schema.defaults(name)}
@@ -257,6 +272,9 @@ def _complete(
         trouble = certificate_trouble(ca_file)
         if trouble:
             layers.refuse(UsageError(trouble, hint=_place(merged, "ca_file")), mistakes)
+    for name in merged.followed:
+        if not merged.lookup(f"follow {name}", "url")[0]:
+            layers.refuse(UsageError(f"cannot use the settings: [follow {name}] needs the setting url"), mistakes)
     return replace(
         merged,
         state=directory.absolute(),

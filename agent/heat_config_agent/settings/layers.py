@@ -15,7 +15,7 @@ from pathlib import Path
 from heat_config_agent.errors import UsageError
 from heat_config_agent.model.deployment import Mistake
 from heat_config_agent.settings.kinds import READ, Kind, Setting
-from heat_config_agent.settings.schema import COLLECTORS, KNOWN, SECTIONS, SETTINGS, TRANSPORTS
+from heat_config_agent.settings.schema import COLLECTORS, KNOWN, SECTIONS, SETTINGS, TRANSPORTS, declared
 from heat_config_hooks import files
 from heat_config_hooks.values import dataclass, field
 
@@ -66,7 +66,7 @@ class Layer:
 
 
 def file(path: Path, *, own: bool = False, refused: list[str] | None = None) -> Layer:
-    """Return the settings of a file: the agent's own with `own` or with a section `[agent]`, else os-collect-config's.
+    """Return the settings of a file: the agent's own with `own`, `[agent]` or `[follow …]`, else os-collect-config's.
 
     Raises UsageError; with a list `refused`, lines of another form are reported there instead, and skipped.
     """
@@ -84,7 +84,7 @@ def file(path: Path, *, own: bool = False, refused: list[str] | None = None) -> 
         wrong.append(name)
 
     lines_read = list(_parse(text, refuse))
-    own = own or any(section == "agent" for section, *_ in lines_read)
+    own = own or any(section == "agent" or declared(section) != section for section, *_ in lines_read)
     sections: dict[str, dict[str, object]] = {}
     lines: dict[tuple[str, str], int] = {}
     mistakes: list[Mistake] = []
@@ -92,8 +92,8 @@ def file(path: Path, *, own: bool = False, refused: list[str] | None = None) -> 
     several: dict[tuple[str, str], list[str]] = {}
     for section, name, value, line in lines_read:
         place = "agent" if section == "DEFAULT" and not own else section
-        known = KNOWN.get((place, name))
-        if known is None or (section == "DEFAULT" and not known.shared):
+        known = KNOWN.get((declared(place), name))
+        if known is None or not _is_named(section) or (section == "DEFAULT" and not known.shared):
             problem = _unknown(section, name) if own else _misspelt(section, name)
             if problem and not any(mistake.problem == problem for mistake in mistakes):
                 mistakes.append(Mistake(path=f"line {line}", problem=problem))
@@ -104,7 +104,7 @@ def file(path: Path, *, own: bool = False, refused: list[str] | None = None) -> 
         lines.setdefault((place, name), line)
         several.setdefault((place, name), []).append(value)
     for (place, name), values in several.items():
-        known = KNOWN[place, name]
+        known = KNOWN[declared(place), name]
         try:
             sections.setdefault(place, {})[name] = _read(known, _one(known, values), strict=own)
         except ValueError as error:
@@ -186,7 +186,7 @@ def _parse(text: str, refuse: Callable[[int, str, str], None]) -> Iterator[tuple
         if stripped[0] == "[":
             if not stripped.endswith("]"):
                 refuse(number, "", "the ']' at the end of the section is missing")
-            section = stripped[1:].removesuffix("]").strip()
+            section = " ".join(stripped[1:].removesuffix("]").split())
             continue
         at = min((place for place in (stripped.find("="), stripped.find(":")) if place > 0), default=-1)
         word = stripped[: max(at, 0)].strip().replace("-", "_")
@@ -255,7 +255,21 @@ def _no_source(name: str) -> str:
 _LIST = ", ".join(COLLECTORS)
 
 
+_FOLLOWED = r"[a-zA-Z][a-zA-Z0-9_.-]{0,63}"
+
+
+def _is_named(section: str) -> bool:
+    """Return whether the name in a section is valid, if it has one."""
+    return declared(section) == section or bool(re.fullmatch(_FOLLOWED, section.removeprefix("follow ")))
+
+
 def _unknown(section: str, name: str) -> str:
+    if not _is_named(section):
+        return (
+            f"a stack cannot have the name in [{_short(section)}]: a name begins with a letter, and has at most 64 "
+            "letters, digits, '_', '-' and '.'"
+        )
+    section = declared(section)
     if section == "DEFAULT":
         return "[DEFAULT] is for os-collect-config's file: in a file with [agent], put the setting there"
     if section not in SECTIONS:

@@ -26,6 +26,9 @@ MEBI = 1024 * 1024
 
 DAY = 24 * 3600.0
 
+FOLLOW = "follow NAME"
+"""The declaration of all sections `[follow …]`, each of which has a name of its own."""
+
 SECTIONS: dict[str, str] = {}
 """The description of each section, for people."""
 
@@ -261,15 +264,47 @@ SETTINGS: tuple[Setting, ...] = (
         "Documents on this machine.",
         _row("path", Kind.PATHS, (), "files with documents", "/etc/heat/site.json"),
     ),
+    *_section(
+        FOLLOW,
+        "A stack that the daemon keeps at the newest revision of a source; one section for each stack, with its name.",
+        _required(
+            "url",
+            Kind.TEXT,
+            "a git repository (URL of ssh, git or file, or one that ends with .git), another URL of https, or a path",
+            "https://git.example/site.git",
+        ),
+        _row("ref", Kind.TEXT, "", "the branch, tag or commit of a repository; empty for its default branch", "main"),
+        _row(
+            "path",
+            Kind.TEXT,
+            "",
+            "the template or document in the source; empty for a source that is one file",
+            "web/stack.yaml",
+        ),
+        _row("parameters", Kind.LINES, (), "parameters or inputs of the template, each NAME=VALUE", "colour=blue"),
+        _row("environments", Kind.WORDS, (), "environment files in the source", "web/production.yaml"),
+        _row("interval", Kind.LIMIT, 300.0, "the time between two polls of the source"),
+        _row("timeout", Kind.LIMIT, 60.0, "the timeout of each request to the source"),
+        _row("size_limit", Kind.SIZE, 256 * MEBI, "the largest size of a revision; at most 64M for one file of https"),
+        _row("user", Kind.TEXT, "", "the user for https", "deploy"),
+        _row("token", Kind.TEXT, "", "the token or password of that user", secret=True),
+        _row("rollback", Kind.FLAG, False, "whether the stack returns to the state before if a revision fails"),
+        _row("delete", Kind.FLAG, False, "whether the stack is deleted when the section is removed"),
+    ),
 )
 
 KNOWN: Mapping[tuple[str, str], Setting] = {(row.section, row.name): row for row in SETTINGS}
 """The declarations by section and name."""
 
 
+def declared(section: str) -> str:
+    """Return the section under which the settings of a section are declared."""
+    return FOLLOW if section.startswith("follow ") else section
+
+
 def defaults(section: str) -> dict[str, object]:
     """Return the defaults of a section."""
-    return {row.name: row.default for row in SETTINGS if row.section == section}
+    return {row.name: row.default for row in SETTINGS if row.section == declared(section)}
 
 
 def incomplete(section: str, values: Mapping[str, object]) -> tuple[str, ...]:
@@ -279,7 +314,7 @@ def incomplete(section: str, values: Mapping[str, object]) -> tuple[str, ...]:
 
 def setting(section: str, name: str) -> Setting:
     """Return the declaration of a setting."""
-    return KNOWN[section, name]
+    return KNOWN[declared(section), name]
 
 
 def number(name: str) -> float:

@@ -14,6 +14,11 @@ from heat_config_agent.model.entry import Entry, Removed, State
 from heat_config_hooks import files, processes
 from heat_config_hooks.values import dataclass, field
 
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_agent.state.followed import Followed
+
 FILE = "health.json"
 
 
@@ -75,8 +80,8 @@ def is_from(report: Mapping[str, object], process: int) -> bool:
     return author == (process, processes.boot_id(), processes.ticks(process))
 
 
-def metrics(health: Health, entries: Iterable[Entry]) -> str:
-    """Return metrics in Prometheus' text format."""
+def metrics(health: Health, entries: Iterable[Entry], followed: Iterable[Followed] = ()) -> str:
+    """Return metrics in Prometheus' text format; `followed` are the records of stacks that follow sources."""
     states = dict.fromkeys((state.value for state in State), 0)
     failed = undelivered = 0
     for entry in entries:
@@ -102,8 +107,22 @@ def metrics(health: Health, entries: Iterable[Entry]) -> str:
         *_metric(
             "source_answered_time_seconds", "gauge", "When a source last answered", _per_source(health, "answered")
         ),
+        *_metrics_of_followed(tuple(followed)),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _metrics_of_followed(records: tuple[Followed, ...]) -> list[str]:
+    labels = [(f'stack="{record.name}"', record) for record in records]
+    answered = [(label, record.answered) for label, record in labels if record.answered]
+    refused = [(label, int(bool(record.refused))) for label, record in labels]
+    current = [(label, int(not record.problem and not record.begun)) for label, record in labels]
+    text = "1 where the newest revision of a followed source is in force"
+    return [
+        *_metric("follow_current", "gauge", text, current),
+        *_metric("follow_refused", "gauge", "1 where the newest revision is refused or has failed", refused),
+        *_metric("follow_answered_time_seconds", "gauge", "When a followed source last answered", answered),
+    ]
 
 
 def _per_source(health: Health, key: str) -> list[tuple[str, float]]:

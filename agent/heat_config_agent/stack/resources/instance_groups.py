@@ -199,7 +199,6 @@ class CfnAutoScalingGroup(InstanceGroup):
     """A group of instances like a launch configuration, at its desired size, which policies change."""
 
     POLICY: ClassVar[str] = "AutoScalingRollingUpdate"
-    DESIRED: ClassVar[str] = "DesiredCapacity"
     properties_schema: ClassVar[Mapping[str, Schema]] = {
         **_SHARED,
         LAUNCH: Schema(Schema.STRING, "The reference of the configuration.", update_allowed=True),

@@ -17,7 +17,7 @@ from heat_config_agent.stack.constraints import AllowedValues, Range
 from heat_config_agent.stack.definition import Definition, Identity, Later, ResourceDefinition, limits
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.properties import Properties, Schema
-from heat_config_agent.stack.records import CREATE, IN_PROGRESS
+from heat_config_agent.stack.records import CREATE, FAILED, IN_PROGRESS
 from heat_config_agent.stack.resource import NoActionRequired, Resource
 from heat_config_agent.stack.resources.groups import _Group
 from heat_config_agent.stack.resources.nested import MEMBER
@@ -75,7 +75,6 @@ class AutoScalingGroup(_Group):
         "refs_map": Attribute("The references of all members by name.", type=Attribute.MAP),
     }
 
-    DESIRED: ClassVar[str] = "desired_capacity"
     ALL_AT_ONCE: ClassVar[tuple[int, float]] = (limits.MOST_RESOURCES, 0.0)
     """The size of a batch, and the seconds between two, of an update without batches."""
 
@@ -117,6 +116,10 @@ class AutoScalingGroup(_Group):
         if size is None:
             size = least if desired is None else desired
         return int(min(max(size, least), most))
+
+    def _current_size(self) -> int:
+        """Return the number of members that have not failed."""
+        return sum(each.record.status != FAILED for each in self._members().values())
 
     def _choose_names(self) -> None:
         """Store the names of the members: the newest of those that exist, and new ones."""
@@ -161,9 +164,9 @@ class AutoScalingGroup(_Group):
         tmpl_diff: Mapping[str, Json],
         prop_diff: Mapping[str, Json],
     ) -> str:
-        """Update the members; a new desired size replaces the one that a policy has set."""
-        if self.DESIRED in prop_diff:
-            self.data_set(SIZE, prop_diff[self.DESIRED])
+        """Update the members. The size becomes the desired one; without one it stays as it is, within its limits."""
+        _, desired, _ = self.sizes(json_snippet.properties(self.properties_schema))
+        self.data_set(SIZE, desired or self._current_size())
         return super().handle_update(json_snippet, tmpl_diff, prop_diff)
 
     def _converge(self, action: str, child: Any, checked: Definition | None = None) -> str:
@@ -181,7 +184,7 @@ class AutoScalingGroup(_Group):
         child = self.child
         if child is None or child.record.status == IN_PROGRESS:
             raise ValueError(f"{self.name} is being changed")
-        size = len(self._members())
+        size = self._current_size()
         least, _, most = self.sizes(self.properties)
         wanted = min(max(new_size(size, adjustment, kind, least_step), least), most)
         if wanted == size:

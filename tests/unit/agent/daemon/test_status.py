@@ -27,6 +27,7 @@ IDLE = Snapshot(
     changes=0,
     skipped=(),
     troubles=(),
+    followed=(),
     metrics_file="",
 )
 

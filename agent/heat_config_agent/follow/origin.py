@@ -1,0 +1,24 @@
+"""The settings of a source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from heat_config_hooks.values import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """What the settings say about a source."""
+
+    url: str
+    ref: str
+    seconds: float
+    """The timeout of a request."""
+    size: int
+    """The largest size of a revision in bytes."""
+    user: str
+    token: str
+    ca_file: str | None
+    environment: Mapping[str, str]
+    """The variables for the programs that fetch."""

@@ -1,0 +1,117 @@
+"""The record of each stack that follows a source: the revision that it is at, and the one that is refused.
+
+`STATE/follow/NAME/` has the record, the trees of revisions, and what fetching them needs.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from heat_config_agent.errors import StateError
+from heat_config_hooks import files
+from heat_config_hooks.values import dataclass
+
+FOLDER = "follow"
+FILE = "record.json"
+
+_LARGEST = 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Followed:
+    """The record of one stack that follows a source."""
+
+    name: str
+    source: str = ""
+    """The URL or path of the source, without secrets."""
+    revision: str = ""
+    """The last revision that was carried out without a failure; empty if there was none."""
+    since: float = 0.0
+    """When it was carried out, in seconds since the epoch."""
+    concluded: str = ""
+    """The newest revision that was tried to the end, and a digest of the settings it was tried with."""
+    refused: str = ""
+    """The newest revision, if it was refused or has failed."""
+    reason: str = ""
+    """Why that revision was refused or has failed."""
+    again: float = 0.0
+    """When that revision is tried again, in seconds since the epoch; 0 for never."""
+    begun: str = ""
+    """The revision that is being carried out, with the digest of the settings."""
+    attempt: str = ""
+    """The id of the last action of the stack before that one."""
+    trouble: str = ""
+    """Why the source does not answer, or the stack cannot be worked on now; empty if nothing is wrong."""
+    answered: float = 0.0
+    """When the source last answered, in seconds since the epoch."""
+    document: bool = False
+    """True if the source has a document with deployments, and False if it has a template."""
+    delete: bool = False
+    """True if the stack is deleted when its section is removed."""
+
+    @property
+    def problem(self) -> str:
+        """A sentence about what is wrong; empty if nothing is."""
+        if self.trouble:
+            return f"follow {self.name}: {self.trouble}"
+        if self.refused:
+            at = f"it stays at {short(self.revision)}" if self.revision else "no revision was carried out yet"
+            return f"follow {self.name}: revision {short(self.refused)} is refused: {self.reason}; {at}"
+        return ""
+
+
+def short(revision: str) -> str:
+    """Return a revision as people write it."""
+    return revision.partition(":")[2][:12] or revision[:12]
+
+
+def folder(state: Path, name: str) -> Path:
+    """Return the folder of a stack that follows a source."""
+    return state / FOLDER / name
+
+
+def read(state: Path, name: str) -> Followed | None:
+    """Return the record of a stack that follows a source; None if there is none that can be read."""
+    try:
+        content = json.loads(files.take(folder(state, name) / FILE, _LARGEST))
+        return Followed(**content) if isinstance(content, dict) else None
+    except (OSError, ValueError, TypeError):  # of another version of the agent: the source is asked again
+        return None
+
+
+def write(state: Path, record: Followed) -> None:
+    """Write a record durably. Raises StateError."""
+    place = folder(state, record.name) / FILE
+    try:
+        files.replace(place, json.dumps(vars(record)).encode(), durable=True)
+    except OSError as error:
+        raise StateError(f"cannot write {place}: {error.strerror}") from error
+
+
+def names(state: Path) -> list[str]:
+    """Return the names of all stacks that follow a source, or did so, sorted."""
+    try:
+        return sorted(place.name for place in (state / FOLDER).iterdir() if place.is_dir())
+    except OSError:
+        return []
+
+
+def records(state: Path) -> list[Followed]:
+    """Return the records of all stacks that follow a source, by name."""
+    return [record for name in names(state) if (record := read(state, name)) is not None]
+
+
+def values(record: Followed) -> dict[str, object]:
+    """Return a stack that follows a source as JSON."""
+    return {
+        "name": record.name,
+        "source": record.source,
+        "revision": record.revision or None,
+        "since": record.since or None,
+        "refused": record.refused or None,
+        "reason": record.reason or None,
+        "running": record.begun.partition(" ")[0] or None,
+        "trouble": record.trouble or None,
+        "answered": record.answered or None,
+    }

@@ -1,0 +1,216 @@
+"""A stack that follows a source, in this process; what carries a revision out is the installed command."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from heat_config_agent.errors import LockedError
+from heat_config_agent.follow.follower import Follower, abandon, abandoned
+from heat_config_agent.settings import effective
+from heat_config_agent.settings.effective import Settings
+from heat_config_agent.stack import listing
+from heat_config_agent.state import followed, lock, requests
+from heat_config_hooks.values import replace
+from support.repositories import Repository, template
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git")
+
+
+class Site:
+    """A state directory, the settings of a stack `web`, and a repository for it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.state, self.log = folder, folder / "state", folder / "log"
+        self.repository = Repository(folder / "repository")
+        self.values: dict[str, object] = {"url": self.repository.url, "path": "stack.yaml"}
+        self.notes: list[str] = []
+
+    def settings(self) -> Settings:
+        lines = [f"[agent]\nstate_dir = {self.state}\n[follow web]"]
+        lines += [f"{name} = {value}" for name, value in self.values.items()]
+        path = self.folder / "agent.conf"
+        path.write_text("\n".join(lines) + "\n")
+        return effective.make({**os.environ, "HOME": str(self.folder)}, config=path)
+
+    def follower(self) -> Follower:
+        return Follower(self.settings(), "web", self.notes.append)
+
+    def step(self) -> followed.Followed:
+        """Take one step as a new process would."""
+        settings = self.settings()
+        with lock.held(followed.folder(self.state, "web")):
+            return Follower(settings, "web", self.notes.append).step()
+
+    def commit(self, line: str, more: str = "", **files: str) -> str:
+        return self.repository.commit({"stack.yaml": template(self.log, line, more), **files})
+
+    @property
+    def ran(self) -> list[str]:
+        return self.log.read_text().splitlines() if self.log.exists() else []
+
+    @property
+    def status(self) -> str:
+        kept = listing.kept(self.state, "web")
+        assert kept is not None
+        assert kept.record is not None
+        return f"{kept.record.action}_{kept.record.status}"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    """Return a place for a test."""
+    return Site(tmp_path)
+
+
+def test_the_life_of_a_stack_that_follows_a_branch(site: Site) -> None:
+    """It is created, updated, kept where a revision has mistakes, and taken back by a force-push."""
+    site.values["parameters"] = "colour=blue"
+    one = site.commit("one")
+    record = site.step()
+    assert (record.revision, record.problem, site.ran) == (one, "", ["one blue"])
+    assert site.step().revision == one
+    assert site.ran == ["one blue"]
+
+    two = site.commit("two")
+    assert site.step().revision == two
+    assert site.ran == ["one blue", "two blue"]
+
+    wrong = site.repository.commit({"stack.yaml": "heat_template_version: 2018-08-31\nresources: 7\n"})
+    record = site.step()
+    assert (record.revision, record.refused) == (two, wrong)
+    assert record.reason == "stack.yaml:1:1: error: The Parameter (colour) was not defined in template."
+    assert f"it stays at {two[:12]}" in record.problem
+    assert (site.state / "follow/web/current/stack.yaml").read_text() == template(site.log, "two")
+    assert len(site.notes) == len({*site.notes})
+    before = list(site.notes)
+    assert site.step().refused == wrong
+    assert site.notes == before
+
+    site.repository.git("reset", "-q", "--hard", one)
+    record = site.step()
+    assert (record.revision, record.problem, site.ran[-1]) == (one, "", "one blue")
+    assert len(site.ran) == 3
+    assert [each.name for each in (site.state / "follow/web/trees").iterdir()] == [one]
+
+
+def test_a_revision_that_fails_runs_once(site: Site) -> None:
+    """What has failed is not tried again until there is another revision; with rollback, the stack goes back."""
+    one = site.commit("one")
+    site.step()
+    two = site.commit("two", "exit 3")
+    record = site.step()
+    assert (record.revision, record.refused, site.status) == (one, two, "UPDATE_FAILED")
+    assert "3" in record.reason
+    again = site.step()
+    assert again == replace(record, answered=again.answered)
+    assert site.ran == ["one red", "two red"]
+
+    site.commit("good")
+    assert site.step().problem == ""
+    site.values["rollback"] = "yes"
+    three = site.commit("three", "exit 3")
+    record = site.step()
+    assert (record.refused, site.status) == (three, "ROLLBACK_COMPLETE")
+    assert site.step().refused == three
+    assert site.ran.count("three red") == 1
+
+
+@pytest.mark.parametrize("ended", ["failed", "complete", "not begun"])
+def test_a_revision_that_was_cut_short_is_brought_to_its_end(site: Site, ended: str) -> None:
+    """A kill of the follower between the begin and the record of the end runs nothing twice."""
+    site.commit("one")
+    before = site.step()
+    kept = listing.kept(site.state, "web")
+    assert kept is not None
+    assert kept.record is not None
+    attempt = kept.record.attempt
+    two = site.commit("two", "exit 3" if ended == "failed" else "")
+    if ended != "not begun":
+        site.step()
+    begun = f"{two} {before.concluded.split()[1]}"
+    followed.write(site.state, replace(before, begun=begun, attempt=attempt))  # what a kill leaves
+    record = site.step()
+    assert (record.begun, record.concluded) == ("", begun)
+    assert (record.refused if ended == "failed" else record.revision) == two
+    assert site.ran == ["one red", "two red"]
+
+
+def test_a_source_that_is_away_changes_nothing(site: Site) -> None:
+    """The stack stays, the record says why, and the source counts again when it is back."""
+    one = site.commit("one")
+    site.step()
+    away = site.folder / "away"
+    site.repository.folder.rename(away)
+    record = site.step()
+    assert record.revision == one
+    assert "does not appear to be a git repository" in record.trouble
+    assert "follow web: " in record.problem
+    away.rename(site.repository.folder)
+    assert site.step().problem == ""
+    assert site.ran == ["one red"]
+
+
+def test_a_pause_and_another_process_hold_a_revision_back(site: Site) -> None:
+    """Nothing begins while the agent is paused; a stack that is worked on is tried again."""
+    one = site.commit("one")
+    lock_ = site.state / "stacks/web"
+    with lock.held(site.state):
+        requests.pause(site.state, "maintenance")
+    assert "maintenance" in site.step().trouble
+    requests.resume(site.state)
+    with lock.held(lock_):
+        record = site.step()
+    assert "another agent works on" in record.trouble
+    assert site.ran == []
+    assert site.step().revision == one
+    with lock.held(followed.folder(site.state, "web")), pytest.raises(LockedError):
+        site.step()
+
+
+def test_a_document_is_followed_too(site: Site) -> None:
+    """Its deployments run in a state directory of their own."""
+    document = [{"id": "d1", "name": "n", "group": "script", "config": f"echo d >> {site.log}"}]
+    site.values = {"url": str(site.folder / "documents"), "path": "site.json"}
+    (site.folder / "documents").mkdir()
+    (site.folder / "documents/site.json").write_text(json.dumps(document))
+    record = site.step()
+    assert (record.problem, record.document, site.ran) == ("", True, ["d"])
+    assert site.step().revision == record.revision
+    (site.folder / "documents/site.json").write_text(json.dumps([*document, {**document[0], "id": "d2"}]))
+    assert site.step().revision != record.revision
+    assert site.ran == ["d", "d"]
+
+
+@pytest.mark.parametrize("delete", ["yes", "no"])
+def test_a_section_that_is_removed(site: Site, delete: str) -> None:
+    """The stack stays, unless the section said that it is deleted."""
+    site.commit("one")
+    site.values["delete"] = delete
+    site.step()
+    settings = site.settings()
+    assert abandoned(settings) == []
+    settings = replace(settings, layers=settings.layers[:1])
+    [record] = abandoned(settings)
+    abandon(settings, record, site.notes.append)
+    assert (listing.kept(site.state, "web") is None) == (delete == "yes")
+    assert abandoned(settings) == []
+
+
+def test_files_that_are_not_in_the_source_are_refused(site: Site) -> None:
+    """A path or an environment names a file of the revision, and a revision has no link that leads out of it."""
+    site.values["path"] = "../../../../etc/passwd"
+    site.commit("one")
+    assert "is not in the source" in site.step().reason
+    site.values["path"] = "missing.yaml"
+    assert "has no missing.yaml" in site.step().reason
+    site.values["path"] = "stack.yaml"
+    (site.repository.folder / "out").symlink_to("/etc")
+    two = site.commit("two")
+    record = site.step()
+    assert (record.refused, record.reason) == (two, "the link out leads out of the revision")
+    assert site.ran == []

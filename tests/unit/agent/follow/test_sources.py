@@ -1,0 +1,344 @@
+"""The sources that a stack can follow, against real repositories and servers on loopback, good and hostile."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import http.server
+import io
+import os
+import shutil
+import socket
+import tarfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from heat_config_agent.errors import SourceError, UsageError
+from heat_config_agent.follow import trees
+from heat_config_agent.follow.origin import Origin
+from heat_config_agent.follow.sources import Source, source
+from heat_config_hooks.values import replace
+from support.repositories import Repository
+
+GIT = pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git")
+
+MEBI = 1024 * 1024
+
+
+def origin(url: str, home: Path) -> Origin:
+    """Return the settings of a source; programs have the home of a test."""
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home)}
+    return Origin(url=url, ref="", seconds=20, size=MEBI, user="", token="", ca_file=None, environment=environment)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """Return an empty folder for a revision."""
+    (tmp_path / "tree").mkdir()
+    return tmp_path / "tree"
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    """Return a repository with one commit."""
+    made = Repository(tmp_path / "repository")
+    made.commit({"a": "1"})
+    return made
+
+
+def content(tree: Path) -> dict[str, str]:
+    """Return the files of a tree."""
+    return {str(each.relative_to(tree)): each.read_text() for each in tree.rglob("*") if each.is_file()}
+
+
+@GIT
+def test_branches_tags_and_commits(tmp_path: Path, tree: Path, repository: Repository) -> None:
+    """A ref is a branch, a tag of either kind, or a commit; one that is not there is named."""
+    first = repository.git("rev-parse", "HEAD")
+    repository.git("tag", "light")
+    repository.git("tag", "-a", "-m", "heavy", "heavy")
+    second = repository.commit({"a": "2", "b/c": "3"})
+    at = origin(repository.url, tmp_path)
+    for ref, commit in {"": second, "main": second, "light": first, "heavy": first, first: first}.items():
+        followed = source(replace(at, ref=ref), tmp_path / "kept")
+        assert followed.newest() == commit, ref
+        place = tree / (ref or "default")
+        place.mkdir()
+        assert followed.fetch(commit, place) == commit
+        assert content(place) == ({"a": "2", "b/c": "3"} if commit == second else {"a": "1"})
+    with pytest.raises(SourceError, match="has no branch or tag missing"):
+        source(replace(at, ref="missing"), tmp_path / "kept").newest()
+    with pytest.raises(UsageError, match="no branch or tag has the name --upload"):
+        source(replace(at, ref="--upload-pack=touch x"), tmp_path / "kept")
+
+
+@GIT
+def test_nothing_of_a_repository_or_a_user_is_run(tmp_path: Path, tree: Path, repository: Repository) -> None:
+    """No filter, hook, monitor or template of git takes part, and no submodule is fetched."""
+    mark = tmp_path / "mark"
+    (tmp_path / ".gitconfig").write_text(
+        f'[filter "lfs"]\n smudge = touch {mark}\n required = true\n[core]\n fsmonitor = touch {mark}\n'
+        f" hooksPath = {tmp_path}/hooks\n[init]\n templateDir = {tmp_path}/template\n[alias]\n fetch = !touch {mark}\n"
+    )
+    for folder in ("hooks", "template/hooks"):
+        for name in ("post-checkout", "reference-transaction", "post-index-change"):
+            hook = tmp_path / folder / name
+            hook.parent.mkdir(parents=True, exist_ok=True)
+            hook.write_text(f"#!/bin/sh\ntouch {mark}\n")
+            hook.chmod(0o755)
+    other = Repository(tmp_path / "other")
+    other.commit({"secret": "x"})
+    repository.git("submodule", "add", "-q", other.url, "module")
+    repository.commit({".gitattributes": "* filter=lfs\n", "data": "version https://git-lfs.example\n"})
+    followed = source(origin(repository.url, tmp_path), tmp_path / "kept")
+    followed.fetch(followed.newest(), tree)
+    assert not mark.exists()
+    assert content(tree)["data"] == "version https://git-lfs.example\n"
+    assert [*(tree / "module").iterdir()] == []
+    assert not (tmp_path / "kept/git/hooks").exists()
+
+
+@GIT
+@pytest.mark.parametrize("packs", [True, False], ids=["zeros", "noise"])
+def test_a_repository_that_is_too_large_is_not_unpacked(
+    tmp_path: Path, tree: Path, repository: Repository, packs: bool
+) -> None:
+    """Neither one whose files are large only when they are unpacked, nor one that is large itself."""
+    large = b"\0" * 50 * MEBI if packs else os.urandom(4 * MEBI)
+    (repository.folder / "large").write_bytes(large)
+    repository.commit({})
+    followed = source(origin(repository.url, tmp_path), tmp_path / "kept")
+    with pytest.raises((UsageError, SourceError), match="larger than 1048576 bytes"):
+        followed.fetch(followed.newest(), tree)
+    assert content(tree) == {}
+    assert sum(each.stat().st_size for each in (tmp_path / "kept").rglob("*") if each.is_file()) < 2 * MEBI
+    (repository.folder / "large").unlink()
+    repository.commit({})
+    assert replaced(followed, tree) == {"a": "1"}
+
+
+def replaced(followed: Source, tree: Path) -> dict[str, str]:
+    """Return the content of the newest revision."""
+    followed.fetch(followed.newest(), tree)
+    return content(tree)
+
+
+@GIT
+@pytest.mark.parametrize("answer", [b"", b"0010garbage!\n" * 9, b"ERR no\0"], ids=["silent", "garbage", "refusal"])
+def test_a_server_that_hangs_or_lies(tmp_path: Path, answer: bytes) -> None:
+    """The source does not answer, within the timeout."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        held: list[socket.socket] = []
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    held.append(server.accept()[0])
+                    held[-1].sendall(answer)
+                    if answer:
+                        held[-1].close()
+
+        threading.Thread(target=serve, daemon=True).start()
+        at = origin(f"git://127.0.0.1:{server.getsockname()[1]}/x", tmp_path)
+        began = time.monotonic()
+        with pytest.raises(SourceError, match=r"did not answer within 1 s|git ls-remote failed"):
+            source(replace(at, seconds=1), tmp_path / "kept").newest()
+        assert time.monotonic() - began < 10
+        for each in held:
+            each.close()
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """A server with one file, which has an ETag."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.body, self.kind, self.status = b"", "application/yaml", 200
+        self.answers: list[int] = []
+        self.password = ""
+
+    @property
+    def url(self) -> str:
+        """The URL of the server."""
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    server: Server
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        at = self.server
+        tag = f'"{hash(at.body)}"'
+        same = self.headers.get("If-None-Match") == tag
+        denied = at.password and self.headers.get("Authorization") != at.password
+        status = 401 if denied else 304 if same and at.status == 200 else at.status
+        at.answers.append(status)
+        self.send_response(status)
+        self.send_header("ETag", tag)
+        self.send_header("Content-Type", at.kind)
+        if status == 304:
+            self.end_headers()
+            return
+        self.send_header("Content-Length", str(len(at.body)))
+        self.end_headers()
+        self.wfile.write(at.body)
+
+    def log_message(self, *arguments: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """Return a server on loopback."""
+    with Server() as serving:
+        thread = threading.Thread(target=serving.serve_forever, daemon=True)
+        thread.start()
+        yield serving
+        serving.shutdown()
+        thread.join()
+
+
+def test_a_file_at_a_url_is_sent_again_only_if_it_has_changed(tmp_path: Path, tree: Path, server: Server) -> None:
+    """A poll with nothing new is one request for an ETag."""
+    server.body, server.password = b"one", "Basic dTp0"
+    at = replace(origin(f"{server.url}/a/site.yaml?x=1", tmp_path), user="u", token="t")
+    followed = source(at, tmp_path)
+    first = followed.newest()
+    assert followed.fetch(first, tree) == first
+    assert content(tree) == {"site.yaml": "one"}
+    assert followed.newest() == first
+    assert server.answers == [200, 304]
+    server.body = b"two"
+    second = followed.newest()
+    assert second != first
+    (tree / "site.yaml").unlink()
+    followed.fetch(second, tree)
+    assert content(tree) == {"site.yaml": "two"}
+    server.password = "other"
+    with pytest.raises(SourceError, match="answers HTTP 401 Unauthorized"):
+        followed.newest()
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        ((500, "text/plain", b"no"), "answers HTTP 500"),
+        ((302, "text/plain", b""), "answers HTTP 302"),
+        ((200, "text/html", b"<html>login</html>"), "answers with a web page"),
+        ((200, "text/plain", b"x" * 2 * MEBI), "larger than 1048576 bytes"),
+    ],
+)
+def test_answers_that_are_no_revision(
+    tmp_path: Path, server: Server, answer: tuple[int, str, bytes], says: str
+) -> None:
+    """They are refused with a sentence."""
+    server.status, server.kind, server.body = answer
+    with pytest.raises((SourceError, UsageError), match=says):
+        source(origin(f"{server.url}/x.yaml", tmp_path), tmp_path).newest()
+
+
+def archive(change: Callable[[tarfile.TarFile], object]) -> bytes:
+    """Return an archive with a good file, and what else `change` adds."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz") as members:
+        add(members, "good/a", b"1")
+        change(members)
+    return made.getvalue()
+
+
+def add(members: tarfile.TarFile, name: str, body: bytes = b"", **fields: object) -> None:
+    """Add a member to an archive."""
+    member = tarfile.TarInfo(name)
+    member.size = len(body)
+    for field, value in fields.items():
+        setattr(member, field, value)
+    members.addfile(member, io.BytesIO(body))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda members: add(members, "../out"), "leads out of it"),
+        (lambda members: add(members, "/etc/out"), "leads out of it"),
+        (lambda members: add(members, "l", type=tarfile.SYMTYPE, linkname="/etc"), "neither a file nor a folder"),
+        (lambda members: add(members, "l", type=tarfile.LNKTYPE, linkname="good/a"), "neither a file nor a folder"),
+        (lambda members: add(members, "d", type=tarfile.CHRTYPE), "neither a file nor a folder"),
+        (lambda members: add(members, "p", type=tarfile.FIFOTYPE), "neither a file nor a folder"),
+        (lambda members: add(members, "zeros", b"\0" * 3 * MEBI), "larger than 1048576 bytes"),
+        (lambda members: add(members, "x", pax_headers={"comment": "y" * 3 * MEBI}), "larger than 1048576 bytes"),
+    ],
+)
+def test_hostile_archives(
+    tmp_path: Path, tree: Path, server: Server, change: Callable[[tarfile.TarFile], object], says: str
+) -> None:
+    """Names and links that lead out, devices and bombs are refused; nothing is written outside the folder."""
+    server.body = archive(change)
+    followed = source(origin(f"{server.url}/x.tar.gz", tmp_path), tmp_path)
+    with pytest.raises(UsageError, match=says):
+        followed.fetch(followed.newest(), tree)
+    assert {*tmp_path.iterdir()} == {tree}
+    assert not Path("/etc/out").exists()
+
+
+def many(members: tarfile.TarFile) -> None:
+    """Add more folders than a revision may have."""
+    for _ in range(trees.MOST_FILES + 1):
+        add(members, "folder", type=tarfile.DIRTYPE)
+
+
+def test_archives_that_are_no_archives(tree: Path) -> None:
+    """An archive that is cut short or is something else, and one without end."""
+    for body in (b"not an archive", gzip.compress(b"\0" * 700)[:20], archive(lambda _: None)[:60]):
+        with pytest.raises(UsageError, match="cannot be unpacked"):
+            trees.unpack(io.BytesIO(body), tree, MEBI)
+    with pytest.raises(UsageError, match="more than 20000 files"):
+        trees.unpack(io.BytesIO(archive(many)), tree, 64 * MEBI)
+    good = tree / "good/a"
+    assert good.read_text() == "1"
+    assert good.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_path_of_this_machine(tmp_path: Path, tree: Path) -> None:
+    """A file or a folder is copied; a special file and one that is missing are named."""
+    folder = tmp_path / "site"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "sub/a").write_text("1")
+    (folder / "link").symlink_to("sub/a")
+    followed = source(origin(str(folder), tmp_path), tmp_path)
+    first = followed.newest()
+    assert followed.fetch(first, tree) == first
+    assert content(tree) == {"sub/a": "1", "link": "1"}
+    (folder / "sub/a").chmod(0o755)
+    assert followed.newest() != first
+    single = source(origin(str(folder / "sub/a"), tmp_path), tmp_path)
+    (tree / "file").mkdir()
+    single.fetch(single.newest(), tree / "file")
+    assert content(tree / "file") == {"a": "1"}
+    os.mkfifo(folder / "pipe")
+    (tree / "again").mkdir()
+    with pytest.raises(UsageError, match="pipe is neither a file nor a folder"):
+        followed.fetch(followed.newest(), tree / "again")
+    shutil.rmtree(folder)
+    with pytest.raises(SourceError, match="No such file"):
+        followed.newest()
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("https://u:p@host/x.git", "has a user or a password"),
+        ("ftp://host/x", "no source has a URL of ftp"),
+        ("ext::sh -c date", "no source has a URL of ext"),
+        ("site.yaml", "no source has a URL of this form"),
+        ("https://[::1/x", "cannot be understood"),
+    ],
+)
+def test_urls_that_cannot_be_followed(tmp_path: Path, url: str, says: str) -> None:
+    """The message does not repeat what may be a secret."""
+    with pytest.raises(UsageError, match=says):
+        source(origin(url, tmp_path), tmp_path)
