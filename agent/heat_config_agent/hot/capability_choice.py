@@ -32,13 +32,14 @@ class Choice:
         """
         self._merged, self._template = merged, template
         self.mistakes: list[Mistake] = []
+        self.warnings: list[Mistake] = []
 
     def made(self) -> dict[str, Json]:
         """Return the registry with one template in place of each list.
 
         A list from which none can be chosen is left out and is a mistake. A required capability decides only between
         the templates of lists that mention it, so that several choices can be made independently of each other. One
-        that no list mentions is a mistake, as it would decide nothing.
+        that no list mentions decides nothing, which is a warning.
         """
         registry_lists = dict(_lists(self._merged.resource_registry, ("resource_registry",)))
         candidates = {path: self._candidates(names, path) for path, names in registry_lists.items()}
@@ -46,10 +47,10 @@ class Choice:
         is_known = all(each is not None for known in candidates.values() for each in known.values())
         unknown = [key for key in self._merged.requires if key not in mentioned] if candidates and is_known else []
         for key in unknown:
-            problem = f"no template of a list in the resource_registry has the capability {key}"
+            problem = f"no template of a list in the resource_registry has the required capability {key}"
             place, hint = self._merged.required_at.get(key), meant(key, sorted(mentioned))
-            self.mistakes.append(Mistake(problem, ("requires", key), place, hint, "environment"))
-        chosen = {path: self._one(known, path, several=bool(unknown)) for path, known in candidates.items()}
+            self.warnings.append(Mistake(problem, ("requires", key), place, hint, "environment"))
+        chosen = {path: self._one(known, path) for path, known in candidates.items()}
         return _with(self._merged.resource_registry, chosen, ("resource_registry",))
 
     def _candidates(self, names: list[str], path: Path) -> dict[str, Capabilities | None]:
@@ -59,11 +60,8 @@ class Choice:
         self.mistakes += report.mistakes
         return known
 
-    def _one(self, known: Mapping[str, Capabilities | None], path: Path, *, several: bool) -> str | None:
-        """Return the template of a list that fits; None if it cannot be chosen.
-
-        With `several`, more than one may fit: what is to decide between them is already known to be wrong.
-        """
+    def _one(self, known: Mapping[str, Capabilities | None], path: Path) -> str | None:
+        """Return the template of a list that fits; None if it cannot be chosen."""
         candidates = {name: each for name, each in known.items() if each is not None}
         if len(candidates) < len(known):
             return None
@@ -72,10 +70,9 @@ class Choice:
         fitting = [name for name, each in candidates.items() if fits(each, requires)]
         if len(fitting) == 1:
             return fitting[0]
-        if not (fitting and several):
-            report = Report(self._merged.lists[path])
-            report.wrong(*_refusal(candidates, fitting, requires, path), "environment")
-            self.mistakes += report.mistakes
+        report = Report(self._merged.lists[path])
+        report.wrong(*_refusal(candidates, fitting, requires, path), "environment")
+        self.mistakes += report.mistakes
         return None
 
     def _capabilities(self, name: str, report: Report, path: Path) -> Capabilities | None:

@@ -87,7 +87,9 @@ def _examined(
     made, found = definition(root, circumstances)
     conceal = made.conceal
     mistakes = [each.concealed(conceal) for each in (*mistakes, *merged.mistakes, *choice.mistakes, *found)]
-    warnings = [each.concealed(conceal) for each in capabilities.once((*merged.warnings, *made.warnings))]
+    warnings = [
+        each.concealed(conceal) for each in capabilities.once((*merged.warnings, *choice.warnings, *made.warnings))
+    ]
     return made, ordered(mistakes), ordered(warnings)
 
 
