@@ -38,6 +38,8 @@ BRIEFS = {
 
 FILES = {
     "/etc/heat-config-agent/*.conf": "settings; a later file wins over those before it",
+    "/etc/heat-config-agent/policy": "what may run on the machine, whatever the metadata asks for",
+    "/etc/heat-config-agent/secrets": "secrets to which inputs of deployments may refer",
     "/etc/os-collect-config.conf": "settings of the program that this one replaces, which are read too",
     "/var/lib/heat-config-agent": "what is kept: the journal, runs and their output",
     "/usr/libexec/heat-config/hooks": "hooks that win over the agent's own of the same name",

@@ -18,6 +18,7 @@ import pytest
 from heat_config_agent.doctor import Finding, Verdict, network
 from heat_config_agent.doctor import machine as inspection
 from heat_config_agent.doctor.sources import Asking
+from heat_config_agent.runs import scopes
 from heat_config_agent.settings import effective
 from heat_config_agent.state import health, lock
 from heat_config_agent.state.health import Health
@@ -537,3 +538,17 @@ def test_a_running_os_collect_config_is_named(machine: Machine) -> None:
             process.kill()
     assert "heat-config-agent migrate" in shown[0]
     assert "systemctl start" not in " ".join(shown)
+
+
+def test_limits_that_cannot_be_held_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deployments with them fail; where runs are not to be scopes, somebody has chosen that."""
+    given = effective.make({})
+    monkeypatch.setattr(scopes, "missing", lambda: "")
+    monkeypatch.setattr(scopes, "enforceable", lambda: ("cpu_quota", "tasks_max"))
+    found = inspection.check_runs(given)
+    assert found.verdict is Verdict.WARNING
+    assert "memory_max is unavailable" in found.text
+    monkeypatch.setattr(scopes, "enforceable", lambda: tuple(scopes.LIMITS))
+    assert inspection.check_runs(given).verdict is Verdict.OK
+    monkeypatch.setattr(scopes, "missing", lambda: "systemd does not run here")
+    assert inspection.check_runs(given).verdict is Verdict.OK

@@ -65,6 +65,8 @@ def test_only_what_runs_is_running(machine: Machine) -> None:
     last = [line for line in screen(printed) if line.startswith("ok")][-1]
     assert float(re.findall(r"([\d.]+) s", last)[0]) < 1.5
     assert all(len(line) < COLUMNS for line in screen(printed))
+    long = [line.split()[1] for line in screen(printed) if line.split()[1:2] and line.split()[1].startswith("two_with")]
+    assert len(set(long)) == len(long) == 2, "their ends distinguish them"
 
 
 def test_what_is_unchanged_says_so(machine: Machine) -> None:
@@ -90,6 +92,7 @@ def test_a_failure_shows_its_last_words(machine: Machine) -> None:
     terminal = on_terminal(machine, template(machine, "seq 9 >&2; echo out of paint >&2; exit 3"))
     shown = screen(terminal.printed())
     assert terminal.process.returncode == 1
+    assert not any(line.endswith(" …") for line in shown)
     assert [line for line in shown if line.startswith("  |")] == [
         "  | 6",
         "  | 7",
@@ -142,7 +145,9 @@ def test_what_still_runs_after_an_interruption_reads_so(machine: Machine) -> Non
     during = next(frame for frame in frames if any(line.startswith("running   one ") for line in frame))
     [running] = [line for line in during if line.startswith("running")]
     assert float(re.findall(r"([\d.]+) s", running)[0]) > 1.5
-    assert row(during, "server")[0] == row(during, "one_config")[0] == "ok"
+    for name in ("server", "one_config"):
+        assert row(during, name)[:3] == ["ok", name, "CREATE"]
+        assert row(during, name)[-1] in ("ms", "s")
 
 
 @pytest.mark.parametrize("word", ["one", "pair/one"])

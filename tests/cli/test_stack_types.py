@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from support.machine import Done, Machine
 
 PLUGIN = '''
@@ -126,6 +128,21 @@ def test_the_type_of_a_placeholder_is_shown(machine: Machine) -> None:
     assert not shown["properties"]["key_name"]["update_allowed"]
     assert shown["properties"]["networks"]["schema"]["*"]["schema"]["port"]["type"] == "string"
     assert "any property is accepted" in types(machine, "show", "OS::Sahara::Cluster").out
+
+
+def test_a_template_of_a_type(machine: Machine) -> None:
+    """In either format, and as JSON too; not together with --long."""
+    done = types(machine, "show", "My::Lamp", "--template-type", "HOT")
+    assert (done.code, done.err) == (0, "")
+    hot = yaml.safe_load(done.out)
+    assert hot["parameters"]["watts"]["constraints"] == [{"range": {"min": 1, "max": 9}}]
+    assert hot["resources"] == {"Lamp": {"type": "My::Lamp", "properties": {"watts": {"get_param": "watts"}}}}
+    cfn = json.loads(types(machine, "show", "My::Lamp", "--template-type", "cfn", "--json").out)
+    assert cfn["Parameters"] == {
+        "watts": {"Type": "Number", "Description": "Power.", "Default": 4, "MinValue": 1, "MaxValue": 9}
+    }
+    assert cfn["Outputs"]["OS::stack_id"] == {"Value": {"Ref": "Lamp"}}
+    assert types(machine, "show", "My::Lamp", "--template-type", "cfn", "--long").code == 2
 
 
 def test_a_type_that_cannot_be_shown(machine: Machine) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from package.built import ROOT, package
+from package.built import ROOT, digest, package
 from support.tools import need, need_builder, need_root
 
 BY_HAND = pytest.mark.skipif("TEST_MACHINE" not in os.environ, reason="it takes minutes: `make test-machine`")
@@ -26,32 +27,59 @@ _SOURCES = {
 }
 
 
-def baked(how: str) -> Path:
-    """Return the root folder of an image that `how` has baked; skip the test where that cannot be done."""
+def baked(how: str, release: str = "") -> Path:
+    """Return the root folder of an image that `how` has baked; skip the test where that cannot be done.
+
+    It is of a release of Debian, such as «trixie»; if none is named, of that of this machine.
+    """
     need_root()
     need("mmdebstrap", "mmdebstrap")
     if how == "diskimage-builder":
         need_builder()
         need("debootstrap", "debootstrap")
         need("sudo", "sudo")
-    deb = package("deb")
+    own = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
+    release = release or own
+    deb = package("deb") if release == own else _built_on(release)
     _PLACE.mkdir(exist_ok=True)
-    root = _PLACE / f"{how}-{_digest(deb, _HERE / 'bake', *sorted(_SOURCES[how].rglob('*')))}"
-    with (_PLACE / f"{how}.lock").open("w") as lock:
+    named = f"{how}-{release}"
+    root = _PLACE / f"{named}-{_digest(deb, _HERE / 'bake', *sorted(_SOURCES[how].rglob('*')))}"
+    with (_PLACE / f"{named}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not root.exists():
-            for old in _PLACE.glob(f"{how}-*"):
+            for old in _PLACE.glob(f"{named}-*"):
                 shutil.rmtree(old)
             begun = time.monotonic()
-            log = _PLACE / f"{how}.log"
-            with log.open("w") as out:
-                done = subprocess.run([_HERE / "bake", how, deb, root], stdout=out, stderr=out, check=False)
-            said = log.read_text(errors="replace")
-            if done.returncode == 3:
-                pytest.skip(said.splitlines()[-1])
-            assert done.returncode == 0, said[-4000:]
-            print(f"{how} has baked an image in {time.monotonic() - begun:.0f} s")
+            _bake(_PLACE / f"{named}.log", how, deb, root, release)
+            print(f"{how} has baked an image of {release} in {time.monotonic() - begun:.0f} s")
     return root
+
+
+def _built_on(release: str) -> Path:
+    """Return the package as it is built on a release of Debian: it is for the Python that it was built with."""
+    folder = _PLACE / f"deb-{release}-{digest()}"
+    _PLACE.mkdir(exist_ok=True)
+    with (_PLACE / f"deb-{release}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            for old in _PLACE.glob(f"deb-{release}-*"):
+                shutil.rmtree(old)
+            part = _PLACE / f"part-{release}"
+            shutil.rmtree(part, ignore_errors=True)
+            part.mkdir()
+            _bake(_PLACE / f"deb-{release}.log", "deb", part, release)
+            part.rename(folder)
+    [found] = folder.glob("*.deb")
+    return found
+
+
+def _bake(log: Path, *arguments: str | Path) -> None:
+    with log.open("w") as out:
+        done = subprocess.run([_HERE / "bake", *arguments], stdout=out, stderr=out, check=False)
+    printed = log.read_text(errors="replace")
+    if done.returncode == 3:
+        pytest.skip(printed.splitlines()[-1])
+    assert done.returncode == 0, printed[-4000:]
 
 
 def disk(root: Path) -> Path:

@@ -34,7 +34,7 @@ def package(kind: str) -> Path:
         pytest.skip("/usr/bin/python3 cannot make an environment: apt-get install python3-venv")
     folder = _PLACE / kind
     folder.mkdir(parents=True, exist_ok=True)
-    stamp = folder / f"{_digest()}.built"
+    stamp = folder / f"{digest()}.built"
     with (_PLACE / f"{kind}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not stamp.exists():
@@ -60,7 +60,8 @@ def build(kind: str, folder: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def _digest() -> str:
+def digest() -> str:
+    """Return what differs when anything does that goes into a package."""
     found = hashlib.sha256()
     for pattern in _SOURCES:
         for top in sorted(ROOT.glob(pattern)):

@@ -131,10 +131,13 @@ class Fault:
 class Proxy:
     """Stands before a server. It counts what it does."""
 
-    def __init__(self, upstream: str = "", certificate: Path | None = None) -> None:
+    def __init__(
+        self, upstream: str = "", certificate: Path | None = None, listener: socket.socket | None = None
+    ) -> None:
         """Stand before the server of that origin, or before whatever server a request names.
 
-        With a certificate (a PEM file with its key) it speaks HTTPS.
+        With a certificate (a PEM file with its key) it speaks HTTPS. It listens on loopback, unless a socket that
+        listens is given.
         """
         self.upstream = upstream
         self.certificate = certificate
@@ -152,7 +155,7 @@ class Proxy:
         self._over: set[Exchange] = set()
         self._clients: set[socket.socket] = set()
         self._lock = threading.Lock()
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self._listener = listener or socket.create_server(("127.0.0.1", 0), backlog=64)
         self._port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
 

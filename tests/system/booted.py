@@ -3,18 +3,21 @@
 It takes root and a few of Debian's programs, and seconds: the root folder is built once for a checkout
 (`build-root`), and a machine is up in about a second. Its disk is in memory and outlives a crash of the machine, not
 the tests: with them everything is gone, however they end (`hold-machine`). Its network is ours, without the privilege
-to change it.
+to change it; or it has one of its own, with DHCP and DNS.
 """
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import hashlib
 import os
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import metadata
 from itertools import count
@@ -32,15 +35,22 @@ _PACKAGES = "/usr/lib/python3/dist-packages"
 _COMPILED = _HERE.parents[1] / ".venv/machine-code"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _NUMBERS = count(1)
+_CLONE_NEWNET = 0x40000000
+"""Of setns(2), a network namespace."""
 
 
 class Booted:
     """One machine."""
 
-    def __init__(self, root: Path, *, commands: bool = True) -> None:
-        """Make a disk over a root folder, and install the commands on it, if asked. `boot` comes after that."""
+    def __init__(self, root: Path, *, commands: bool = True, network: str = "") -> None:
+        """Make a disk over a root folder, and install the commands on it, if asked. `boot` comes after that.
+
+        With the address of its gateway, it has a network of its own, in which every name below «example» is that.
+        """
+        name = f"heat-config-{os.getpid()}-{next(_NUMBERS)}"
+        apart, address = (["--net"], [network]) if network else ([], [])
         self._holder = subprocess.Popen(
-            ["unshare", "--mount", _HERE / "hold-machine", root, f"heat-config-{os.getpid()}-{next(_NUMBERS)}"],
+            ["unshare", "--mount", *apart, _HERE / "hold-machine", root, name, *address],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -128,6 +138,18 @@ class Booted:
         path = self.disk.with_name("console")
         return path.read_text(errors="replace") if path.exists() else ""
 
+    def listen(self, address: str, port: int) -> socket.socket:
+        """Return a socket that listens at the gateway of its network."""
+
+        def made() -> socket.socket:
+            with Path(f"/proc/{self._holder.pid}/ns/net").open() as namespace:
+                if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET):
+                    raise OSError(ctypes.get_errno(), "cannot enter the network of the machine")
+            return socket.create_server((address, port), backlog=64)
+
+        with ThreadPoolExecutor(1) as apart:  # a thread that ends: this process stays in its own network
+            return apart.submit(made).result()
+
     def end(self) -> None:
         """Have it gone."""
         self._holder.communicate(timeout=30)
@@ -154,16 +176,21 @@ class Booted:
 
 
 @contextmanager
-def booted(*, boot: bool = True, commands: bool = True, root: Path | None = None) -> Iterator[Booted]:
+def booted(
+    *, boot: bool = True, commands: bool = True, root: Path | None = None, network: str = ""
+) -> Iterator[Booted]:
     """Boot a machine, or only make it, with our commands or without; skip the test where that cannot be done.
 
-    Its root folder is a small Debian, unless another one is named.
+    Its root folder is a small Debian, unless another one is named. `network` is as for `Booted`.
     """
     need_root()
+    if network:
+        need("dnsmasq", "dnsmasq-base")
+        need("ip", "iproute2")
     need("systemd-nspawn", "systemd-container")
     if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode:
         pytest.skip("this machine gives no mount namespaces: run make test where «unshare --mount true» works")
-    machine = Booted(root or _small_debian(), commands=commands)
+    machine = Booted(root or _small_debian(), commands=commands, network=network)
     try:
         if boot:
             machine.boot()

@@ -105,6 +105,16 @@ def clipped(text: str, room: int) -> str:
     return text if columns(text) <= room else f"{shortened(text, max(room - 1, 0))}…"
 
 
+def squeezed(text: str, room: int) -> str:
+    """Return a name in at most `room` columns, without its middle if it is longer: its end distinguishes it."""
+    if columns(text) <= room:
+        return text
+    size = min(len(text), room - 1)
+    while columns(shorter := f"{text[: size - size // 2]}…{text[len(text) - size // 2 :]}") > room:
+        size -= 1
+    return shorter
+
+
 def unstyled(text: str) -> str:
     """Return text without the codes of `styled`."""
     import re  # noqa: PLC0415  # only where something is drawn

@@ -205,7 +205,11 @@ def check_runs(settings: Settings) -> Finding:
     if unavailable:
         verb = "is" if len(unavailable) == 1 else "are"
         why = "their cgroup v2 controllers are missing, or not delegated to systemd"
-        return ok("runs", f"{text}; {_names(unavailable)} {verb} unavailable: {why}")
+        return warning(
+            "runs",
+            f"{text}; {_names(unavailable)} {verb} unavailable: {why}",
+            "deployments that set them fail: delegate the controllers to this container, or leave them out",
+        )
     return ok("runs", f"{text}; {_names(held)} are available")
 
 

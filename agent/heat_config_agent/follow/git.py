@@ -75,7 +75,11 @@ class Git:
         """Put the files of a commit into an empty folder."""
         self._prepare()
         wanted = self._origin.ref or "HEAD"
-        self._git("fetch", "--quiet", "--no-tags", "--depth=1", "--force", "origin", f"{wanted}:{_REF}")
+        try:
+            self._git("fetch", "--quiet", "--no-tags", "--depth=1", "--force", "origin", f"{wanted}:{_REF}")
+        except SourceError:
+            shutil.rmtree(self._store, ignore_errors=True)  # git leaves there what has arrived
+            raise
         revision = self._git("rev-parse", "--verify", f"{_REF}^{{commit}}").strip()
         listed = self._git("ls-tree", "-r", "-t", "-l", "-z", revision)
         budget = trees.Budget(self._origin.size)

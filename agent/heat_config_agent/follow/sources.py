@@ -31,7 +31,9 @@ def source(origin: Origin, folder: Path) -> Source:
         return Local(origin)
     try:
         parts = urlsplit(origin.url)
-        has_secret = bool(parts.password) or (parts.scheme in ("http", "https") and bool(parts.username))
+        has_secret = bool(parts.password) or (
+            parts.scheme in ("http", "https", "oci", "oci+http") and bool(parts.username)
+        )
     except ValueError as error:
         raise UsageError("the URL of the source cannot be understood", hint="correct url") from error
     if has_secret:
@@ -44,8 +46,12 @@ def source(origin: Origin, folder: Path) -> Source:
         from heat_config_agent.follow.file_url import FileUrl  # noqa: PLC0415  # only where a URL is followed
 
         return FileUrl(origin)
+    if parts.scheme in ("oci", "oci+http"):
+        from heat_config_agent.follow.oci import Oci  # noqa: PLC0415  # only where an artifact is followed
+
+        return Oci(origin)
     raise UsageError(
-        f"no source has a URL of {parts.scheme or 'this form'}", hint="it begins with https, ssh, git, file or /"
+        f"no source has a URL of {parts.scheme or 'this form'}", hint="it begins with https, ssh, git, file, oci or /"
     )
 
 

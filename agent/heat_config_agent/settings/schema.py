@@ -270,10 +270,18 @@ SETTINGS: tuple[Setting, ...] = (
         _required(
             "url",
             Kind.TEXT,
-            "a git repository (URL of ssh, git or file, or one that ends with .git), another URL of https, or a path",
+            "a git repository (URL of ssh, git or file, or one that ends with .git), another URL of https, an OCI "
+            "artifact (oci://HOST/NAME), or a path",
             "https://git.example/site.git",
         ),
-        _row("ref", Kind.TEXT, "", "the branch, tag or commit of a repository; empty for its default branch", "main"),
+        _row(
+            "ref",
+            Kind.TEXT,
+            "",
+            "the branch, tag or commit of a repository, or the tag or digest of an artifact; empty for the default "
+            "branch, or the tag latest",
+            "main",
+        ),
         _row(
             "path",
             Kind.TEXT,
@@ -286,7 +294,7 @@ SETTINGS: tuple[Setting, ...] = (
         _row("interval", Kind.LIMIT, 300.0, "the time between two polls of the source"),
         _row("timeout", Kind.LIMIT, 60.0, "the timeout of each request to the source"),
         _row("size_limit", Kind.SIZE, 256 * MEBI, "the largest size of a revision; at most 64M for one file of https"),
-        _row("user", Kind.TEXT, "", "the user for https", "deploy"),
+        _row("user", Kind.TEXT, "", "the user for https and oci", "deploy"),
         _row("token", Kind.TEXT, "", "the token or password of that user", secret=True),
         _row("rollback", Kind.FLAG, False, "whether the stack returns to the state before if a revision fails"),
         _row("delete", Kind.FLAG, False, "whether the stack is deleted when the section is removed"),

@@ -233,9 +233,7 @@ def _placed(value: object, mark: str, root: str) -> object:
 
 def _script(task: _Task, argv: tuple[str, ...], **variables: str) -> protocol.Command:
     """Return the command for a script, with its inputs as the environment."""
-    folder = task.variables
-    files.make_directory(folder)
-    inputs = folder / "inputs.json"
+    inputs = task.place.run / "inputs.json"
     files.replace(inputs, json.dumps(protocol.visible_inputs(task.request)).encode())
     return protocol.Command(
         argv=argv,

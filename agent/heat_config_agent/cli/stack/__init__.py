@@ -252,7 +252,16 @@ def _add_types(resources: state_options.Commands) -> None:
         types, "show", "show the properties and attributes of a resource type", type_queries.show, of_stack=False
     )
     parser.add_argument("type", metavar="TYPE", help="the name of a resource type")
-    parser.add_argument("--long", action="store_true", help="with --json, print the description too")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--long", action="store_true", help="with --json, print the description too")
+    kinds.add_argument(
+        "--template-type",
+        metavar="KIND",
+        type=str.lower,
+        choices=("hot", "cfn"),
+        help="print a template with a resource of the type instead, a parameter for each property and an output for "
+        "each attribute; a KIND is hot, or cfn for the format of CloudFormation",
+    )
 
 
 def _add_workflows(inner: state_options.Commands) -> None:

@@ -24,8 +24,21 @@ _STYLES = {"ok": "good", "FAILED": "bad", "running": "live", "working": "live"}
 _ROOM = 24
 """Minimum width of the column of names."""
 
+_READABLE = 12
+"""Columns below which a reason is left out of its row: it stands below the rows in any case."""
+
 _FIXED = 33
 """Width of all columns before the reason, without the name: word, action and time."""
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """What an interrupted command did with a resource."""
+
+    word: str
+    action: str = ""
+    seconds: float | None = None
+    """How long the work took; None if that is not known."""
 
 
 class View:
@@ -34,11 +47,8 @@ class View:
     interval = 60.0
     """Seconds between calls of `refresh`."""
 
-    def expect(self, names: Collection[str], done: Mapping[str, tuple[str, str]]) -> None:
-        """Show resources that have not begun.
-
-        `done` has the word and the action of each that an interrupted command has completed.
-        """
+    def expect(self, names: Collection[str], done: Mapping[str, Earlier]) -> None:
+        """Show resources that have not begun, except those in `done`, which an interrupted command completed."""
 
     def happened(self, event: Mapping[str, Any]) -> None:
         """Show an event: `{"time", "path", "action", "status", "reason"}`, in which secrets are masked."""
@@ -145,7 +155,7 @@ class Lines(View):
         self._rows: dict[str, _Row] = {}
         self._expected: list[str] = []
 
-    def expect(self, names: Collection[str], done: Mapping[str, tuple[str, str]]) -> None:
+    def expect(self, names: Collection[str], done: Mapping[str, Earlier]) -> None:
         self._expected = [name for name in names if name not in done]
 
     def happened(self, event: Mapping[str, Any]) -> None:
@@ -189,10 +199,13 @@ class Tree(View):
         self._next = 0.0
         """When to draw again at the earliest, by `time.monotonic`."""
 
-    def expect(self, names: Collection[str], done: Mapping[str, tuple[str, str]]) -> None:
+    def expect(self, names: Collection[str], done: Mapping[str, Earlier]) -> None:
         for name in names:
-            word, action = done.get(name, ("waiting", ""))
-            self._rows.setdefault(name, _Row(word=word, action=action))
+            earlier = done.get(name, Earlier("waiting"))
+            row = _Row(word=earlier.word, action=earlier.action)
+            if earlier.seconds is not None:
+                row.since, row.ended = 0.0, earlier.seconds
+            self._rows.setdefault(name, row)
 
     def happened(self, event: Mapping[str, Any]) -> None:
         if event["path"] and not _is_of_replaced(event):
@@ -286,11 +299,14 @@ def _line(path: str, row: _Row, *, duration: str | None = None, width: int = 0, 
 
     With a `width`, the name is indented as in a tree, and the line is no wider than that.
     """
-    name = terminal.clipped(_indented(path), width - _FIXED) if width else terminal.line(path)
+    name = terminal.squeezed(_indented(path), width - _FIXED) if width else terminal.line(path)
     duration = row.took if duration is None else duration
-    rest = f"{terminal.padded(name, room)} {row.action:<8} {duration:>10}  {terminal.line(row.reason)}".rstrip()
-    if width:
-        rest = terminal.clipped(rest, width - 11)
+    about = f"{terminal.padded(name, room)} {row.action:<8} {duration:>10}"
+    left = width - 13 - terminal.columns(about)
+    reason = terminal.line(row.reason)
+    if width and left < _READABLE:
+        reason = ""
+    rest = f"{about}  {terminal.clipped(reason, left) if width else reason}".rstrip()
     return f"{terminal.styled(f'{row.word:<9}', _STYLES.get(row.word, 'quiet'))} {rest}"
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.cli.stack import sessions
 from heat_config_agent.errors import AgentError, ExitCode, UsageError, blame
-from heat_config_agent.stack import type_schemas
+from heat_config_agent.stack import type_schemas, type_templates
 from heat_config_agent.stack.resource import Resource
 from heat_config_agent.stack.support import HIDDEN, SUPPORT_STATUSES, is_valid_status
 from heat_config_agent.stack.types import Types
@@ -110,6 +110,9 @@ def show(options: argparse.Namespace) -> int:
         values = type_schemas.declaration(name, class_, placeholder=types.is_placeholder_class(class_))
     except TypeError as error:
         raise AgentError(f"the class of {name} cannot be used: {blame(error)}", hint="check the plug-in") from None
+    if options.template_type:
+        _show_template(type_templates.template(values, options.template_type), as_json=options.json)
+        return ExitCode.OK
     about = type_schemas.description(class_) if _is_about(handling) else ""
     if options.json:
         described = {"description": about or "No description given"} if options.long else {}
@@ -117,6 +120,17 @@ def show(options: argparse.Namespace) -> int:
         return ExitCode.OK
     _show(values, about, handling, class_)
     return ExitCode.OK
+
+
+def _show_template(template: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print a template as YAML, or as JSON."""
+    import yaml  # noqa: PLC0415  # 15 ms, which only this option needs
+
+    if as_json:
+        terminal.say(json.dumps(template, default=repr))
+        return
+    plain = json.loads(json.dumps(template, default=repr))  # without references to parts that are repeated
+    terminal.say(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120).rstrip("\n"))
 
 
 def _is_about(handling: str) -> bool:

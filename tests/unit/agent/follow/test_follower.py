@@ -16,6 +16,7 @@ from heat_config_agent.settings.effective import Settings
 from heat_config_agent.stack import listing
 from heat_config_agent.state import followed, lock, requests
 from heat_config_hooks.values import replace
+from support.machine import Machine, small_disk
 from support.repositories import Repository, template
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git")
@@ -184,6 +185,27 @@ def test_a_document_is_followed_too(site: Site) -> None:
     (site.folder / "documents/site.json").write_text(json.dumps([*document, {**document[0], "id": "d2"}]))
     assert site.step().revision != record.revision
     assert site.ran == ["d", "d"]
+
+
+@pytest.mark.parametrize("kind", ["git", "path"])
+def test_a_full_disk_is_reported_and_changes_nothing(site: Site, machine: Machine, kind: str) -> None:
+    """The stack stays at its revision, nothing of the new one is left, and the next poll with room goes on."""
+    with small_disk(machine, "3M") as state:
+        site.state = state
+        if kind == "path":
+            site.values["url"] = str(site.repository.folder)
+        site.commit("one")
+        one = site.step().revision
+        (site.repository.folder / "large").write_bytes(os.urandom(5 * 1024 * 1024))
+        site.commit("two")
+        record = site.step()
+        assert (record.revision, site.ran) == (one, ["one red"])
+        assert "No space left on device" in record.trouble
+        assert len([*(state / "follow/web/trees").iterdir()]) == 1
+        (site.repository.folder / "large").unlink()
+        site.commit("three")
+        record = site.step()
+        assert (record.problem, site.ran) == ("", ["one red", "three red"])
 
 
 @pytest.mark.parametrize("delete", ["yes", "no"])

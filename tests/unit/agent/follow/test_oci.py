@@ -1,0 +1,147 @@
+"""An OCI artifact as a source, against a stand-in of a registry on loopback: it wants a token, redirects, and lies."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import io
+import json
+import tarfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from heat_config_agent.errors import SourceError, UsageError
+from heat_config_agent.follow.origin import Origin
+from heat_config_agent.follow.sources import source
+
+
+def digest(body: bytes) -> str:
+    """Return the digest of a blob."""
+    return f"sha256:{hashlib.sha256(body).hexdigest()}"
+
+
+class Registry(http.server.ThreadingHTTPServer):
+    """A registry with the artifact `team/site`, whose blobs are elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.blobs: dict[str, bytes] = {}
+        self.layers: list[dict[str, object]] = []
+        self.asked: list[tuple[str, str]] = []
+
+    @property
+    def place(self) -> str:
+        """The host and the port."""
+        return f"127.0.0.1:{self.server_address[1]}"
+
+    @property
+    def manifest(self) -> bytes:
+        """The manifest."""
+        return json.dumps({"schemaVersion": 2, "layers": self.layers}).encode()
+
+    def add(self, body: bytes, kind: str, title: str = "") -> None:
+        """Add a layer."""
+        self.blobs[digest(body)] = body
+        notes = {"org.opencontainers.image.title": title}
+        self.layers.append({"mediaType": kind, "digest": digest(body), "size": len(body), "annotations": notes})
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    server: Registry
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        at, path = self.server, self.path.partition("?")[0]
+        given = self.headers.get("Authorization", "")
+        at.asked.append((path.rpartition("/")[0], given))
+        if path == "/token":
+            good = "scope=repository%3Ateam%2Fsite%3Apull" in self.path and given == "Basic dTp0"
+            self._answer(200 if good else 403, b'{"token": "abc"}')
+        elif path.startswith("/store/"):
+            self._answer(200, at.blobs[path.removeprefix("/store/")])
+        elif given != "Bearer abc":
+            scope = f'Bearer realm="http://{at.place}/token",service="r",scope="repository:team/site:pull"'
+            self._answer(401, b"", ("WWW-Authenticate", scope))
+        elif path == "/v2/team/site/manifests/stable":
+            self._answer(200, at.manifest)
+        elif path.startswith("/v2/team/site/blobs/"):
+            self._answer(307, b"", ("Location", f"/store/{path.rpartition('/')[2]}"))
+        else:
+            self._answer(404, b"")
+
+    def _answer(self, status: int, body: bytes, *headers: tuple[str, str]) -> None:
+        self.send_response(status)
+        for name, value in (*headers, ("Content-Length", str(len(body)))):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    """Return a registry on loopback."""
+    with Registry() as serving:
+        thread = threading.Thread(target=serving.serve_forever, daemon=True)
+        thread.start()
+        yield serving
+        serving.shutdown()
+        thread.join()
+
+
+def origin(registry: Registry, ref: str = "stable", token: str = "t") -> Origin:  # noqa: S107  # of a test
+    """Return the settings of the artifact."""
+    url = f"oci+http://{registry.place}/team/site"
+    return Origin(url=url, ref=ref, seconds=5, size=1024 * 1024, user="u", token=token, ca_file=None, environment={})
+
+
+def test_an_artifact_is_fetched_with_a_token(registry: Registry, tmp_path: Path) -> None:
+    """Its layers are files and archives; the token goes to the registry alone, and a poll is one request."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as members:
+        member = tarfile.TarInfo("sub/a")
+        member.size = 1
+        members.addfile(member, io.BytesIO(b"1"))
+    registry.add(b"template", "application/yaml", "stack.yaml")
+    registry.add(packed.getvalue(), "application/vnd.oci.image.layer.v1.tar+gzip")
+    followed = source(origin(registry), tmp_path)
+    revision = followed.newest()
+    assert revision == digest(registry.manifest)
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    assert followed.fetch(revision, tree) == revision
+    assert (tree / "stack.yaml").read_text() == "template"
+    assert (tree / "sub/a").read_text() == "1"
+    assert {given for path, given in registry.asked if path == "/store"} == {""}
+    registry.asked.clear()
+    assert followed.newest() == revision
+    assert registry.asked == [("/v2/team/site/manifests", "Bearer abc")]
+
+
+def test_a_registry_that_lies_or_denies(registry: Registry, tmp_path: Path) -> None:
+    """A layer counts only with its digest and size, and has no name that leads out."""
+    registry.add(b"good", "application/yaml", "stack.yaml")
+    registry.blobs = dict.fromkeys(registry.blobs, b"evil")
+    with pytest.raises(SourceError, match="another layer than the one with the digest"):
+        source(origin(registry), tmp_path).fetch("", tmp_path)
+    registry.layers.clear()
+    for layers, says in ((0, "has no layers"), (1, "neither an archive nor a file with a title")):
+        if layers:
+            registry.add(b"x", "application/yaml", "../out")
+        with pytest.raises(UsageError, match=says):
+            source(origin(registry), tmp_path).fetch("", tmp_path)
+    registry.layers[0]["size"] = 2 * 1024 * 1024
+    with pytest.raises(UsageError, match="larger than"):
+        source(origin(registry), tmp_path).fetch("", tmp_path)
+    with pytest.raises(SourceError, match="gives no token: HTTP 403"):
+        source(origin(registry, token="wrong"), tmp_path).newest()
+    with pytest.raises(SourceError, match="HTTP 404"):
+        source(origin(registry, ref="missing"), tmp_path).newest()
+    with pytest.raises(UsageError, match="no artifact has the tag"):
+        source(origin(registry, ref="a/../b"), tmp_path).newest()
+    assert [*tmp_path.iterdir()] == []
