@@ -95,6 +95,22 @@ def _created(folder: Path, *, nodes: int) -> Iterator[list[Subject]]:
     yield [Subject(OURS, service), Subject(AGAIN, again), Subject(ALONE, alone)]
 
 
+@contextlib.contextmanager
+def _unchanged(folder: Path, *, nodes: int) -> Iterator[list[Subject]]:
+    path = _written(folder, nodes)
+    stack = work.Ours(folder / "service")
+    apply = (_COMMAND.with_name("heat-config-apply"), "--state-dir", stack.state, path)
+    if measure.run(apply, env=stack.environment).code:
+        raise LackingError(f"the service of {nodes} nodes was not created")
+
+    def again() -> Sample:
+        read = measure.run((_COMMAND, "template", "validate", "--json", path), env={})
+        took = measure.run(apply, env=stack.environment)
+        return {**_sample(took, nodes), "above": took.wall - read.wall}
+
+    yield [Subject(OURS, again)]
+
+
 def _validation(nodes: int, *, seconds: float, goals: tuple[Goal, ...] = ()) -> Scenario:
     return Scenario(
         f"service-validated-{nodes}",
@@ -136,6 +152,16 @@ SCENARIOS: tuple[Scenario, ...] = (
         rounds=3,
         seconds=16,
         warm_up=False,
+        long=True,
+    ),
+    Scenario(
+        "service-unchanged",
+        "A service of 1,000 nodes that is there is applied again, beside only checking its template",
+        (*_FIGURES, Figure("above", "wall time above checking the template", "s")),
+        functools.partial(_unchanged, nodes=1000),
+        (Goal("above", "", 1.0),),
+        rounds=5,
+        seconds=12,
         long=True,
     ),
     _creation(100, seconds=20),
