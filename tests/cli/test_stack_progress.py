@@ -194,8 +194,9 @@ def test_what_an_update_did_not_reach_is_not_unchanged(machine: Machine) -> None
 
 
 def test_an_update_that_is_resumed_knows_what_is_unchanged(machine: Machine) -> None:
-    """Of what the killed command has passed, only what it updated is ok."""
+    """Of what the killed command has passed, only what it updated is ok; not as what it replaced, which is deleted."""
     assert machine.apply(template(machine, "true")).code == 0
+    assert machine.apply(template(machine, "true", "exit 1")).code == 1
     path = template(machine, "true", WAITS)
     process = machine.start("heat-config-apply", "--state-dir", str(machine.state), str(path))
     begun(machine)
@@ -209,6 +210,8 @@ def test_an_update_that_is_resumed_knows_what_is_unchanged(machine: Machine) -> 
     during = next(frame for frame in frames if any(line.startswith("running") for line in frame))
     assert row(during, "one")[0] == row(during, "server")[0] == row(during, "one_config")[0] == "unchanged"
     assert not any(line.startswith("waiting") for line in during)
+    [config] = [words for words in map(str.split, during) if words[1:2] and words[1].endswith("_config")][1:]
+    assert config[0::2][:2] == ["ok", "CREATE"]
 
 
 def test_a_create_that_is_resumed_says_what_is_done(machine: Machine) -> None:
