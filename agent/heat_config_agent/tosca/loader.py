@@ -26,6 +26,7 @@ from heat_config_agent.stack.definition import (
 from heat_config_agent.tosca import budget, values
 from heat_config_agent.tosca.archives import Files
 from heat_config_agent.tosca.compiler import Compiler
+from heat_config_agent.tosca.computed_properties import check_computed
 from heat_config_agent.tosca.definitions import PropertyDefinition
 from heat_config_agent.tosca.documents import Document, Library
 from heat_config_agent.tosca.evaluation import NOTHING, Context, Evaluator, TooDeep
@@ -158,6 +159,8 @@ class _Loading:
         layer = self._built({**{name: parameter.value for name, parameter in parameters.items()}, **self.marks})
         compiler = Compiler(self.topology, self.evaluator, self.scripts)
         compiler.compile()
+        if self.is_complete and not self.marks:
+            check_computed(self.topology, self.evaluator)
         outputs = compiler.outputs(layer)
         procedures, actions = workflows(compiler, layer), triggers(compiler, layer)
         for procedure in (*procedures.values(), *actions.values()):

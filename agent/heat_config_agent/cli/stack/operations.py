@@ -237,7 +237,8 @@ def _completed(settings: Settings, session: Session) -> dict[str, Earlier]:
     if root is None or not session.interrupted:
         return {}
     entries = journal.read(listing.folder(settings.state, root.name)).values()
-    past = {each.path: each for each in timeline.spans(root, entries)}
+    # By the action too: of the same name may be one that was replaced and deleted.
+    past = {(each.path, each.action): each.end - each.work for each in timeline.spans(root, entries)}
     done: dict[str, Earlier] = {}
     for name, each in ((name, each.record) for name, each in root.resources.items()):
         if each.status != COMPLETE or each.revision != root.record.revision:
@@ -246,8 +247,7 @@ def _completed(settings: Settings, session: Session) -> dict[str, Earlier]:
             if each.updated < root.record.updated:
                 done[name] = Earlier("unchanged")
                 continue
-            span = past.get(name)
-            done[name] = Earlier("ok", span.action, span.end - span.work) if span else Earlier("ok", each.action)
+            done[name] = Earlier("ok", each.action, past.get((name, each.action)))
     return done
 
 
