@@ -216,6 +216,8 @@ def small_disk(machine: Machine, size: str) -> Iterator[Path]:
     done = subprocess.run(mount, check=False, capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"tmpfs cannot be mounted here: {done.stderr.strip()}")
-    yield machine.state
-    machine.end()
-    subprocess.run(["umount", "--lazy", machine.state], check=True)
+    try:
+        yield machine.state
+    finally:
+        machine.end()
+        subprocess.run(["umount", "--lazy", machine.state], check=True)
