@@ -80,7 +80,8 @@ def _load(source: Json, identity: Identity) -> Definition:
     kept = Source.from_json(source)
     files, library = Kept(kept), Library()
     document = library.read(files, kept.entry)
-    return define(kept, document, files, identity, _Stored(kept, library, files, document).found)
+    stored = _Stored(kept, library, files, document)
+    return define(kept, document, files, identity, stored.found, is_new=False)
 
 
 class _Stored:
@@ -104,16 +105,18 @@ def define(
     substitutes: Substitutes,
     *,
     is_complete: bool = True,
+    is_new: bool = True,
     marks: Mapping[str, Json] | None = None,
 ) -> Definition:
     """Return the definition of a service whose document has no mistakes. Raises `Invalid`.
 
     With `is_complete` false, inputs may have no values: then the definition can be shown, but not used.
+    With `is_new` false, it is that of a stack that exists: values that do not fit must not keep it from being deleted.
     For an export, `marks` are values that stand for inputs, and addresses are attributes of the servers.
     """
     budget.left.renew()
     loading = _Loading(source, document, files, identity, substitutes)
-    loading.is_complete = is_complete
+    loading.is_complete, loading.is_new = is_complete, is_new
     if marks is not None:
         loading.marks = marks
         loading.evaluator.address_of = lambda part: Attribute(part.name, "first_address")
@@ -131,7 +134,7 @@ class _Loading:
     ) -> None:
         self.source, self.document, self.identity = source, document, identity
         self._substitutes = substitutes
-        self.is_complete = True
+        self.is_complete = self.is_new = True
         self.service = Service(document)
         machine = Node("this_machine", machine_template(source.machine), document, ()) if source.machine else None
         self.evaluator = Evaluator(given=source.attributes)
@@ -159,7 +162,7 @@ class _Loading:
         layer = self._built({**{name: parameter.value for name, parameter in parameters.items()}, **self.marks})
         compiler = Compiler(self.topology, self.evaluator, self.scripts)
         compiler.compile()
-        if self.is_complete and not self.marks:
+        if self.is_complete and self.is_new and not self.marks:
             check_computed(self.topology, self.evaluator)
         outputs = compiler.outputs(layer)
         procedures, actions = workflows(compiler, layer), triggers(compiler, layer)
