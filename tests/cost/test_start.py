@@ -18,7 +18,7 @@ SENDING = {"email", "http", "queue", "socket", "ssl", "threading"}
 OTHERS = {"keystoneauth1", "psutil", "requests", "urllib3", "yaml"}
 DAEMON = {"heat_config_agent.sources.poller", "heat_config_agent.doctor", "heat_config_agent.daemon.daemon"}
 
-SECRETS = {"heat_config_agent.runs.resolution", "heat_config_agent.runs.resolved", "heat_config_agent.providers"}
+SECRETS = {"heat_config_agent.runs.resolution", "heat_config_agent.runs.resolved", "heat_config_agent.runs.providers"}
 """Only for inputs that refer to secrets."""
 
 POLICY = {"configparser", "heat_config_agent.model.policy", "heat_config_agent.settings.policy"}

@@ -18,7 +18,7 @@ ROWS = (
     {"signals", "sources", "state", "language"},
     {"runs"},
     {"deployments", "settings", "web"},
-    {"model", "errors", "masking", "providers"},
+    {"model", "errors", "masking"},
 )
 """The packages and modules of the agent, top to bottom. Each imports only from rows below its own; in the last row they
 may import one another."""

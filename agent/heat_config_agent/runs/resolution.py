@@ -19,13 +19,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import heat_config_hooks
-from heat_config_agent import providers
 from heat_config_agent.deployments import metadata
 from heat_config_agent.errors import obstacle
 from heat_config_agent.model.deployment import Config, Document, Tool
 from heat_config_agent.model.job import Job
 from heat_config_agent.model.run_settings import RunSettings
-from heat_config_agent.runs import as_user, hook, resolved
+from heat_config_agent.runs import as_user, hook, providers, resolved
 from heat_config_hooks import alphabet, files, memory, protocol
 from heat_config_hooks.reply import CANNOT_START, NO_TOOL, Reply, failure
 from heat_config_hooks.values import replace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from heat_config_agent.providers import folder, programs
+from heat_config_agent.runs.providers import folder, programs
 
 
 def _credential(name: str) -> bytes:

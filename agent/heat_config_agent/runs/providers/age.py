@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from heat_config_agent.providers import ProviderError, folder, programs
+from heat_config_agent.runs.providers import ProviderError, folder, programs
 
 IDENTITY = "HEAT_AGE_IDENTITY"
 """The variable with the path of the file that has the identity. It is not in the folder of secrets, where `file` could

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Sequence
 
-from heat_config_agent.providers import ProviderError
+from heat_config_agent.runs.providers import ProviderError
 
 
 def filtered(command: Sequence[str], data: bytes) -> bytes:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent import providers
-from heat_config_agent.providers import ProviderError, folder
+from heat_config_agent.runs import providers
+from heat_config_agent.runs.providers import ProviderError, folder
 
 PATH = {"PATH": os.environ["PATH"]}
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from heat_config_agent.providers import LARGEST, ProviderError
+from heat_config_agent.runs.providers import LARGEST, ProviderError
 from heat_config_hooks import memory
 
 FOLDER = "HEAT_SECRETS_DIR"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from heat_config_agent.providers import folder
+from heat_config_agent.runs.providers import folder
 
 if __name__ == "__main__":
     sys.exit(folder.answer(folder.read))

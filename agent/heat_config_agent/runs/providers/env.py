@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from heat_config_agent.providers import VARIABLE, ProviderError, folder
+from heat_config_agent.runs.providers import VARIABLE, ProviderError, folder
 
 
 def _variable(name: str) -> bytes:
