@@ -242,3 +242,14 @@ def test_the_environment_of_runs(etc: Path) -> None:
     with pytest.raises(UsageError, match="expected NAME=VALUE") as caught:
         make({}, state=etc.parent)
     assert "geheim" not in str(caught.value)
+
+
+def test_a_mistake_is_one_line(tmp_path: Path) -> None:
+    """Whatever it repeats: a value may go on in the next line of the file."""
+    path = tmp_path / "agent.conf"
+    path.write_text("[agent]\nca_file: /\n /\n")
+    mistakes: list[str] = []
+    effective.make({}, config=path, mistakes=mistakes)
+    assert mistakes == [
+        f"cannot read the certificates in / /: No such file or directory (ca_file of [agent], {path}, line 2)"
+    ]
