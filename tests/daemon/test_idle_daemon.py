@@ -15,8 +15,9 @@ from support.machine import deployment
 TRANSPORTS = ("heat", "cfn", "request", "zaqar")
 
 WINDOWS = (10_000, 12_000, 14_000, 16_000)
-"""Polls after which memory is looked at. Before the first it takes its size: it grows for 8,000 polls, ever more slowly,
-and then no more."""
+"""Polls after which memory is looked at.
+
+Before the first it takes its size: it grows for 8,000 polls, ever more slowly, and then no more."""
 
 NOISE = 64 * 1024
 """Bytes by which it may differ between two looks: less than 33 for each poll."""
