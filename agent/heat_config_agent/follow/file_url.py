@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from heat_config_agent import web
+from heat_config_agent.artifacts import archives, trees
 from heat_config_agent.errors import SourceError, UnreachableError, UsageError
-from heat_config_agent.follow import trees
 from heat_config_agent.follow.origin import Origin
 
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
@@ -60,7 +60,7 @@ class FileUrl:
         name = _file_name(self._origin.url)
         content, self._content = self._content, b""
         if name.endswith(_ARCHIVES):
-            trees.unpack(io.BytesIO(content), tree, self._origin.size)
+            archives.unpack(io.BytesIO(content), tree, trees.Budget(self._origin.size))
         else:
             (tree / name).write_bytes(content)
         return revision
