@@ -17,6 +17,7 @@ ROWS = (
     {"engine"},
     {"signals", "sources", "state", "language"},
     {"runs"},
+    {"signing"},
     {"deployments", "settings", "web"},
     {"model", "errors", "masking"},
 )
