@@ -15,7 +15,7 @@ from heat_config_agent.model import signed
 from heat_config_agent.signing import gate, ssh
 from support.governed import POLICY, Governed
 from support.loopback import SignalServer
-from support.machine import BIN, Machine, deployment
+from support.machine import Machine, deployment
 from support.shares import FOR
 from support.signers import Signer
 
@@ -131,6 +131,12 @@ def test_a_config_from_heat_runs_if_its_list_is_signed(
     assert proof.read_text() == "ran\n"
 
 
+def replace_by_link(path: Path, target: Path) -> None:
+    """Move a file, and leave a link to it."""
+    path.rename(target)
+    path.symlink_to(target)
+
+
 def test_a_policy_whose_signers_cannot_be_trusted_allows_nothing(
     governed: Governed, alice: Signer, tmp_path: Path
 ) -> None:
@@ -140,7 +146,7 @@ def test_a_policy_whose_signers_cannot_be_trusted_allows_nothing(
     trust(governed, alice.line())
     for spoil, why in (
         (lambda: signers.chmod(0o666), "other users than root may write to"),
-        (lambda: (signers.rename(tmp_path / "s"), signers.symlink_to(tmp_path / "s")), "signers: cannot read"),
+        (lambda: replace_by_link(signers, tmp_path / "s"), "signers: cannot read"),
         (signers.unlink, "signers: there is no"),
         (lambda: signers.write_text("# nobody\n"), "names no signer"),
         (lambda: governed.policy("signers = allowed_signers"), "expected the full path"),
