@@ -15,6 +15,13 @@ class Signer:
         make = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(self.key)]
         subprocess.run(make, check=True)
 
+    @property
+    def git(self) -> tuple[str, ...]:
+        """Options of git with which commits and tags are signed."""
+        settings = {"gpg.format": "ssh", "user.signingKey": f"{self.key}.pub"}
+        settings |= {"commit.gpgSign": "true", "tag.gpgSign": "true"}
+        return tuple(word for name, value in settings.items() for word in ("-c", f"{name}={value}"))
+
     def line(self, options: str = "") -> str:
         """Return the line of an allowed signers file that trusts this key."""
         kind, key, *_ = self.key.with_suffix(".pub").read_text().split()

@@ -43,13 +43,17 @@ class Gate:
                 f"cannot use {path}: it was changed after it was signed in {self._shown}", hint="sign it again"
             )
 
+    def covers(self, path: str | Path) -> bool:
+        """Return whether a file is signed, whatever its content is now."""
+        return os.path.relpath(os.path.realpath(path), self._folder) in self._digests
+
     @property
     def names(self) -> tuple[str, ...]:
         """The names in the list."""
         return tuple(self._digests)
 
 
-class TreeGate(Gate):
+class _TreeGate(Gate):
     """Reads the files of a tree that was fetched and found signed as a whole."""
 
     def __init__(self, tree: str, evidence: str) -> None:
@@ -59,8 +63,12 @@ class TreeGate(Gate):
 
     def check(self, path: str | Path, content: bytes) -> None:  # noqa: ARG002  # the tree was compared as a whole
         """Raise UsageError unless a path is in the tree."""
-        if not f"{os.path.realpath(path)}/".startswith(f"{self._tree}/"):
+        if not self.covers(path):
             raise UsageError(f"cannot use {path}: it is not in the signed revision")
+
+    def covers(self, path: str | Path) -> bool:
+        """Return whether a file is in the tree."""
+        return f"{os.path.realpath(path)}/".startswith(f"{self._tree}/")
 
 
 def signers() -> str | None:
@@ -93,6 +101,19 @@ def beside(path: str | Path, allowed: str, *, required: bool) -> Gate | None:
     return Gate(os.path.dirname(shown) or ".", evidence, shown)  # noqa: PTH120  # it may be empty
 
 
+def of_tree(path: str, allowed: str) -> Gate:
+    """Return the gate of the tree whose evidence is in the file at a path, which is that of the tree and a suffix.
+
+    Raises UsageError.
+    """
+    try:
+        evidence = take(path, signed.LARGEST).decode("utf-8", "surrogateescape")
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    require(evidence, allowed, path)
+    return _TreeGate(os.path.splitext(path)[0], evidence)  # noqa: PTH122
+
+
 def require(evidence: str, allowed: str, shown: str) -> None:
     """Raise UsageError unless evidence counts; messages call it `shown`."""
     try:
@@ -103,15 +124,16 @@ def require(evidence: str, allowed: str, shown: str) -> None:
         raise UsageError(f"cannot use {shown}: its signature does not count: {why}")
 
 
-def evidence_beside(path: str | Path, content: bytes) -> tuple[str, ...]:
+def evidence_for(path: str | Path, content: bytes, tree: str = "") -> tuple[str, ...]:
     """Return the evidence that a document is signed; nothing if it is not, or need not be.
 
+    `tree` is the evidence for the tree that it is of, see `of_tree`.
     Raises UsageError for a signature that does not count or is of another content.
     """
     policy = policy_in_force()
     if policy is None or policy.signers is None:
         return ()
-    gate = beside(path, policy.signers, required=False)
+    gate = of_tree(tree, policy.signers) if tree else beside(path, policy.signers, required=False)
     if gate is None:
         return ()
     gate.check(path, content)

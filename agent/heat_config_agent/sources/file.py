@@ -59,13 +59,13 @@ def _regular(path: Path, *, tighten: bool = False) -> bytes:
     return data
 
 
-def _signatures(path: Path, content: bytes) -> tuple[str, ...]:
+def _signatures(path: Path, content: bytes, tree: str = "") -> tuple[str, ...]:
     """Return the evidence that a document is signed, if the policy requires it. Raises UsageError."""
     if policy_in_force() is None:
         return ()
     from heat_config_agent.signing import gate  # noqa: PLC0415  # few machines require signatures
 
-    return gate.evidence_beside(path, content)
+    return gate.evidence_for(path, content, tree)
 
 
 class File:
@@ -75,9 +75,9 @@ class File:
     content = b""
     """The content that was read last: a pipe can be read only once."""
 
-    def __init__(self, path: Path) -> None:
-        """Prepare to read `path` at each poll."""
-        self.path = path
+    def __init__(self, path: Path, tree: str = "") -> None:
+        """Prepare to read `path` at each poll. `tree` is the evidence for the signed tree that it is in."""
+        self.path, self._tree = path, tree
         self.name = f"file:{path.absolute()}"
 
     def collect(self) -> Document:
@@ -92,7 +92,7 @@ class File:
         return self.content.decode("utf-8-sig", "replace")
 
     def _document(self, text: str) -> Document:
-        signatures = _signatures(self.path, self.content)
+        signatures = _signatures(self.path, self.content, self._tree)
         return Document(source=self.name, content=document_text.load(text, str(self.path)), signatures=signatures)
 
 
