@@ -17,7 +17,7 @@ ROWS = (
     {"engine"},
     {"signals", "sources", "state", "language"},
     {"runs"},
-    {"artifacts"},
+    {"artifacts", "signing"},
     {"deployments", "settings", "web"},
     {"model", "errors", "masking"},
 )

@@ -17,6 +17,7 @@ from urllib.parse import urlencode, urljoin, urlsplit
 from heat_config_agent import web
 from heat_config_agent.artifacts import archives, trees
 from heat_config_agent.errors import SourceError, UnreachableError, UsageError
+from heat_config_agent.follow.demand import Demand
 from heat_config_agent.follow.origin import Origin
 from heat_config_hooks import strict_json
 
@@ -29,7 +30,13 @@ _REDIRECTS = 3
 
 
 class Oci:
-    """An artifact in a registry. The tag or digest is `ref`; `latest` by default."""
+    """An artifact in a registry. The tag or digest is `ref`; `latest` by default.
+
+    A signed list beside the template or document in it is for these.
+    """
+
+    demand: Demand | None = None
+    evidence = ""
 
     def __init__(self, origin: Origin) -> None:
         """Follow the artifact in the settings: `oci://HOST/NAME`, or `oci+http://` without TLS. Raises UsageError."""

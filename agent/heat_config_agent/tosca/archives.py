@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+from collections.abc import Callable
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Protocol
 
@@ -62,6 +63,24 @@ class Disk:
     def shown(self, path: str) -> str:
         """Return how a mistake names a file."""
         return path
+
+
+class Chosen(Disk):
+    """The files of this machine that may be read; others do not exist."""
+
+    def __init__(self, allows: Callable[[str], bool], content: Callable[[str], bytes]) -> None:
+        """Take what says whether a path may be read, and what reads it."""
+        self._allows, self._content = allows, content
+
+    def read(self, path: str) -> bytes:
+        """Return the content of a file. Raises `OSError`."""
+        if not self._allows(path):
+            raise PermissionError(1, "it is not signed")
+        return self._content(path)
+
+    def has(self, path: str) -> bool:
+        """Return whether there is a file of that path."""
+        return super().has(path) and self._allows(path)
 
 
 class Folder(Disk):
