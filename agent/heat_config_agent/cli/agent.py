@@ -26,6 +26,7 @@ COMMANDS = {
     "doctor": "doctor",
     "hooks": "hooks",
     "policy": "policy",
+    "sign": "sign",
     "follow": "follow",
     "stack": "stack",
     "template": "template",

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from heat_config_agent.deployments import plan
 from heat_config_agent.doctor import Finding, closed, failed, ok, warning
-from heat_config_agent.engine.survey import policy_in_force
 from heat_config_agent.errors import StateError
 from heat_config_agent.model.entry import State
 from heat_config_agent.runs import scopes
 from heat_config_agent.settings import display
 from heat_config_agent.settings.effective import Settings
+from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_agent.state import followed, health, journal, lock, requests, retention
 from heat_config_agent.state.clock import Steady
 from heat_config_agent.state.deployed import begun_elsewhere, report_of

@@ -19,8 +19,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from heat_config_agent.artifacts import trees
 from heat_config_agent.errors import AgentError, ExitCode, SourceError, StateError, UsageError
-from heat_config_agent.follow import trees
+from heat_config_agent.follow import demand
 from heat_config_agent.follow.origin import Origin
 from heat_config_agent.follow.sources import Source, source
 from heat_config_agent.masking.names import url as without_secrets
@@ -151,9 +152,14 @@ class Follower:
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(mode=0o700)
         try:
+            url, _, newest = self._record.signed.rpartition(" ")
+            origin.demand = demand.now(newest if url == self._record.source else "")
             revision = origin.fetch(revision, new)
             trees.check(new)
             tree = place / _folder_name(revision)
+            demand.keep(tree, origin.evidence)
+            if origin.demand is not None:
+                self._record = replace(self._record, signed=f"{self._record.source} {revision}")
             if tree.is_dir():
                 shutil.rmtree(new)
             else:
@@ -177,7 +183,9 @@ class Follower:
         with contextlib.suppress(OSError):  # the next revision tries again
             kept = (self._folder / _CURRENT).readlink().name
             for tree in (self._folder / _TREES).iterdir():
-                if tree.name != kept:
+                if tree.name.endswith(demand.SUFFIX) and tree.name != f"{kept}{demand.SUFFIX}":
+                    tree.unlink()
+                elif tree.name != kept and tree.is_dir():
                     shutil.rmtree(tree, ignore_errors=True)
 
     # Carrying out.
@@ -206,6 +214,7 @@ class Follower:
         """Return the command that carries out the tree in force, and whether it is a document."""
         options = self._settings.options
         config = options[options.index("--config") : options.index("--config") + 2] if "--config" in options else ()
+        config = (*config, *demand.option(self._folder / _CURRENT))
         if _is_document(path):
             return command("apply", *config, "--state-dir", str(self._folder / "document"), str(path)), True
         words = [*config, "--state-dir", str(self._settings.state), "--name", self._name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from heat_config_agent.model import signed
 from heat_config_agent.model.deployment import BUILTIN, CLEANUP, DELETE
 from heat_config_agent.model.job import Job
 from heat_config_hooks.values import dataclass, field
@@ -27,6 +28,10 @@ class Policy:
     """The references to secrets that inputs may have: a scheme, SCHEME:REFERENCE, or the beginning of it before `*`."""
     max_timeout: float | None = None
     """Seconds."""
+    signers: str | None = None
+    """The content of the allowed signers file of OpenSSH that the rule names."""
+    verified: Mapping[str, str] = field(default_factory=dict)
+    """Why each signature does not count, by its evidence; empty if it does. See `signing.ssh.with_verified`."""
     lines: Mapping[str, str] = field(default_factory=dict)
     """The text of each rule as the file has it, by name."""
     mistake: str = ""
@@ -53,7 +58,32 @@ class Policy:
             return self._sentence(
                 "max_timeout", f"the timeout of {job.limit:g} s is longer than {self.max_timeout:g} s"
             )
+        if self.signers is not None and (why := self._unsigned(job)):
+            return self._sentence("signers", why)
         return ""
+
+    def _unsigned(self, job: Job) -> str:
+        """Return why a job does not count as signed; empty if its document or its config is signed.
+
+        A cleanup carries out nothing new: the built-in hook removes what it has made.
+        """
+        deployment = job.deployment
+        if deployment.action == CLEANUP:
+            return ""
+        if deployment.signatures:
+            bad = (why for each in deployment.signatures if (why := self.verified.get(each, "it was not checked")))
+            return next((f"the signature of the document does not count: {why}" for why in bad), "")
+        digest = signed.config_digest(job.config.tool, job.config.config, job.config.options)
+        reason = "neither the document nor the config is signed"
+        for each in deployment.signed_configs:
+            why = self.verified.get(each, "it was not checked")
+            try:
+                if not why and signed.has_config(each, digest):
+                    return ""
+            except ValueError as error:
+                why = str(error)
+            reason = f"the signed list does not count: {why}" if why else "the config is not in the signed list"
+        return reason
 
     def limit(self, usual: float | None) -> float | None:
         """Return the timeout in seconds of a job that sets none, from the usual one; None for no timeout."""
