@@ -135,9 +135,9 @@ class Launcher:
 
     def _command(self, job: Job, place: protocol.Workplace) -> protocol.Command | Reply:
         """Return the command of a run, or the reply if nothing needs to be run. Raises OSError."""
-        if not job.deployment.references and not job.user:
+        if not (job.deployment.references or job.user or job.artifacts):
             return hook.prepare(job, place)
-        from heat_config_agent.runs import resolution  # noqa: PLC0415  # few runs refer to secrets
+        from heat_config_agent.runs import resolution  # noqa: PLC0415  # few runs need it
 
         return resolution.command(job, self.folder(job.deployment.key), place, self.settings)
 
@@ -252,8 +252,8 @@ class Launcher:
     def reply(self, step: Step, run: Run, code: int) -> Reply:
         """Return the reply that the hook makes of a command that ended with this exit code."""
         folder = self.folder(step.deployment.key)
-        if step.deployment.references or run.user:
-            from heat_config_agent.runs import resolution  # noqa: PLC0415  # few runs refer to secrets
+        if step.deployment.references or run.user or (step.job and step.job.artifacts):
+            from heat_config_agent.runs import resolution  # noqa: PLC0415  # few runs need it
 
             prepared, notes = resolution.prepared(folder)
             for note in notes:

@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from heat_config_agent import web
+from heat_config_agent.artifacts import archives, trees
 from heat_config_agent.errors import SourceError, UnreachableError, UsageError
-from heat_config_agent.follow import trees
 from heat_config_agent.follow.demand import Demand
 from heat_config_agent.follow.origin import Origin
 from heat_config_agent.model import signed
@@ -66,7 +66,7 @@ class FileUrl:
         content, self._content = self._content, b""
         self.evidence = self._signature(name, content) if self.demand else ""
         if name.endswith(_ARCHIVES):
-            trees.unpack(io.BytesIO(content), tree, self._origin.size)
+            archives.unpack(io.BytesIO(content), tree, trees.Budget(self._origin.size))
         else:
             (tree / name).write_bytes(content)
         return revision

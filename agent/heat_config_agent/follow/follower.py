@@ -19,8 +19,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from heat_config_agent.artifacts import trees
 from heat_config_agent.errors import AgentError, ExitCode, SourceError, StateError, UsageError
-from heat_config_agent.follow import demand, trees
+from heat_config_agent.follow import demand
 from heat_config_agent.follow.origin import Origin
 from heat_config_agent.follow.sources import Source, source
 from heat_config_agent.masking.names import url as without_secrets

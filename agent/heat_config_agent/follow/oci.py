@@ -15,8 +15,8 @@ from pathlib import Path
 from urllib.parse import urlencode, urljoin, urlsplit
 
 from heat_config_agent import web
+from heat_config_agent.artifacts import archives, trees
 from heat_config_agent.errors import SourceError, UnreachableError, UsageError
-from heat_config_agent.follow import trees
 from heat_config_agent.follow.demand import Demand
 from heat_config_agent.follow.origin import Origin
 from heat_config_agent.settings.in_force import refused_url
@@ -95,7 +95,7 @@ class Oci:
         if len(body) != size or f"sha256:{hashlib.sha256(body).hexdigest()}" != digest:
             raise SourceError(f"{self._host} sends another layer than the one with the digest {digest[:19]}")
         if "tar" in kind.split("+", maxsplit=1)[0].split("."):
-            trees.unpack(io.BytesIO(body), tree, self._origin.size)
+            archives.unpack(io.BytesIO(body), tree, trees.Budget(self._origin.size))
         elif title and title not in (".", "..") and "/" not in title and "\0" not in title and len(title) <= 100:
             (tree / title).write_bytes(body)
         else:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from heat_config_agent.artifacts import trees
 from heat_config_agent.errors import SourceError, UsageError
-from heat_config_agent.follow import trees
 from heat_config_agent.follow.demand import Demand
 from heat_config_agent.follow.origin import Origin
 

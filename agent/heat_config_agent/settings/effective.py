@@ -130,6 +130,8 @@ class Settings:
             grace=self.grace,
             output_limit=int(self.number("output_limit")),
             scopes=self.flag("scopes"),
+            ca_file=self.ca_file,
+            artifacts_size=int(self.number("keep_size")),
             user=self.text("user"),
             user_dir=self.text("user_dir"),
             secrets={"HEAT_SECRETS_DIR": self.text("secrets_dir"), "HEAT_AGE_IDENTITY": self.text("age_identity")},

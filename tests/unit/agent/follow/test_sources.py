@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from heat_config_agent.artifacts import archives, trees
 from heat_config_agent.errors import SourceError, UsageError
-from heat_config_agent.follow import trees
 from heat_config_agent.follow.origin import Origin
 from heat_config_agent.follow.sources import Source, source
 from heat_config_hooks.values import replace
@@ -260,15 +260,35 @@ def add(members: tarfile.TarFile, name: str, body: bytes = b"", **fields: object
     members.addfile(member, io.BytesIO(body))
 
 
+def through_a_link(members: tarfile.TarFile) -> None:
+    """Add a link, and a file below it."""
+    add(members, "l", type=tarfile.SYMTYPE, linkname="good")
+    add(members, "l/out", b"1")
+
+
+def sparse(members: tarfile.TarFile) -> None:
+    """Add a file of a terabyte that takes no room in the archive."""
+    fields = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "s"}
+    add(members, "s", b"0\n".ljust(512, b"\0"), pax_headers={**fields, "GNU.sparse.realsize": str(2**40)})
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
         (lambda members: add(members, "../out"), "leads out of it"),
         (lambda members: add(members, "/etc/out"), "leads out of it"),
-        (lambda members: add(members, "l", type=tarfile.SYMTYPE, linkname="/etc"), "neither a file nor a folder"),
-        (lambda members: add(members, "l", type=tarfile.LNKTYPE, linkname="good/a"), "neither a file nor a folder"),
-        (lambda members: add(members, "d", type=tarfile.CHRTYPE), "neither a file nor a folder"),
-        (lambda members: add(members, "p", type=tarfile.FIFOTYPE), "neither a file nor a folder"),
+        (lambda members: add(members, "l", type=tarfile.SYMTYPE, linkname="/etc"), "leads out of the archive"),
+        (lambda members: add(members, "good/l", type=tarfile.SYMTYPE, linkname="../.."), "leads out of the archive"),
+        (lambda members: add(members, "l", type=tarfile.LNKTYPE, linkname="/etc/passwd"), "leads out of it"),
+        (lambda members: add(members, "l", type=tarfile.LNKTYPE, linkname="good"), "no file"),
+        (lambda members: add(members, "l", type=tarfile.LNKTYPE, linkname="good/b"), "does not have"),
+        (lambda members: add(members, "good/a"), "there already"),
+        (lambda members: add(members, "good/a/b"), "where something else is"),
+        (lambda members: add(members, "d/" * 200 + "a"), "too long"),
+        (lambda members: add(members, "d", type=tarfile.CHRTYPE), "neither a file, a folder nor a link"),
+        (lambda members: add(members, "p", type=tarfile.FIFOTYPE), "neither a file, a folder nor a link"),
+        (through_a_link, "where something else is|there already"),
+        (sparse, "neither a file, a folder nor a link"),
         (lambda members: add(members, "zeros", b"\0" * 3 * MEBI), "larger than 1048576 bytes"),
         (lambda members: add(members, "x", pax_headers={"comment": "y" * 3 * MEBI}), "larger than 1048576 bytes"),
     ],
@@ -287,17 +307,17 @@ def test_hostile_archives(
 
 def many(members: tarfile.TarFile) -> None:
     """Add more folders than a revision may have."""
-    for _ in range(trees.MOST_FILES + 1):
-        add(members, "folder", type=tarfile.DIRTYPE)
+    for number in range(trees.MOST_FILES + 1):
+        add(members, f"folder{number}", type=tarfile.DIRTYPE)
 
 
 def test_archives_that_are_no_archives(tree: Path) -> None:
     """An archive that is cut short or is something else, and one without end."""
     for body in (b"not an archive", gzip.compress(b"\0" * 700)[:20], archive(lambda _: None)[:60]):
         with pytest.raises(UsageError, match="cannot be unpacked"):
-            trees.unpack(io.BytesIO(body), tree, MEBI)
+            archives.unpack(io.BytesIO(body), tree, trees.Budget(MEBI))
     with pytest.raises(UsageError, match="more than 20000 files"):
-        trees.unpack(io.BytesIO(archive(many)), tree, 64 * MEBI)
+        archives.unpack(io.BytesIO(archive(many)), tree, trees.Budget(64 * MEBI))
     good = tree / "good/a"
     assert good.read_text() == "1"
     assert good.stat().st_mode & 0o777 == 0o600
