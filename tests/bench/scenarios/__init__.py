@@ -17,6 +17,7 @@ from bench.scenarios import (
     service,
     size,
     stack,
+    ungoverned,
 )
 
 ALL: tuple[Scenario, ...] = (
@@ -31,6 +32,7 @@ ALL: tuple[Scenario, ...] = (
     *chain.SCENARIOS,
     *stack.SCENARIOS,
     *service.SCENARIOS,
+    *ungoverned.SCENARIOS,
     *fleet.SCENARIOS,
     *size.SCENARIOS,
 )
