@@ -96,6 +96,7 @@ class Follower:
             return
         if self._source is None:
             self._source = source(self._origin(), self._folder)
+        demand.allow(self._text("url"))
         revision = self._source.newest()
         self._record = replace(
             self._record,
