@@ -134,6 +134,7 @@ class Follower:
             user=self._text("user"),
             token=self._text("token"),
             ca_file=self._settings.ca_file,
+            ssh_config=self._text("ssh_config"),
             environment=self._settings.environment,
         )
 
