@@ -50,6 +50,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         _subjects,
         (Goal("cpu", _WITHOUT, 1.02),),
         rounds=31,
+        long=True,
         note="Without the code: the one module that looks for a policy is replaced by one that finds none.",
     ),
 )
