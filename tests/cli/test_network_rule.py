@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
 import pytest
 
 from support.governed import POLICY, Governed
+from support.http import Answer, Request, Stub
 from support.loopback import SignalServer
 from support.machine import Machine, deployment
 
@@ -51,6 +53,41 @@ def test_a_result_that_is_on_its_way_obeys_a_policy_that_comes_later(governed: G
     policy.unlink()
     assert governed.apply(given).code == 0
     assert len(heat.signals) == 1
+
+
+def test_artifacts_come_only_from_listed_hosts(governed: Governed, tmp_path: Path) -> None:
+    """Another host is refused before anything is asked, and a redirect to one where it leads there."""
+    proof, content = tmp_path / "proof", b"anything"
+
+    asked: list[str] = []
+
+    def answer(request: Request) -> Answer:
+        asked.append(request.path)
+        if request.path.startswith("/leads"):
+            return Answer(status=302, headers={"Location": f"http://localhost:{stub.port}/file"})
+        return Answer(body=content)
+
+    stub = Stub(answer)
+    stub.start()
+    try:
+
+        def refused(identity: str, url: str) -> str:
+            artifact = {"url": url, "sha256": hashlib.sha256(content).hexdigest(), "to": "file"}
+            script = f"#!/bin/sh\necho ran >>{proof}\n"
+            done = governed.apply([deployment(identity, script, options={"artifacts": [artifact]})])
+            return done.out if done.code else ""
+
+        host = f"127.0.0.1:{stub.port}"
+        governed.policy("network = files.example")
+        assert f"rule network of {POLICY}: the host 127.0.0.1 is not in it" in refused("d1", f"http://{host}/file")
+        assert asked == []
+        governed.policy(f"network = {host}")
+        assert f"rule network of {POLICY}: the host localhost is not in it" in refused("d2", f"http://{host}/leads")
+        assert not proof.exists()
+        assert refused("d3", f"http://{host}/file") == ""
+        assert proof.read_text() == "ran\n"
+    finally:
+        stub.stop()
 
 
 def test_a_source_is_followed_only_on_a_listed_host(governed: Governed) -> None:

@@ -63,9 +63,10 @@ class Policy:
                 "max_timeout", f"the timeout of {job.limit:g} s is longer than {self.max_timeout:g} s"
             )
         target = job.deployment.target
-        url = target.url or (target.credentials.auth_url if target.credentials else "")
-        if url and (sentence := self.unreachable(url)):
-            return sentence
+        signal = target.url or (target.credentials.auth_url if target.credentials else "")
+        for url in filter(None, (signal, *(each.url for each in job.artifacts))):
+            if sentence := self.unreachable(url):
+                return sentence
         if self.signers is not None and (why := self._unsigned(job)):
             return self._sentence("signers", why)
         return ""

@@ -18,6 +18,7 @@ from bench.scenarios import (
     service,
     size,
     stack,
+    ungoverned,
 )
 
 ALL: tuple[Scenario, ...] = (
@@ -33,6 +34,7 @@ ALL: tuple[Scenario, ...] = (
     *chain.SCENARIOS,
     *stack.SCENARIOS,
     *service.SCENARIOS,
+    *ungoverned.SCENARIOS,
     *fleet.SCENARIOS,
     *size.SCENARIOS,
 )
