@@ -116,6 +116,19 @@ SETTINGS: tuple[Setting, ...] = (
             "the identity of this machine for secrets that are encrypted with age",
         ),
         _row(
+            "vault_url",
+            Kind.TEXT,
+            "",
+            "the server of Vault's API from which inputs may refer to secrets",
+            "https://vault.example:8200",
+        ),
+        _row(
+            "vault_credentials",
+            Kind.PATH,
+            paths.VAULT_CREDENTIALS,
+            "a file with the credentials for it: a JSON object with token, or with role_id and secret_id",
+        ),
+        _row(
             "provider_dirs",
             Kind.PATHS,
             (),

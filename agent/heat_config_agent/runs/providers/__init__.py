@@ -24,7 +24,7 @@ SECONDS = 30.0
 LARGEST = 1024 * 1024
 """The largest secret in bytes."""
 
-BUILTIN = ("age", "env", "file", "systemd-creds")
+BUILTIN = ("age", "env", "file", "systemd-creds", "vault")
 """The built-in providers; each is a module of this package."""
 
 VARIABLE = "SECRET_"
