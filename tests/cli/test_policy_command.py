@@ -98,7 +98,7 @@ def test_a_machine_without_a_policy_says_so(governed: Governed) -> None:
         (("tools = scirpt",), "tools: 'scirpt' is not a built-in hook"),
         (("tool = script",), "there is no rule 'tool'"),
         (("signers = ops",), "signers: expected the full path of an allowed signers file"),
-        (("network = *",), "there is no rule 'network'"),
+        (("network = *",), "network: expected HOST, *.DOMAIN"),
         (("signers = /etc/no",), "signers: there is no /etc/no"),
         (("sources = internet",), "sources: there is no source 'internet'"),
         (("max_timeout = 0",), "max_timeout: expected a number of seconds"),

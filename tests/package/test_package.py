@@ -88,7 +88,7 @@ def read(content: tarfile.TarFile, name: str) -> str:
 
 def test_it_keeps_to_its_places(content: tarfile.TarFile) -> None:
     """No file is elsewhere, or can be written by others than root, and only commands can be run."""
-    units = re.compile(r"(usr/)?lib/systemd/system/heat(-config-[\w-]+)?\.\w+")
+    units = re.compile(r"(usr/)?lib/systemd/system/heat(-config-[\w-]+@?)?\.\w+")
     for each in content.getmembers():
         name = each.name.removeprefix("./")
         assert (each.uname, each.gname) == ("root", "root")

@@ -17,6 +17,7 @@ from heat_config_agent import web
 from heat_config_agent.artifacts import archives, trees
 from heat_config_agent.artifacts.cache import Cache
 from heat_config_agent.errors import UnreachableError, UsageError, obstacle
+from heat_config_agent.settings.in_force import refused_url
 from heat_config_agent.web.answers import Arriving
 from heat_config_hooks.artifacts import Artifact
 from heat_config_hooks.values import dataclass
@@ -153,8 +154,10 @@ def _download(url: str, file: IO[bytes], means: Means, largest: int) -> str:
 def _opened(url: str, ca_file: str | None, seconds: float) -> Iterator[Arriving]:
     """Request a URL. Every request for an artifact is made here, also that to which another one was redirected.
 
-    Raises UnreachableError.
+    Raises UnreachableError, and UsageError if the policy refuses to reach the host.
     """
+    if refusal := refused_url(url):
+        raise UsageError(refusal)
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     connection = web.Connection(f"{parts.scheme}://{host}", ca_file)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from heat_config_agent.errors import UsageError
+from heat_config_agent.errors import SourceError, UsageError
+from heat_config_agent.settings.in_force import refused_url
 from heat_config_agent.signing import gate
 from heat_config_hooks import files
 from heat_config_hooks.values import dataclass
@@ -36,6 +37,12 @@ def now(after: str) -> Demand | None:
     """Return what the policy demands now; None if it requires no signatures. Raises UsageError."""
     signers = gate.signers()
     return None if signers is None else Demand(signers, after)
+
+
+def allow(url: str) -> None:
+    """Raise SourceError if the policy refuses to reach a source. The files of this machine are not reached."""
+    if not url.startswith(("/", "file:")) and (refusal := refused_url(url)):
+        raise SourceError(refusal)
 
 
 def keep(tree: Path, evidence: str) -> None:

@@ -23,12 +23,13 @@ from heat_config_agent.artifacts import trees
 from heat_config_agent.errors import AgentError, ExitCode, SourceError, StateError, UsageError
 from heat_config_agent.follow import demand
 from heat_config_agent.follow.origin import Origin
+from heat_config_agent.follow.outcome import reason_of
 from heat_config_agent.follow.sources import Source, source
 from heat_config_agent.masking.names import url as without_secrets
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import followed, lock, requests
 from heat_config_agent.state.followed import Followed, short
-from heat_config_hooks import files
+from heat_config_hooks import files, processes
 from heat_config_hooks.values import replace
 
 AGAIN_SECONDS = 600.0
@@ -96,6 +97,7 @@ class Follower:
             return
         if self._source is None:
             self._source = source(self._origin(), self._folder)
+        demand.allow(self._text("url"))
         revision = self._source.newest()
         self._record = replace(
             self._record,
@@ -133,6 +135,7 @@ class Follower:
             user=self._text("user"),
             token=self._text("token"),
             ca_file=self._settings.ca_file,
+            ssh_config=self._text("ssh_config"),
             environment=self._settings.environment,
         )
 
@@ -263,12 +266,16 @@ class Follower:
         printed = (
             files.read(output, _OUTPUT_SHOWN).decode("utf-8", "replace").replace(f"{self._folder}/{_CURRENT}/", "")
         )
+        boot = processes.boot_id() if code == ExitCode.REBOOT else ""
+        self._record = replace(self._record, reboot=boot)
         if code in (ExitCode.OK, ExitCode.UNDELIVERED):
             self._conclude(revision, "")
         elif code in (ExitCode.FAILED, ExitCode.USAGE) and not self._is_transient(code):
-            self._conclude(revision, _reason(printed) or f"exit code {code}", again=code == ExitCode.USAGE)
+            self._conclude(revision, reason_of(printed) or f"exit code {code}", again=code == ExitCode.USAGE)
+        elif boot:
+            self._trouble(f"revision {short(revision)} waits for a reboot of the machine")
         else:
-            self._trouble(f"revision {short(revision)} is tried again: {_reason(printed) or f'exit code {code}'}")
+            self._trouble(f"revision {short(revision)} is tried again: {reason_of(printed) or f'exit code {code}'}")
 
     def _is_transient(self, code: int) -> bool:
         """Return whether a command has failed for a reason of the machine, and has begun nothing."""
@@ -290,6 +297,8 @@ class Follower:
         key = self._record.begun
         revision = key.partition(" ")[0]
         working = self._folder / "document" if self._record.document else self._settings.state / "stacks" / self._name
+        if self._record.reboot == processes.boot_id():
+            return True
         holder = lock.holder(working)
         if holder is not None:
             self._trouble(f"revision {short(revision)} is being carried out by process {holder[0]}")
@@ -357,18 +366,6 @@ def _is_document(path: Path) -> bool:
     return isinstance(content, list) or (isinstance(content, dict) and _TEMPLATE.isdisjoint(content))
 
 
-def _reason(printed: str) -> str:
-    """Return why a command has failed, out of what it has printed."""
-    lines = [line.strip() for line in printed.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith("error:") or ": error: " in line]
-    ended = next((number for number, line in enumerate(lines) if re.search(r": [A-Z]+_FAILED in ", line)), None)
-    if errors:
-        return errors[0].removeprefix("error:").strip()
-    if ended is not None:
-        return lines[min(ended + 1, len(lines) - 1)]
-    return lines[-1] if lines else ""
-
-
 def abandoned(settings: Settings) -> list[Followed]:
     """Return the records of stacks whose section was removed."""
     there = set(settings.followed)
@@ -385,7 +382,7 @@ def abandon(settings: Settings, record: Followed, note: Callable[[str], None]) -
         words = command("agent", "stack", "delete", "--yes", "--state-dir", str(state), record.name)
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, cwd="/")
         if done.returncode != 0 and "there is no stack" not in done.stderr:
-            raise AgentError(f"cannot delete the stack {record.name}: {_reason(done.stdout + done.stderr)}")
+            raise AgentError(f"cannot delete the stack {record.name}: {reason_of(done.stdout + done.stderr)}")
     try:
         shutil.rmtree(followed.folder(state, record.name))
     except OSError as error:

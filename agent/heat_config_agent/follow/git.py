@@ -11,6 +11,7 @@ import base64
 import errno
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -177,6 +178,7 @@ class Git:
             settings["http.extraHeader"] = f"Authorization: Basic {self._credentials()}"
         if self._origin.ca_file:
             settings["http.sslCAInfo"] = self._origin.ca_file
+        config = f"-F {shlex.quote(self._origin.ssh_config)}" if self._origin.ssh_config else ""
         kept = {name: value for name, value in self._origin.environment.items() if not name.startswith("GIT_")}
         return {
             **kept,
@@ -187,7 +189,7 @@ class Git:
             "GIT_CONFIG_GLOBAL": "/dev/null",
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_LFS_SKIP_SMUDGE": "1",
-            "GIT_SSH_COMMAND": "ssh -oBatchMode=yes -oConnectTimeout=10",
+            "GIT_SSH_COMMAND": f"ssh {config} -oBatchMode=yes -oConnectTimeout=10",
             "GIT_TERMINAL_PROMPT": "0",
             "GIT_CONFIG_COUNT": str(len(settings)),
             **{f"GIT_CONFIG_KEY_{number}": name for number, name in enumerate(settings)},

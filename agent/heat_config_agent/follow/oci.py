@@ -19,6 +19,7 @@ from heat_config_agent.artifacts import archives, trees
 from heat_config_agent.errors import SourceError, UnreachableError, UsageError
 from heat_config_agent.follow.demand import Demand
 from heat_config_agent.follow.origin import Origin
+from heat_config_agent.settings.in_force import refused_url
 from heat_config_hooks import strict_json
 
 _MANIFESTS = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
@@ -148,6 +149,8 @@ class Oci:
         place = f"{parts.scheme}://{parts.netloc}"
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise SourceError(f"{self._host} redirects to a place that is not of http")
+        if refusal := refused_url(url):
+            raise SourceError(refusal)
         if place not in self._servers:
             self._servers[place] = web.Connection(place, self._origin.ca_file, seconds=self._origin.seconds)
         try:

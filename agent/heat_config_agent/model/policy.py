@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 from heat_config_agent.model import signed
 from heat_config_agent.model.deployment import BUILTIN, CLEANUP, DELETE
@@ -30,6 +31,9 @@ class Policy:
     """Seconds."""
     signers: str | None = None
     """The content of the allowed signers file of OpenSSH that the rule names."""
+    network: tuple[str, ...] | None = None
+    """The hosts that following, artifacts and signals may reach: names, `*.DOMAIN`, each perhaps with a port, and
+    addresses or networks."""
     verified: Mapping[str, str] = field(default_factory=dict)
     """Why each signature does not count, by its evidence; empty if it does. See `signing.ssh.with_verified`."""
     lines: Mapping[str, str] = field(default_factory=dict)
@@ -58,6 +62,11 @@ class Policy:
             return self._sentence(
                 "max_timeout", f"the timeout of {job.limit:g} s is longer than {self.max_timeout:g} s"
             )
+        target = job.deployment.target
+        signal = target.url or (target.credentials.auth_url if target.credentials else "")
+        for url in filter(None, (signal, *(each.url for each in job.artifacts))):
+            if sentence := self.unreachable(url):
+                return sentence
         if self.signers is not None and (why := self._unsigned(job)):
             return self._sentence("signers", why)
         return ""
@@ -85,6 +94,20 @@ class Policy:
             reason = f"the signed list does not count: {why}" if why else "the config is not in the signed list"
         return reason
 
+    def unreachable(self, url: str) -> str:
+        """Return the sentence that refuses to reach a URL; empty if it may be reached. Names are not resolved."""
+        if self.mistake or self.network is None:
+            return self.mistake
+        try:
+            parts = urlsplit(url)
+            host, port = (parts.hostname or "").rstrip("."), parts.port or _PORTS.get(parts.scheme, 0)
+        except ValueError:
+            host, port = "", 0
+        plain = host and "\\" not in url and url.isprintable() and " " not in url
+        if plain and any(_is_host(allowed, host, port) for allowed in self.network):
+            return ""
+        return self._sentence("network", f"the host {host or 'of the URL'} is not in it")
+
     def limit(self, usual: float | None) -> float | None:
         """Return the timeout in seconds of a job that sets none, from the usual one; None for no timeout."""
         if self.max_timeout is None:
@@ -93,6 +116,26 @@ class Policy:
 
     def _sentence(self, rule: str, why: str) -> str:
         return f"refused by the rule {rule} of {self.file}: {why}"
+
+
+_PORTS = {"http": 80, "ws": 80, "oci+http": 80, "https": 443, "wss": 443, "oci": 443, "ssh": 22, "git": 9418}
+
+
+def _is_host(allowed: str, host: str, port: int) -> bool:
+    """Return whether a word of the rule `network` allows a host and a port."""
+    import ipaddress  # noqa: PLC0415  # few machines have the rule
+
+    try:
+        network = ipaddress.ip_network(allowed)
+    except ValueError:
+        name, colon, number = allowed.lower().partition(":")
+        if colon and number != str(port):
+            return False
+        return host.endswith(name[1:]) and len(host) >= len(name) if name.startswith("*.") else host == name
+    try:
+        return ipaddress.ip_address(host) in network
+    except ValueError:
+        return False
 
 
 def _covers(allowed: str, reference: str) -> bool:

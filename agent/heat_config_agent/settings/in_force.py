@@ -23,3 +23,12 @@ def policy_in_force() -> Policy | None:
     from heat_config_agent.settings import policy  # noqa: PLC0415  # few machines have one
 
     return policy.read(POLICY)
+
+
+def refused_url(url: str) -> str:
+    """Return the sentence with which the policy refuses to reach a URL; empty if it may be reached.
+
+    The rule is for following, artifacts and signals.
+    """
+    policy = policy_in_force()
+    return "" if policy is None else policy.unreachable(url)

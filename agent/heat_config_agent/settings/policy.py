@@ -9,6 +9,7 @@ from __future__ import annotations
 import configparser
 import errno
 import os
+import re
 import stat
 
 import heat_config_hooks
@@ -24,7 +25,7 @@ LARGEST = 64 * 1024
 SOURCES = (*COLLECTORS, "stdin", "stack")
 """The first parts of the names of sources."""
 
-_WORDS = ("tools", "sources", "actions", "users", "secrets")
+_WORDS = ("tools", "sources", "actions", "users", "secrets", "network")
 
 LARGEST_SIGNERS = 1024 * 1024
 """Maximum size of the allowed signers file in bytes."""
@@ -154,6 +155,7 @@ def parse(path: str, text: str) -> Policy:
         actions=values.get("actions"),
         users=values.get("users"),
         secrets=values.get("secrets"),
+        network=values.get("network"),
         max_timeout=longest,
         signers=signers,
         lines=lines,
@@ -176,6 +178,19 @@ def _seconds(value: str) -> float:
     return seconds
 
 
+_HOST = re.compile(r"(\*\.)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(:[0-9]{1,5})?")
+
+
+def _is_network(word: str) -> bool:
+    import ipaddress  # noqa: PLC0415  # few policies have the rule
+
+    try:
+        ipaddress.ip_network(word)
+    except ValueError:
+        return False
+    return True
+
+
 def _words(name: str, value: str) -> tuple[str, ...]:
     words = tuple(value.replace(",", " ").split())
     if not words:
@@ -183,6 +198,8 @@ def _words(name: str, value: str) -> tuple[str, ...]:
     for word in words:
         if name == "tools" and not word.startswith("/") and word not in heat_config_hooks.HOOKS:
             raise ValueError(f"tools: {word!r} is not a built-in hook; name an executable hook by its full path")
+        if name == "network" and not _HOST.fullmatch(word) and not _is_network(word):
+            raise ValueError(f"network: expected HOST, *.DOMAIN, HOST:PORT, or an address or network, not {word!r}")
         if name == "sources" and word.partition(":")[0] not in SOURCES:
             raise ValueError(f"sources: there is no source {word!r}; the sources are {', '.join(SOURCES)}")
     return words

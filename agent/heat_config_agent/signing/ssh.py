@@ -20,6 +20,11 @@ _PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where ssh-keygen is looked for: no variable of the caller names another place."""
 
 
+def is_installed() -> bool:
+    """Return whether there is an ssh-keygen to check signatures."""
+    return any(os.access(f"{place}/ssh-keygen", os.X_OK) for place in _PLACES.split(":"))
+
+
 def with_verified(policy: Policy, deployments: Iterable[Deployment]) -> Policy:
     """Return a policy that knows which signatures of these deployments count now.
 

@@ -62,6 +62,11 @@ def many(members: zipfile.ZipFile) -> None:
         add(members, str(number))
 
 
+@pytest.mark.fault(
+    2,
+    "a hostile zip file: names and links that lead out, devices, bombs, too many members",
+    "it is refused with a sentence, and nothing outside its folder is written",
+)
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.parametrize(
     ("change", "says"),
@@ -89,6 +94,11 @@ def test_hostile_zip_files(tmp_path: Path, change: Callable[[zipfile.ZipFile], o
     assert {*tmp_path.iterdir()} == {tree}
 
 
+@pytest.mark.fault(
+    2,
+    "an archive of which any byte is damaged",
+    "it is unpacked, or refused with a sentence",
+)
 def test_damaged_archives(tmp_path: Path) -> None:
     """Whatever byte of an archive is another one, it is unpacked or refused with a sentence."""
     made = io.BytesIO()

@@ -76,6 +76,11 @@ def test_branches_tags_and_commits(tmp_path: Path, tree: Path, repository: Repos
         source(replace(at, ref="--upload-pack=touch x"), tmp_path / "kept")
 
 
+@pytest.mark.fault(
+    4,
+    "a followed repository with hooks, filters, submodules and LFS",
+    "git runs nothing of it",
+)
 @GIT
 def test_nothing_of_a_repository_or_a_user_is_run(tmp_path: Path, tree: Path, repository: Repository) -> None:
     """No filter, hook, monitor or template of git takes part, and no submodule is fetched."""
@@ -102,6 +107,11 @@ def test_nothing_of_a_repository_or_a_user_is_run(tmp_path: Path, tree: Path, re
     assert not (tmp_path / "kept/git/hooks").exists()
 
 
+@pytest.mark.fault(
+    3,
+    "a followed repository that is too large, or only when unpacked",
+    "the fetch ends at size_limit, and leaves nothing",
+)
 @GIT
 @pytest.mark.parametrize("packs", [True, False], ids=["zeros", "noise"])
 def test_a_repository_that_is_too_large_is_not_unpacked(
@@ -127,6 +137,11 @@ def replaced(followed: Source, tree: Path) -> dict[str, str]:
     return content(tree)
 
 
+@pytest.mark.fault(
+    3,
+    "the server of a followed repository hangs, or does not speak git",
+    "a sentence within the timeout",
+)
 @GIT
 @pytest.mark.parametrize("answer", [b"", b"0010garbage!\n" * 9, b"ERR no\0"], ids=["silent", "garbage", "refusal"])
 def test_a_server_that_hangs_or_lies(tmp_path: Path, answer: bytes) -> None:
@@ -272,6 +287,11 @@ def sparse(members: tarfile.TarFile) -> None:
     add(members, "s", b"0\n".ljust(512, b"\0"), pax_headers={**fields, "GNU.sparse.realsize": str(2**40)})
 
 
+@pytest.mark.fault(
+    2,
+    "a hostile archive: names and links that lead out, devices, bombs, sparse files, endless headers",
+    "it is refused with a sentence, and nothing outside its folder is written",
+)
 @pytest.mark.parametrize(
     ("change", "says"),
     [
