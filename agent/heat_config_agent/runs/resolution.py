@@ -39,6 +39,9 @@ _REQUEST, _REPLY, _NOTES = "request.json", "reply.json", "notes.json"
 _ARTIFACTS = "artifacts"
 """The folder of the artifacts, in that of the run."""
 
+_USER = ("auth_url", "user_id", "password", "project_id", "region_name")
+"""The inputs `deploy_…` that name a user of Keystone."""
+
 _OUTPUTS = "heat_outputs_path"
 """The variable from which the supervisor knows what to flush."""
 
@@ -132,8 +135,11 @@ def _job(request: dict[str, Any], folder: Path) -> Job | Reply:
     shown = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "LC_ALL", "HEAT_RUN") if name in os.environ}
     secrets: dict[str, str] = {}
     for reference in deployment.references:
+        environment = {**shown, **request["variables"]}
+        if reference.startswith("barbican:"):
+            environment[providers.USER] = json.dumps({name: deployment.input(f"deploy_{name}") or "" for name in _USER})
         try:
-            secrets[reference] = providers.resolve(reference, request["providers"], {**shown, **request["variables"]})
+            secrets[reference] = providers.resolve(reference, request["providers"], environment)
         except providers.ProviderError as error:
             return failure(CANNOT_START, f"the secret {reference} is missing: {error}")
     if secrets:

@@ -13,12 +13,12 @@ from urllib.parse import quote, urlsplit
 
 from heat_config_agent import web
 from heat_config_agent.errors import UnreachableError
-from heat_config_agent.runs.providers import LARGEST, SECONDS, ProviderError, folder
+from heat_config_agent.runs.providers import CA_FILE, LARGEST, SECONDS, ProviderError, folder
 from heat_config_agent.web import answers
 from heat_config_hooks import strict_json
 
-URL, CREDENTIALS, CA_FILE = "HEAT_VAULT_URL", "HEAT_VAULT_CREDENTIALS", "HEAT_CA_FILE"
-"""The variables with the URL of the server, and with the paths of the credentials and of the trusted certificates."""
+URL, CREDENTIALS = "HEAT_VAULT_URL", "HEAT_VAULT_CREDENTIALS"
+"""The variables with the URL of the server, and with the path of the credentials."""
 
 
 def _field(name: str) -> bytes:
