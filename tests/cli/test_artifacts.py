@@ -122,6 +122,33 @@ def test_an_artifact_that_cannot_be_had(machine: Machine, heat: SignalServer, fi
     assert only_in_the_journal(machine)
 
 
+def test_a_stack_has_artifacts(machine: Machine, files: Files) -> None:
+    """Those of a config in a template, whose URL may be a parameter."""
+    artifact = files.put("plain", b"one\n")
+    config = {
+        "group": "script",
+        "options": {"artifacts": [{**artifact, "url": {"get_param": "url"}}]},
+        "outputs": [{"name": "said"}],
+        "config": f'{SH}cp "$HEAT_ARTIFACTS/plain" "$heat_outputs_path.said"\n',
+    }
+    server = {"flavor": "f", "image": "i", "user_data_format": "SOFTWARE_CONFIG"}
+    deployment_ = {"config": {"get_resource": "config"}, "server": {"get_resource": "server"}}
+    template = {
+        "heat_template_version": "2018-08-31",
+        "parameters": {"url": {"type": "string", "hidden": True}},
+        "resources": {
+            "config": {"type": "OS::Heat::SoftwareConfig", "properties": config},
+            "server": {"type": "OS::Nova::Server", "properties": server},
+            "deployment": {"type": "OS::Heat::SoftwareDeployment", "properties": deployment_},
+        },
+        "outputs": {"said": {"value": {"get_attr": ["deployment", "said"]}}},
+    }
+    done = machine.apply(template, "--name", "shop", "--parameter", f"url={artifact['url']}")
+    assert done.code == 0, done.out + done.err
+    assert "said = one" in done.out
+    assert files.asked == ["/plain"]
+
+
 def test_a_mistake_in_the_artifacts(machine: Machine, heat: SignalServer, files: Files) -> None:
     """It is found before anything is fetched."""
     artifact = {**files.put("x", b"x"), "sha256": "1234"}

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shlex
 import shutil
+import threading
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from support.governed import Governed
-from support.machine import Done, Machine
+from support.machine import Done, Machine, deployment
 from support.repositories import Repository, template
 from support.signers import Signer
 
@@ -174,3 +177,56 @@ def test_a_followed_revision_runs_by_the_signature_of_its_commit(
     repository.commit({"stack.yaml": INNER.replace("SCRIPT", str(outside))}, *alice.git)
     assert "is not in the signed revision" in follow()
     assert log.read_text().split() == ["one", "red", "two", "red"]
+
+
+def test_a_followed_document_runs_by_the_signature_of_its_commit(
+    governed: Governed, alice: Signer, tmp_path: Path
+) -> None:
+    """But the signature of a tree is not that of a file elsewhere, and a link out of the tree is refused."""
+    proof, repository = tmp_path / "proof", Repository(tmp_path / "repository")
+    path = governed.machine.folder / "agent.conf"
+    path.write_text(
+        f"[agent]\nstate_dir = {governed.machine.state}\n\n[follow doc]\nurl = {repository.url}\npath = site.json\n"
+    )
+    config = f"#!/bin/sh\necho ran >>{shlex.quote(str(proof))}\n"
+    given = json.dumps([{"id": "d1", "name": "d1", "group": "script", "config": config}])
+    repository.commit({"site.json": given}, *alice.git)
+    done = governed.run("heat-config-agent", "follow", "--config", str(path))
+    assert "is in force" in done.out + done.err
+    assert proof.read_text() == "ran\n"
+    (evidence,) = (governed.machine.state / "follow/doc/trees").glob("*.signature")
+    elsewhere = governed.machine.write([deployment("d2", f"#!/bin/sh\necho ran >>{shlex.quote(str(proof))}\n")])
+    refused = apply(governed, elsewhere, "--signature", str(evidence))
+    assert "is not in the signed revision" in refused.err
+    (repository.folder / "site.json").unlink()
+    (repository.folder / "site.json").symlink_to(elsewhere)
+    repository.commit({}, *alice.git)
+    done = governed.run("heat-config-agent", "follow", "--config", str(path))
+    assert "the link site.json leads out of the revision" in done.out + done.err
+    assert proof.read_text() == "ran\n"
+
+
+def test_what_is_verified_is_what_is_used(governed: Governed, alice: Signer, tmp_path: Path) -> None:
+    """A document is read once: what stands in its place a moment later is neither verified nor run."""
+    proof, path = tmp_path / "proof", tmp_path / "site.json"
+    good = json.dumps([deployment("d1", f"#!/bin/sh\necho good >>{shlex.quote(str(proof))}\n")])
+    path.write_text(good)
+    sign(governed, alice, str(path))
+    path.unlink()
+    os.mkfifo(path)
+    evil = json.dumps([deployment("d2", f"#!/bin/sh\necho evil >>{shlex.quote(str(proof))}\n")])
+
+    other = tmp_path / "other.json"
+    other.write_text(evil)
+
+    def serve() -> None:
+        path.write_text(good)  # once there is a reader
+        other.replace(path)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    done = apply(governed, path)
+    thread.join(10)
+    assert path.read_text() == evil
+    assert done.code == 0, done.err
+    assert proof.read_text() == "good\n"

@@ -80,6 +80,11 @@ def _answers(place: int | Path) -> bool:
     return False
 
 
+def git_programs() -> str:
+    """Return the folder with git's own programs."""
+    return subprocess.run(["git", "--exec-path"], capture_output=True, text=True, check=True).stdout.strip()
+
+
 class Programs:
     """Servers that are started together, and stopped and started again while a test goes on."""
 
@@ -132,6 +137,26 @@ class Published:
         self.publish(files)
 
 
+class GitByDaemon(Published):
+    """A git repository, which git's own daemon serves."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        port = free_port()
+        words = [f"{git_programs()}/git-daemon", "--listen=127.0.0.1", f"--port={port}", "--reuseaddr", "--export-all"]
+        self.programs.commands = [([*words, f"--base-path={self.folder}", str(self.folder)], port)]
+        self.repository = Repository(self.folder / "repository")
+        self.values["url"] = f"git://127.0.0.1:{port}/repository/.git"
+        self._commits: dict[str, str] = {}
+
+    def publish(self, files: dict[str, str]) -> None:
+        self._commits[json.dumps(files)] = self.repository.commit(files)
+
+    def turn_back(self, files: dict[str, str]) -> None:
+        """By a force-push."""
+        self.repository.git("reset", "-q", "--hard", self._commits[json.dumps(files)])
+
+
 class GitBySsh(Published):
     """A git repository, which sshd serves."""
 
@@ -180,9 +205,8 @@ class Web(Published):
         self.port, self.registry = free_port(), free_port()
         self.base = f"https://127.0.0.1:{self.port}"
         (self.folder / "files").mkdir()
-        backend = subprocess.run(["git", "--exec-path"], capture_output=True, text=True, check=True).stdout.strip()
         values = {"folder": self.folder, "port": self.port, "registry": self.registry}
-        (self.folder / "nginx.conf").write_text(_NGINX.format(**values, backend=f"{backend}/git-http-backend"))
+        (self.folder / "nginx.conf").write_text(_NGINX.format(**values, backend=f"{git_programs()}/git-http-backend"))
         words = [need("nginx", "nginx-light"), "-p", str(self.folder), "-c", str(self.folder / "nginx.conf")]
         self.programs.commands = [(words, self.port)]
 
@@ -291,7 +315,14 @@ def replaced(path: Path, content: bytes) -> None:
     new.replace(path)
 
 
-KINDS = {"git-ssh": GitBySsh, "git-https": GitByTls, "archive": Archive, "csar": Csar, "oci": Oci}
+KINDS = {
+    "git-daemon": GitByDaemon,
+    "git-ssh": GitBySsh,
+    "git-https": GitByTls,
+    "archive": Archive,
+    "csar": Csar,
+    "oci": Oci,
+}
 """The kinds of places."""
 
 

@@ -15,11 +15,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
 from heat_config_agent.artifacts import trees
-from heat_config_agent.artifacts.trees import MOST_FILES, PIECE, Budget
+from heat_config_agent.artifacts.trees import DEEPEST, MOST_FILES, PIECE, Budget
 from heat_config_agent.errors import UsageError
-
-DEEPEST = 100
-"""The most folders within folders."""
 
 _HEADER = 16 * 1024 * 1024
 """The most bytes of the headers of one member, and of the list of members of a zip file."""

@@ -14,6 +14,9 @@ from heat_config_agent.errors import UsageError
 MOST_FILES = 20_000
 """The most files and folders of a revision, or of the artifacts of a deployment."""
 
+DEEPEST = 100
+"""The most folders within folders."""
+
 PIECE = 1024 * 1024
 """The bytes that are read at once."""
 
@@ -66,14 +69,19 @@ def check_links(tree: Path, what: str) -> None:
             raise UsageError(f"the link {place.relative_to(tree)} leads out of {what}")
 
 
-def _walk(tree: Path) -> Iterator[Path]:
-    """Yield everything below a folder in the order of the names; folders named `.git` are left out."""
+def _walk(tree: Path, depth: int = 1) -> Iterator[Path]:
+    """Yield everything below a folder in the order of the names; folders named `.git` are left out.
+
+    Raises UsageError if there are more than `DEEPEST` folders within folders.
+    """
+    if depth > DEEPEST:
+        raise UsageError(f"there are more than {DEEPEST} folders within folders")
     for entry in sorted(os.scandir(tree), key=lambda entry: entry.name):
         if entry.name == ".git":
             continue
         yield Path(entry.path)
         if entry.is_dir(follow_symlinks=False):
-            yield from _walk(Path(entry.path))
+            yield from _walk(Path(entry.path), depth + 1)
 
 
 def digest(path: Path, budget: Budget) -> str:

@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
     name = os.path.normpath(options.file)
     target = options.output or f"{name}{signed.SUFFIX}"
     if options.configs:
-        lines = _config_lines(name, target)
+        lines = config_lines(name, target)
         namespace, what = signed.CONFIGS, "config"
     else:
         if options.output:
@@ -142,7 +142,7 @@ def _is_hot(name: str) -> bool:
     return isinstance(content, Mapping) and "heat_template_version" in content
 
 
-def _config_lines(name: str, target: str) -> Iterator[str]:
+def config_lines(name: str, target: str) -> Iterator[str]:
     """Yield the line of each config of a template or document. Raises UsageError."""
     if _is_hot(name):
         configs = _of_template(name, target)

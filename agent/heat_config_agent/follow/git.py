@@ -17,7 +17,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from heat_config_agent.artifacts import archives, trees
+from heat_config_agent.artifacts import trees
 from heat_config_agent.errors import SourceError, UsageError
 from heat_config_agent.follow.demand import Demand
 from heat_config_agent.follow.origin import Origin
@@ -98,8 +98,8 @@ class Git:
         for line in filter(None, listed.split("\0")):
             size = line.partition("\t")[0].split()[3]
             budget.spend(int(size) if size.isdecimal() else 0, 1)
-            if line.count("/") >= archives.DEEPEST:
-                raise UsageError(f"the revision has more than {archives.DEEPEST} folders within folders")
+            if line.count("/") >= trees.DEEPEST:
+                raise UsageError(f"there are more than {trees.DEEPEST} folders within folders")
         index = tree.with_name(f"{tree.name}.index")
         try:
             self._git(f"--work-tree={tree}", "read-tree", revision, index=index)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import ssl
 import tarfile
 import time
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ import pytest
 from heat_config_agent.artifacts.cache import Cache
 from heat_config_agent.artifacts.fetching import ArtifactError, Means, fetch
 from heat_config_hooks.artifacts import Artifact
+from heat_config_hooks.values import replace
+from support.certificates import CERTIFICATE, KEY, STRANGER
 from support.http import Answer, Request, Stub
 
 MEBI = 1024 * 1024
@@ -137,6 +140,33 @@ def test_redirects(tmp_path: Path, served: Files, means: Means) -> None:
     assert (tmp_path / "run/x").read_bytes() == body
     assert "Authorization" not in served.requests[1].headers
     assert served.requests[1].path == "/new/place?other"
+
+
+def test_over_tls(tmp_path: Path, served: Files, means: Means) -> None:
+    """The server has to have a certificate of a trusted authority, and cannot redirect to one without TLS."""
+    pem, trusted, stranger = tmp_path / "server.pem", tmp_path / "ca.pem", tmp_path / "stranger.pem"
+    pem.write_text(CERTIFICATE + KEY)
+    trusted.write_text(CERTIFICATE)
+    stranger.write_text(STRANGER)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+    served.put("plain", b"one")
+    moved = f"http://127.0.0.1:{served.stub.port}/plain"
+    answers = {"/x": Answer(body=b"one"), "/down": Answer(status=302, headers={"Location": moved})}
+    secure = Stub(lambda request: answers[request.path])
+    secure.socket = context.wrap_socket(secure.socket, server_side=True)
+    secure.start()
+    base = f"https://127.0.0.1:{secure.port}"
+    artifact = Artifact(url=f"{base}/x", sha256=hashlib.sha256(b"one").hexdigest(), to="x", unpack=False)
+    with pytest.raises(ArtifactError, match=r"cannot fetch artifacts\[0\] from 127.0.0.1: .*certificate"):
+        fetch([artifact], tmp_path / "run", replace(means, ca_file=str(stranger)))
+    fetch([artifact], tmp_path / "run", replace(means, ca_file=str(trusted)))
+    assert (tmp_path / "run/x").read_bytes() == b"one"
+    down = replace(artifact, url=f"{base}/down", sha256="0" * 64)
+    with pytest.raises(ArtifactError, match="it redirects to a place that is not of https"):
+        fetch([down], tmp_path / "down", replace(means, ca_file=str(trusted)))
+    assert served.requests == []
+    secure.stop()
 
 
 def test_a_full_disk(tmp_path: Path, served: Files, means: Means, monkeypatch: pytest.MonkeyPatch) -> None:

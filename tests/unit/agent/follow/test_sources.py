@@ -368,6 +368,28 @@ def test_a_path_of_this_machine(tmp_path: Path, tree: Path) -> None:
         followed.newest()
 
 
+@GIT
+@pytest.mark.fault(
+    3, "a followed source with hundreds of folders within folders", "the revision is refused with a sentence"
+)
+def test_folders_within_folders(tmp_path: Path, tree: Path, repository: Repository) -> None:
+    """In a repository, and on this machine."""
+    blob = repository.git("hash-object", "-w", "--stdin", text="x")
+    mode, kind = "100644", "blob"
+    for _ in range(150):
+        blob = repository.git("mktree", text=f"{mode} {kind} {blob}\td\n")
+        mode, kind = "040000", "tree"
+    commit = repository.git("commit-tree", "-m", "deep", blob)
+    repository.git("update-ref", "refs/heads/main", commit)
+    followed = source(origin(repository.url, tmp_path), tmp_path / "kept")
+    with pytest.raises(UsageError, match="more than 100 folders within folders"):
+        followed.fetch(followed.newest(), tree)
+    folder = tmp_path / "deep"
+    (folder / ("d/" * 300)).mkdir(parents=True)
+    with pytest.raises(UsageError, match="more than 100 folders within folders"):
+        source(origin(str(folder), tmp_path), tmp_path).newest()
+
+
 @pytest.mark.parametrize(
     ("url", "says"),
     [
