@@ -13,7 +13,7 @@ INSTALL := $(BIN)/pip install --quiet --constraint packaging/constraints.txt --e
 # What `make coverage` runs: the tests of single modules, and those of the commands as processes.
 MEASURED ?= tests/unit tests/cli
 
-.PHONY: bench clean coverage deb deb-bundled faults format heat help lint reference rpm run table test test-machine torture
+.PHONY: bench clean coverage deb deb-bundled dist faults format heat help lint reference rpm run table test test-machine torture
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -70,6 +70,11 @@ deb-bundled: ## a Debian package for this release, with the Python modules insid
 
 rpm: ## an RPM package, in dist/ (DIST=FOLDER)
 	@packaging/build rpm $(or $(DIST),dist)
+
+dist: ## a wheel and a source distribution, checked by twine, in dist/ (DIST=FOLDER)
+	@PYTHON=$(PYTHON) tests/install-tools dist
+	.venv/dist/bin/python -m build --quiet --outdir $(or $(DIST),dist)
+	.venv/dist/bin/twine check --strict $(or $(DIST),dist)/heat_config_agent-*.whl $(or $(DIST),dist)/heat_config_agent-*.tar.gz
 
 format: .venv/tested ## format the code
 	$(BIN)/ruff check --fix-only --quiet
