@@ -31,6 +31,7 @@ COMMANDS = {
     "stack": "stack",
     "template": "template",
     "migrate": "migrate",
+    "setup": "setup",
 }
 """Command → module in this package, in the order of `--help`."""
 
