@@ -13,7 +13,7 @@ INSTALL := $(BIN)/pip install --quiet --constraint packaging/constraints.txt --e
 # What `make coverage` runs: the tests of single modules, and those of the commands as processes.
 MEASURED ?= tests/unit tests/cli
 
-.PHONY: bench clean coverage deb faults format heat help lint reference rpm run table test test-machine torture
+.PHONY: bench clean coverage deb deb-bundled dist faults format heat help lint reference rpm run table test test-machine torture
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -62,11 +62,19 @@ coverage: .venv/tested ## show what the tests of modules and commands cover
 		echo "$$each: $$($(BIN)/coverage report --include="$$each/*" --format=total) %"; \
 	done
 
-deb: ## a Debian package, in dist/ (DIST=FOLDER)
+deb: ## the Debian package for every release, in dist/ (DIST=FOLDER)
 	@packaging/build deb $(or $(DIST),dist)
+
+deb-bundled: ## a Debian package for this release, with the Python modules inside, in dist/ (DIST=FOLDER)
+	@packaging/build deb-bundled $(or $(DIST),dist)
 
 rpm: ## an RPM package, in dist/ (DIST=FOLDER)
 	@packaging/build rpm $(or $(DIST),dist)
+
+dist: ## a wheel and a source distribution, checked by twine, in dist/ (DIST=FOLDER)
+	@PYTHON=$(PYTHON) tests/install-tools dist
+	.venv/dist/bin/python -m build --quiet --outdir $(or $(DIST),dist)
+	.venv/dist/bin/twine check --strict $(or $(DIST),dist)/heat_config_agent-*.whl $(or $(DIST),dist)/heat_config_agent-*.tar.gz
 
 format: .venv/tested ## format the code
 	$(BIN)/ruff check --fix-only --quiet

@@ -31,6 +31,7 @@ class Kind(str, enum.Enum):
     COUNT = "a whole number, greater than 0"
     MAP = "an object"
     CHOICE = "one of"
+    ARTIFACTS = "a list of objects with url, sha256, to and unpack"
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ COMMON: Mapping[str, Option] = {
     "timeout": Option(Kind.SECONDS, "timeout of the run, in seconds"),
     "idempotent": Option(Kind.FLAG, "may run again, three times at most, after an interruption", False),
     "deploy_credentials": Option(Kind.FLAG, "give the config the credentials for Heat", False),
+    "artifacts": Option(Kind.ARTIFACTS, "files that are fetched and verified before the run begins"),
     "memory_max": Option(Kind.SIZE, "the most memory that the run may use, in bytes; K, M, G and T multiply by 1024"),
     "cpu_quota": Option(Kind.PERCENT, "the most processor time: 100% is one processor, 200% is two"),
     "tasks_max": Option(Kind.COUNT, "the most processes and threads that the run may have at once"),
@@ -83,7 +85,7 @@ def read(options: Mapping[str, object], known: Mapping[str, Option]) -> dict[str
     """Return a value for each known and each common option: that of the deployment, or the default.
 
     `FLAG` gives a bool, `TEXT` and `CHOICE` a str, `TEXTS` a list of str, `SECONDS` a float,
-    `SIZE`, `PERCENT` and `COUNT` an int, and `MAP` a mapping.
+    `SIZE`, `PERCENT` and `COUNT` an int, `MAP` a mapping, and `ARTIFACTS` a list for `artifacts.read`.
     The value is None if there is neither a value nor a default.
     Unknown options are ignored here; `mistakes` reports them. Raises HookError for a wrong value.
     """
@@ -129,6 +131,11 @@ def _hint(name: str, names: Collection[str]) -> str:
 def _value(name: str, value: object, option: Option) -> object:
     if value is None or (value == "" and option.kind is Kind.FLAG):
         return _texts(option.default or []) if option.kind is Kind.TEXTS else option.default
+    if option.kind is Kind.ARTIFACTS:
+        from heat_config_hooks import artifacts  # noqa: PLC0415  # few deployments have any
+
+        artifacts.read(value, f"options.{name}")
+        return value
     converted = _READERS[option.kind](value)
     if converted is None or (option.kind is Kind.CHOICE and converted not in option.choices):
         import reprlib  # noqa: PLC0415  # needed for mistakes only; it shortens long values

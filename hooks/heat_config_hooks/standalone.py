@@ -187,6 +187,8 @@ def _options(name: str, document: dict[str, object], hook: protocol.Hook) -> Map
     for bound in options.BOUNDS:
         if own.get(bound) is not None:
             raise HookError("only the agent can enforce this option, not a hook that runs alone", f"options.{bound}")
+    if own.get("artifacts"):
+        raise HookError("only the agent can fetch artifacts, not a hook that runs alone", "options.artifacts")
     if own.get("user") and "user" in hook.ABOUT.options:
         raise HookError("only the agent can run as another user, not a hook that runs alone", "options.user")
     if mistakes:  # the options may be those of a component, whose other tools are unknown here

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pwd
@@ -17,6 +18,7 @@ import pytest
 
 from support import kill_points
 from support.governed import POLICY, Governed
+from support.http import Answer, Stub
 from support.loopback import SignalServer, wait_until
 from support.machine import BIN, Done, Machine, deployment
 from support.tools import need, need_root
@@ -76,6 +78,22 @@ def test_a_script_is_that_user(machine: Machine, place: Path, heat: SignalServer
     assert Path(folder).parent.parent == place
     assert rest == ["CapEff:\t0000000000000000", "1"]
     assert (found["deploy_stderr"], found["deploy_status_code"], found["one"]) == ("error\n", 3, "out\n")
+    assert list(place.iterdir()) == []
+
+
+def test_artifacts_are_the_users(machine: Machine, place: Path, heat: SignalServer) -> None:
+    """They are fetched by the agent, and then belong to the user, in the folder of the run."""
+    body = b"an artifact\n"
+    server = Stub(lambda _request: Answer(body=body))
+    server.start()
+    url = f"http://127.0.0.1:{server.port}/file"
+    artifact = {"url": url, "sha256": hashlib.sha256(body).hexdigest(), "to": "a/file"}
+    script = f'{SH}cat "$HEAT_ARTIFACTS/a/file"; echo more >>"$HEAT_ARTIFACTS/a/file"; echo "$HEAT_ARTIFACTS"\n'
+    apply(machine, [theirs("d1", script, options={"artifacts": [artifact]}, signal=heat.url("d1"))])
+    server.stop()
+    first, folder = result(heat)["deploy_stdout"].splitlines()
+    assert first == "an artifact"
+    assert Path(folder).parent.parent == place
     assert list(place.iterdir()) == []
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 
 from support import kill_points, planted
+from support.http import Answer, Stub
 from support.loopback import SignalServer, wait_until
 from support.machine import Done, Machine, deployment
 from support.tools import need
@@ -226,19 +229,38 @@ POINTS = (
 )
 @pytest.mark.usefixtures("vault")
 def test_no_secret_is_left_after_kills(machine: Machine, heat: SignalServer, tried: Callable[[int], None]) -> None:
-    """The next agent masks what the run has printed, and sends the one result."""
+    """The next agent masks what the run has printed, and sends the one result; whichever providers have the secrets."""
+    answer = json.dumps({"data": {"data": {"f": f"{SECRET}-vault"}}}).encode()
+    server = Stub(lambda _request: Answer(body=answer))  # a stand-in for Vault
+    server.start()
+    (machine.folder / "vault.json").write_text('{"token": "t"}')
+    (machine.folder / "vault.json").chmod(0o600)
+    provider(machine, "own", f"echo '{SECRET}-own'")
+    assert machine.config is not None
+    with machine.config.open("a") as settings:
+        settings.write(f"vault_url = http://127.0.0.1:{server.port}\nvault_credentials = {machine.folder}/vault.json\n")
+    references = {"from_env": "env:DB", "from_vault": "vault:a/b#f", "from_own": "own:x"}
+    if shutil.which("systemd-creds") and os.geteuid() == 0:
+        sealed = machine.folder / "secrets/sealed.cred"
+        words = ["systemd-creds", "encrypt", "--name=sealed", "-", str(sealed)]
+        if subprocess.run(words, input=SECRET.encode(), capture_output=True, check=False).returncode == 0:
+            references["from_creds"] = "systemd-creds:sealed"
+    names = ["password", *references]
+    more = {name: {"secret": reference} for name, reference in references.items()}
+    config = f'{SH}echo "it is {" ".join(f"${name}" for name in names)}"\n'
     for number, point in enumerate(POINTS):
         file = machine.folder / f"armed{number}"
         file.touch()
-        given = [referring(f"d{number}", f'{SH}echo "it is $password"\n', signal=heat.url(f"d{number}"))]
-        apply(machine, given, **kill_points.environment(point, 1, file))
+        given = [referring(f"d{number}", config, signal=heat.url(f"d{number}"), inputs=more)]
+        apply(machine, given, SECRET_DB=SECRET, **kill_points.environment(point, 1, file))
         assert not file.exists(), point
-        apply(machine, given)
+        apply(machine, given, SECRET_DB=SECRET)
         results = [json.loads(each.body) for each in heat.signals if f"/d{number}" in each.path]
         assert results, point
-        assert all(each["deploy_stdout"] == "it is ***\n" for each in results), (point, results)
+        assert all(each["deploy_stdout"] == f"it is{' ***' * len(names)}\n" for each in results), (point, results)
         assert traces(machine) == [], point
     tried(len(POINTS))
+    server.stop()
 
 
 HOT = """\

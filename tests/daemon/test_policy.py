@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from heat_config_agent.model import signed
+from heat_config_agent.signing import ssh
 from support.daemon import LONG, Daemon, counting, ran
 from support.governed import Governed
 from support.loopback import SignalServer, wait_until
 from support.machine import Machine, deployment
+from support.signers import Signer
 
 
 def test_a_daemon_obeys_a_policy_that_changes(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
@@ -25,3 +34,47 @@ def test_a_daemon_obeys_a_policy_that_changes(daemon: Daemon, machine: Machine, 
     wait_until(lambda: len(heat.values("d2")) == 1, LONG)
     assert "refused by the rule tools" in str(heat.values("d2")[0])
     assert ran(machine) == ["d1"]
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen: install openssh-client")
+def test_a_daemon_obeys_signatures_that_change(
+    daemon: Daemon, machine: Machine, heat: SignalServer, tmp_path: Path
+) -> None:
+    """An altered document changes nothing, one without a signature is refused, and a signer who is gone counts no more.
+
+    A restart in between makes no difference: the evidence is kept with the document.
+    """
+    governed, alice, bob = Governed(machine), Signer(tmp_path, "alice"), Signer(tmp_path, "bob")
+    signers = governed.own / "allowed_signers"
+    signers.write_text(alice.line() + bob.line())
+    governed.policy("signers = /etc/heat-config-agent/allowed_signers")
+
+    def put(number: int, signer: Signer | None, more: str = "") -> None:
+        name = f"d{number}"
+        content = json.dumps([deployment(name, counting(machine, name), signal=heat.url(name))])
+        listed = daemon.local / f"site.json{signed.SUFFIX}"
+        if signer is None:
+            listed.unlink()
+        else:  # the list first: it does not match the document before
+            line = f"{signed.digest(content.encode())}  site.json\n"
+            listed.write_text(ssh.sign(signer.key, signed.FILES, line))
+        daemon.put(content + more)
+
+    put(1, alice)
+    daemon.start(*governed.before)
+    wait_until(lambda: ran(machine) == ["d1"], LONG)
+    put(2, alice, more=" ")
+    daemon.wait_said("it was changed after it was signed")
+    daemon.stop()
+    daemon.start(*governed.before)
+    put(3, bob)
+    wait_until(lambda: ran(machine) == ["d1", "d3"], LONG)
+    signers.write_text(alice.line())
+    put(4, bob)
+    daemon.wait_said("its signer is not an allowed one")
+    put(5, None)
+    wait_until(lambda: len(heat.values("d5")) == 1, LONG)
+    assert "neither the document nor the config is signed" in str(heat.values("d5")[0])
+    put(6, alice)
+    wait_until(lambda: ran(machine) == ["d1", "d3", "d6"], LONG)
+    assert [heat.values(name) for name in ("d2", "d4")] == [[], []]

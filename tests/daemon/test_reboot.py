@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 import time
 import uuid
@@ -21,6 +22,7 @@ import pytest
 from support.daemon import LONG, Daemon, counting, ran, until
 from support.loopback import Answer, SignalServer, wait_until
 from support.machine import BIN, Machine, deployment
+from support.repositories import template
 
 ASK = "exit 194"
 
@@ -285,3 +287,33 @@ def test_a_disk_that_wakes_up_in_another_instance(daemon: Daemon, machine: Machi
     assert (len(heat.values("old")), len(heat.values("new"))) == (0, 1)
     assert (machine.state / "of-i-1" / "journal").is_file()
     assert len(daemon.said("another instance", "i-1", "i-2")) == 1
+
+
+@pytest.mark.fault(
+    1,
+    "a followed revision asks for a reboot, and a power cut",
+    "one reboot; then the revision goes on",
+)
+def test_a_followed_stack_asks_for_a_reboot(
+    daemon: Daemon, machine: Machine, reboots: Path, boot: Callable[[], tuple[str, ...]]
+) -> None:
+    """The machine is rebooted once; then the revision goes on where it was, and the next one counts."""
+    folder, log = machine.folder / "site", machine.folder / "log"
+    folder.mkdir()
+    (folder / "stack.yaml").write_text(template(log, "one", GOES_ON))
+    daemon.settings["follow web"] = {"url": str(folder), "path": "stack.yaml", "interval": 0.2}
+    daemon.configure()
+    daemon.start()
+    wait_until(lambda: len(lines(reboots)) == 1, LONG)
+    assert "waits for a reboot of the machine" in daemon.command("status", "--json").json["followed"][0]["trouble"]
+    time.sleep(1.2)
+    assert len(lines(reboots)) == len(lines(log)) == 1
+    daemon.stop(signal.SIGKILL)
+    kill_all(machine)
+
+    daemon.start(*boot())
+    wait_until(lambda: daemon.command("status", "--json").json["followed"][0]["revision"] is not None, LONG)
+    assert lines(log) == ["one red"] * 2
+    assert len(lines(reboots)) == 1
+    (folder / "stack.yaml").write_text(template(log, "two"))
+    wait_until(lambda: lines(log)[-1] == "two red", LONG)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from package.built import ROOT, digest, package
+from package.built import ROOT, package
 from support.tools import need, need_builder, need_root
 
 BY_HAND = pytest.mark.skipif("TEST_MACHINE" not in os.environ, reason="it takes minutes: `make test-machine`")
@@ -40,7 +40,7 @@ def baked(how: str, release: str = "") -> Path:
         need("sudo", "sudo")
     own = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
     release = release or own
-    deb = package("deb") if release == own else _built_on(release)
+    deb = package("deb")
     _PLACE.mkdir(exist_ok=True)
     named = f"{how}-{release}"
     root = _PLACE / f"{named}-{_digest(deb, _HERE / 'bake', *sorted(_SOURCES[how].rglob('*')))}"
@@ -53,24 +53,6 @@ def baked(how: str, release: str = "") -> Path:
             _bake(_PLACE / f"{named}.log", how, deb, root, release)
             print(f"{how} has baked an image of {release} in {time.monotonic() - begun:.0f} s")
     return root
-
-
-def _built_on(release: str) -> Path:
-    """Return the package as it is built on a release of Debian: it is for the Python that it was built with."""
-    folder = _PLACE / f"deb-{release}-{digest()}"
-    _PLACE.mkdir(exist_ok=True)
-    with (_PLACE / f"deb-{release}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            for old in _PLACE.glob(f"deb-{release}-*"):
-                shutil.rmtree(old)
-            part = _PLACE / f"part-{release}"
-            shutil.rmtree(part, ignore_errors=True)
-            part.mkdir()
-            _bake(_PLACE / f"deb-{release}.log", "deb", part, release)
-            part.rename(folder)
-    [found] = folder.glob("*.deb")
-    return found
 
 
 def _bake(log: Path, *arguments: str | Path) -> None:

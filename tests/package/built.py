@@ -21,17 +21,29 @@ _SOURCES = ("agent", "hooks", "systemd", "packaging", "docs", "examples", "pypro
 _QUICK = {"DPKG_DEB_COMPRESSOR_LEVEL": "1"}
 """Nothing that is tested depends on how well a package is compressed."""
 
-_OPTIONS = {"deb": "", "rpm": "--nodeps"}
+_MODULES = (
+    "keystoneauth1, psutil, requests, shtab, yaml",
+    "python3-keystoneauth1 python3-psutil python3-requests python3-shtab python3-yaml",
+)
+"""What the package for every release is built with, and the packages that have it."""
+
+_OPTIONS = {"deb": "", "deb-bundled": "", "rpm": "--nodeps"}
 """Of an RPM, the database of packages knows nothing of what Debian has installed."""
 
 
 def package(kind: str) -> Path:
-    """Return a package, or skip the test, saying what is missing to build it."""
-    need(*{"deb": ("dh", "debhelper"), "rpm": ("rpmbuild", "rpm")}[kind])
-    if subprocess.run(
-        ["/usr/bin/python3", "-c", "import ensurepip, venv"], capture_output=True, check=False
-    ).returncode:
-        pytest.skip("/usr/bin/python3 cannot make an environment: apt-get install python3-venv")
+    """Return a package, or skip the test, saying what is missing to build it.
+
+    `deb` is the one for every release, `deb-bundled` and `rpm` have the Python modules inside.
+    """
+    if kind == "rpm":
+        need("rpmbuild", "rpm")
+    else:
+        need("dh", "debhelper")
+        need("dh_python3", "dh-python")
+    modules, packages = _MODULES if kind == "deb" else ("ensurepip, venv", "python3-venv")
+    if subprocess.run(["/usr/bin/python3", "-c", f"import {modules}"], capture_output=True, check=False).returncode:
+        pytest.skip(f"/usr/bin/python3 lacks modules to build it: apt-get install {packages}")
     folder = _PLACE / kind
     folder.mkdir(parents=True, exist_ok=True)
     stamp = folder / f"{digest()}.built"
@@ -41,7 +53,7 @@ def package(kind: str) -> Path:
             shutil.rmtree(folder)
             build(kind, folder)
             stamp.touch()
-    [found] = folder.glob(f"heat-config-agent*.{kind}")
+    [found] = folder.glob("heat-config-agent*.*")
     return found
 
 

@@ -1,4 +1,4 @@
-"""The RPM package: the layout of the Debian package, and what a system with RPM is told of it.
+"""The RPM package: the layout of the self-contained Debian package, and what a system with RPM is told of it.
 
 None is here to install it on: what its scripts do is what that system's own macros make of them.
 """
@@ -25,9 +25,9 @@ OTHERWISE = {
 """Where the one has what the other has elsewhere."""
 
 DEBIAN = {
-    "/usr/share/doc/heat-config-agent/copyright",
-    "/usr/share/doc/heat-config-agent/changelog",
-    "/usr/share/lintian/overrides/heat-config-agent",
+    "/usr/share/doc/heat-config-agent-bundled/copyright",
+    "/usr/share/doc/heat-config-agent-bundled/changelog",
+    "/usr/share/lintian/overrides/heat-config-agent-bundled",
 }
 """What Debian wants beside that."""
 
@@ -52,8 +52,8 @@ def asked(rpm: Path, *what: str) -> list[str]:
 
 
 def test_it_has_the_layout_of_the_other(rpm: Path) -> None:
-    """File by file, what the Debian package has."""
-    tar = subprocess.run(["dpkg-deb", "--fsys-tarfile", package("deb")], capture_output=True, check=True).stdout
+    """File by file, what the self-contained Debian package has."""
+    tar = subprocess.run(["dpkg-deb", "--fsys-tarfile", package("deb-bundled")], capture_output=True, check=True).stdout
     names = subprocess.run(["tar", "-t"], input=tar, capture_output=True, check=True).stdout.decode().splitlines()
     expected = {each.removeprefix(".").removesuffix(".gz") for each in names if not each.endswith("/")} - DEBIAN
     found = set()

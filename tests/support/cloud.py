@@ -45,7 +45,7 @@ class Cloud:
 
     def catalog(self, region: str = "RegionOne", messaging: str = "") -> list[dict[str, Any]]:
         """What services there are, and where."""
-        places = {"orchestration": f"/v1/{PROJECT}", "messaging": messaging}
+        places = {"orchestration": f"/v1/{PROJECT}", "messaging": messaging, "key-manager": ""}
         return [
             {
                 "type": service,

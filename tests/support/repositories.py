@@ -65,12 +65,12 @@ class Repository:
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
-    def commit(self, files: dict[str, str]) -> str:
-        """Write files, commit everything, and return the commit."""
+    def commit(self, files: dict[str, str], *signing: str) -> str:
+        """Write files, commit everything, and return the commit; `signing` are options of git that sign it."""
         for name, content in files.items():
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content)
         self.git("add", "-A")
-        self.git("commit", "-q", "--allow-empty", "-m", "a change")
+        self.git(*signing, "commit", "-q", "--allow-empty", "-m", "a change")
         return self.git("rev-parse", "HEAD")

@@ -190,7 +190,7 @@ def booted(
     need("systemd-nspawn", "systemd-container")
     if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode:
         pytest.skip("this machine gives no mount namespaces: run make test where «unshare --mount true» works")
-    machine = Booted(root or _small_debian(), commands=commands, network=network)
+    machine = Booted(root or small_debian(), commands=commands, network=network)
     try:
         if boot:
             machine.boot()
@@ -223,9 +223,15 @@ def _compiled() -> Path:
     return folder
 
 
-def _small_debian() -> Path:
+def small_debian(release: str = "") -> Path:
+    """Return the root folder of a small Debian, of this machine's own release unless another one is named.
+
+    The test is skipped where none can be built.
+    """
+    need_root()
     need("mmdebstrap", "mmdebstrap")
-    built = subprocess.run([_HERE / "build-root"], capture_output=True, text=True, check=False)
+    words = [release] if release else []
+    built = subprocess.run([_HERE / "build-root", *words], capture_output=True, text=True, check=False)
     if built.returncode:
         pytest.skip(f"there is no machine to boot: {built.stderr.strip()}")
     return Path(built.stdout.strip())

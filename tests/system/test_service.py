@@ -174,3 +174,33 @@ def test_the_machine_goes_down_unasked(service: Booted) -> None:
     found = status(service)["deployments"][0]
     assert found["failed"]
     assert "the machine went down while it ran" in found["reason"]
+
+
+def test_systemd_runs_it_as_another_user(service: Booted) -> None:
+    """All that needs no root works, nothing becomes root, and `doctor` says what is out of reach."""
+    unit = service.disk / f"etc/systemd/system/{NAME}@.service"
+    unit.write_text(UNIT.with_name(unit.name).read_text())
+    place, user = "/var/lib/heat-config-agent-games", "games"
+    path = service.disk / f"etc/heat-config-agent/users/{user}.conf"
+    path.parent.mkdir(parents=True)
+    path.write_text(SETTINGS)
+    path.parent.chmod(0o755)
+    (service.disk / "var/lib/os-collect-config").mkdir(parents=True, exist_ok=True)
+    script = f"#!/bin/sh\nid -un >{place}/who\ngrep NoNewPrivs /proc/self/status >>{place}/who\nsleep 1\n"
+    deploy(service, deployment("d1", script), deployment("d2", "#!/bin/sh\ntrue\n", options={"tasks_max": 9}))
+    assert service.run("systemctl", "daemon-reload").code == 0
+    done = service.run("systemctl", "start", f"{NAME}@{user}")
+    assert done.code == 0, service.run("journalctl", "--no-pager", "-u", f"{NAME}@{user}").out
+    words = ("--config", f"/etc/heat-config-agent/users/{user}.conf", "--state-dir", place)
+
+    def states() -> dict[str, str]:
+        done = service.run("runuser", "-u", user, "--", "heat-config-agent", "status", "--json", *words)
+        return {each["id"]: each["state"] for each in json.loads(done.out)["deployments"]}
+
+    eventually(service, lambda: states() == {"d1": "unasked", "d2": "unasked"})
+    assert service.run("cat", f"{place}/who").out.split() == [user, "NoNewPrivs:", "1"]
+    shown = service.run("runuser", "-u", user, "--", "heat-config-agent", "show", *words, "d2").out
+    assert "tasks_max cannot be enforced: only root can make scopes" in shown
+    told = service.run("runuser", "-u", user, "--", "heat-config-agent", "doctor", *words)
+    assert f"this is the user {user}, not root; out of reach are runs as other users" in " ".join(told.out.split())
+    assert not (service.disk / "var/lib/heat-config-agent").exists()

@@ -17,6 +17,7 @@ ROWS = (
     {"engine"},
     {"signals", "sources", "state", "language"},
     {"runs"},
+    {"artifacts", "signing"},
     {"deployments", "settings", "web"},
     {"model", "errors", "masking"},
 )
@@ -24,7 +25,7 @@ ROWS = (
 may import one another."""
 
 HOOKS = {"protocol", "processes", "options", "programs", "errors", "reply", "files", "load", "HOOKS"}
-HOOKS |= {"strict_json", "strict_yaml", "yaml_schema", "yaml_tree", "memory", "values", "alphabet"}
+HOOKS |= {"strict_json", "strict_yaml", "yaml_schema", "yaml_tree", "memory", "values", "alphabet", "artifacts"}
 """What the agent knows of the hooks."""
 
 

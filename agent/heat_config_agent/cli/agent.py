@@ -26,10 +26,12 @@ COMMANDS = {
     "doctor": "doctor",
     "hooks": "hooks",
     "policy": "policy",
+    "sign": "sign",
     "follow": "follow",
     "stack": "stack",
     "template": "template",
     "migrate": "migrate",
+    "setup": "setup",
 }
 """Command → module in this package, in the order of `--help`."""
 

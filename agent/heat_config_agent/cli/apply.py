@@ -91,7 +91,7 @@ def main(arguments: Sequence[str]) -> int:
     before = at_first, shortcut.seen(watched)
     if any(map(_is_packed, options.file)):
         return _apply_template(settings, options, None)
-    sources, drop_in = _sources(options.file, settings)
+    sources, drop_in = _sources(options.file, settings, options.signature or "")
     try:
         documents, troubles = _collect(sources)
     except UsageError:  # mistakes in a template are reported below, with their positions
@@ -188,12 +188,12 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def _sources(paths: Sequence[str], settings: Settings) -> tuple[Sequence[Named], bool]:
+def _sources(paths: Sequence[str], settings: Settings, tree: str) -> tuple[Sequence[Named], bool]:
     """Return the sources to ask, and whether they are the document that heat-agents would apply."""
     if paths:
         if list(paths).count("-") > 1:
             raise UsageError("standard input can be read only once", hint="name - once")
-        return [Stdin() if each == "-" else File(Path(each)) for each in paths], False
+        return [Stdin() if each == "-" else File(Path(each), tree) for each in paths], False
     if settings.shell_config:
         return [ShellConfig(settings.shell_config)], True
     if effective.SHELL_CONFIG.exists():

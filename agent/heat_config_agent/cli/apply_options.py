@@ -73,6 +73,7 @@ OPTIONS = (
         "SECONDS",
         read=seconds,
     ),
+    Option("--signature", "the signature of the tree that FILE is in, as heat-config-agent follow has kept it", "FILE"),
     Option("--ca-file", "certificates to trust when delivering results", "FILE"),
     *TEMPLATE,
 )

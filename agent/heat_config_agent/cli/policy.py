@@ -9,15 +9,16 @@ import time
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.deployments import cleanup, plan
 from heat_config_agent.deployments.plan import Known
-from heat_config_agent.engine.survey import policy_in_force
 from heat_config_agent.errors import ExitCode
 from heat_config_agent.model.deployment import Deployment
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.model.policy import Policy
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings
+from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_agent.settings.paths import POLICY
 from heat_config_agent.state import journal
+from heat_config_hooks.values import replace
 
 _EXPLAIN = """\
 : Show the rules of this machine's policy, and which deployments it would refuse if they were new today. The deployments
@@ -79,13 +80,15 @@ def _show(policy: Policy, refused: list[tuple[str, str, str]], unknown: int) -> 
         terminal.say(line)
     for line in terminal.table(refused):
         terminal.say(line)
-    terminal.say(f"{terminal.count(len(refused), 'deployment')} would be refused today")
+    besides = ", besides those that are not signed" if policy.signers is not None else ""
+    terminal.say(f"{terminal.count(len(refused), 'deployment')} would be refused today{besides}")
     if unknown:
         terminal.say(f"{terminal.count(unknown, 'deployment')} cannot be checked: the config is not kept any more")
 
 
 def _refused(settings: Settings, policy: Policy) -> tuple[list[tuple[str, str, str]], int]:
     """Return the name, action and refusal of what would be refused, and the number of deployments without a config."""
+    policy = replace(policy, signers=None)  # signatures are in documents, which are not kept
     entries = journal.read(settings.state)
     known = Known(entries=entries, tools=Tools(settings.hooks).installed(), now=time.time(), user=settings.text("user"))
     present = {entry.key: state_options.deployment(settings, entry) for entry in entries.values() if _is_here(entry)}

@@ -36,6 +36,8 @@ class Wishes:
     as_json: bool
     strict: bool
     """Whether warnings count as mistakes."""
+    emit: Callable[[dict[str, Any]], object]
+    """Takes what was found in a file, if `as_json`."""
 
 
 def validate(names: Sequence[str], wishes: Wishes, validate_hot: Validation) -> int:
@@ -58,18 +60,18 @@ def _validated(names: Sequence[str], wishes: Wishes, validate_hot: Validation) -
         if language_of(name) == TOSCA:
             found = checker.check(name, given=wishes.inputs)
             if wishes.as_json:
-                terminal.say(json.dumps(_values(found)))
+                wishes.emit(_values(found))
             else:
                 show(found, alone=len(names) == 1)
             failed = bool(found.mistakes) or (wishes.strict and bool(found.warnings))
             code: int = ExitCode.USAGE if not found.is_readable else ExitCode.FAILED if failed else ExitCode.OK
         else:
-            code = _validate_hot(name, validate_hot)
+            code = _validate_hot(name, validate_hot, wishes)
         worst = max(worst, code)
     return worst
 
 
-def _validate_hot(name: str, validate_hot: Validation) -> int:
+def _validate_hot(name: str, validate_hot: Validation, wishes: Wishes) -> int:
     try:
         code, values = validate_hot(name)
     except UsageError as error:
@@ -77,7 +79,7 @@ def _validate_hot(name: str, validate_hot: Validation) -> int:
         terminal.say(terminal.line(str(error)), error=True)
         values = {"valid": False, "mistakes": [{"code": "file", "problem": str(error)}], "warnings": []}
     if values is not None:
-        terminal.say(json.dumps({"file": name, **values, "open": []}))
+        wishes.emit({"file": name, **values, "open": []})
     return code
 
 

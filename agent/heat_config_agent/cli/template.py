@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from typing import Any
 
 from heat_config_agent.cli import state_options, template_options, terminal
@@ -70,6 +71,13 @@ def add(commands: state_options.Commands) -> None:
     template_options.add(validate)
     validate.add_argument("--strict", action="store_true", help="treat warnings as mistakes")
     validate.add_argument("--json", action="store_true", help="print one JSON object for each file, on a line")
+    validate.add_argument(
+        "--format",
+        choices=("text", "json", "github", "sarif"),
+        default="text",
+        help="text for people; json as --json; github prints workflow commands, which GitHub shows beside the lines; "
+        "sarif prints one SARIF 2.1.0 log",
+    )
     state_options.CONFIG.add(validate)
     validate.set_defaults(run=run, state_dir=None)
     _add_pack(inner)
@@ -125,7 +133,24 @@ def pack(options: argparse.Namespace) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Validate templates."""
+    """Validate templates, and print what was found in the format that is asked for."""
+    options.json = options.json or options.format != "text"
+    if options.format not in ("github", "sarif"):
+        return _validate(options, lambda values: terminal.say(json.dumps(values)))
+    from heat_config_agent.cli import annotations  # noqa: PLC0415  # only these formats need it
+
+    found: list[dict[str, Any]] = []
+    code = _validate(options, found.append)
+    for values in found:
+        values.setdefault("file", options.file[0] if options.file else options.template)
+    lines = annotations.github(found) if options.format == "github" else [json.dumps(annotations.sarif(found))]
+    for line in lines:
+        terminal.say(line)
+    return code
+
+
+def _validate(options: argparse.Namespace, emit: Callable[[dict[str, Any]], object]) -> int:
+    """Validate templates; what was found in each is handed to `emit`, if JSON is asked for."""
     names = options.file or [name for name in (options.template,) if name]
     if len(names) > 1 or any(language_of(name) == TOSCA for name in names):
         from heat_config_agent.cli.service_validation import Wishes, validate  # noqa: PLC0415  # HOT needs none of it
@@ -135,11 +160,11 @@ def run(options: argparse.Namespace) -> int:
 
             return validated(options, name)
 
-        wishes = Wishes(template_options.parameters(options), as_json=options.json, strict=options.strict)
+        wishes = Wishes(template_options.parameters(options), options.json, options.strict, emit)
         return validate(names, wishes, validate_hot)
     from heat_config_agent.cli.template_validation import validated  # noqa: PLC0415
 
     code, values = validated(options, *options.file)
     if values is not None:
-        terminal.say(json.dumps(values))
+        emit(values)
     return code

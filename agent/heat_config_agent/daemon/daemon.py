@@ -69,7 +69,8 @@ class Daemon:
                 self._heed_signals()
                 try:
                     self._turn(wakeup)
-                    self._reboot.tend(self._agent.settings)
+                    records = self._following.records() if self._following else ()
+                    self._reboot.tend(self._agent.settings, records)
                 except StateError as error:
                     self._retry_later(error)
                 except (OSError, MemoryError, ImportError) as error:
@@ -152,7 +153,7 @@ class Daemon:
             delays.append(self._following.delay)
         if self._notifier.watchdog:
             delays.append(self._notifier.watchdog / 2)
-        if self._reboot.is_under_way or agent.applier.work.reboots:
+        if self._reboot.is_wanted:
             delays.append(_REBOOT_DELAY)
         return min(delays)
 

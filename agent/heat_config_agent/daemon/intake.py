@@ -178,7 +178,8 @@ class Intake:
             return
         self._passed_over.discard(key)
         held = self._documents.held.get(name)
-        new = held is None or not same(held.content, document.content)
+        signatures = held.signatures if held else ()
+        new = held is None or signatures != document.signatures or not same(held.content, document.content)
         kept = held if held is not None and not new and name not in self._untaken else document
         trouble = refusal(name, self._reader.parse(kept))
         if trouble:

@@ -14,6 +14,14 @@ from heat_config_agent.engine.applier import Applier
 from heat_config_agent.engine.report import Report
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import requests
+from heat_config_hooks import processes
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from heat_config_agent.state.followed import Followed  # few machines follow a source
 
 SECONDS = 300.0
 """Seconds that the machine has to go down after the reboot command."""
@@ -36,6 +44,10 @@ class Reboot:
         """Since when deployments wait, in monotonic seconds."""
         self._told: tuple[subprocess.Popen[bytes], tuple[str, ...], float] | None = None
         """The process of the reboot command, the command, and when it was started in monotonic seconds."""
+        self._followed: tuple[str, ...] = ()
+        """The stacks that follow a source, and of which a deployment waits for a reboot."""
+        self._not_before = 0.0
+        """When a reboot for them may begin, in monotonic seconds: later if one has failed."""
 
     @property
     def is_under_way(self) -> bool:
@@ -49,13 +61,26 @@ class Reboot:
             return ""
         return f"the machine has not gone down {LATE:g} s after «{' '.join(self._told[1])}»"
 
-    def tend(self, settings: Settings) -> None:
-        """Start the reboot if it is time, or see what has become of it. Raises StateError."""
+    @property
+    def is_wanted(self) -> bool:
+        """True if a deployment waits for a reboot, or the reboot command was started."""
+        return self.is_under_way or bool(self._applier.work.reboots or self._followed)
+
+    def tend(self, settings: Settings, records: Sequence[Followed] = ()) -> None:
+        """Start the reboot if it is time, or see what has become of it. Raises StateError.
+
+        `records` are those of the stacks that follow a source.
+        """
         now = time.monotonic()
+        begun = [record for record in records if record.begun]
+        waiting = [record.name for record in begun if record.reboot == processes.boot_id()]
+        self._followed = tuple(waiting) if now >= self._not_before else ()
         if self._told is not None:
             self._wait(*self._told)
-        elif not self._applier.work.reboots:
+        elif not self.is_wanted:
             self._asked = None
+        elif len(begun) > len(waiting):
+            return  # another stack is worked on
         else:
             self._asked = self._asked or now
             last_words = self._applier.work.busy and now - self._asked < LAST_WORDS
@@ -64,7 +89,7 @@ class Reboot:
 
     def _begin(self, settings: Settings) -> None:
         command = settings.reboot_command
-        names = ", ".join(entry.name for entry in self._applier.work.reboots)
+        names = ", ".join([*(entry.name for entry in self._applier.work.reboots), *self._followed])
         self._report.note(f"rebooting the machine with «{' '.join(command)}»: {names} asked for it")
         self._applier.settle()
         try:
@@ -78,7 +103,7 @@ class Reboot:
             )
         except (OSError, ValueError, IndexError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            self._applier.reboot_failed(f"«{' '.join(command)}» cannot be started: {reason}")
+            self._failed(f"«{' '.join(command)}» cannot be started: {reason}")
         else:
             self._told = (process, command, time.monotonic())
 
@@ -93,6 +118,13 @@ class Reboot:
         else:
             reason = f"{SECONDS:g} s after «{words}» the machine has not gone down"
         self._told = None
+        self._failed(reason)
+
+    def _failed(self, reason: str) -> None:
+        """Answer the deployments that wait as failed; those of stacks that follow a source wait for another reboot."""
+        self._not_before = time.monotonic() + SECONDS
+        if self._followed:
+            self._report.warn(f"cannot reboot the machine, and {', '.join(self._followed)} waits for it: {reason}")
         self._applier.reboot_failed(reason)
 
 

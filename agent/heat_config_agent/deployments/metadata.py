@@ -59,8 +59,9 @@ def parse(document: Document) -> Parsed:
         return Parsed((), (mistake,), understood=False)
     deployments: dict[str, Deployment] = {}
     mistakes: list[Mistake] = []
+    evidence = document.signatures, document.signed_configs
     for index, entry in enumerate(entries):
-        deployment = _deployment(entry, f"{where}[{index}]", document.source)
+        deployment = _deployment(entry, f"{where}[{index}]", document.source, evidence)
         first = deployments.get(deployment.key)
         if first and first.document == deployment.document:
             continue  # the same entry twice is the same work
@@ -195,7 +196,7 @@ class _Entry:
         return named
 
 
-def _deployment(raw: object, where: str, source: str) -> Deployment:
+def _deployment(raw: object, where: str, source: str, evidence: tuple[tuple[str, ...], tuple[str, ...]]) -> Deployment:
     if not isinstance(raw, Mapping):
         mistake = Mistake(path=where, problem=f"expected an object that describes a deployment, not {kind_of(raw)}")
         return _unreadable(raw, where, source, mistake)
@@ -220,6 +221,8 @@ def _deployment(raw: object, where: str, source: str) -> Deployment:
         document=raw,
         source=source,
         where=where,
+        signatures=evidence[0],
+        signed_configs=evidence[1],
         mistakes=tuple(entry.mistakes),
     )
 

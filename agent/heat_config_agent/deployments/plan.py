@@ -30,6 +30,7 @@ TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
     from heat_config_agent.model.policy import Policy  # few machines have one
+    from heat_config_hooks.artifacts import Artifact  # few deployments have any
 
 NOT_CHOSEN = "not chosen"
 """The reason to skip a deployment that `only` does not name."""
@@ -230,6 +231,7 @@ def _new(deployment: Deployment, known: Known, reason: str) -> Step:
         request=selection.request(deployment, config),
         limit=_limit(config),
         user=_user(config, tool, known.user),
+        artifacts=() if deployment.action == cleanup.ACTION else _artifacts(config),
         bounds=_bounds(config),
     )
     return _governed(Step(verb=Verb.RUN, deployment=deployment, reason=reason, job=job), job, known.policy)
@@ -267,6 +269,7 @@ def job_of_run(deployment: Deployment, run: Run | None) -> Job | None:
         tool=Tool(selection.tool_name(config.tool), run.hook),
         request=selection.request(deployment, config),
         limit=run.limit,
+        artifacts=() if deployment.action == cleanup.ACTION else _artifacts(config),
     )
 
 
@@ -305,6 +308,16 @@ def _user(config: Config, tool: Tool, usual: str) -> str:
     if not (own or usual) or not tool.builtin or "user" not in heat_config_hooks.load(tool.name).ABOUT.options:
         return ""
     return own if isinstance(own, str) and own else usual
+
+
+def _artifacts(config: Config) -> tuple[Artifact, ...]:
+    """Return the artifacts of a deployment. An executable hook may use an option of that name for something else."""
+    found = options.common(config.options, "artifacts") if config.options.get("artifacts") else None
+    if not isinstance(found, list):
+        return ()
+    from heat_config_hooks import artifacts  # noqa: PLC0415  # few deployments have any
+
+    return tuple(artifacts.read(found, f"{config.section}.artifacts"))
 
 
 def _bounds(config: Config) -> dict[str, int]:

@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from heat_config_agent.deployments import plan
-from heat_config_agent.doctor import Finding, closed, failed, ok, warning
-from heat_config_agent.engine.survey import policy_in_force
+from heat_config_agent.doctor import Finding, closed, failed, ok, reach, warning
 from heat_config_agent.errors import StateError
 from heat_config_agent.model.entry import State
 from heat_config_agent.runs import scopes
 from heat_config_agent.settings import display
 from heat_config_agent.settings.effective import Settings
+from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_agent.state import followed, health, journal, lock, requests, retention
 from heat_config_agent.state.clock import Steady
 from heat_config_agent.state.deployed import begun_elsewhere, report_of
@@ -43,6 +43,8 @@ def findings(settings: Settings, mistakes: Sequence[str]) -> Iterator[Finding]:
     """Check everything on the machine; `mistakes` in the settings keep the agent from starting."""
     yield from check_settings(settings, mistakes)
     yield from check_policy()
+    yield from reach.check_signing()
+    yield from reach.check_reach()
     yield from check_user(settings.text("user"))
     yield from check_secrets(Path(settings.text("secrets_dir")))
     yield from check_state(settings.state)

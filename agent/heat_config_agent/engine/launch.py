@@ -11,7 +11,7 @@ from pathlib import Path
 from heat_config_agent.deployments.plan import Step
 from heat_config_agent.engine.conclusion import RunEnd
 from heat_config_agent.engine.report import Report
-from heat_config_agent.engine.survey import policy_in_force
+from heat_config_agent.engine.survey import with_verified
 from heat_config_agent.errors import PASSING, AgentError, obstacle
 from heat_config_agent.model.deployment import BUILTIN, DELETE, Deployment
 from heat_config_agent.model.entry import Entry, Run
@@ -20,6 +20,7 @@ from heat_config_agent.model.run_settings import RunSettings
 from heat_config_agent.runs import hook, run_folder, scopes, supervisor
 from heat_config_agent.runs.output_limit import OutputLimit
 from heat_config_agent.runs.scopes import Scope, ScopeError
+from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_hooks import processes, protocol
 from heat_config_hooks.reply import UNKNOWN, Capture, Reply, failure
 from heat_config_hooks.values import dataclass, replace
@@ -86,7 +87,7 @@ class Launcher:
         Returns the reply if nothing needs to be run. `cleaned` is the run that a cleanup removes the work of: the
         cleanup works in the same folders. Raises AgentError if the run cannot be put on record.
         """
-        policy = policy_in_force()  # it may have changed since the plan was made
+        policy = with_verified(policy_in_force(), [job.deployment])  # it may have changed since the plan was made
         if policy is not None:
             if refusal := policy.mistake or policy.refusal(job):
                 return Obstacle(refusal, passing=bool(policy.mistake))
@@ -134,9 +135,9 @@ class Launcher:
 
     def _command(self, job: Job, place: protocol.Workplace) -> protocol.Command | Reply:
         """Return the command of a run, or the reply if nothing needs to be run. Raises OSError."""
-        if not job.deployment.references and not job.user:
+        if not (job.deployment.references or job.user or job.artifacts):
             return hook.prepare(job, place)
-        from heat_config_agent.runs import resolution  # noqa: PLC0415  # few runs refer to secrets
+        from heat_config_agent.runs import resolution  # noqa: PLC0415  # few runs need it
 
         return resolution.command(job, self.folder(job.deployment.key), place, self.settings)
 
@@ -251,8 +252,8 @@ class Launcher:
     def reply(self, step: Step, run: Run, code: int) -> Reply:
         """Return the reply that the hook makes of a command that ended with this exit code."""
         folder = self.folder(step.deployment.key)
-        if step.deployment.references or run.user:
-            from heat_config_agent.runs import resolution  # noqa: PLC0415  # few runs refer to secrets
+        if step.deployment.references or run.user or (step.job and step.job.artifacts):
+            from heat_config_agent.runs import resolution  # noqa: PLC0415  # few runs need it
 
             prepared, notes = resolution.prepared(folder)
             for note in notes:

@@ -5,7 +5,6 @@ The daemon, the one-shot command, the dry run and the migration all plan from a 
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
@@ -16,7 +15,7 @@ from heat_config_agent.model.deployment import Deployment, Document, Mistake
 from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.runs import run_folder
 from heat_config_agent.runs.tools import Tools
-from heat_config_agent.settings.paths import POLICY
+from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.state.entries import Entries
 from heat_config_hooks import processes
@@ -104,22 +103,18 @@ def facts(
         tools=tools.installed() if may_run else {},
         now=time.time() if now is None else now,
         boot=processes.boot_id(),
-        policy=policy_in_force() if may_run else None,
+        policy=with_verified(policy_in_force(), deployments) if may_run else None,
         user=user,
     )
 
 
-def policy_in_force() -> Policy | None:
-    """Return the policy of the machine as it is now; None if there is none."""
-    try:
-        os.lstat(POLICY)  # `exists` would take a folder that may not be entered for an absent file
-    except FileNotFoundError:
-        return None
-    except OSError:
-        pass  # the reader says why
-    from heat_config_agent.settings import policy  # noqa: PLC0415  # few machines have one
+def with_verified(policy: Policy | None, deployments: Iterable[Deployment]) -> Policy | None:
+    """Return a policy that knows which signatures of these deployments count."""
+    if policy is None or policy.signers is None:
+        return policy
+    from heat_config_agent.signing import ssh  # noqa: PLC0415  # few machines require signatures
 
-    return policy.read(POLICY)
+    return ssh.with_verified(policy, deployments)
 
 
 def _may_run(deployment: Deployment, entry: Entry | None, marked: Collection[str], back: Collection[str]) -> bool:

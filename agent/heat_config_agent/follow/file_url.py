@@ -11,15 +11,20 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from heat_config_agent import web
+from heat_config_agent.artifacts import archives, trees
 from heat_config_agent.errors import SourceError, UnreachableError, UsageError
-from heat_config_agent.follow import trees
+from heat_config_agent.follow.demand import Demand
 from heat_config_agent.follow.origin import Origin
+from heat_config_agent.model import signed
 
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 
 
 class FileUrl:
-    """The file at a URL. It is sent again only if it has changed."""
+    """The file at a URL. It is sent again only if it has changed. Its signed list is at the URL with `.signed`."""
+
+    demand: Demand | None = None
+    evidence = ""
 
     def __init__(self, origin: Origin) -> None:
         """Follow the URL in the settings."""
@@ -59,18 +64,38 @@ class FileUrl:
             revision = self.newest()
         name = _file_name(self._origin.url)
         content, self._content = self._content, b""
+        self.evidence = self._signature(name, content) if self.demand else ""
         if name.endswith(_ARCHIVES):
-            trees.unpack(io.BytesIO(content), tree, self._origin.size)
+            archives.unpack(io.BytesIO(content), tree, trees.Budget(self._origin.size))
         else:
             (tree / name).write_bytes(content)
         return revision
 
-    def _ask(self, headers: Mapping[str, str]) -> web.Answer:
+    def _signature(self, name: str, content: bytes) -> str:
+        """Return the evidence that the file is signed. Raises UsageError, SourceError."""
+        url = urlsplit(self._origin.url)
+        answer = self._ask({}, url._replace(path=url.path + signed.SUFFIX).geturl())
+        shown = f"{name}{signed.SUFFIX}"
+        if answer.status == 404:
+            raise UsageError(f"{name} is not signed: there is no {shown} beside it")
+        if answer.status != 200 or self.demand is None:
+            raise SourceError(f"{self._host} answers HTTP {answer.status} {answer.reason}".rstrip())
+        evidence = signed.evidence(signed.FILES, answer.body.decode("utf-8", "surrogateescape"))
+        self.demand.require(evidence, shown)
+        try:
+            digests = signed.digests(evidence.partition("\n")[2])
+        except ValueError as error:
+            raise UsageError(f"cannot use {shown}: {error}") from None
+        if digests.get(name) != signed.digest(content):
+            raise UsageError(f"{shown} is of another {name}", hint="put both there together")
+        return evidence
+
+    def _ask(self, headers: Mapping[str, str], url: str = "") -> web.Answer:
         if self._origin.token:
             pair = f"{self._origin.user}:{self._origin.token}".encode()
             headers = {**headers, "Authorization": f"Basic {base64.b64encode(pair).decode()}"}
         try:
-            return self._server.fetch(self._origin.url, headers, self._origin.seconds)
+            return self._server.fetch(url or self._origin.url, headers, self._origin.seconds)
         except UnreachableError as error:
             raise SourceError(f"{self._host} does not answer: {error}") from error
 

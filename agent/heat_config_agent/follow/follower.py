@@ -19,15 +19,17 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from heat_config_agent.artifacts import trees
 from heat_config_agent.errors import AgentError, ExitCode, SourceError, StateError, UsageError
-from heat_config_agent.follow import trees
+from heat_config_agent.follow import demand
 from heat_config_agent.follow.origin import Origin
+from heat_config_agent.follow.outcome import reason_of
 from heat_config_agent.follow.sources import Source, source
 from heat_config_agent.masking.names import url as without_secrets
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import followed, lock, requests
 from heat_config_agent.state.followed import Followed, short
-from heat_config_hooks import files
+from heat_config_hooks import files, processes
 from heat_config_hooks.values import replace
 
 AGAIN_SECONDS = 600.0
@@ -95,6 +97,7 @@ class Follower:
             return
         if self._source is None:
             self._source = source(self._origin(), self._folder)
+        demand.allow(self._text("url"))
         revision = self._source.newest()
         self._record = replace(
             self._record,
@@ -132,6 +135,7 @@ class Follower:
             user=self._text("user"),
             token=self._text("token"),
             ca_file=self._settings.ca_file,
+            ssh_config=self._text("ssh_config"),
             environment=self._settings.environment,
         )
 
@@ -151,9 +155,14 @@ class Follower:
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(mode=0o700)
         try:
+            url, _, newest = self._record.signed.rpartition(" ")
+            origin.demand = demand.now(newest if url == self._record.source else "")
             revision = origin.fetch(revision, new)
             trees.check(new)
             tree = place / _folder_name(revision)
+            demand.keep(tree, origin.evidence)
+            if origin.demand is not None:
+                self._record = replace(self._record, signed=f"{self._record.source} {revision}")
             if tree.is_dir():
                 shutil.rmtree(new)
             else:
@@ -177,7 +186,9 @@ class Follower:
         with contextlib.suppress(OSError):  # the next revision tries again
             kept = (self._folder / _CURRENT).readlink().name
             for tree in (self._folder / _TREES).iterdir():
-                if tree.name != kept:
+                if tree.name.endswith(demand.SUFFIX) and tree.name != f"{kept}{demand.SUFFIX}":
+                    tree.unlink()
+                elif tree.name != kept and tree.is_dir():
                     shutil.rmtree(tree, ignore_errors=True)
 
     # Carrying out.
@@ -206,6 +217,7 @@ class Follower:
         """Return the command that carries out the tree in force, and whether it is a document."""
         options = self._settings.options
         config = options[options.index("--config") : options.index("--config") + 2] if "--config" in options else ()
+        config = (*config, *demand.option(self._folder / _CURRENT))
         if _is_document(path):
             return command("apply", *config, "--state-dir", str(self._folder / "document"), str(path)), True
         words = [*config, "--state-dir", str(self._settings.state), "--name", self._name]
@@ -254,12 +266,16 @@ class Follower:
         printed = (
             files.read(output, _OUTPUT_SHOWN).decode("utf-8", "replace").replace(f"{self._folder}/{_CURRENT}/", "")
         )
+        boot = processes.boot_id() if code == ExitCode.REBOOT else ""
+        self._record = replace(self._record, reboot=boot)
         if code in (ExitCode.OK, ExitCode.UNDELIVERED):
             self._conclude(revision, "")
         elif code in (ExitCode.FAILED, ExitCode.USAGE) and not self._is_transient(code):
-            self._conclude(revision, _reason(printed) or f"exit code {code}", again=code == ExitCode.USAGE)
+            self._conclude(revision, reason_of(printed) or f"exit code {code}", again=code == ExitCode.USAGE)
+        elif boot:
+            self._trouble(f"revision {short(revision)} waits for a reboot of the machine")
         else:
-            self._trouble(f"revision {short(revision)} is tried again: {_reason(printed) or f'exit code {code}'}")
+            self._trouble(f"revision {short(revision)} is tried again: {reason_of(printed) or f'exit code {code}'}")
 
     def _is_transient(self, code: int) -> bool:
         """Return whether a command has failed for a reason of the machine, and has begun nothing."""
@@ -281,6 +297,8 @@ class Follower:
         key = self._record.begun
         revision = key.partition(" ")[0]
         working = self._folder / "document" if self._record.document else self._settings.state / "stacks" / self._name
+        if self._record.reboot == processes.boot_id():
+            return True
         holder = lock.holder(working)
         if holder is not None:
             self._trouble(f"revision {short(revision)} is being carried out by process {holder[0]}")
@@ -348,18 +366,6 @@ def _is_document(path: Path) -> bool:
     return isinstance(content, list) or (isinstance(content, dict) and _TEMPLATE.isdisjoint(content))
 
 
-def _reason(printed: str) -> str:
-    """Return why a command has failed, out of what it has printed."""
-    lines = [line.strip() for line in printed.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith("error:") or ": error: " in line]
-    ended = next((number for number, line in enumerate(lines) if re.search(r": [A-Z]+_FAILED in ", line)), None)
-    if errors:
-        return errors[0].removeprefix("error:").strip()
-    if ended is not None:
-        return lines[min(ended + 1, len(lines) - 1)]
-    return lines[-1] if lines else ""
-
-
 def abandoned(settings: Settings) -> list[Followed]:
     """Return the records of stacks whose section was removed."""
     there = set(settings.followed)
@@ -376,7 +382,7 @@ def abandon(settings: Settings, record: Followed, note: Callable[[str], None]) -
         words = command("agent", "stack", "delete", "--yes", "--state-dir", str(state), record.name)
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, cwd="/")
         if done.returncode != 0 and "there is no stack" not in done.stderr:
-            raise AgentError(f"cannot delete the stack {record.name}: {_reason(done.stdout + done.stderr)}")
+            raise AgentError(f"cannot delete the stack {record.name}: {reason_of(done.stdout + done.stderr)}")
     try:
         shutil.rmtree(followed.folder(state, record.name))
     except OSError as error:

@@ -11,14 +11,17 @@ import base64
 import errno
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from heat_config_agent.artifacts import trees
 from heat_config_agent.errors import SourceError, UsageError
-from heat_config_agent.follow import trees
+from heat_config_agent.follow.demand import Demand
 from heat_config_agent.follow.origin import Origin
+from heat_config_agent.signing import commits
 
 _COMMIT = r"[0-9a-f]{40}|[0-9a-f]{64}"
 
@@ -47,8 +50,15 @@ _PIECE = 500
 """The most characters of what git says that are shown."""
 
 
+_ALL = str(2**31 - 1)
+"""The depth that stands for the whole history."""
+
+
 class Git:
-    """A git repository."""
+    """A git repository. If signatures are demanded, its history is fetched too."""
+
+    demand: Demand | None = None
+    evidence = ""
 
     def __init__(self, origin: Origin, folder: Path) -> None:
         """Follow the repository in the settings; what is fetched is kept in `folder`."""
@@ -75,17 +85,21 @@ class Git:
         """Put the files of a commit into an empty folder."""
         self._prepare()
         wanted = self._origin.ref or "HEAD"
+        depth = _ALL if self.demand else "1"
         try:
-            self._git("fetch", "--quiet", "--no-tags", "--depth=1", "--force", "origin", f"{wanted}:{_REF}")
+            self._git("fetch", "--quiet", "--no-tags", f"--depth={depth}", "--force", "origin", f"{wanted}:{_REF}")
         except SourceError:
             shutil.rmtree(self._store, ignore_errors=True)  # git leaves there what has arrived
             raise
         revision = self._git("rev-parse", "--verify", f"{_REF}^{{commit}}").strip()
+        self.evidence = self._signature(self.demand, revision) if self.demand else ""
         listed = self._git("ls-tree", "-r", "-t", "-l", "-z", revision)
         budget = trees.Budget(self._origin.size)
         for line in filter(None, listed.split("\0")):
             size = line.partition("\t")[0].split()[3]
             budget.spend(int(size) if size.isdecimal() else 0, 1)
+            if line.count("/") >= trees.DEEPEST:
+                raise UsageError(f"there are more than {trees.DEEPEST} folders within folders")
         index = tree.with_name(f"{tree.name}.index")
         try:
             self._git(f"--work-tree={tree}", "read-tree", revision, index=index)
@@ -93,6 +107,21 @@ class Git:
         finally:
             index.unlink(missing_ok=True)
         return revision
+
+    def _signature(self, demand: Demand, revision: str) -> str:
+        """Return the evidence that a commit is signed, by its tag or by itself. Raises UsageError."""
+        ref, evidence = self._origin.ref, ""
+        if self._git("cat-file", "-t", _REF).strip() == "tag":
+            evidence = commits.of_tag(self._git("cat-file", "tag", _REF), ref)
+        evidence = evidence or commits.of_commit(self._git("cat-file", "commit", revision))
+        demand.require(evidence, f"commit {revision[:12]}")
+        if demand.after and demand.after != revision and not re.fullmatch(_COMMIT, ref):
+            try:
+                self._git("merge-base", "--is-ancestor", demand.after, revision)
+            except SourceError:
+                problem = f"commit {revision[:12]} does not follow {demand.after[:12]}, which was in force"
+                raise UsageError(problem, hint="with the rule signers, ref is followed forward only") from None
+        return evidence
 
     def _prepare(self) -> None:
         """Make the repository for what is fetched. One that is too large, or incomplete, is made anew."""
@@ -149,6 +178,7 @@ class Git:
             settings["http.extraHeader"] = f"Authorization: Basic {self._credentials()}"
         if self._origin.ca_file:
             settings["http.sslCAInfo"] = self._origin.ca_file
+        config = f"-F {shlex.quote(self._origin.ssh_config)}" if self._origin.ssh_config else ""
         kept = {name: value for name, value in self._origin.environment.items() if not name.startswith("GIT_")}
         return {
             **kept,
@@ -159,7 +189,7 @@ class Git:
             "GIT_CONFIG_GLOBAL": "/dev/null",
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_LFS_SKIP_SMUDGE": "1",
-            "GIT_SSH_COMMAND": "ssh -oBatchMode=yes -oConnectTimeout=10",
+            "GIT_SSH_COMMAND": f"ssh {config} -oBatchMode=yes -oConnectTimeout=10",
             "GIT_TERMINAL_PROMPT": "0",
             "GIT_CONFIG_COUNT": str(len(settings)),
             **{f"GIT_CONFIG_KEY_{number}": name for number, name in enumerate(settings)},

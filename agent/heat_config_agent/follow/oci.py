@@ -15,9 +15,11 @@ from pathlib import Path
 from urllib.parse import urlencode, urljoin, urlsplit
 
 from heat_config_agent import web
+from heat_config_agent.artifacts import archives, trees
 from heat_config_agent.errors import SourceError, UnreachableError, UsageError
-from heat_config_agent.follow import trees
+from heat_config_agent.follow.demand import Demand
 from heat_config_agent.follow.origin import Origin
+from heat_config_agent.settings.in_force import refused_url
 from heat_config_hooks import strict_json
 
 _MANIFESTS = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
@@ -29,7 +31,13 @@ _REDIRECTS = 3
 
 
 class Oci:
-    """An artifact in a registry. The tag or digest is `ref`; `latest` by default."""
+    """An artifact in a registry. The tag or digest is `ref`; `latest` by default.
+
+    A signed list beside the template or document in it is for these.
+    """
+
+    demand: Demand | None = None
+    evidence = ""
 
     def __init__(self, origin: Origin) -> None:
         """Follow the artifact in the settings: `oci://HOST/NAME`, or `oci+http://` without TLS. Raises UsageError."""
@@ -87,7 +95,7 @@ class Oci:
         if len(body) != size or f"sha256:{hashlib.sha256(body).hexdigest()}" != digest:
             raise SourceError(f"{self._host} sends another layer than the one with the digest {digest[:19]}")
         if "tar" in kind.split("+", maxsplit=1)[0].split("."):
-            trees.unpack(io.BytesIO(body), tree, self._origin.size)
+            archives.unpack(io.BytesIO(body), tree, trees.Budget(self._origin.size))
         elif title and title not in (".", "..") and "/" not in title and "\0" not in title and len(title) <= 100:
             (tree / title).write_bytes(body)
         else:
@@ -141,6 +149,8 @@ class Oci:
         place = f"{parts.scheme}://{parts.netloc}"
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise SourceError(f"{self._host} redirects to a place that is not of http")
+        if refusal := refused_url(url):
+            raise SourceError(refusal)
         if place not in self._servers:
             self._servers[place] = web.Connection(place, self._origin.ca_file, seconds=self._origin.seconds)
         try:

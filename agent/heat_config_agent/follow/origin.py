@@ -20,5 +20,7 @@ class Origin:
     user: str
     token: str
     ca_file: str | None
+    ssh_config: str = ""
+    """The configuration file of ssh; empty for the usual one."""
     environment: Mapping[str, str]
     """The variables for the programs that fetch."""

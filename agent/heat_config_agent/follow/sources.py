@@ -6,13 +6,19 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from heat_config_agent.artifacts import trees
 from heat_config_agent.errors import SourceError, UsageError
-from heat_config_agent.follow import trees
+from heat_config_agent.follow.demand import Demand
 from heat_config_agent.follow.origin import Origin
 
 
 class Source(Protocol):
     """A source that a stack follows."""
+
+    demand: Demand | None
+    """What the policy demands of the next revision that is fetched; None for nothing."""
+    evidence: str
+    """The evidence that what was fetched last is signed as a whole; empty if there is none, or it was not demanded."""
 
     def newest(self) -> str:
         """Return the newest revision. Raises SourceError if the source does not answer."""
@@ -56,7 +62,10 @@ def source(origin: Origin, folder: Path) -> Source:
 
 
 class Local:
-    """A file or a folder of this machine."""
+    """A file or a folder of this machine. A signed list beside its template or document is for it."""
+
+    demand: Demand | None = None
+    evidence = ""
 
     def __init__(self, origin: Origin) -> None:
         """Follow the path in the settings."""

@@ -7,7 +7,7 @@ the `TemplateURL` of a stack of CloudFormation, and the templates in the resourc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from heat_config_agent.hot.registry import is_template, templates
 from heat_config_agent.hot.source import Source
@@ -16,19 +16,24 @@ from heat_config_agent.language.files import File, Files, Unread, needed, path_o
 from heat_config_agent.language.mistakes import Invalid, Mistake
 from heat_config_agent.language.positions import Json, Path, Place
 from heat_config_agent.language.text import Text
+from heat_config_hooks.files import take
 
 
 def read(
-    template: str, environments: Sequence[str], parameters: Mapping[str, Json], content: bytes | None = None
+    template: str,
+    environments: Sequence[str],
+    parameters: Mapping[str, Json],
+    content: bytes | None = None,
+    take: Callable[[str], bytes] = take,
 ) -> tuple[Source, list[Mistake]]:
     """Return the source of a stack, and a mistake for each file that cannot be read.
 
-    `content` is the content of the template if it has been read already. Raises `UsageError` if the template or an
-    environment cannot be read.
+    `content` is the content of the template if it has been read already, and `take` returns that of any file. Raises
+    `UsageError` if the template or an environment cannot be read.
     """
-    files = _Files()
-    root = needed(template) if content is None else File(path_of(template), text_of(content))
-    texts = [needed(each) for each in environments]
+    files = _Files(take)
+    root = needed(template, take) if content is None else File(path_of(template), text_of(content))
+    texts = [needed(each, take) for each in environments]
     files.follow_template(root)
     for each in texts:
         files.follow_environment(each)
@@ -47,9 +52,9 @@ def read_environments(names: Sequence[str]) -> tuple[tuple[File, ...], Mapping[s
 class _Files:
     """The files that were read so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, content: Callable[[str], bytes] = take) -> None:
         self.mistakes: list[Mistake] = []
-        self._files = Files()
+        self._files = Files(content)
 
     @property
     def found(self) -> dict[str, str]:

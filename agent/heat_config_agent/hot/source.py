@@ -35,10 +35,18 @@ class Source:
     """Values that are given directly, not in an environment."""
     files_win: bool = True
     """Whether environments override parameters that are given directly, as in Heat."""
+    signatures: tuple[str, ...] = ()
+    """The evidence that the files are signed."""
 
     def to_json(self) -> Json:
         """Return it as JSON."""
-        return {"language": "hot", **asdict(self), "environments": [asdict(each) for each in self.environments]}
+        signatures = {"signatures": list(self.signatures)}
+        return {
+            "language": "hot",
+            **asdict(self),
+            **signatures,
+            "environments": [asdict(each) for each in self.environments],
+        }
 
     @classmethod
     def from_json(cls, value: Json) -> Source:
@@ -49,6 +57,7 @@ class Source:
             value["files"],
             value["parameters"],
             value["files_win"],
+            tuple(value.get("signatures", ())),
         )
 
     def find(self, name: str, base: str) -> str | None:

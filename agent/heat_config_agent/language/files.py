@@ -38,10 +38,10 @@ def text_of(content: bytes) -> str:
         return base64.encodebytes(content).decode()
 
 
-def needed(name: str) -> File:
-    """Return a file that a command names. Raises `UsageError` where it cannot be read."""
+def needed(name: str, content: Callable[[str], bytes] = take) -> File:
+    """Return a file that a command names, as `content` reads it. Raises `UsageError` where it cannot be read."""
     try:
-        return _file(path_of(name), take)
+        return _file(path_of(name), content)
     except Unread as error:
         raise UsageError(str(error)) from None
 

@@ -16,6 +16,9 @@ DELETE = "DELETE"
 CLEANUP = "(left)"
 """The action of a cleanup, as people see it."""
 
+SIGNATURES = "heat-config-signatures"
+"""The key of a document with a signed list of its configs, or with several, see `model.signed`."""
+
 STANDARD_OUTPUTS = frozenset({"deploy_stdout", "deploy_stderr", "deploy_status_code"})
 """The outputs that every result has. Declaring them in a template changes nothing."""
 
@@ -150,6 +153,10 @@ class Deployment:
     """The source whose document contains the entry."""
     where: str = ""
     """The path of the entry in that document."""
+    signatures: tuple[str, ...] = ()
+    """The signatures of the document, see `Document.signatures`."""
+    signed_configs: tuple[str, ...] = ()
+    """The evidence for configs that the document carries, see `signed.lists_in`. Anybody may have written it."""
     mistakes: tuple[Mistake, ...] = ()
     """The mistakes in the entry. A deployment with mistakes is answered as failed and never run."""
 
@@ -201,6 +208,17 @@ class Document:
     example is `file:/srv/site.yaml`."""
     content: object
     """The parsed document."""
+    signatures: tuple[str, ...] = ()
+    """The evidence (`signed.evidence`) that was compared with the content when it was read; all of it has to count."""
+
+    @property
+    def signed_configs(self) -> tuple[str, ...]:
+        """The evidence for configs that the document carries, see `signed.lists_in`."""
+        if not isinstance(self.content, Mapping) or SIGNATURES not in self.content:
+            return ()
+        from heat_config_agent.model import signed  # noqa: PLC0415  # few documents have signatures
+
+        return signed.lists_in(self.content[SIGNATURES])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,11 @@ from heat_config_agent.model.deployment import Config, Deployment, Tool
 from heat_config_hooks import options
 from heat_config_hooks.values import dataclass, field
 
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_hooks.artifacts import Artifact  # few deployments have any
+
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
@@ -25,6 +30,8 @@ class Job:
     """The timeout that the deployment sets, in seconds; None if it sets none."""
     user: str = ""
     """The user as whom it runs; empty for the agent's own."""
+    artifacts: tuple[Artifact, ...] = ()
+    """The files that are fetched before it begins."""
     bounds: Mapping[str, int] = field(default_factory=dict)
     """The other limits that the deployment sets: its options that are in `options.BOUNDS`."""
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
+from heat_config_agent.model import signed
 from heat_config_agent.model.deployment import BUILTIN, CLEANUP, DELETE
 from heat_config_agent.model.job import Job
 from heat_config_hooks.values import dataclass, field
@@ -27,6 +29,13 @@ class Policy:
     """The references to secrets that inputs may have: a scheme, SCHEME:REFERENCE, or the beginning of it before `*`."""
     max_timeout: float | None = None
     """Seconds."""
+    signers: str | None = None
+    """The content of the allowed signers file of OpenSSH that the rule names."""
+    network: tuple[str, ...] | None = None
+    """The hosts that following, artifacts and signals may reach: names, `*.DOMAIN`, each perhaps with a port, and
+    addresses or networks."""
+    verified: Mapping[str, str] = field(default_factory=dict)
+    """Why each signature does not count, by its evidence; empty if it does. See `signing.ssh.with_verified`."""
     lines: Mapping[str, str] = field(default_factory=dict)
     """The text of each rule as the file has it, by name."""
     mistake: str = ""
@@ -53,7 +62,51 @@ class Policy:
             return self._sentence(
                 "max_timeout", f"the timeout of {job.limit:g} s is longer than {self.max_timeout:g} s"
             )
+        target = job.deployment.target
+        signal = target.url or (target.credentials.auth_url if target.credentials else "")
+        for url in filter(None, (signal, *(each.url for each in job.artifacts))):
+            if sentence := self.unreachable(url):
+                return sentence
+        if self.signers is not None and (why := self._unsigned(job)):
+            return self._sentence("signers", why)
         return ""
+
+    def _unsigned(self, job: Job) -> str:
+        """Return why a job does not count as signed; empty if its document or its config is signed.
+
+        A cleanup carries out nothing new: the built-in hook removes what it has made.
+        """
+        deployment = job.deployment
+        if deployment.action == CLEANUP:
+            return ""
+        if deployment.signatures:
+            bad = (why for each in deployment.signatures if (why := self.verified.get(each, "it was not checked")))
+            return next((f"the signature of the document does not count: {why}" for why in bad), "")
+        digest = signed.config_digest(job.config.tool, job.config.config, job.config.options)
+        reason = "neither the document nor the config is signed"
+        for each in deployment.signed_configs:
+            why = self.verified.get(each, "it was not checked")
+            try:
+                if not why and signed.has_config(each, digest):
+                    return ""
+            except ValueError as error:
+                why = str(error)
+            reason = f"the signed list does not count: {why}" if why else "the config is not in the signed list"
+        return reason
+
+    def unreachable(self, url: str) -> str:
+        """Return the sentence that refuses to reach a URL; empty if it may be reached. Names are not resolved."""
+        if self.mistake or self.network is None:
+            return self.mistake
+        try:
+            parts = urlsplit(url)
+            host, port = (parts.hostname or "").rstrip("."), parts.port or _PORTS.get(parts.scheme, 0)
+        except ValueError:
+            host, port = "", 0
+        plain = host and "\\" not in url and url.isprintable() and " " not in url
+        if plain and any(_is_host(allowed, host, port) for allowed in self.network):
+            return ""
+        return self._sentence("network", f"the host {host or 'of the URL'} is not in it")
 
     def limit(self, usual: float | None) -> float | None:
         """Return the timeout in seconds of a job that sets none, from the usual one; None for no timeout."""
@@ -63,6 +116,26 @@ class Policy:
 
     def _sentence(self, rule: str, why: str) -> str:
         return f"refused by the rule {rule} of {self.file}: {why}"
+
+
+_PORTS = {"http": 80, "ws": 80, "oci+http": 80, "https": 443, "wss": 443, "oci": 443, "ssh": 22, "git": 9418}
+
+
+def _is_host(allowed: str, host: str, port: int) -> bool:
+    """Return whether a word of the rule `network` allows a host and a port."""
+    import ipaddress  # noqa: PLC0415  # few machines have the rule
+
+    try:
+        network = ipaddress.ip_network(allowed)
+    except ValueError:
+        name, colon, number = allowed.lower().partition(":")
+        if colon and number != str(port):
+            return False
+        return host.endswith(name[1:]) and len(host) >= len(name) if name.startswith("*.") else host == name
+    try:
+        return ipaddress.ip_address(host) in network
+    except ValueError:
+        return False
 
 
 def _covers(allowed: str, reference: str) -> bool:

@@ -37,10 +37,20 @@ class RunSettings:
     providers: tuple[str, ...] = ()
     """The directories that are searched for providers."""
 
+    ca_file: str | None = None
+    """The certificates that are trusted when artifacts are fetched; None for the default ones."""
+    artifacts_size: int = 256 * 1024 * 1024
+    """The most bytes of the artifacts of a deployment, and of those that are kept for later ones."""
+
     user: str = ""
     """The user of runs whose tool can work as another one, and whose deployment names none; empty for the agent's."""
     user_dir: str = ""
     """The folder with the files of such runs."""
+
+    @property
+    def artifacts(self) -> Path:
+        """The folder of the artifacts that are kept for later runs."""
+        return self.state / "artifacts"
 
     def run(self, key: str) -> Path:
         """Return the folder of a deployment's run."""

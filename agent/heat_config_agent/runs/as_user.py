@@ -11,6 +11,7 @@ import errno
 import json
 import os
 import pwd
+import shutil
 import signal
 import stat
 import subprocess
@@ -22,6 +23,7 @@ from heat_config_agent.model.entry import Run
 from heat_config_agent.model.job import Job
 from heat_config_agent.runs import hook
 from heat_config_hooks import files, memory, protocol
+from heat_config_hooks.artifacts import VARIABLE
 from heat_config_hooks.reply import CANNOT_START, NO_TOOL, Capture, Reply, failure
 
 _STREAMS = {"/proc/self/fd/1": "stdout", "/proc/self/fd/2": "stderr"}
@@ -82,8 +84,11 @@ def decoded(reply: dict[str, object], folder: Path) -> Reply:
     return found
 
 
-def become(name: str, base: Path, own: Path) -> None:
-    """Make the folder of the run, and become the user for good. Raises UserError, OSError."""
+def become(name: str, base: Path, own: Path, artifacts: Path | None = None) -> None:
+    """Make the folder of the run, move the artifacts into it, and become the user for good.
+
+    Raises UserError, OSError.
+    """
     try:
         user = pwd.getpwnam(name)
     except KeyError:
@@ -97,6 +102,10 @@ def become(name: str, base: Path, own: Path) -> None:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != 0 or found.st_mode & 0o022:
         raise UserError(f"{base} has to be a folder of root that nobody else may write to")
     own.mkdir(mode=0o700)
+    if artifacts is not None:  # nobody else can reach them before the folder is the user's
+        shutil.move(artifacts, own / artifacts.name)
+        _own(own / artifacts.name, user.pw_uid, user.pw_gid)
+        os.environ[VARIABLE] = str(own / artifacts.name)
     os.chown(own, user.pw_uid, user.pw_gid)
     for number in (1, 2):  # a script may open /dev/stderr, which is a matter of the file's owner
         os.fchown(number, user.pw_uid, user.pw_gid)
@@ -105,6 +114,14 @@ def become(name: str, base: Path, own: Path) -> None:
     os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
     memory.keep_no_core()
     os.environ.update(HOME=user.pw_dir, USER=name, LOGNAME=name)
+
+
+def _own(folder: Path, user: int, group: int) -> None:
+    """Make a user the owner of a folder with everything in it."""
+    for place, folders, names in os.walk(folder, topdown=False):
+        for name in (*folders, *names):
+            os.chown(f"{place}/{name}", user, group, follow_symlinks=False)
+    os.chown(folder, user, group, follow_symlinks=False)
 
 
 def carry_out(job: Job, where: protocol.Workplace) -> tuple[Reply, int]:
@@ -137,7 +154,8 @@ def carry_out(job: Job, where: protocol.Workplace) -> tuple[Reply, int]:
 
 def clear(where: protocol.Workplace) -> None:
     """Remove what is in the folders of the run, as far as the user can; the agent removes the rest."""
-    subprocess.run(["rm", "-rf", "--", where.run, where.working, where.outputs], check=False, capture_output=True)
+    folders = (where.run, where.working, where.outputs, where.run.parent / "artifacts")
+    subprocess.run(["rm", "-rf", "--", *folders], check=False, capture_output=True)
 
 
 def _run(command: protocol.Command) -> int:

@@ -1,9 +1,9 @@
-"""The beginning of a run whose inputs refer to secrets: a program that has them resolved, and becomes the command.
+"""The beginning of a run that needs secrets or artifacts: a program that gets them, and becomes the command.
 
 Everything that may take long or fail is done inside the run: under its supervisor, its time limit and its scope. So no
-provider delays another deployment, and the agent itself never has the secrets before it masks them.
+provider and no server delays another deployment, and the agent itself never has the secrets before it masks them.
 
-    agent ─► request ─► supervisor ─► this program ─► providers
+    agent ─► request ─► supervisor ─► this program ─► providers, servers
                                             │  secrets on record, the hook's files
                                             └─► becomes the hook's command
 """
@@ -25,7 +25,7 @@ from heat_config_agent.model.deployment import Config, Document, Tool
 from heat_config_agent.model.job import Job
 from heat_config_agent.model.run_settings import RunSettings
 from heat_config_agent.runs import as_user, hook, providers, resolved
-from heat_config_hooks import alphabet, files, memory, protocol
+from heat_config_hooks import alphabet, artifacts, files, memory, protocol
 from heat_config_hooks.reply import CANNOT_START, NO_TOOL, Reply, failure
 from heat_config_hooks.values import replace
 
@@ -36,12 +36,18 @@ if TYPE_CHECKING:
 _REQUEST, _REPLY, _NOTES = "request.json", "reply.json", "notes.json"
 """The files in the folder of a run: from the agent, and for it."""
 
+_ARTIFACTS = "artifacts"
+"""The folder of the artifacts, in that of the run."""
+
+_USER = ("auth_url", "user_id", "password", "project_id", "region_name")
+"""The inputs `deploy_…` that name a user of Keystone."""
+
 _OUTPUTS = "heat_outputs_path"
 """The variable from which the supervisor knows what to flush."""
 
 
 def command(job: Job, folder: Path, place: protocol.Workplace, settings: RunSettings) -> protocol.Command:
-    """Return the command of a run that begins with the secrets of its inputs. Raises OSError."""
+    """Return the command of a run that begins with what it needs. Raises OSError."""
     environ = os.environ
     wanted = [name.partition(":")[2] for name in job.deployment.references if name.startswith("env:")]
     variables = {f"{providers.VARIABLE}{name}" for name in wanted}
@@ -60,6 +66,10 @@ def command(job: Job, folder: Path, place: protocol.Workplace, settings: RunSett
         "outputs": str(place.outputs),
         "environment": dict(place.environment),
         "providers": list(settings.providers),
+        "artifacts": bool(job.artifacts),
+        "cache": str(settings.artifacts),
+        "size": settings.artifacts_size,
+        "ca_file": settings.ca_file,
         "variables": {**settings.secrets, **{name: environ[name] for name in variables if name in environ}},
     }
     files.replace(folder / _REQUEST, json.dumps(request).encode())
@@ -103,6 +113,8 @@ def main() -> int:
             outputs=Path(request["outputs"]),
             environment=request["environment"],
         )
+        if isinstance(job, Job) and request["artifacts"]:
+            job = _with_artifacts(job, folder, request)
         if request["user"] and isinstance(job, Job):
             return _as_user(request["user"], job, folder, place)
         command = hook.prepare(job, place) if isinstance(job, Job) else job
@@ -123,8 +135,11 @@ def _job(request: dict[str, Any], folder: Path) -> Job | Reply:
     shown = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "LC_ALL", "HEAT_RUN") if name in os.environ}
     secrets: dict[str, str] = {}
     for reference in deployment.references:
+        environment = {**shown, **request["variables"]}
+        if reference.startswith("barbican:"):
+            environment[providers.USER] = json.dumps({name: deployment.input(f"deploy_{name}") or "" for name in _USER})
         try:
-            secrets[reference] = providers.resolve(reference, request["providers"], {**shown, **request["variables"]})
+            secrets[reference] = providers.resolve(reference, request["providers"], environment)
         except providers.ProviderError as error:
             return failure(CANNOT_START, f"the secret {reference} is missing: {error}")
     if secrets:
@@ -146,6 +161,20 @@ def _job(request: dict[str, Any], folder: Path) -> Job | Reply:
     )
 
 
+def _with_artifacts(job: Job, folder: Path, request: dict[str, Any]) -> Job | Reply:
+    """Fetch what a job needs into the folder of its run; return the job, or a reply if something cannot be had."""
+    from heat_config_agent.artifacts import fetching  # noqa: PLC0415  # few runs need it
+
+    wanted = artifacts.read(job.config.options["artifacts"], f"{job.config.section}.artifacts")
+    means = fetching.Means(cache=Path(request["cache"]), size=request["size"], ca_file=request["ca_file"])
+    try:
+        fetching.fetch(wanted, folder / _ARTIFACTS, means)
+    except fetching.ArtifactError as error:
+        return failure(CANNOT_START, f"{error}: nothing was run")
+    os.environ[artifacts.VARIABLE] = str(folder / _ARTIFACTS)
+    return job
+
+
 def _as_user(name: str, job: Job, folder: Path, place: protocol.Workplace) -> int:
     """Carry out a job as another user; return the exit code of its command. Raises OSError."""
     heat_config_hooks.load(job.tool.name)  # as long as all modules can surely be read
@@ -153,7 +182,8 @@ def _as_user(name: str, job: Job, folder: Path, place: protocol.Workplace) -> in
     os.environ.pop(_OUTPUTS, None)
     os.chdir("/")
     try:
-        as_user.become(name, place.run.parent.parent, place.run.parent)
+        fetched = folder / _ARTIFACTS if artifacts.VARIABLE in os.environ else None
+        as_user.become(name, place.run.parent.parent, place.run.parent, fetched)
     except as_user.UserError as error:
         reply, code = failure(CANNOT_START, f"cannot start {job.deployment.name}: {error}"), 0
     else:

@@ -130,9 +130,17 @@ class Settings:
             grace=self.grace,
             output_limit=int(self.number("output_limit")),
             scopes=self.flag("scopes"),
+            ca_file=self.ca_file,
+            artifacts_size=int(self.number("keep_size")),
             user=self.text("user"),
             user_dir=self.text("user_dir"),
-            secrets={"HEAT_SECRETS_DIR": self.text("secrets_dir"), "HEAT_AGE_IDENTITY": self.text("age_identity")},
+            secrets={
+                "HEAT_SECRETS_DIR": self.text("secrets_dir"),
+                "HEAT_AGE_IDENTITY": self.text("age_identity"),
+                "HEAT_VAULT_URL": self.text("vault_url"),
+                "HEAT_VAULT_CREDENTIALS": self.text("vault_credentials"),
+                "HEAT_CA_FILE": self.ca_file or "",
+            },
             providers=(*self.words("provider_dirs"), paths.PROVIDERS),
         )
 

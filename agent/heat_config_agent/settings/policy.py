@@ -9,6 +9,7 @@ from __future__ import annotations
 import configparser
 import errno
 import os
+import re
 import stat
 
 import heat_config_hooks
@@ -24,10 +25,10 @@ LARGEST = 64 * 1024
 SOURCES = (*COLLECTORS, "stdin", "stack")
 """The first parts of the names of sources."""
 
-_WORDS = ("tools", "sources", "actions", "users", "secrets")
+_WORDS = ("tools", "sources", "actions", "users", "secrets", "network")
 
-_LATER = ("signers", "network")
-"""Rules about what this version cannot do. They are refused, because to ignore a rule is to break it."""
+LARGEST_SIGNERS = 1024 * 1024
+"""Maximum size of the allowed signers file in bytes."""
 
 
 def read(path: str) -> Policy | None:
@@ -35,6 +36,8 @@ def read(path: str) -> Policy | None:
     try:
         text = _text(path)
         return None if text is None else parse(path, text)
+    except _Signers as error:
+        return Policy(file=path, mistake=f"cannot use the policy {path}: signers: {error}")
     except OSError as error:
         link = error.errno in (errno.ELOOP, errno.ENOTDIR)
         why = "neither the file nor its folders may be symbolic links" if link else error.strerror
@@ -43,7 +46,29 @@ def read(path: str) -> Policy | None:
         return Policy(file=path, mistake=f"cannot use the policy {path}: {error}")
 
 
-def _text(path: str) -> str | None:
+class _Signers(Exception):  # noqa: N818  # they are what is wrong
+    """The allowed signers cannot be used; the text says why."""
+
+
+def _signers(path: str) -> str:
+    """Return the content of the allowed signers file. Raises `_Signers`."""
+    words = path.split()
+    if len(words) != 1 or not path.startswith("/"):
+        raise _Signers("expected the full path of an allowed signers file, see ssh-keygen(1)")
+    try:
+        text = _text(path, LARGEST_SIGNERS)
+    except OSError as error:
+        raise _Signers(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise _Signers(f"{path}: {error}") from error
+    if text is None:
+        raise _Signers(f"there is no {path}")
+    if not any(line.strip() and not line.lstrip().startswith("#") for line in text.splitlines()):
+        raise _Signers(f"{path} names no signer")
+    return text
+
+
+def _text(path: str, largest: int = LARGEST) -> str | None:
     """Return the content of a file that only root can write or replace; None if it does not exist.
 
     Each folder and the file are opened without following links, and what was opened is what is checked and read.
@@ -69,12 +94,12 @@ def _text(path: str) -> str | None:
         if not stat.S_ISREG(os.fstat(held).st_mode):
             raise ValueError("it is not a file")
         data = b""
-        while len(data) <= LARGEST and (more := os.read(held, LARGEST + 1 - len(data))):
+        while len(data) <= largest and (more := os.read(held, largest + 1 - len(data))):
             data += more
     finally:
         os.close(held)
-    if len(data) > LARGEST:
-        raise ValueError(f"it is larger than {LARGEST} bytes")
+    if len(data) > largest:
+        raise ValueError(f"it is larger than {largest} bytes")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -112,15 +137,17 @@ def parse(path: str, text: str) -> Policy:
     lines = {name: " ".join(value.split()) for name, value in parser.items(SECTION)}
     values: dict[str, tuple[str, ...]] = {}
     longest: float | None = None
+    signers: str | None = None
     for name, value in lines.items():
-        if name in _LATER:
-            raise ValueError(f"the rule {name} is not supported by this version: remove it")
         if name == "max_timeout":
             longest = _seconds(value)
+        elif name == "signers":
+            signers = _signers(value)
         elif name in _WORDS:
             values[name] = _words(name, value)
         else:
-            raise ValueError(f"there is no rule {name!r}; the rules are {', '.join((*_WORDS, 'max_timeout'))}")
+            known = ", ".join((*_WORDS, "max_timeout", "signers"))
+            raise ValueError(f"there is no rule {name!r}; the rules are {known}")
     return Policy(
         file=path,
         tools=values.get("tools"),
@@ -128,7 +155,9 @@ def parse(path: str, text: str) -> Policy:
         actions=values.get("actions"),
         users=values.get("users"),
         secrets=values.get("secrets"),
+        network=values.get("network"),
         max_timeout=longest,
+        signers=signers,
         lines=lines,
     )
 
@@ -149,6 +178,19 @@ def _seconds(value: str) -> float:
     return seconds
 
 
+_HOST = re.compile(r"(\*\.)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(:[0-9]{1,5})?")
+
+
+def _is_network(word: str) -> bool:
+    import ipaddress  # noqa: PLC0415  # few policies have the rule
+
+    try:
+        ipaddress.ip_network(word)
+    except ValueError:
+        return False
+    return True
+
+
 def _words(name: str, value: str) -> tuple[str, ...]:
     words = tuple(value.replace(",", " ").split())
     if not words:
@@ -156,6 +198,8 @@ def _words(name: str, value: str) -> tuple[str, ...]:
     for word in words:
         if name == "tools" and not word.startswith("/") and word not in heat_config_hooks.HOOKS:
             raise ValueError(f"tools: {word!r} is not a built-in hook; name an executable hook by its full path")
+        if name == "network" and not _HOST.fullmatch(word) and not _is_network(word):
+            raise ValueError(f"network: expected HOST, *.DOMAIN, HOST:PORT, or an address or network, not {word!r}")
         if name == "sources" and word.partition(":")[0] not in SOURCES:
             raise ValueError(f"sources: there is no source {word!r}; the sources are {', '.join(SOURCES)}")
     return words

@@ -116,6 +116,19 @@ SETTINGS: tuple[Setting, ...] = (
             "the identity of this machine for secrets that are encrypted with age",
         ),
         _row(
+            "vault_url",
+            Kind.TEXT,
+            "",
+            "the server of Vault's API from which inputs may refer to secrets",
+            "https://vault.example:8200",
+        ),
+        _row(
+            "vault_credentials",
+            Kind.PATH,
+            paths.VAULT_CREDENTIALS,
+            "a file with the credentials for it: a JSON object with token, or with role_id and secret_id",
+        ),
+        _row(
             "provider_dirs",
             Kind.PATHS,
             (),
@@ -296,6 +309,14 @@ SETTINGS: tuple[Setting, ...] = (
         _row("size_limit", Kind.SIZE, 256 * MEBI, "the largest size of a revision; at most 64M for one file of https"),
         _row("user", Kind.TEXT, "", "the user for https and oci", "deploy"),
         _row("token", Kind.TEXT, "", "the token or password of that user", secret=True),
+        _row(
+            "ssh_config",
+            Kind.PATH,
+            "",
+            "the configuration of ssh for a repository, with its key and known hosts; empty for that of the agent's "
+            "user",
+            "/etc/heat-config-agent/ssh_config",
+        ),
         _row("rollback", Kind.FLAG, False, "whether the stack returns to the state before if a revision fails"),
         _row("delete", Kind.FLAG, False, "whether the stack is deleted when the section is removed"),
     ),

@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 from heat_config_agent.errors import UnreachableError
 from heat_config_agent.model.deployment import WAIT_LIMIT, Credentials, Target
+from heat_config_agent.settings.in_force import refused_url
 from heat_config_agent.signals.delivery import Fate, Outcome
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
@@ -121,6 +122,12 @@ class Server(Protocol):
         """Send a result. Raises UnreachableError."""
 
 
+def _allow(url: str) -> None:
+    """Raise UnreachableError if the policy refuses to reach a URL. The result is sent once the policy allows it."""
+    if refusal := refused_url(url):
+        raise UnreachableError(refusal)
+
+
 class _Web:
     """A server that receives each result at a URL of its own."""
 
@@ -133,6 +140,7 @@ class _Web:
         self._connection = web.Connection(origin, ca_file)
 
     def send(self, target: Target, body: bytes) -> web.Answer:
+        _allow(target.url)
         try:
             return self._connection.send(target.verb, target.url, body, {"Content-Type": "application/json"})
         except UnreachableError as error:
@@ -150,7 +158,7 @@ class _OpenStack:
         from heat_config_agent.web import keystone  # noqa: PLC0415
 
         self._keystone = keystone
-        self._connections = keystone.Connections(ca_file)
+        self._connections = keystone.Connections(ca_file, _allow)
         self._users: dict[Credentials, keystone.Cloud] = {}
         """The user who was used last is the last."""
         self._id = str(uuid.uuid4())

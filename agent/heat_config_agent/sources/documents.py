@@ -33,12 +33,13 @@ class Documents:
             try:
                 record = json.loads(files.read(path))
                 content, self.at[name] = record["content"], float(record["at"])
+                signatures = tuple(map(str, record.get("signatures", ())))
             except FileNotFoundError:
                 continue
             except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
                 self._set_aside(path, error)
                 continue
-            self.held[name] = Document(source=name, content=content)
+            self.held[name] = Document(source=name, content=content, signatures=signatures)
 
     def take(self, document: Document) -> str:
         """Put a document in force that has no `refusal`; return why it could not be written to disk, else empty text.
@@ -48,13 +49,17 @@ class Documents:
         content, before = document.content, self.held.get(document.source)
         entries = _entries(before.content) if before else None
         if isinstance(content, Mapping) and content.get("deployments") is None and entries is not None:
-            document = Document(source=document.source, content={**content, "deployments": entries})
+            content = {**content, "deployments": entries}
+            document = Document(source=document.source, content=content, signatures=before.signatures if before else ())
         self.held[document.source], self.at[document.source] = document, time.time()
         if not self._change:
             return ""
         try:
             files.make_directory(self._directory, durable=True)
-            text = json.dumps({"source": document.source, "at": self.at[document.source], "content": document.content})
+            record = {"source": document.source, "at": self.at[document.source], "content": document.content}
+            if document.signatures:
+                record["signatures"] = document.signatures
+            text = json.dumps(record)
             files.replace(self._directory / f"{document.source}.json", text.encode(), durable=True)
         except OSError as error:
             return f"cannot keep the document of {document.source}: {error.strerror}"

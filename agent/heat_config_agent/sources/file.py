@@ -13,6 +13,7 @@ from pathlib import Path
 
 from heat_config_agent.errors import AgentError, SourceError, UsageError
 from heat_config_agent.model.deployment import Document
+from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_agent.sources import document_text
 from heat_config_agent.sources.base import Reach
 from heat_config_hooks import files
@@ -25,7 +26,12 @@ State = tuple[str, int, int, int, int]
 
 
 def regular(path: Path, *, tighten: bool = False) -> str:
-    """Return the text of a regular file. Raises SourceError for anything else, because reading a pipe could block.
+    """Return the text of a regular file. Raises SourceError, see `_regular`."""
+    return _regular(path, tighten=tighten).decode("utf-8-sig", "replace")
+
+
+def _regular(path: Path, *, tighten: bool = False) -> bytes:
+    """Return the content of a regular file. Raises SourceError for anything else, because reading a pipe could block.
 
     With `tighten`, its mode is set to 0600 first, because it contains passwords, if the file is the user's own and has
     no other name.
@@ -50,7 +56,16 @@ def regular(path: Path, *, tighten: bool = False) -> str:
             os.close(descriptor)
     except OSError as error:
         raise SourceError(f"cannot read {path}: {error.strerror}") from error
-    return data.decode("utf-8-sig", "replace")
+    return data
+
+
+def _signatures(path: Path, content: bytes, tree: str = "") -> tuple[str, ...]:
+    """Return the evidence that a document is signed, if the policy requires it. Raises UsageError."""
+    if policy_in_force() is None:
+        return ()
+    from heat_config_agent.signing import gate  # noqa: PLC0415  # few machines require signatures
+
+    return gate.evidence_for(path, content, tree)
 
 
 class File:
@@ -60,15 +75,14 @@ class File:
     content = b""
     """The content that was read last: a pipe can be read only once."""
 
-    def __init__(self, path: Path) -> None:
-        """Prepare to read `path` at each poll."""
-        self.path = path
+    def __init__(self, path: Path, tree: str = "") -> None:
+        """Prepare to read `path` at each poll. `tree` is the evidence for the signed tree that it is in."""
+        self.path, self._tree = path, tree
         self.name = f"file:{path.absolute()}"
 
     def collect(self) -> Document:
         """Read the file."""
-        text = self._text()
-        return Document(source=self.name, content=document_text.load(text, str(self.path)))
+        return self._document(self._text())
 
     def _text(self) -> str:
         try:
@@ -76,6 +90,10 @@ class File:
         except OSError as error:
             raise SourceError(f"cannot read {self.path}: {error.strerror}") from error
         return self.content.decode("utf-8-sig", "replace")
+
+    def _document(self, text: str) -> Document:
+        signatures = _signatures(self.path, self.content, self._tree)
+        return Document(source=self.name, content=document_text.load(text, str(self.path)), signatures=signatures)
 
 
 class Stdin:
@@ -112,7 +130,7 @@ class ShellConfig(File):
         except OSError as error:
             raise SourceError(f"cannot read {self.path}: {error.strerror}") from error
         text = self._text()
-        return Document(source=self.name, content=document_text.load(text, str(self.path)) if text.strip() else [])
+        return self._document(text) if text.strip() else Document(source=self.name, content=[])
 
 
 class Several:
@@ -130,20 +148,23 @@ class Several:
     def __init__(self) -> None:
         """Begin without files."""
         self.trouble = ""
-        self._seen: Sequence[State] | None = None
+        self._seen: object = None
+        self._evidence: dict[str, tuple[str, ...]] = {}
+        """The signatures of each file with usable content."""
         self.good: dict[str, dict[str, object]] = {}
         """The last usable content of each file."""
         self.last: Document | None = None
 
     def together(self, states: Sequence[State], errors: Sequence[AgentError]) -> Document:
         """Return the merged document of the files: the same object as before if nothing has changed."""
-        if self.last is not None and not errors and states == self._seen:
+        now = states, _rule(states)
+        if self.last is not None and not errors and now == self._seen:
             return self.last
         all_errors = list(errors)
         troubles = [error.brief for error in errors]
         for path, *_ in states:
             try:
-                self.good[path] = _object(Path(path), others=self.others)
+                self.good[path], self._evidence[path] = _object(Path(path), others=self.others)
             except (SourceError, UsageError) as error:
                 all_errors.append(error)
                 troubles.append(f"{error.brief}{'; its content from before still counts' if path in self.good else ''}")
@@ -153,11 +174,14 @@ class Several:
             raise all_errors[0]
         self.trouble = "; ".join(troubles)
         settled = all(time.time_ns() - changed > SETTLED_NS for *_, changed in states)
-        self._seen = states if settled and not all_errors else None
+        self._seen = now if settled and not all_errors else None
         content = _merged(pieces)
-        if self.last is None or not document_text.same(self.last.content, content):
-            self.last = Document(source=self.name, content=content)
-        return self.last
+        evidence = [self._evidence[path] for path, *_ in states if path in self.good]
+        signatures = tuple(text for texts in evidence for text in texts) if all(evidence) else ()
+        document = self.last
+        if document is None or document.signatures != signatures or not document_text.same(document.content, content):
+            document = self.last = Document(source=self.name, content=content, signatures=signatures)
+        return document
 
 
 class Files(Several):
@@ -195,11 +219,26 @@ def states_of(paths: Iterable[str]) -> list[State]:
     return states
 
 
-def _object(path: Path, *, others: bool) -> dict[str, object]:
-    """Return the object in a file. With `others`, it may have no deployments. Raises SourceError and UsageError."""
-    content = document_text.load(regular(path), str(path))
+def _rule(states: Sequence[State]) -> object:
+    """Return what decides, besides the files, whether they count as signed: the allowed signers and the signatures."""
+    policy = policy_in_force()
+    if policy is None or policy.signers is None:
+        return policy and policy.mistake
+    from heat_config_agent.model.signed import SUFFIX  # noqa: PLC0415  # few machines require signatures
+
+    return policy.signers, states_of(f"{path}{SUFFIX}" for path, *_ in states)
+
+
+def _object(path: Path, *, others: bool) -> tuple[dict[str, object], tuple[str, ...]]:
+    """Return the object in a file, and the evidence that it is signed.
+
+    With `others`, it may have no deployments. Raises SourceError and UsageError.
+    """
+    data = _regular(path)
+    signatures = _signatures(path, data)
+    content = document_text.load(data.decode("utf-8-sig", "replace"), str(path))
     if isinstance(content, list):
-        return {"deployments": content}
+        return {"deployments": content}, signatures
     if not isinstance(content, dict):
         raise UsageError(f"cannot read {path}: expected an object with deployments, or a list of them")
     if "heat_template_version" in content:  # it would make the merged document a template
@@ -209,7 +248,7 @@ def _object(path: Path, *, others: bool) -> dict[str, object]:
         raise UsageError(f"cannot read {path}: deployments: expected a list")
     if not others and "deployments" not in content and "os-collect-config" not in content:
         raise UsageError(f"cannot read {path}: there is no `deployments` in it")
-    return content
+    return content, signatures
 
 
 def _merged(pieces: Iterable[Mapping[str, object]]) -> dict[str, object]:

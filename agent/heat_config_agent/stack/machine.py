@@ -257,7 +257,9 @@ class ThisMachine:
             self._refuse(world, deployment, config.group)
             return
         self._by_key[protocol.file_key(config.id)] = deployment
-        self._documents[deployment.id] = Document(source=source(deployment), content=[config.entry()])
+        self._documents[deployment.id] = Document(
+            source=source(deployment), content=[config.entry()], signatures=_signatures(world)
+        )
         for each in self._alike(world, deployment, config.name):
             self._named.setdefault(each, set()).add(deployment.id)
         self._pending[deployment.id] = deployment
@@ -300,3 +302,10 @@ class ThisMachine:
         deployments.take(self._world, deployment, json.loads(body))
         self._pending.pop(deployment.id, None)
         self._world.store.flush()
+
+
+def _signatures(world: World) -> tuple[str, ...]:
+    """Return the evidence that the files of a stack are signed."""
+    root = world.store.root
+    kept = root.source.get("signatures", ()) if root is not None and isinstance(root.source, dict) else ()
+    return tuple(kept)

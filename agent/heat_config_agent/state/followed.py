@@ -45,6 +45,10 @@ class Followed:
     """Why the source does not answer, or the stack cannot be worked on now; empty if nothing is wrong."""
     answered: float = 0.0
     """When the source last answered, in seconds since the epoch."""
+    signed: str = ""
+    """The source and the newest revision of it whose signature was demanded and counted."""
+    reboot: str = ""
+    """The id of the boot in which a deployment of that revision asked for a reboot of the machine."""
     document: bool = False
     """True if the source has a document with deployments, and False if it has a template."""
     delete: bool = False

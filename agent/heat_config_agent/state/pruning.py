@@ -26,6 +26,11 @@ from heat_config_agent.state.journal import Journal, read
 from heat_config_agent.state.leftovers import Leftovers
 from heat_config_agent.state.retention import Part, Removal, Weight
 
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_agent.artifacts.cache import Cache
+
 HOUR = 3600.0
 """Seconds between two looks at everything."""
 
@@ -192,6 +197,10 @@ class Pruning:
             weights[entry.key] = weigh(self._state, self._deployed, entry, traces)
             yield
         due = retention.due(self._journal.entries, weights, self.limits, steady.now(), full=full)
+        if artifacts := _artifacts(self._state):
+            kept = 0 if full else max(self.limits.size - _total(weights.values())[0], 0)
+            artifacts.trim(kept, time.time() - self.limits.age)
+            yield
         yield from self._removal.carry_out(due, traces)
         yield from self._leftovers.old(self._journal.entries, self.limits.age)
         yield from self._leftovers.unknown(self._journal.entries, self.limits.age)
@@ -248,7 +257,19 @@ def planned(state: Path, deployed: Deployed, limits: Limits) -> tuple[list[Remov
     traces = Traces()
     weights = {key: weigh(state, deployed, entry, traces) for key, entry in entries.items()}
     removals = retention.due(entries, weights, limits, steady.now(), full=is_full(state))
-    return (removals, *_total(weights.values()))
+    size, number = _total(weights.values())
+    artifacts = _artifacts(state)
+    fetched, of_them = artifacts.total if artifacts else (0, 0)
+    return removals, size + fetched, number + of_them
+
+
+def _artifacts(state: Path) -> Cache | None:
+    """Return the artifacts that are kept for later runs; None if there are none."""
+    if not os.path.isdir(f"{state}/artifacts"):  # noqa: PTH112  # never raises
+        return None
+    from heat_config_agent.artifacts.cache import Cache  # noqa: PLC0415  # few machines have any
+
+    return Cache(state / "artifacts")
 
 
 def _total(weights: Collection[Weight]) -> tuple[int, int]:

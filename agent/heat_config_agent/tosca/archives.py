@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import posixpath
-import stat
+from collections.abc import Callable
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Protocol
 
+from heat_config_agent.artifacts.archives import zip_problem
 from heat_config_agent.language.files import path_of
 from heat_config_hooks.files import LARGEST, take
 
@@ -62,6 +63,24 @@ class Disk:
     def shown(self, path: str) -> str:
         """Return how a mistake names a file."""
         return path
+
+
+class Chosen(Disk):
+    """The files of this machine that may be read; others do not exist."""
+
+    def __init__(self, allows: Callable[[str], bool], content: Callable[[str], bytes]) -> None:
+        """Take what says whether a path may be read, and what reads it."""
+        self._allows, self._content = allows, content
+
+    def read(self, path: str) -> bytes:
+        """Return the content of a file. Raises `OSError`."""
+        if not self._allows(path):
+            raise PermissionError(1, "it is not signed")
+        return self._content(path)
+
+    def has(self, path: str) -> bool:
+        """Return whether there is a file of that path."""
+        return super().has(path) and self._allows(path)
 
 
 class Folder(Disk):
@@ -140,21 +159,16 @@ class Archive:
             raise Refused("archive", f"it has over {MOST_MEMBERS:,} members")
         for info in infos:
             name = info.filename
-            shown = ascii(name)
-            if info.flag_bits & 0x1:
-                raise Refused("archive-member", f"the member {shown} is encrypted", "pack it without a password")
-            if "\\" in name or "\0" in name or not _is_within(name) or not _is_clean(name):
-                raise Refused("archive-member", f"the member {shown} leads out of the archive")
-            kind = stat.S_IFMT(info.external_attr >> 16)
-            if kind not in {0, stat.S_IFREG, stat.S_IFDIR}:
-                raise Refused("archive-member", f"the member {shown} is neither a file nor a folder")
+            if problem := zip_problem(name, info.flag_bits, info.external_attr, links=False):
+                hint = "pack it without a password" if problem.endswith("encrypted") else ""
+                raise Refused("archive-member", problem, hint)
             total += info.file_size
             if total > MOST_BYTES:
                 raise Refused("archive", f"unpacked it is over {MOST_BYTES // 1024**3} GiB long")
             if name.endswith("/"):
                 continue
             if name in members:
-                raise Refused("archive-member", f"the member {shown} is there twice")
+                raise Refused("archive-member", f"the member {name!a} is there twice")
             members[name] = info
         return members
 
@@ -199,10 +213,6 @@ class Archive:
 def _is_within(path: str) -> bool:
     normal = posixpath.normpath(path)
     return not posixpath.isabs(path) and normal != ".." and not normal.startswith("../")
-
-
-def _is_clean(name: str) -> bool:
-    return ".." not in name.split("/") and name[1:2] != ":"
 
 
 def entry_of(files: Archive | Folder) -> str:

@@ -13,7 +13,7 @@ from heat_config_agent.language.mistakes import Invalid
 from heat_config_agent.language.positions import Json
 from heat_config_agent.stack.definition import Definition, Identity
 from heat_config_agent.tosca import loader
-from heat_config_agent.tosca.archives import Archive, Folder
+from heat_config_agent.tosca.archives import Archive, Disk, Folder
 from heat_config_agent.tosca.checker import Checked, Checker
 from heat_config_agent.tosca.definitions import PropertyDefinition
 from heat_config_agent.tosca.documents import Document
@@ -43,6 +43,10 @@ class Wish:
     machine: Mapping[str, Mapping[str, Json]]
     is_complete: bool = True
     """Whether an input without value is a mistake; a service that is only looked at needs none."""
+    signatures: tuple[str, ...] = ()
+    """The evidence that the files are signed."""
+    disk: Disk | None = None
+    """The files that are in no archive and no folder; None for all files of this machine."""
 
 
 def define(name: str, wish: Wish, identity: Identity) -> Definition:
@@ -100,7 +104,7 @@ class _Reading:
 
     def __init__(self, name: str, wish: Wish) -> None:
         self._wish = wish
-        self._checker = Checker()
+        self._checker = Checker(wish.disk)
         self.files: Recorder
         checked = self._checker.check(name, record=self._record)
         self._refuse(checked)
@@ -114,6 +118,7 @@ class _Reading:
             inputs=wish.inputs,
             attributes=wish.attributes,
             machine=wish.machine,
+            signatures=wish.signatures,
         )
         self.chosen: dict[str, str] = {}
         self._offers: list[tuple[str, Document]] | None = None

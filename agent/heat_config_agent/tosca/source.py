@@ -36,15 +36,19 @@ class Source:
     machine: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
     """The facts of this machine: the properties of the capabilities `host` and `os` of a Compute."""
 
+    signatures: tuple[str, ...] = ()
+    """The evidence that the files are signed."""
+
     def to_json(self) -> Json:
         """Return it as JSON."""
-        return {"language": LANGUAGE, **asdict(self), "beside": list(self.beside)}
+        lists = {"beside": list(self.beside), "signatures": list(self.signatures)}
+        return {"language": LANGUAGE, **asdict(self), **lists}
 
     @classmethod
     def from_json(cls, value: Json) -> Source:
         """Return the source that `to_json` has written."""
         kept = cls(**{name: value[name] for name in cls.__dataclass_fields__ if name in value})
-        return replace(kept, beside=tuple(kept.beside))
+        return replace(kept, beside=tuple(kept.beside), signatures=tuple(kept.signatures))
 
 
 class Kept:

@@ -6,9 +6,10 @@ read.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 
 from heat_config_agent.web.answers import Arriving, drain, is_page, read, within
@@ -96,6 +97,15 @@ class Connection:
         """
         with within(seconds):
             return self.ask(verb, url, b"", headers, LARGEST)
+
+    @contextlib.contextmanager
+    def opened(self, url: str, headers: Mapping[str, str], seconds: float) -> Iterator[Arriving]:
+        """Request a URL, whose answer of any status and size can be read while the context lasts.
+
+        Raises UnreachableError, also while the answer is read, and if that takes more than `seconds`.
+        """
+        with within(seconds), self._way(url).exchange("GET", url, b"", headers, self._limits) as answer:
+            yield answer
 
     def ask(self, verb: str, url: str, body: bytes, headers: Mapping[str, str], largest: int) -> Answer:
         """Send one request, `within` a deadline that the caller has set, and return the answer.

@@ -84,7 +84,8 @@ def innermost(error: BaseException) -> BaseException:
     current = error
     while True:
         # Some libraries chain errors, and some store the cause in an attribute or an argument.
-        known = (current.__cause__, current.__context__, getattr(current, "reason", None), *current.args)
+        context = None if current.__suppress_context__ else current.__context__
+        known = (current.__cause__, context, getattr(current, "reason", None), *current.args)
         inner = next((candidate for candidate in known if isinstance(candidate, BaseException)), None)
         if inner is None:
             return current

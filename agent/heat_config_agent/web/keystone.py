@@ -13,7 +13,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -218,9 +218,13 @@ def _understood() -> Iterator[None]:
 class Connections:
     """Kept-alive connections with limits of time and size. Several users can share them, one after the other."""
 
-    def __init__(self, ca_file: str | None = None) -> None:
-        """Trust the certificates in `ca_file`; None for the default ones."""
-        self.login = _Login(ca_file)
+    def __init__(self, ca_file: str | None = None, allow: Callable[[str], None] = lambda _url: None) -> None:
+        """Trust the certificates in `ca_file`; None for the default ones.
+
+        `allow` is called with each URL, and raises UnreachableError if that may not be reached.
+        """
+        self.login = _Login(ca_file, allow)
+        self._allow = allow
         self._ca_file = ca_file
         self._servers: dict[str, web.Connection] = {}
 
@@ -229,6 +233,7 @@ class Connections:
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2]
         origin = f"{parts.scheme}://{host}"
+        self._allow(url)
         with _named(host):
             if origin not in self._servers:
                 # A server may be silent for any time within the deadline.
@@ -242,7 +247,7 @@ class _Login(requests.Session):
     The proxies and certificates of the environment are read once for each server. No `.netrc` is read.
     """
 
-    def __init__(self, ca_file: str | None = None) -> None:
+    def __init__(self, ca_file: str | None, allow: Callable[[str], None]) -> None:
         super().__init__()
         agent = f"heat-config-agent/{__version__}"
         self.headers.update({"Accept-Encoding": "identity", "User-Agent": agent})
@@ -250,7 +255,7 @@ class _Login(requests.Session):
         self._verify = web.certificates(ca_file) or True
         self._proxies: dict[str, dict[str, str]] = {}
         for scheme in ("http://", "https://"):
-            self.mount(scheme, _Adapter())
+            self.mount(scheme, _Adapter(allow))
 
     def get_redirect_target(self, resp: Any) -> None:
         """Return no redirect: requests would parse its URL even if it is not followed."""
@@ -268,7 +273,12 @@ class _Login(requests.Session):
 class _Adapter(proxied.Adapter):
     """Sends a request and reads its whole answer, within limits."""
 
+    def __init__(self, allow: Callable[[str], None]) -> None:
+        super().__init__()
+        self._allow = allow
+
     def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
+        self._allow(request.url or "")
         with _named(urlsplit(request.url or "").netloc.rpartition("@")[2]):
             seconds = answers.left()
             limits = (min(web.CONNECT_SECONDS, seconds), seconds)

@@ -140,6 +140,10 @@ _url: contextvars.ContextVar[str] = contextvars.ContextVar("url")
 """The URL of the request that is being sent."""
 
 
+_reached: contextvars.ContextVar[bool] = contextvars.ContextVar("reached", default=False)
+"""Whether the request that is being sent has come past the proxy; urllib3 before 2.0 blames the proxy even then."""
+
+
 @contextlib.contextmanager
 def unchanged(url: str) -> Iterator[None]:
     """Have the request in the context sent to exactly this URL."""
@@ -155,7 +159,17 @@ class _Unchanged:
 
     response_class: Any = Response
 
+    def connect(self) -> None:
+        super().connect()  # type: ignore[misc]
+        _reached.set(True)
+
+    def _tunnel(self) -> None:
+        super()._tunnel()  # type: ignore[misc]
+        _reached.set(True)
+
     def putrequest(self, method: str, url: str, *args: Any, **options: Any) -> None:
+        if getattr(self, "sock", None) is not None:
+            _reached.set(True)
         target = _url.get(url).partition("#")[0]
         if not WRITABLE.fullmatch(target):
             target = url
@@ -173,16 +187,25 @@ class _HttpsConnection(_Unchanged, urllib3.connection.HTTPSConnection):
     pass
 
 
-class _HttpPool(urllib3.HTTPConnectionPool):
+class _Whole:
+    """A pool whose answers are as long as they say: urllib3 before 2.0 takes a part of a body for all of it."""
+
+    def urlopen(self, *args: Any, **options: Any) -> Any:
+        return super().urlopen(*args, **{"enforce_content_length": True, **options})  # type: ignore[misc]
+
+
+class _HttpPool(_Whole, urllib3.HTTPConnectionPool):
     ConnectionCls = _HttpConnection
 
 
-class _HttpsPool(urllib3.HTTPSConnectionPool):
+class _HttpsPool(_Whole, urllib3.HTTPSConnectionPool):
     ConnectionCls = _HttpsConnection
 
 
 def _blamed(proxy: proxies.Proxy, error: Exception, host: str, limits: tuple[float, float]) -> ProxyError | None:
     """Return the error of a proxy; None if an error does not come from the proxy."""
+    if _reached.get():
+        return None
     socks = proxy.scheme.startswith("socks") and isinstance(error, requests.exceptions.ConnectionError)
     if not (socks or isinstance(error, requests.exceptions.ProxyError)):
         return None
@@ -217,6 +240,7 @@ class Adapter(requests.adapters.HTTPAdapter):
         proxy = proxies.parse(url, request.url or "")
         host = urlsplit(request.url or "").hostname or ""
         proxy.check()
+        _reached.set(False)
         try:
             response = super().send(request, *args, **options)
         except (requests.exceptions.RequestException, OSError) as error:

@@ -8,10 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
-from heat_config_hooks import protocol
+from heat_config_hooks import artifacts, protocol
 
 USUAL = (None, "default", "ansible.builtin.default")
 """Stdout callbacks whose output people read: the default, by any of its names."""
+
+_FOLDERS = {
+    "ANSIBLE_COLLECTIONS_PATH": "{}/collections:/usr/share/ansible/collections",
+    "ANSIBLE_ROLES_PATH": "{}/roles:/usr/share/ansible/roles:/etc/ansible/roles",
+}
+"""The folders that ansible searches by default; `{}` is its home."""
 
 
 def environment(request: protocol.Request, place: protocol.Workplace, *, local: bool) -> dict[str, str]:
@@ -39,14 +45,18 @@ def environment(request: protocol.Request, place: protocol.Workplace, *, local: 
         or configured.get("callback_plugins")
         or f"{base}/plugins/callback:/usr/share/ansible/plugins/callback"
     )
+    fetched = os.environ.get(artifacts.VARIABLE, "")
     for variable, option in (
         ("ANSIBLE_CALLBACK_PLUGINS", "callback_plugins"),
         ("ANSIBLE_COLLECTIONS_PATH", "collections_path"),
         ("ANSIBLE_ROLES_PATH", "roles_path"),
     ):
-        value = ":".join(cast("list[str]", request.options[option]))
+        value = cast("list[str]", request.options[option])
+        if fetched and variable in _FOLDERS:  # what was fetched comes before what the machine has
+            usual = own.get(variable) or configured.get(option) or _FOLDERS[variable].format(base)
+            value = [*value, fetched, *([] if value else [usual])]
         if value:
-            variables[variable] = value
+            variables[variable] = ":".join(value)
     return variables
 
 
@@ -76,7 +86,8 @@ def _configured(place: protocol.Workplace) -> Mapping[str, str]:
     except (configparser.Error, UnicodeDecodeError):  # ansible will report the mistake
         return {}
     defaults = dict(parser["defaults"]) if parser.has_section("defaults") else {}
-    if folders := defaults.get("callback_plugins"):
-        expanded = (os.path.expanduser(os.path.expandvars(folder)) for folder in folders.split(":"))  # noqa: PTH111
-        defaults["callback_plugins"] = ":".join(str(path.parent / folder) for folder in expanded)
+    for name in ("callback_plugins", "roles_path", "collections_path"):
+        if folders := defaults.get(name):
+            expanded = (os.path.expanduser(os.path.expandvars(folder)) for folder in folders.split(":"))  # noqa: PTH111
+            defaults[name] = ":".join(str(path.parent / folder) for folder in expanded)
     return defaults

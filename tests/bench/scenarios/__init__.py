@@ -8,6 +8,7 @@ from bench.scenarios import (
     chain,
     day,
     fleet,
+    follow,
     latency,
     one_shot,
     output,
@@ -17,6 +18,7 @@ from bench.scenarios import (
     service,
     size,
     stack,
+    ungoverned,
 )
 
 ALL: tuple[Scenario, ...] = (
@@ -25,12 +27,14 @@ ALL: tuple[Scenario, ...] = (
     *rescan.SCENARIOS,
     *own_hook.SCENARIOS,
     *polls.SCENARIOS,
+    *follow.SCENARIOS,
     *day.SCENARIOS,
     *latency.SCENARIOS,
     *output.SCENARIOS,
     *chain.SCENARIOS,
     *stack.SCENARIOS,
     *service.SCENARIOS,
+    *ungoverned.SCENARIOS,
     *fleet.SCENARIOS,
     *size.SCENARIOS,
 )

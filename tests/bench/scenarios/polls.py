@@ -20,7 +20,7 @@ POLLS, FEWER = 12, 2
 """In each round; of what takes long for each."""
 
 _SIZES = {"10kB": 10_000, "1MB": 1_000_000, "10MB": 10_000_000}
-_SECONDS = {"10kB": 4.0, "1MB": 6.0, "10MB": 9.0}
+_SECONDS = {"10kB": 4.0, "1MB": 5.0, "10MB": 7.0}
 _FIGURES = (
     Figure("cpu", "processor time per poll", "s"),
     Figure("requests", "requests per poll", ""),

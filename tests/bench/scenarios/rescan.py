@@ -117,7 +117,7 @@ SCENARIOS: tuple[Scenario, ...] = (
             Goal("marginal", "", 0.008, _DIFFERENCE),
         ),
         rounds=15,
-        seconds=32,
+        seconds=30,
         needs=peers.ready,
         note=(
             f"{_THEIRS} What the {KNOWN} take is the time less that with one deployment, done as well. "

@@ -130,6 +130,7 @@ def test_a_value_that_is_not_given_is_its_default() -> None:
         "idempotent": False,
         "deploy_credentials": False,
         "memory_max": None,
+        "artifacts": None,
         "cpu_quota": None,
         "tasks_max": None,
         "size": None,
@@ -199,8 +200,8 @@ def test_what_may_have_been_meant_is_said(name: str, meant: str) -> None:
 def test_where_nothing_is_alike_it_is_said_what_there_is() -> None:
     """The message lists the options in alphabetical order."""
     known = (
-        "choice, count, cpu_quota, deploy_credentials, flag, idempotent, map, memory_max, percent, seconds, size, "
-        "tasks_max, text, texts, timeout"
+        "artifacts, choice, count, cpu_quota, deploy_credentials, flag, idempotent, map, memory_max, percent, "
+        "seconds, size, tasks_max, text, texts, timeout"
     )
     assert mistakes({"zzz": None}) == [f"options.zzz: mine has no such option (its options are {known})"]
 

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from heat_config_agent.cli import template_options as named
 from heat_config_agent.cli.languages import TOSCA, language_of
+from heat_config_agent.cli.stack import signatures
 from heat_config_agent.deployments.redaction import OPEN
 from heat_config_agent.errors import UsageError
 from heat_config_agent.hot import exchange, loader, reader
@@ -93,6 +94,7 @@ def _defined(source: Source, missing_files: Sequence[Mistake], identity: Identit
 
 def adopted(options: argparse.Namespace, data: Mapping[str, Any], types: Types) -> Definition:
     """Return the definition of a stack that is adopted. Raises as `new`."""
+    _refuse_unsigned("a stack that is adopted")
     environments, files, missing = reader.read_environments(options.environment)
     environments = (*environments, *named.attributes(options))
     made = exchange.imported(data, options.adopt_file, environments, files, named.parameters(options))
@@ -111,6 +113,14 @@ def changed(options: argparse.Namespace, stack: Stack) -> Definition:
         return services.new(options, stack.identity)
     source, missing = _kept(options, former) if options.existing and former else _anew(options)
     return _defined(source, missing, stack.identity, stack.world.types)
+
+
+def _refuse_unsigned(what: str) -> None:
+    """Raise UsageError if the policy requires signatures: there is none for this."""
+    from heat_config_agent.signing import gate  # noqa: PLC0415  # few commands need it
+
+    if gate.signers() is not None:
+        raise UsageError(f"{what} cannot be signed, and the policy has the rule signers", hint="name its template")
 
 
 def default_name(template: str) -> str:
@@ -136,9 +146,11 @@ def _anew(options: argparse.Namespace) -> Read:
 
 
 def _said(options: argparse.Namespace) -> Read:
-    content = getattr(options, "content", None)
-    found, missing = reader.read(named.template(options), options.environment, named.parameters(options), content)
-    return replace(found, environments=(*found.environments, *named.attributes(options))), missing
+    opened = signatures.opened(options, named.template(options))
+    content = None if opened.evidence else getattr(options, "content", None)
+    found, missing = reader.read(opened.path, options.environment, named.parameters(options), content, opened.read)
+    environments = (*found.environments, *named.attributes(options))
+    return replace(found, environments=environments, signatures=opened.evidence), missing
 
 
 def _kept(options: argparse.Namespace, former: Json) -> Read:
@@ -146,7 +158,10 @@ def _kept(options: argparse.Namespace, former: Json) -> Read:
     if options.template:
         more, missing = _said(options)
         changed = source.changed(more.template, more.environments, more.files, parameters, options.clear_parameter)
-        return changed, missing
+        evidence = (*source.signatures, *more.signatures) if source.signatures else ()
+        return replace(changed, signatures=tuple(dict.fromkeys(evidence))), missing
+    if options.environment:
+        _refuse_unsigned("an environment alone")
     environments, files, missing = reader.read_environments(options.environment)
     environments = (*environments, *named.attributes(options))
     return source.changed(None, environments, files, parameters, options.clear_parameter), missing

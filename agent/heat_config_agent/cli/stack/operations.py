@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.cli.mistakes import mistake_line
-from heat_config_agent.cli.stack import definitions, sessions, timeline, values
+from heat_config_agent.cli.stack import definitions, sessions, signatures, timeline, values
 from heat_config_agent.cli.stack.live_view import Earlier, view_of
 from heat_config_agent.errors import ExitCode, UsageError
 from heat_config_agent.language.mistakes import Invalid
@@ -111,14 +111,15 @@ def apply(settings: Settings, template: str, options: Any, content: bytes | None
 
     `content` is the content of the file, if it has been read already.
     """
-    name = definitions.default_name(template) if options.name is None else options.name
+    opened = signatures.opened(options, template)
+    name = definitions.default_name(opened.path) if options.name is None else options.name
     if options.name is None and not listing.is_name(name):
         raise UsageError(f"{template} gives the stack no name, as a name begins with a letter", hint="add --name NAME")
     options = argparse.Namespace(**vars(options))
     options.parameter = [*options.parameter, *options.input]
     options.name, options.template, options.file = name, template, None
     options.existing, options.clear_parameter, options.timeout = False, [], None
-    options.content = content
+    options.content, options.opened = content, opened
     return with_mistakes(lambda options: _applied(settings, options))(options)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from heat_config_agent.cli import template_options as named
 from heat_config_agent.cli.machine_facts import machine_facts
+from heat_config_agent.cli.stack import signatures
 from heat_config_agent.errors import UsageError
 from heat_config_agent.language.positions import Json
 from heat_config_agent.stack.definition import Definition, Identity
@@ -21,7 +22,12 @@ from heat_config_hooks.files import take
 
 def new(options: argparse.Namespace, identity: Identity) -> Definition:
     """Return the definition of a service that is named on the command line. Raises `Invalid`, UsageError."""
-    return reader.define(named.template(options), wish(options), identity)
+    return _define(options, wish(options), identity)
+
+
+def _define(options: argparse.Namespace, wished: reader.Wish, identity: Identity) -> Definition:
+    opened = signatures.opened(options, named.template(options))
+    return reader.define(opened.path, replace(wished, signatures=opened.evidence, disk=opened.disk), identity)
 
 
 def outline(options: argparse.Namespace, identity: Identity) -> Definition:
@@ -37,7 +43,7 @@ def changed(options: argparse.Namespace, former: Json, identity: Identity) -> De
     inputs = {**{name: value for name, value in source.inputs.items() if name not in clear}, **wished.inputs}
     attributes = {**source.attributes, **wished.attributes}
     if options.template:
-        return reader.define(options.template, replace(wished, inputs=inputs, attributes=attributes), identity)
+        return _define(options, replace(wished, inputs=inputs, attributes=attributes), identity)
     return loader.load(replace(source, inputs=inputs, attributes=attributes).to_json(), identity)
 
 

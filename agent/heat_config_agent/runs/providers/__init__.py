@@ -24,11 +24,17 @@ SECONDS = 30.0
 LARGEST = 1024 * 1024
 """The largest secret in bytes."""
 
-BUILTIN = ("age", "env", "file", "systemd-creds")
+BUILTIN = ("age", "barbican", "env", "file", "systemd-creds", "vault")
 """The built-in providers; each is a module of this package."""
 
 VARIABLE = "SECRET_"
 """The beginning of the names of the variables of the agent that `env` may show."""
+
+CA_FILE = "HEAT_CA_FILE"
+"""The variable with the path of the trusted certificates; empty for the default ones."""
+
+USER = "HEAT_DEPLOY_USER"
+"""The variable with the user of Keystone whom the deployment names, as JSON; only `barbican` gets it."""
 
 _COMPLAINT = 4096
 """The most bytes of a provider's standard error that are kept."""

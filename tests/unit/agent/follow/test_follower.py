@@ -10,56 +10,15 @@ from pathlib import Path
 import pytest
 
 from heat_config_agent.errors import LockedError
-from heat_config_agent.follow.follower import Follower, abandon, abandoned
-from heat_config_agent.settings import effective
-from heat_config_agent.settings.effective import Settings
+from heat_config_agent.follow.follower import abandon, abandoned
 from heat_config_agent.stack import listing
 from heat_config_agent.state import followed, lock, requests
 from heat_config_hooks.values import replace
 from support.machine import Machine, small_disk
-from support.repositories import Repository, template
+from support.repositories import template
+from support.sites import Site
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git")
-
-
-class Site:
-    """A state directory, the settings of a stack `web`, and a repository for it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.state, self.log = folder, folder / "state", folder / "log"
-        self.repository = Repository(folder / "repository")
-        self.values: dict[str, object] = {"url": self.repository.url, "path": "stack.yaml"}
-        self.notes: list[str] = []
-
-    def settings(self) -> Settings:
-        lines = [f"[agent]\nstate_dir = {self.state}\n[follow web]"]
-        lines += [f"{name} = {value}" for name, value in self.values.items()]
-        path = self.folder / "agent.conf"
-        path.write_text("\n".join(lines) + "\n")
-        return effective.make({**os.environ, "HOME": str(self.folder)}, config=path)
-
-    def follower(self) -> Follower:
-        return Follower(self.settings(), "web", self.notes.append)
-
-    def step(self) -> followed.Followed:
-        """Take one step as a new process would."""
-        settings = self.settings()
-        with lock.held(followed.folder(self.state, "web")):
-            return Follower(settings, "web", self.notes.append).step()
-
-    def commit(self, line: str, more: str = "", **files: str) -> str:
-        return self.repository.commit({"stack.yaml": template(self.log, line, more), **files})
-
-    @property
-    def ran(self) -> list[str]:
-        return self.log.read_text().splitlines() if self.log.exists() else []
-
-    @property
-    def status(self) -> str:
-        kept = listing.kept(self.state, "web")
-        assert kept is not None
-        assert kept.record is not None
-        return f"{kept.record.action}_{kept.record.status}"
 
 
 @pytest.fixture
@@ -99,6 +58,11 @@ def test_the_life_of_a_stack_that_follows_a_branch(site: Site) -> None:
     assert [each.name for each in (site.state / "follow/web/trees").iterdir()] == [one]
 
 
+@pytest.mark.fault(
+    1,
+    "a followed revision fails",
+    "it is told, runs once, and with rollback the stack returns",
+)
 def test_a_revision_that_fails_runs_once(site: Site) -> None:
     """What has failed is not tried again until there is another revision; with rollback, the stack goes back."""
     one = site.commit("one")
@@ -156,6 +120,11 @@ def test_a_source_that_is_away_changes_nothing(site: Site) -> None:
     assert site.ran == ["one red"]
 
 
+@pytest.mark.fault(
+    1,
+    "a pause, or another process that works on the stack, while a followed source has a new revision",
+    "nothing begins; the revision is carried out afterwards",
+)
 def test_a_pause_and_another_process_hold_a_revision_back(site: Site) -> None:
     """Nothing begins while the agent is paused; a stack that is worked on is tried again."""
     one = site.commit("one")
@@ -187,6 +156,11 @@ def test_a_document_is_followed_too(site: Site) -> None:
     assert site.ran == ["d", "d"]
 
 
+@pytest.mark.fault(
+    1,
+    "a full disk while a followed revision is fetched",
+    "the stack stays at its revision; the next poll with room goes on",
+)
 @pytest.mark.parametrize("kind", ["git", "path"])
 def test_a_full_disk_is_reported_and_changes_nothing(site: Site, machine: Machine, kind: str) -> None:
     """The stack stays at its revision, nothing of the new one is left, and the next poll with room goes on."""
@@ -223,6 +197,11 @@ def test_a_section_that_is_removed(site: Site, delete: str) -> None:
     assert abandoned(settings) == []
 
 
+@pytest.mark.fault(
+    2,
+    "a path or a link of a followed revision leads out of it",
+    "the revision is refused, and nothing runs",
+)
 def test_files_that_are_not_in_the_source_are_refused(site: Site) -> None:
     """A path or an environment names a file of the revision, and a revision has no link that leads out of it."""
     site.values["path"] = "../../../../etc/passwd"

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from heat_config_agent.artifacts import archives, trees
 from heat_config_agent.errors import SourceError, UsageError
-from heat_config_agent.follow import trees
 from heat_config_agent.follow.origin import Origin
 from heat_config_agent.follow.sources import Source, source
 from heat_config_hooks.values import replace
@@ -76,6 +76,11 @@ def test_branches_tags_and_commits(tmp_path: Path, tree: Path, repository: Repos
         source(replace(at, ref="--upload-pack=touch x"), tmp_path / "kept")
 
 
+@pytest.mark.fault(
+    4,
+    "a followed repository with hooks, filters, submodules and LFS",
+    "git runs nothing of it",
+)
 @GIT
 def test_nothing_of_a_repository_or_a_user_is_run(tmp_path: Path, tree: Path, repository: Repository) -> None:
     """No filter, hook, monitor or template of git takes part, and no submodule is fetched."""
@@ -102,6 +107,11 @@ def test_nothing_of_a_repository_or_a_user_is_run(tmp_path: Path, tree: Path, re
     assert not (tmp_path / "kept/git/hooks").exists()
 
 
+@pytest.mark.fault(
+    3,
+    "a followed repository that is too large, or only when unpacked",
+    "the fetch ends at size_limit, and leaves nothing",
+)
 @GIT
 @pytest.mark.parametrize("packs", [True, False], ids=["zeros", "noise"])
 def test_a_repository_that_is_too_large_is_not_unpacked(
@@ -127,6 +137,11 @@ def replaced(followed: Source, tree: Path) -> dict[str, str]:
     return content(tree)
 
 
+@pytest.mark.fault(
+    3,
+    "the server of a followed repository hangs, or does not speak git",
+    "a sentence within the timeout",
+)
 @GIT
 @pytest.mark.parametrize("answer", [b"", b"0010garbage!\n" * 9, b"ERR no\0"], ids=["silent", "garbage", "refusal"])
 def test_a_server_that_hangs_or_lies(tmp_path: Path, answer: bytes) -> None:
@@ -260,15 +275,40 @@ def add(members: tarfile.TarFile, name: str, body: bytes = b"", **fields: object
     members.addfile(member, io.BytesIO(body))
 
 
+def through_a_link(members: tarfile.TarFile) -> None:
+    """Add a link, and a file below it."""
+    add(members, "l", type=tarfile.SYMTYPE, linkname="good")
+    add(members, "l/out", b"1")
+
+
+def sparse(members: tarfile.TarFile) -> None:
+    """Add a file of a terabyte that takes no room in the archive."""
+    fields = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "s"}
+    add(members, "s", b"0\n".ljust(512, b"\0"), pax_headers={**fields, "GNU.sparse.realsize": str(2**40)})
+
+
+@pytest.mark.fault(
+    2,
+    "a hostile archive: names and links that lead out, devices, bombs, sparse files, endless headers",
+    "it is refused with a sentence, and nothing outside its folder is written",
+)
 @pytest.mark.parametrize(
     ("change", "says"),
     [
         (lambda members: add(members, "../out"), "leads out of it"),
         (lambda members: add(members, "/etc/out"), "leads out of it"),
-        (lambda members: add(members, "l", type=tarfile.SYMTYPE, linkname="/etc"), "neither a file nor a folder"),
-        (lambda members: add(members, "l", type=tarfile.LNKTYPE, linkname="good/a"), "neither a file nor a folder"),
-        (lambda members: add(members, "d", type=tarfile.CHRTYPE), "neither a file nor a folder"),
-        (lambda members: add(members, "p", type=tarfile.FIFOTYPE), "neither a file nor a folder"),
+        (lambda members: add(members, "l", type=tarfile.SYMTYPE, linkname="/etc"), "leads out of the archive"),
+        (lambda members: add(members, "good/l", type=tarfile.SYMTYPE, linkname="../.."), "leads out of the archive"),
+        (lambda members: add(members, "l", type=tarfile.LNKTYPE, linkname="/etc/passwd"), "leads out of it"),
+        (lambda members: add(members, "l", type=tarfile.LNKTYPE, linkname="good"), "no file"),
+        (lambda members: add(members, "l", type=tarfile.LNKTYPE, linkname="good/b"), "does not have"),
+        (lambda members: add(members, "good/a"), "there already"),
+        (lambda members: add(members, "good/a/b"), "where something else is"),
+        (lambda members: add(members, "d/" * 200 + "a"), "too long"),
+        (lambda members: add(members, "d", type=tarfile.CHRTYPE), "neither a file, a folder nor a link"),
+        (lambda members: add(members, "p", type=tarfile.FIFOTYPE), "neither a file, a folder nor a link"),
+        (through_a_link, "where something else is|there already"),
+        (sparse, "neither a file, a folder nor a link"),
         (lambda members: add(members, "zeros", b"\0" * 3 * MEBI), "larger than 1048576 bytes"),
         (lambda members: add(members, "x", pax_headers={"comment": "y" * 3 * MEBI}), "larger than 1048576 bytes"),
     ],
@@ -287,17 +327,17 @@ def test_hostile_archives(
 
 def many(members: tarfile.TarFile) -> None:
     """Add more folders than a revision may have."""
-    for _ in range(trees.MOST_FILES + 1):
-        add(members, "folder", type=tarfile.DIRTYPE)
+    for number in range(trees.MOST_FILES + 1):
+        add(members, f"folder{number}", type=tarfile.DIRTYPE)
 
 
 def test_archives_that_are_no_archives(tree: Path) -> None:
     """An archive that is cut short or is something else, and one without end."""
     for body in (b"not an archive", gzip.compress(b"\0" * 700)[:20], archive(lambda _: None)[:60]):
         with pytest.raises(UsageError, match="cannot be unpacked"):
-            trees.unpack(io.BytesIO(body), tree, MEBI)
+            archives.unpack(io.BytesIO(body), tree, trees.Budget(MEBI))
     with pytest.raises(UsageError, match="more than 20000 files"):
-        trees.unpack(io.BytesIO(archive(many)), tree, 64 * MEBI)
+        archives.unpack(io.BytesIO(archive(many)), tree, trees.Budget(64 * MEBI))
     good = tree / "good/a"
     assert good.read_text() == "1"
     assert good.stat().st_mode & 0o777 == 0o600
@@ -326,6 +366,28 @@ def test_a_path_of_this_machine(tmp_path: Path, tree: Path) -> None:
     shutil.rmtree(folder)
     with pytest.raises(SourceError, match="No such file"):
         followed.newest()
+
+
+@GIT
+@pytest.mark.fault(
+    3, "a followed source with hundreds of folders within folders", "the revision is refused with a sentence"
+)
+def test_folders_within_folders(tmp_path: Path, tree: Path, repository: Repository) -> None:
+    """In a repository, and on this machine."""
+    blob = repository.git("hash-object", "-w", "--stdin", text="x")
+    mode, kind = "100644", "blob"
+    for _ in range(150):
+        blob = repository.git("mktree", text=f"{mode} {kind} {blob}\td\n")
+        mode, kind = "040000", "tree"
+    commit = repository.git("commit-tree", "-m", "deep", blob)
+    repository.git("update-ref", "refs/heads/main", commit)
+    followed = source(origin(repository.url, tmp_path), tmp_path / "kept")
+    with pytest.raises(UsageError, match="more than 100 folders within folders"):
+        followed.fetch(followed.newest(), tree)
+    folder = tmp_path / "deep"
+    (folder / ("d/" * 300)).mkdir(parents=True)
+    with pytest.raises(UsageError, match="more than 100 folders within folders"):
+        source(origin(str(folder), tmp_path), tmp_path).newest()
 
 
 @pytest.mark.parametrize(

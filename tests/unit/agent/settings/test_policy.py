@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.engine import survey
-from heat_config_agent.settings import policy
+from heat_config_agent.settings import in_force, policy
 
 NOBODY = 65534
 
@@ -18,11 +17,11 @@ def test_a_folder_that_may_not_be_entered_does_not_count_as_empty(
     """A user who cannot see whether there is a policy begins nothing."""
     folder = tmp_path / "closed"
     folder.mkdir(mode=0o700)
-    monkeypatch.setattr(survey, "POLICY", str(folder / "policy"))
-    assert survey.policy_in_force() is None
+    monkeypatch.setattr(in_force, "POLICY", str(folder / "policy"))
+    assert in_force.policy_in_force() is None
     os.seteuid(NOBODY)
     try:
-        found = survey.policy_in_force()
+        found = in_force.policy_in_force()
     finally:
         os.seteuid(0)
     assert found is not None

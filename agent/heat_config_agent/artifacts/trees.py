@@ -1,0 +1,123 @@
+"""Trees of files from elsewhere: they are bounded, flushed to disk, and have nothing that leads out of them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from heat_config_agent.errors import UsageError
+
+MOST_FILES = 20_000
+"""The most files and folders of a revision, or of the artifacts of a deployment."""
+
+DEEPEST = 100
+"""The most folders within folders."""
+
+PIECE = 1024 * 1024
+"""The bytes that are read at once."""
+
+
+class Budget:
+    """The bytes and files that may still come."""
+
+    def __init__(self, size: int, what: str = "the revision is", setting: str = "size_limit") -> None:
+        """Allow `size` bytes in at most `MOST_FILES` files; `what` and `setting` are for the errors."""
+        self._size, self._left, self._files = size, size, MOST_FILES
+        self._what, self._setting = what, setting
+
+    @property
+    def left(self) -> int:
+        """The bytes that may still come."""
+        return self._left
+
+    def spend(self, size: int, count: int = 0) -> None:
+        """Count bytes and files. Raises UsageError if they are too many."""
+        self._left -= size
+        self._files -= count
+        if self._left < 0:
+            hint = f"{self._setting} sets how large it may be"
+            raise UsageError(f"{self._what} larger than {self._size} bytes", hint=hint)
+        if self._files < 0:
+            raise UsageError(f"{self._what} of more than {MOST_FILES} files and folders")
+
+
+def check(tree: Path) -> None:
+    """Flush a tree to disk. Raises UsageError if it has devices, sockets, or links that lead out of it."""
+    check_links(tree, "the revision")
+    for place in _walk(tree):
+        mode = place.lstat().st_mode
+        if stat.S_ISREG(mode):
+            descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        elif not (stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
+            raise UsageError(f"{place.relative_to(tree)} is neither a file nor a folder")
+
+
+def check_links(tree: Path, what: str) -> None:
+    """Raise UsageError if a link in a tree leads out of it; `what` says what the tree is."""
+    inside = os.path.realpath(tree)
+    for place in _walk(tree):
+        target = os.path.realpath(place) if place.is_symlink() else inside
+        if target != inside and not target.startswith(f"{inside}/"):
+            raise UsageError(f"the link {place.relative_to(tree)} leads out of {what}")
+
+
+def _walk(tree: Path, depth: int = 1) -> Iterator[Path]:
+    """Yield everything below a folder in the order of the names; folders named `.git` are left out.
+
+    Raises UsageError if there are more than `DEEPEST` folders within folders.
+    """
+    if depth > DEEPEST:
+        raise UsageError(f"there are more than {DEEPEST} folders within folders")
+    for entry in sorted(os.scandir(tree), key=lambda entry: entry.name):
+        if entry.name == ".git":
+            continue
+        yield Path(entry.path)
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(Path(entry.path), depth + 1)
+
+
+def digest(path: Path, budget: Budget) -> str:
+    """Return the digest of a file or a folder: of names, modes and contents. Raises OSError and UsageError."""
+    total = hashlib.sha256()
+    for place in [path, *(_walk(path) if path.is_dir() else ())]:
+        status = place.lstat() if place != path else place.stat()
+        budget.spend(0, 1)
+        name = os.fsencode(place.relative_to(path)) if place != path else b""
+        total.update(b"%d %o %s\0" % (len(name), status.st_mode & 0o170100, name))
+        if stat.S_ISLNK(status.st_mode):
+            total.update(os.fsencode(place.readlink()) + b"\0")
+        elif stat.S_ISREG(status.st_mode):
+            budget.spend(status.st_size)
+            total.update(b"%d\0" % status.st_size)
+            with place.open("rb") as file:
+                while piece := file.read(PIECE):
+                    total.update(piece)
+    return f"sha256:{total.hexdigest()}"
+
+
+def copy(path: Path, tree: Path, budget: Budget) -> None:
+    """Copy a file into a tree, or the content of a folder. Raises OSError and UsageError."""
+    if not path.is_dir():
+        budget.spend(path.stat().st_size, 1)
+        shutil.copy(path, tree / path.name)
+        return
+    for place in _walk(path):
+        mode = place.lstat().st_mode
+        target = tree / place.relative_to(path)
+        budget.spend(place.lstat().st_size if stat.S_ISREG(mode) else 0, 1)
+        if stat.S_ISLNK(mode):
+            target.symlink_to(place.readlink())
+        elif stat.S_ISDIR(mode):
+            target.mkdir()
+        elif stat.S_ISREG(mode):
+            shutil.copy(place, target)
+        else:
+            raise UsageError(f"{place} is neither a file nor a folder")

@@ -1,0 +1,61 @@
+"""What the policy demands of a revision: a signature that counts, and no way back to an earlier revision."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from heat_config_agent.errors import SourceError, UsageError
+from heat_config_agent.settings.in_force import refused_url
+from heat_config_agent.signing import gate
+from heat_config_hooks import files
+from heat_config_hooks.values import dataclass
+
+SUFFIX = ".signature"
+"""The end of the name of the evidence for a tree, which stands beside the tree."""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a source has to check before it puts the files of a revision into the tree."""
+
+    signers: str
+    """The content of the allowed signers file."""
+    after: str
+    """The newest revision so far: the next one has to follow it. Empty for none."""
+
+    def require(self, evidence: str, shown: str) -> None:
+        """Raise UsageError unless evidence counts."""
+        if not evidence:
+            raise UsageError(
+                f"{shown} has no signature of ssh, and the rule signers of the policy requires one",
+                hint="git commit -S signs commits, with gpg.format=ssh",
+            )
+        gate.require(evidence, self.signers, shown)
+
+
+def now(after: str) -> Demand | None:
+    """Return what the policy demands now; None if it requires no signatures. Raises UsageError."""
+    signers = gate.signers()
+    return None if signers is None else Demand(signers, after)
+
+
+def allow(url: str) -> None:
+    """Raise SourceError if the policy refuses to reach a source. The files of this machine are not reached."""
+    if not url.startswith(("/", "file:")) and (refusal := refused_url(url)):
+        raise SourceError(refusal)
+
+
+def keep(tree: Path, evidence: str) -> None:
+    """Put the evidence for a tree beside it; without evidence, remove an earlier one. Raises OSError."""
+    place = tree.with_name(tree.name + SUFFIX)
+    if evidence:
+        files.replace(place, evidence.encode("utf-8", "surrogateescape"), durable=True)
+    else:
+        place.unlink(missing_ok=True)
+
+
+def option(link: Path) -> list[str]:
+    """Return the option of `heat-config-apply` for the evidence of the tree in force, if there is any."""
+    tree = link.resolve()
+    place = tree.with_name(tree.name + SUFFIX)
+    return ["--signature", str(place)] if place.exists() else []

@@ -1,0 +1,1 @@
+"""Checks and makes signatures with ssh-keygen, and opens files only if they are signed."""

@@ -1,0 +1,129 @@
+"""Signatures in the format SSHSIG, checked and made by the program ssh-keygen."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from heat_config_agent.errors import AgentError
+from heat_config_agent.model import signed
+from heat_config_agent.model.deployment import Deployment
+from heat_config_agent.model.policy import Policy
+from heat_config_hooks.values import replace
+
+SECONDS = 20.0
+"""The timeout of ssh-keygen."""
+
+_PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where ssh-keygen is looked for: no variable of the caller names another place."""
+
+
+def is_installed() -> bool:
+    """Return whether there is an ssh-keygen to check signatures."""
+    return any(os.access(f"{place}/ssh-keygen", os.X_OK) for place in _PLACES.split(":"))
+
+
+def with_verified(policy: Policy, deployments: Iterable[Deployment]) -> Policy:
+    """Return a policy that knows which signatures of these deployments count now.
+
+    If that cannot be found out, it is a mistake of the policy: nothing new begins, and nothing is refused for good.
+    """
+    if policy.signers is None or policy.mistake:
+        return policy
+    texts = {text for each in deployments for text in (*each.signatures, *each.signed_configs)}
+    try:
+        return replace(policy, verified={text: problem(text, policy.signers) for text in texts})
+    except AgentError as error:
+        return replace(policy, mistake=f"cannot use the policy {policy.file}: signers: {error}")
+
+
+def problem(evidence: str, allowed: str) -> str:
+    """Return why evidence (`signed.evidence`) does not count with this allowed signers file; empty if it does.
+
+    Raises AgentError if ssh-keygen cannot say.
+    """
+    namespace, _, text = evidence.partition("\n")
+    try:
+        message, signature = (part.encode("utf-8", "surrogateescape") for part in signed.halves(text))
+    except ValueError as error:
+        return str(error)
+    with _memory(allowed.encode("utf-8", "surrogateescape")) as signers, _memory(signature) as given:
+        where = ["-s", _path(given), "-f", _path(signers)]
+        found = _run(["-Y", "find-principals", *where], b"", (signers, given))
+        names = found.stdout.decode("utf-8", "replace").splitlines() if found.returncode == 0 else []
+        why = _why(found)
+        for name in filter(None, names):
+            checked = _run(["-Y", "verify", "-n", namespace, "-I", name, *where], message, (signers, given))
+            if checked.returncode == 0:
+                return ""
+            why = _why(checked)
+    return why
+
+
+def sign(key: Path, namespace: str, message: str) -> str:
+    """Return a text with its signature below it. The key may be in the agent that $SSH_AUTH_SOCK names.
+
+    ssh-keygen asks for the passphrase on the terminal. Raises AgentError.
+    """
+    done = _run(["-Y", "sign", "-q", "-n", namespace, "-f", str(key)], message.encode(), (), seconds=None)
+    armored = done.stdout.decode("ascii", "replace")
+    if done.returncode != 0 or not armored.startswith(signed.BEGIN):
+        raise AgentError(f"cannot sign with {key}: {_why(done)}")
+    return message + armored
+
+
+def _run(
+    words: Sequence[str], message: bytes, descriptors: tuple[int, ...], seconds: float | None = SECONDS
+) -> subprocess.CompletedProcess[bytes]:
+    """Run ssh-keygen. Raises AgentError if it is missing or does not end."""
+    environment = {"PATH": _PLACES, "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+    if seconds is None:
+        environment = {**os.environ, **environment}
+    try:
+        return subprocess.run(
+            ["ssh-keygen", *words],
+            input=message,
+            capture_output=True,
+            check=False,
+            timeout=seconds,
+            pass_fds=descriptors,
+            cwd=None if seconds is None else "/",
+            env=environment,
+        )
+    except FileNotFoundError:
+        raise AgentError("signatures cannot be checked: ssh-keygen is missing", hint="install openssh-client") from None
+    except subprocess.TimeoutExpired:
+        raise AgentError(f"signatures cannot be checked: ssh-keygen has not ended after {SECONDS:g} s") from None
+
+
+def _why(done: subprocess.CompletedProcess[bytes]) -> str:
+    """Return why ssh-keygen has refused a signature."""
+    lines = [line.strip() for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+    reason = lines[0] if lines else f"ssh-keygen ended with exit code {done.returncode}"
+    if reason == "No principal matched.":
+        return "its signer is not an allowed one"
+    if reason.startswith("/proc/"):  # `PATH:LINE: REASON`
+        line, _, reason = reason.partition(":")[2].partition(": ")
+        return f"{reason} (line {line} of the allowed signers)"
+    return reason[:1].lower() + reason[1:200]
+
+
+class _memory:  # noqa: N801  # it is used as a function
+    """A descriptor of a file that is in memory only, so that nobody can change it before it is read."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def __enter__(self) -> int:
+        self._descriptor = os.memfd_create("signature")
+        os.write(self._descriptor, self._content)
+        return self._descriptor
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+
+def _path(descriptor: int) -> str:
+    return f"/proc/self/fd/{descriptor}"

@@ -1,0 +1,101 @@
+"""The rule `network` on a machine: nothing of the agent reaches another host to follow or to signal."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from support.governed import POLICY, Governed
+from support.http import Answer, Request, Stub
+from support.loopback import SignalServer
+from support.machine import Machine, deployment
+
+
+@pytest.fixture
+def governed(machine: Machine) -> Governed:
+    """A machine whose /etc/heat-config-agent is a folder of the test."""
+    return Governed(machine)
+
+
+def test_a_signal_goes_only_to_a_listed_host(governed: Governed, heat: SignalServer, tmp_path: Path) -> None:
+    """Nothing is run whose result could not be sent; the refusal waits, and is sent once the policy allows it."""
+    proof = tmp_path / "proof"
+    governed.policy("network = heat.example")
+    given = [deployment("d1", f"#!/bin/sh\necho ran >{proof}\n", signal=heat.url("d1"))]
+    why = f"refused by the rule network of {POLICY}: the host 127.0.0.1 is not in it"
+    assert why in governed.apply(given, "--plan").out
+    done = governed.apply(given, "--deliver-for", "0.1")
+    assert why in done.out
+    assert heat.signals == []
+    governed.policy("network = 127.0.0.0/8")
+    governed.apply(given)
+    (signal,) = heat.signals
+    assert why in json.loads(signal.body)["deploy_stderr"]
+    assert not proof.exists()
+    again = [deployment("d2", f"#!/bin/sh\necho ran >{proof}\n", signal=heat.url("d2"))]
+    assert governed.apply(again).code == 0
+    assert proof.exists()
+
+
+def test_a_result_that_is_on_its_way_obeys_a_policy_that_comes_later(governed: Governed, heat: SignalServer) -> None:
+    """The run has ended before; its result stays on this machine as long as the policy says so."""
+    governed.policy("tools = script")
+    policy = governed.own / "policy"
+    text = "[policy]\\nnetwork = heat.example\\n"
+    given = [deployment("d1", f"#!/bin/sh\nprintf '{text}' >{policy}\n", signal=heat.url("d1"))]
+    done = governed.apply(given, "--deliver-for", "0.1")
+    assert done.code == 5
+    assert "the host 127.0.0.1 is not in it" in done.out + done.err
+    assert heat.signals == []
+    policy.unlink()
+    assert governed.apply(given).code == 0
+    assert len(heat.signals) == 1
+
+
+def test_artifacts_come_only_from_listed_hosts(governed: Governed, tmp_path: Path) -> None:
+    """Another host is refused before anything is asked, and a redirect to one where it leads there."""
+    proof, content = tmp_path / "proof", b"anything"
+
+    asked: list[str] = []
+
+    def answer(request: Request) -> Answer:
+        asked.append(request.path)
+        if request.path.startswith("/leads"):
+            return Answer(status=302, headers={"Location": f"http://localhost:{stub.port}/file"})
+        return Answer(body=content)
+
+    stub = Stub(answer)
+    stub.start()
+    try:
+
+        def refused(identity: str, url: str) -> str:
+            artifact = {"url": url, "sha256": hashlib.sha256(content).hexdigest(), "to": "file"}
+            script = f"#!/bin/sh\necho ran >>{proof}\n"
+            done = governed.apply([deployment(identity, script, options={"artifacts": [artifact]})])
+            return done.out if done.code else ""
+
+        host = f"127.0.0.1:{stub.port}"
+        governed.policy("network = files.example")
+        assert f"rule network of {POLICY}: the host 127.0.0.1 is not in it" in refused("d1", f"http://{host}/file")
+        assert asked == []
+        governed.policy(f"network = {host}")
+        assert f"rule network of {POLICY}: the host localhost is not in it" in refused("d2", f"http://{host}/leads")
+        assert not proof.exists()
+        assert refused("d3", f"http://{host}/file") == ""
+        assert proof.read_text() == "ran\n"
+    finally:
+        stub.stop()
+
+
+def test_a_source_is_followed_only_on_a_listed_host(governed: Governed) -> None:
+    """The server is not asked, and `follow` says why."""
+    governed.policy("network = git.example")
+    path = governed.machine.folder / "agent.conf"
+    for number, url in enumerate(("https://127.0.0.1:1/a.yaml", "ssh://127.0.0.1:1/a.git", "oci+http://127.0.0.1:1/a")):
+        path.write_text(f"[agent]\nstate_dir = {governed.machine.state}\n\n[follow web{number}]\nurl = {url}\n")
+        done = governed.run("heat-config-agent", "follow", "--config", str(path))
+        assert "refused by the rule network" in done.out + done.err
+        assert "does not answer" not in done.out + done.err

@@ -1,0 +1,123 @@
+"""The provider `vault`, against a stand-in for Vault: it answers as the documentation of Vault's API says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import planted
+from support.http import Answer, Request, Stub
+from support.loopback import SignalServer
+from support.machine import Done, Machine, deployment
+
+SECRET = f"{planted.WORD}-from-vault"
+TOKEN = f"{planted.WORD}-token"
+ROLE = {"role_id": "r", "secret_id": f"{planted.WORD}-id"}
+
+
+class Vault:
+    """A stand-in for Vault, and no Vault: one secret of KV version 2, a token, and an AppRole."""
+
+    def __init__(self) -> None:
+        self.data: dict[str, Any] = {"password": SECRET, "port": 5432}
+        self.instead: Answer | None = None
+        self.asked: list[tuple[str, str]] = []
+        self.stub = Stub(self.answer)
+        self.stub.start()
+
+    def answer(self, request: Request) -> Answer:
+        self.asked.append((request.verb, request.path))
+        if self.instead is not None:
+            return self.instead
+        if (request.verb, request.path) == ("POST", "/v1/auth/approle/login"):
+            good = json.loads(request.body) == ROLE
+            body = {"auth": {"client_token": TOKEN}} if good else {"errors": ["invalid role or secret ID"]}
+            return Answer(status=200 if good else 400, body=json.dumps(body).encode())
+        if request.headers.get("X-Vault-Token") != TOKEN:
+            return Answer(status=403, body=b'{"errors":["permission denied"]}')
+        if (request.verb, request.path) == ("GET", "/v1/secret/data/web/db"):
+            found = {"data": {"data": self.data, "metadata": {"version": 3}}}
+            return Answer(body=json.dumps(found).encode())
+        return Answer(status=404, body=b'{"errors":[]}')
+
+
+@pytest.fixture
+def vault() -> Iterator[Vault]:
+    """A stand-in for Vault on loopback."""
+    made = Vault()
+    yield made
+    made.instead = Answer(status=503)
+    made.stub.stop()
+
+
+def configure(machine: Machine, vault: Vault, credentials: object) -> Path:
+    """Write the settings and the credentials."""
+    place = machine.folder / "vault.json"
+    place.write_text(json.dumps(credentials))
+    place.chmod(0o600)
+    machine.config = machine.folder / "agent.conf"
+    lines = ["[agent]", f"vault_url = http://127.0.0.1:{vault.stub.port}", f"vault_credentials = {place}", ""]
+    machine.config.write_text("\n".join(lines))
+    return place
+
+
+def apply(machine: Machine, identity: str, reference: str, **more: Any) -> Done:
+    """Apply a deployment whose input refers to a secret."""
+    config = "#!/bin/sh\necho ${#password}; echo $password\n"
+    found = deployment(identity, config, inputs={"password": {"secret": reference}}, **more)
+    found["inputs"] = [item for item in found["inputs"] if item["name"] not in ("deploy_password", "planted")]
+    return machine.apply([found], "--config", str(machine.config))
+
+
+@pytest.mark.parametrize("credentials", [{"token": TOKEN}, ROLE], ids=["token", "approle"])
+def test_a_secret_comes_from_vault(machine: Machine, vault: Vault, heat: SignalServer, credentials: object) -> None:
+    """It reaches the tool, and nothing of it or of the credentials is in the result or left on the machine."""
+    configure(machine, vault, credentials)
+    done = apply(machine, "d1", "vault:secret/web/db#password", signal=heat.url("d1"))
+    assert done.code == 0, done.out
+    (result,) = heat.values("d1")
+    assert result["deploy_stdout"] == f"{len(SECRET)}\n***\n"
+    files = [path for path in machine.state.rglob("*") if path.is_file() and not path.is_symlink()]
+    assert planted.leaks(((str(path), path.read_bytes()) for path in files), planted.pattern(planted.WORD)) == []
+
+
+def test_what_vault_refuses_fails_the_deployment_with_a_sentence(machine: Machine, vault: Vault) -> None:
+    """Nothing that the server says is repeated, and it is asked for no path that a reference should not name."""
+    place = configure(machine, vault, {"token": TOKEN})
+    cases = [
+        ("vault:secret/web/other#password", "cannot read secret/web/other: 127.0.0.1:{port} has nothing there"),
+        ("vault:secret/web/db#user", "secret/web/db has no field 'user' with text"),
+        ("vault:secret/web/db#port", "secret/web/db has no field 'port' with text"),
+        ("vault:secret/web/db", "expected MOUNT/PATH#FIELD"),
+        ("vault:secret/../sys/raw#password", "expected MOUNT/PATH#FIELD"),
+    ]
+    for number, (reference, why) in enumerate(cases):
+        done = apply(machine, f"d{number}", reference)
+        assert done.code == 1
+        assert f"the secret {reference} is missing: the provider 'vault' has failed: " in done.out
+        assert why.format(port=vault.stub.port) in done.out
+    assert ("GET", "/v1/secret/../sys/raw") not in vault.asked
+    for number, (instead, why) in enumerate(
+        (
+            (Answer(status=403, body=SECRET.encode()), "answers HTTP 403 Forbidden"),
+            (Answer(status=302, headers={"Location": "http://127.0.0.1:1/"}), "answers HTTP 302"),
+            (Answer(body=b"<html>"), "is not an object of JSON"),
+            (Answer(body=b'{"data": []}'), "is not a secret of the key-value engine"),
+            (Answer(hang_up=True), "does not answer"),
+        )
+    ):
+        vault.instead = instead
+        done = apply(machine, f"e{number}", "vault:secret/web/db#password")
+        assert done.code == 1
+        assert why in done.out
+        assert planted.WORD not in done.out + done.err
+    vault.instead = None
+    place.chmod(0o644)
+    assert "has to be a file that only root" in apply(machine, "f1", "vault:secret/web/db#password").out
+    place.write_text("{}")
+    place.chmod(0o600)
+    assert "expected an object with token" in apply(machine, "f2", "vault:secret/web/db#password").out

@@ -1,0 +1,71 @@
+"""`heat-config-agent template validate --format`: what continuous integration takes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import yaml
+
+from heat_config_agent.cli.annotations import github, sarif
+from hot.made import VERSION
+from hot.test_template_command import validate
+from support.machine import Machine
+
+ROOT = Path(__file__).parents[2]
+
+WRONG = VERSION + "resources:\n  a,b%: {type: OS::Heat::Value, properties: {value: {get_param: none}}}\n"
+
+
+def test_mistakes_of_several_files_are_github_commands(machine: Machine) -> None:
+    """One for each mistake, at its file and line; of a file without mistakes there is none."""
+    for name, text in {"wrong.yaml": WRONG, "good.yaml": f"{VERSION}resources: {{}}\n"}.items():
+        (machine.folder / name).write_text(text)
+    files = [str(machine.folder / name) for name in ("good.yaml", "wrong.yaml")]
+    [mistake] = json.loads(validate(machine, "--format", "json", files[1]).out)["mistakes"]
+    done = validate(machine, "--format", "github", *files)
+    assert (done.code, done.err) == (1, "")
+    [line] = done.out.splitlines()
+    place, _, text = line.removeprefix("::error ").partition("::")
+    assert f"file={files[1]},line={mistake['line']},col={mistake['column']},title={mistake['stage']}" == place
+    assert text.startswith("resources.")
+    assert "a,b%25" in text
+    assert mistake["problem"] in text.replace("%25", "%")
+
+
+def test_a_sarif_log_has_a_result_for_each_mistake(machine: Machine) -> None:
+    """Also of a single file, and with warnings at their own level; an empty list where there is none."""
+    path = machine.folder / "with blank.yaml"
+    path.write_text(WRONG)
+    done = validate(machine, "--format", "sarif", str(path))
+    assert (done.code, done.err) == (1, "")
+    log = json.loads(done.out)
+    [run] = log["runs"]
+    [result] = run["results"]
+    assert (log["version"], result["level"]) == ("2.1.0", "error")
+    assert result["ruleId"] in {rule["id"] for rule in run["tool"]["driver"]["rules"]}
+    place = result["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == str(path).replace(" ", "%20")
+    assert place["region"]["startLine"] > 1
+    path.write_text(f"{VERSION}resources: {{}}\n")
+    done = validate(machine, "--format", "sarif", str(path))
+    assert (done.code, json.loads(done.out)["runs"][0]["results"]) == (0, [])
+
+
+def test_a_warning_is_no_error() -> None:
+    """And what has no place is at its file alone."""
+    found = [{"file": "a.yaml", "mistakes": [], "warnings": [{"problem": "one\ntwo", "code": "x:y"}]}]
+    assert github(found) == ["::warning file=a.yaml,title=x%3Ay::one%0Atwo"]
+    [result] = sarif(found)["runs"][0]["results"]
+    assert (result["level"], "region" in result["locations"][0]["physicalLocation"]) == ("warning", False)
+
+
+def test_the_hook_of_pre_commit_runs_the_command(machine: Machine) -> None:
+    """Its words are those of a command that exists, with the files behind them."""
+    [hook] = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    program, *words = hook["entry"].split()
+    path = machine.folder / "wrong.yaml"
+    path.write_text(WRONG)
+    process = machine.start(program, *words, str(path))
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, "1 mistake" in err) == (1, True)

@@ -1,0 +1,95 @@
+"""An installation from the wheel: what it has, and what `heat-config-agent setup` does on a booted machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from package.built import ROOT
+from support.machine import deployment
+from system.booted import Booted, booted
+from system.test_service import NAME, SETTINGS, deploy, shown
+
+pytestmark = pytest.mark.timeout(300)
+
+PLACE = "opt/agent"
+UNITS = ("heat-config-agent.service", "heat-config-agent@.service", "heat-config-apply.service", "heat.slice")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout; twine has found nothing wrong with it and with the source distribution."""
+    if not (ROOT / ".venv/dist/bin/twine").exists():
+        pytest.skip("twine is not installed: «tests/install-tools dist» (make test does it)")
+    folder = tmp_path_factory.mktemp("dist")
+    others = {name: value for name, value in os.environ.items() if not re.fullmatch("MAKE.*|MFLAGS|DIST", name)}
+    words = ["make", "dist", f"DIST={folder}"]
+    done = subprocess.run(words, cwd=ROOT, env=others, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("PASSED") == 2
+    [path] = folder.glob("heat_config_agent-*.whl")
+    return path
+
+
+def install(machine: Booted, wheel: Path) -> None:
+    """Put the wheel into an environment, as pipx and uv do, over the modules of the machine."""
+    done = machine.run("python3", "-m", "venv", "--without-pip", "--system-site-packages", f"/{PLACE}")
+    assert done.code == 0, done.err
+    [packages] = (machine.disk / PLACE).glob("lib/python3.*/site-packages")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(packages)
+    [data] = packages.glob("heat_config_agent-*.data/data")
+    shutil.copytree(data, machine.disk / PLACE, dirs_exist_ok=True)
+    command = machine.disk / PLACE / "bin/heat-config-agent"
+    command.write_text(
+        f"#!/{PLACE}/bin/python3\nimport sys\nfrom heat_config_agent.cli.main import agent\nsys.exit(agent())\n"
+    )
+    command.chmod(0o755)
+
+
+def test_setup_puts_units_in_place_and_removes_them(wheel: Path) -> None:
+    """They call that installation; nothing of others is touched; the state stays."""
+    with booted(commands=False) as machine:
+        install(machine, wheel)
+        command = f"/{PLACE}/bin/heat-config-agent"
+        folder = machine.disk / "etc/systemd/system"
+        (folder / "heat.slice").write_text("[Slice]\n")
+        done = machine.run(command, "setup")
+        assert (done.code, "/etc/systemd/system/heat.slice was not written by this command" in done.err) == (2, True)
+        assert [path.name for path in folder.glob("*heat*")] == ["heat.slice"]
+        (folder / "heat.slice").unlink()
+
+        for _ in range(2):
+            done = machine.run(command, "setup")
+            assert (done.code, done.err) == (0, "")
+        assert f"to start the daemon: systemctl enable --now {NAME}" in done.out
+        assert {path.name for path in folder.glob("*heat*")} == set(UNITS)
+        assert {path.stat().st_mode & 0o777 for path in folder.glob("heat*")} == {0o644}
+        assert machine.run("systemctl", "is-enabled", NAME).out.strip() == "disabled"
+
+        (machine.disk / "etc/heat-config-agent/agent.conf").write_text(SETTINGS)
+        deploy(machine, deployment("d1", "#!/bin/sh\ntouch /root/ran\n"))
+        done = machine.run("systemctl", "enable", "--now", NAME)
+        assert done.code == 0, done.err
+        wait = machine.run(command, "wait", "d1", "--timeout", "30")
+        assert wait.code == 0, wait.out + wait.err
+        assert (machine.disk / "root/ran").exists()
+
+        done = machine.run(command, "setup", "--remove")
+        assert (done.code, done.err) == (0, "")
+        assert not list(folder.glob("*heat*"))
+        assert not list(folder.glob("*/heat*"))
+        assert shown(machine, "ActiveState") == "inactive"
+        assert (machine.disk / "var/lib/heat-config-agent/journal").exists()
+        assert (machine.disk / "etc/heat-config-agent/agent.conf").exists()
+        assert machine.run(command, "setup", "--remove").out == "there is nothing to remove\n"
+
+        (machine.disk / "usr/lib/systemd/system" / UNITS[0]).write_text("[Service]\nExecStart=true\n")
+        done = machine.run(command, "setup")
+        assert (done.code, "a package has installed" in done.err) == (2, True)

@@ -1,0 +1,28 @@
+"""Keys of people who sign, and the allowed signers file of a machine that trusts some of them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+
+class Signer:
+    """Somebody with a key of ssh."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        """Make the key in a folder."""
+        self.name, self.key = name, folder / f"key-{name}"
+        make = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(self.key)]
+        subprocess.run(make, check=True)
+
+    @property
+    def git(self) -> tuple[str, ...]:
+        """Options of git with which commits and tags are signed."""
+        settings = {"gpg.format": "ssh", "user.signingKey": f"{self.key}.pub"}
+        settings |= {"commit.gpgSign": "true", "tag.gpgSign": "true"}
+        return tuple(word for name, value in settings.items() for word in ("-c", f"{name}={value}"))
+
+    def line(self, options: str = "") -> str:
+        """Return the line of an allowed signers file that trusts this key."""
+        kind, key, *_ = self.key.with_suffix(".pub").read_text().split()
+        return " ".join(filter(None, (f"{self.name}@example.com", options, kind, key))) + "\n"

@@ -1,0 +1,65 @@
+"""The option `artifacts`: what it says, and its mistakes, none of which repeats a URL."""
+
+from __future__ import annotations
+
+import pytest
+
+from heat_config_hooks import options
+from heat_config_hooks.artifacts import Artifact, read
+from heat_config_hooks.errors import HookError
+
+URL = "https://files.example.org/a/app.tar.gz?token=hunter2"
+DIGEST = "ab" * 32
+
+
+def test_what_an_artifact_says() -> None:
+    """A file gets the name in its URL, and an archive goes into the folder itself."""
+    found = read(
+        [
+            {"url": URL, "sha256": DIGEST.upper()},
+            {"url": URL, "sha256": DIGEST, "unpack": True},
+            {"url": URL, "sha256": DIGEST, "unpack": "True", "to": "./roles//web/"},
+            {"url": "http://[::1]:8080/a%20b", "sha256": DIGEST, "to": None},
+        ],
+        "options.artifacts",
+    )
+    assert [(each.to, each.unpack) for each in found] == [
+        ("app.tar.gz", False),
+        ("", True),
+        ("roles/web", True),
+        ("a b", False),
+    ]
+    assert found[0] == Artifact(url=URL, sha256=DIGEST, to="app.tar.gz", unpack=False)
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("no", "options.artifacts: expected a list of objects with url and sha256"),
+        ({"url": URL}, "options.artifacts: expected a list of objects with url and sha256"),
+        ([7], "options.artifacts[0]: expected an object with url and sha256"),
+        ([{"url": URL}], "options.artifacts[0].sha256: expected the SHA-256 digest, as 64 hexadecimal digits"),
+        ([{"url": URL, "sha256": DIGEST + "\n"}], "options.artifacts[0].sha256: expected"),
+        ([{"url": URL, "sha256": DIGEST, "mode": 1}], "options.artifacts[0].mode: an artifact has only url, sha256,"),
+        ([{"sha256": DIGEST}], "options.artifacts[0].url: expected a URL that begins with https:// or http://"),
+        ([{"url": "file:///etc/shadow", "sha256": DIGEST}], "options.artifacts[0].url: expected a URL"),
+        ([{"url": "https://[hunter2/", "sha256": DIGEST}], "options.artifacts[0].url: expected a URL"),
+        ([{"url": "https://a:hunter2/", "sha256": DIGEST}], "options.artifacts[0].url: expected a URL"),
+        ([{"url": URL + "\r\nX: y", "sha256": DIGEST}], "options.artifacts[0].url: expected a URL"),
+        ([{"url": "https://a/?hunter2", "sha256": DIGEST}], "options.artifacts[0]: the URL ends with no name"),
+        ([{"url": "https://a/%2e%2e", "sha256": DIGEST}], "options.artifacts[0]: the URL ends with no name"),
+        ([{"url": URL, "sha256": DIGEST, "unpack": "yes"}], "options.artifacts[0].unpack: expected true or false"),
+        ([{"url": URL, "sha256": DIGEST, "unpack": []}], "options.artifacts[0].unpack: expected true or false"),
+        ([{"url": URL, "sha256": DIGEST, "to": "/etc/passwd"}], "options.artifacts[0].to: expected a path below"),
+        ([{"url": URL, "sha256": DIGEST, "to": "a/../../b"}], "options.artifacts[0].to: expected a path below"),
+        ([{"url": URL, "sha256": DIGEST, "to": "a/" * 60}], "options.artifacts[0].to: expected a path below"),
+        ([{"url": URL, "sha256": DIGEST, "to": 7}], "options.artifacts[0].to: expected a path below"),
+        ([{"url": URL, "sha256": DIGEST}] * 2, "options.artifacts[0]: another artifact goes to the same file"),
+    ],
+)
+def test_mistakes(value: object, says: str) -> None:
+    """Each is named by its path, and the URL, which may have a secret, is not shown."""
+    with pytest.raises(HookError) as caught:
+        options.read({"artifacts": value}, {})
+    assert str(caught.value).startswith(says)
+    assert "hunter2" not in str(caught.value)
