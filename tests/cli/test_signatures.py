@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.errors import UsageError
 from heat_config_agent.model import signed
+from heat_config_agent.model.errors import UsageError
 from heat_config_agent.signing import gate, ssh
 from support.governed import POLICY, Governed
 from support.loopback import SignalServer

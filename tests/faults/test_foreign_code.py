@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent import errors
+from heat_config_agent.model import errors
 from support.machine import Done, Machine, deployment
 
 fault = pytest.mark.fault
@@ -217,7 +217,7 @@ def test_memory_that_a_failed_attempt_still_holds_does_not_count(tmp_path: Path)
     """It is let go before anybody asks whether the machine has any."""
     code = """
     import resource
-    from heat_config_agent import errors
+    from heat_config_agent.model import errors
     resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20))
     def takes(held):
         held = [held, bytearray(100 << 20)]

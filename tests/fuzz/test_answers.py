@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from fuzz.examples import KNOWN, SHARE, TESTS, changed, damaged, objects, odd, tries, values, yamlish
 from heat_config_agent import web
-from heat_config_agent.errors import AgentError, SourceError, UsageError
 from heat_config_agent.model.deployment import WAIT_LIMIT, Target
+from heat_config_agent.model.errors import AgentError, SourceError, UsageError
 from heat_config_agent.signals import outbox, servers
 from heat_config_agent.signals.delivery import Fate
 from heat_config_agent.sources import cfn, heat, request, user_data, zaqar

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fuzz.examples import TESTS
-from heat_config_agent.errors import StateError, UsageError
+from heat_config_agent.model.errors import StateError, UsageError
 from heat_config_agent.sources import user_data
 from heat_config_agent.state import journal
 from support.machine import BIN, Done, Machine, deployment

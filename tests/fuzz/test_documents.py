@@ -16,8 +16,8 @@ from fuzz.examples import KNOWN, SHARE, changed, damaged, documents, tries, valu
 from heat_config_agent.deployments import metadata, plan, selection
 from heat_config_agent.deployments.plan import Known, Verb
 from heat_config_agent.deployments.selection import Nothing
-from heat_config_agent.errors import SourceError, UsageError
 from heat_config_agent.model.deployment import Document
+from heat_config_agent.model.errors import SourceError, UsageError
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.sources import document_text
 from heat_config_agent.sources.file import File, Files, ShellConfig

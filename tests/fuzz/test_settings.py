@@ -11,7 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 from fuzz.examples import SHARE, TESTS, damaged, odd, tries, values
-from heat_config_agent.errors import UsageError
+from heat_config_agent.model.errors import UsageError
 from heat_config_agent.settings import display, effective, layers, schema
 from heat_config_agent.settings.layers import Layer
 from heat_config_agent.settings.schema import SETTINGS

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from fuzz.examples import SHARE, changed, damaged, objects, odd, tries, values
 from heat_config_agent.cli import agent
 from heat_config_agent.deployments import metadata
-from heat_config_agent.errors import AgentError, StateError
 from heat_config_agent.model.deployment import Deployment, Document, Result
 from heat_config_agent.model.entry import Entry, Run, State
+from heat_config_agent.model.errors import AgentError, StateError
 from heat_config_agent.sources import learned
 from heat_config_agent.sources.documents import Documents
 from heat_config_agent.state import health, instance, journal, lock, requests

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from heat_config_agent.deployments.redaction import OPEN
-from heat_config_agent.errors import AgentError, UsageError
 from heat_config_agent.hot.loader import define, load
 from heat_config_agent.hot.source import Source
 from heat_config_agent.language.mistakes import Invalid, Mistake
+from heat_config_agent.model.errors import AgentError, UsageError
 from heat_config_agent.stack import deployments, records, validation
 from heat_config_agent.stack.definition import Definition, Identity, Unresolved, resolve
 from heat_config_agent.stack.live import Stack, World

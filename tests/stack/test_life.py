@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from heat_config_agent.errors import LockedError, UsageError
 from heat_config_agent.language.mistakes import Invalid
+from heat_config_agent.model.errors import LockedError, UsageError
 from heat_config_agent.stack import listing
 from heat_config_agent.stack.store import FILE
 from stack.made import made, tried, value

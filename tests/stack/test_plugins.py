@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.errors import UsageError
 from heat_config_agent.language.mistakes import Invalid
+from heat_config_agent.model.errors import UsageError
 from heat_config_agent.stack import plugins
 from heat_config_agent.stack.resources import known_types
 from stack.made import made

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from heat_config_agent.cli import config, log, show, stack, status
-from heat_config_agent.errors import AgentError
+from heat_config_agent.model.errors import AgentError
 from heat_config_agent.runs import run_folder
 from heat_config_agent.stack import store
 from heat_config_agent.state import journal

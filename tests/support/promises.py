@@ -434,7 +434,7 @@ class World:
 _LISTINGS = """
 import json, sys
 from heat_config_agent.cli import agent
-from heat_config_agent.errors import AgentError
+from heat_config_agent.model.errors import AgentError
 for words in json.loads(sys.argv[1]):
     try:
         agent.main(words)

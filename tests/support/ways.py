@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.errors import UnreachableError
+from heat_config_agent.model.errors import UnreachableError
 from heat_config_agent.web import Connection
 from support.certificates import KEY
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from heat_config_agent.errors import UsageError
+from heat_config_agent.model.errors import UsageError
 from heat_config_agent.stack import validation
 from heat_config_agent.stack.definition import Identity
 from heat_config_agent.stack.resources import known_types

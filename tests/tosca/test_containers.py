@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from heat_config_agent.errors import UsageError
+from heat_config_agent.model.errors import UsageError
 from heat_config_agent.stack.definition import Definition, Identity
 from heat_config_agent.tosca import reader
 from heat_config_agent.tosca.checker import Checker

@@ -17,9 +17,9 @@ ROWS = (
     {"engine"},
     {"signals", "sources", "state", "language"},
     {"runs"},
-    {"artifacts", "signing"},
+    {"signing"},
     {"deployments", "settings", "web"},
-    {"model", "errors", "masking"},
+    {"model", "masking"},
 )
 """The packages and modules of the agent, top to bottom. Each imports only from rows below its own; in the last row they
 may import one another."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from heat_config_agent import __version__
 from heat_config_agent.cli import state_options
-from heat_config_agent.errors import ExitCode
+from heat_config_agent.model.errors import ExitCode
 
 COMMANDS = {
     "run": "run",

@@ -17,9 +17,9 @@ from heat_config_agent.deployments.plan import Step
 from heat_config_agent.engine.applier import WAITS
 from heat_config_agent.engine.survey import survey
 from heat_config_agent.engine.workplace import open_state
-from heat_config_agent.errors import AgentError, ExitCode, SourceError, UsageError
 from heat_config_agent.model.deployment import Document
 from heat_config_agent.model.entry import Entry
+from heat_config_agent.model.errors import AgentError, ExitCode, SourceError, UsageError
 from heat_config_agent.runs import tools
 from heat_config_agent.settings import effective
 from heat_config_agent.settings.effective import Settings

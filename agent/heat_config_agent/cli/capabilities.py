@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.cli.mistakes import mistake_line
 from heat_config_agent.deployments.redaction import OPEN
-from heat_config_agent.errors import ExitCode, UsageError
 from heat_config_agent.language.mistakes import Mistake
+from heat_config_agent.model.errors import ExitCode, UsageError
 
 TYPE_CHECKING = False
 

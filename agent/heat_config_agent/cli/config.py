@@ -10,7 +10,7 @@ from pathlib import Path
 
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.doctor import closed
-from heat_config_agent.errors import ExitCode
+from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.settings import display, effective, kinds, layers, schema
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.settings.kinds import Setting

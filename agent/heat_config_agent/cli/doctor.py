@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from heat_config_agent.cli import ready, state_options, terminal
 from heat_config_agent.deployments import metadata, selection
 from heat_config_agent.doctor import Finding, Verdict, machine, ok, warning
-from heat_config_agent.errors import ExitCode
 from heat_config_agent.model.deployment import Document, Tool
+from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings import effective
 from heat_config_agent.settings.effective import Settings

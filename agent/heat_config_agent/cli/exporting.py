@@ -14,9 +14,9 @@ from heat_config_agent.cli import terminal
 from heat_config_agent.cli.languages import TOSCA, language_of
 from heat_config_agent.cli.mistakes import mistake_line
 from heat_config_agent.cli.stack import services
-from heat_config_agent.errors import ExitCode, UsageError
 from heat_config_agent.language.mistakes import Invalid
 from heat_config_agent.language.positions import Json
+from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_agent.stack.definition import Identity
 from heat_config_agent.tosca import hot_export, reader
 from heat_config_agent.tosca.hot_values import NotExpressible

@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 
 from heat_config_agent.cli import requests, state_options
-from heat_config_agent.errors import AgentError
 from heat_config_agent.model.entry import State
+from heat_config_agent.model.errors import AgentError
 from heat_config_agent.state.requests import Wish
 
 

@@ -9,8 +9,8 @@ import os
 import heat_config_hooks
 from heat_config_agent.cli import ready, state_options, terminal
 from heat_config_agent.cli.ready import State
-from heat_config_agent.errors import AgentError, ExitCode
 from heat_config_agent.model.deployment import Tool
+from heat_config_agent.model.errors import AgentError, ExitCode
 from heat_config_agent.runs import tools
 from heat_config_agent.settings import effective
 from heat_config_hooks import options

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.deployments.redaction import beginning, redactor
-from heat_config_agent.errors import AgentError, ExitCode
 from heat_config_agent.model.deployment import Deployment
 from heat_config_agent.model.entry import Entry, Removed, State
+from heat_config_agent.model.errors import AgentError, ExitCode
 from heat_config_agent.runs import resolved, streams, supervisor
 from heat_config_hooks import files
 from heat_config_hooks.reply import CUT, EDGE

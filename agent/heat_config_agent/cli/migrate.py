@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from heat_config_agent.cli import state_options, terminal
-from heat_config_agent.errors import AgentError, ExitCode, UsageError
+from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
 
 if TYPE_CHECKING:
     from heat_config_agent.migration import Plan, Step

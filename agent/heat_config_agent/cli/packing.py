@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from heat_config_agent.cli import service_validation, terminal
-from heat_config_agent.errors import ExitCode, UsageError
 from heat_config_agent.language.mistakes import Mistake
+from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_agent.tosca import packing
 from heat_config_agent.tosca.archives import METADATA, Refused
 from heat_config_agent.tosca.checker import Checked, Checker

@@ -11,7 +11,7 @@ from pathlib import Path
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.cli.command_line import Option, seconds
 from heat_config_agent.deployments import plan
-from heat_config_agent.errors import AgentError, ExitCode, UsageError
+from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
 from heat_config_agent.state import lock, requests
 
 _PAUSE = """: Begin nothing new until `heat-config-agent resume`, or for the time of --for. This also holds after a

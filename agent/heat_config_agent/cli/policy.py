@@ -9,9 +9,9 @@ import time
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.deployments import cleanup, plan
 from heat_config_agent.deployments.plan import Known
-from heat_config_agent.errors import ExitCode
 from heat_config_agent.model.deployment import Deployment
 from heat_config_agent.model.entry import Entry
+from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.model.policy import Policy
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings

@@ -12,9 +12,9 @@ from heat_config_agent.cli import terminal
 from heat_config_agent.deployments.plan import NOT_CHOSEN, Step, Verb
 from heat_config_agent.deployments.redaction import beginning, concealer, redactor
 from heat_config_agent.engine.report import Report
-from heat_config_agent.errors import ExitCode
 from heat_config_agent.model.deployment import STANDARD_OUTPUTS, Deployment, Mistake
 from heat_config_agent.model.entry import Entry, Run, State
+from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.signals.delivery import Fate, Outcome
 from heat_config_hooks import files
 from heat_config_hooks.reply import EDGE

@@ -11,7 +11,7 @@ import json
 
 from heat_config_agent.cli import pause, state_options, terminal
 from heat_config_agent.cli.progress import Collected
-from heat_config_agent.errors import AgentError, ExitCode, LockedError
+from heat_config_agent.model.errors import AgentError, ExitCode, LockedError
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import journal, lock, pruning, requests
 from heat_config_agent.state.deployed import Deployed

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from heat_config_agent.cli import pause, terminal
-from heat_config_agent.errors import ExitCode, LockedError, StateError
 from heat_config_agent.model.entry import Entry
+from heat_config_agent.model.errors import ExitCode, LockedError, StateError
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import journal, lock, requests
 from heat_config_agent.state.deployed import Deployed

@@ -6,8 +6,8 @@ import argparse
 
 from heat_config_agent.cli import requests, state_options
 from heat_config_agent.deployments import cleanup
-from heat_config_agent.errors import AgentError
 from heat_config_agent.model.entry import UNDELIVERED, State
+from heat_config_agent.model.errors import AgentError
 from heat_config_agent.state.requests import Wish
 
 _WHY = {

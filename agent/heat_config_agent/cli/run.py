@@ -16,8 +16,8 @@ from heat_config_agent.daemon.systemd import Notifier
 from heat_config_agent.deployments.plan import Step
 from heat_config_agent.deployments.redaction import concealer
 from heat_config_agent.engine.report import Report
-from heat_config_agent.errors import ExitCode, UsageError
 from heat_config_agent.model.entry import Entry, Run
+from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_agent.settings import effective
 from heat_config_agent.signals.delivery import Fate, Outcome
 from heat_config_agent.state import lock

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 
 from heat_config_agent.cli import terminal
-from heat_config_agent.errors import AgentError, ExitCode, Interrupted, shortage
+from heat_config_agent.model.errors import AgentError, ExitCode, Interrupted, shortage
 from heat_config_hooks import memory
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load

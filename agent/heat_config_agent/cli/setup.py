@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 from heat_config_agent.cli import state_options, terminal
-from heat_config_agent.errors import AgentError, ExitCode, UsageError
+from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
 
 PLACE = Path("/etc/systemd/system")
 SETTINGS = Path("/etc/heat-config-agent")

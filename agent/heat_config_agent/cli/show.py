@@ -10,10 +10,10 @@ from pathlib import Path
 from heat_config_agent.cli import state_options, status, terminal
 from heat_config_agent.deployments import plan
 from heat_config_agent.deployments.redaction import concealer, is_secret
-from heat_config_agent.errors import ExitCode
 from heat_config_agent.masking import MASK
 from heat_config_agent.model.deployment import STANDARD_OUTPUTS, Deployment
 from heat_config_agent.model.entry import Entry, Removed, State
+from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.runs import scopes
 from heat_config_agent.state import deployed
 

@@ -13,7 +13,6 @@ from typing import Any
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.cli.languages import TOSCA, language_of
 from heat_config_agent.deployments import metadata, selection
-from heat_config_agent.errors import ExitCode, UsageError
 from heat_config_agent.hot import reader
 from heat_config_agent.hot.source import Source
 from heat_config_agent.hot.text import heat_text
@@ -21,6 +20,7 @@ from heat_config_agent.language.mistakes import Invalid
 from heat_config_agent.language.positions import Json
 from heat_config_agent.model import signed
 from heat_config_agent.model.deployment import COMPONENT, TOOLLESS, Config, Deployment, Document, Input
+from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_agent.signing import ssh
 from heat_config_agent.sources import document_text
 from heat_config_hooks import strict_json

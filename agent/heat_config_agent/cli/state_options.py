@@ -9,9 +9,9 @@ from pathlib import Path
 from heat_config_agent.cli import terminal
 from heat_config_agent.cli.command_line import Option
 from heat_config_agent.deployments import plan
-from heat_config_agent.errors import AgentError, UsageError
 from heat_config_agent.model.deployment import Deployment
 from heat_config_agent.model.entry import Entry, Removed
+from heat_config_agent.model.errors import AgentError, UsageError
 from heat_config_agent.settings import effective
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import journal

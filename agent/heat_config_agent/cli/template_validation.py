@@ -12,13 +12,13 @@ from heat_config_agent.cli import state_options, template_options, terminal
 from heat_config_agent.cli.mistakes import mistake_line
 from heat_config_agent.cli.stack import definitions, sessions
 from heat_config_agent.deployments.redaction import Concealer
-from heat_config_agent.errors import ExitCode
 from heat_config_agent.hot import capabilities
 from heat_config_agent.hot.checker import Checked, check
 from heat_config_agent.hot.values import Unknown
 from heat_config_agent.language.mistakes import Mistake
 from heat_config_agent.language.positions import dotted
 from heat_config_agent.language.report import ordered
+from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.stack import advice
 from heat_config_agent.stack.definition import Definition, Parameter

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from heat_config_agent.cli import state_options, status, terminal
 from heat_config_agent.cli.command_line import Option, seconds
-from heat_config_agent.errors import ExitCode, StateError, UsageError
 from heat_config_agent.model.entry import Entry, State
+from heat_config_agent.model.errors import ExitCode, StateError, UsageError
 from heat_config_agent.state import health, journal, lock
 from heat_config_hooks.values import dataclass
 

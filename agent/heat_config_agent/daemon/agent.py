@@ -19,7 +19,7 @@ from heat_config_agent.deployments.metadata import Reader
 from heat_config_agent.deployments.plan import Step, Verb
 from heat_config_agent.engine.report import Report
 from heat_config_agent.engine.workplace import open_state
-from heat_config_agent.errors import StateError
+from heat_config_agent.model.errors import StateError
 from heat_config_agent.model.run_settings import RunSettings
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings

@@ -19,7 +19,7 @@ from heat_config_agent.daemon.systemd import Notifier
 from heat_config_agent.daemon.wakeup import Wakeup
 from heat_config_agent.deployments.plan import clock
 from heat_config_agent.engine.report import Report
-from heat_config_agent.errors import AgentError, StateError, shortage
+from heat_config_agent.model.errors import AgentError, StateError, shortage
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.sources.poller import Answer
 from heat_config_agent.state.pruning import SLICE

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from heat_config_agent.deployments import plan
 from heat_config_agent.doctor import Finding, closed, failed, ok, reach, warning
-from heat_config_agent.errors import StateError
 from heat_config_agent.model.entry import State
+from heat_config_agent.model.errors import StateError
 from heat_config_agent.runs import scopes
 from heat_config_agent.settings import display
 from heat_config_agent.settings.effective import Settings

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 from heat_config_agent import web
 from heat_config_agent.doctor import Finding, Verdict, failed, ok, warning
-from heat_config_agent.errors import DeniedError, ProxyError, UnreachableError
 from heat_config_agent.model.deployment import Credentials
+from heat_config_agent.model.errors import DeniedError, ProxyError, UnreachableError
 from heat_config_agent.settings.effective import certificate_trouble
 from heat_config_agent.web.causes import UNKNOWN_AUTHORITY
 from heat_config_agent.web.direct import default_certificates

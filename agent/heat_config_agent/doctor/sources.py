@@ -16,8 +16,8 @@ from urllib.parse import quote
 from heat_config_agent import sources
 from heat_config_agent.deployments import metadata
 from heat_config_agent.doctor import Finding, Verdict, closed, failed, network, ok, warning
-from heat_config_agent.errors import AccessError, DeniedError, SourceError, UnreachableError
 from heat_config_agent.model.deployment import Credentials, Document
+from heat_config_agent.model.errors import AccessError, DeniedError, SourceError, UnreachableError
 from heat_config_agent.settings import display
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.settings.schema import BOOT, SETTINGS, TRANSPORTS

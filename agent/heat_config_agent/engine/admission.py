@@ -10,9 +10,9 @@ from heat_config_agent.engine.offer import Offer
 from heat_config_agent.engine.queue import Queue
 from heat_config_agent.engine.report import Report
 from heat_config_agent.engine.survey import Survey
-from heat_config_agent.errors import StateError
 from heat_config_agent.model.deployment import DELETE
 from heat_config_agent.model.entry import Entry, State
+from heat_config_agent.model.errors import StateError
 from heat_config_agent.state.journal import Journal
 from heat_config_hooks import files
 

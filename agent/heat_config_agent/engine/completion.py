@@ -10,9 +10,9 @@ from heat_config_agent.deployments.plan import Step, Verb
 from heat_config_agent.engine.conclusion import REBOOTS, BrokenOff, Ended, Repeat, conclude
 from heat_config_agent.engine.launch import Launcher
 from heat_config_agent.engine.mailroom import Mailroom
-from heat_config_agent.errors import StateError
 from heat_config_agent.model.deployment import Result
 from heat_config_agent.model.entry import Entry, Run
+from heat_config_agent.model.errors import StateError
 from heat_config_agent.runs import result, run_folder
 from heat_config_agent.state.attempts import Attempts
 from heat_config_agent.state.journal import Journal

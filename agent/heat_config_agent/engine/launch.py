@@ -12,9 +12,9 @@ from heat_config_agent.deployments.plan import Step
 from heat_config_agent.engine.conclusion import RunEnd
 from heat_config_agent.engine.report import Report
 from heat_config_agent.engine.survey import with_verified
-from heat_config_agent.errors import PASSING, AgentError, obstacle
 from heat_config_agent.model.deployment import BUILTIN, DELETE, Deployment
 from heat_config_agent.model.entry import Entry, Run
+from heat_config_agent.model.errors import PASSING, AgentError, obstacle
 from heat_config_agent.model.job import Job
 from heat_config_agent.model.run_settings import RunSettings
 from heat_config_agent.runs import hook, run_folder, scopes, supervisor

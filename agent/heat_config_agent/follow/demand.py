@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from heat_config_agent.errors import SourceError, UsageError
+from heat_config_agent.model.errors import SourceError, UsageError
 from heat_config_agent.settings.in_force import refused_url
 from heat_config_agent.signing import gate
 from heat_config_hooks import files

@@ -19,13 +19,13 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from heat_config_agent.artifacts import trees
-from heat_config_agent.errors import AgentError, ExitCode, SourceError, StateError, UsageError
 from heat_config_agent.follow import demand
 from heat_config_agent.follow.origin import Origin
 from heat_config_agent.follow.outcome import reason_of
 from heat_config_agent.follow.sources import Source, source
 from heat_config_agent.masking.names import url as without_secrets
+from heat_config_agent.model.errors import AgentError, ExitCode, SourceError, StateError, UsageError
+from heat_config_agent.runs.artifacts import trees
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import followed, lock, requests
 from heat_config_agent.state.followed import Followed, short

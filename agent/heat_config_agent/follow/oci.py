@@ -15,10 +15,10 @@ from pathlib import Path
 from urllib.parse import urlencode, urljoin, urlsplit
 
 from heat_config_agent import web
-from heat_config_agent.artifacts import archives, trees
-from heat_config_agent.errors import SourceError, UnreachableError, UsageError
 from heat_config_agent.follow.demand import Demand
 from heat_config_agent.follow.origin import Origin
+from heat_config_agent.model.errors import SourceError, UnreachableError, UsageError
+from heat_config_agent.runs.artifacts import archives, trees
 from heat_config_agent.settings.in_force import refused_url
 from heat_config_hooks import strict_json
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from heat_config_agent.artifacts import trees
-from heat_config_agent.errors import SourceError, UsageError
 from heat_config_agent.follow.demand import Demand
 from heat_config_agent.follow.origin import Origin
+from heat_config_agent.model.errors import SourceError, UsageError
+from heat_config_agent.runs.artifacts import trees
 
 
 class Source(Protocol):

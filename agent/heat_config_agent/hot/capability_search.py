@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from heat_config_agent.deployments.redaction import OPEN
-from heat_config_agent.errors import UsageError
 from heat_config_agent.hot import capabilities, registry
 from heat_config_agent.hot.capabilities import Capabilities
 from heat_config_agent.hot.environment import SECTIONS
@@ -16,6 +15,7 @@ from heat_config_agent.hot.text import heat_text
 from heat_config_agent.language.files import File, beside, needed
 from heat_config_agent.language.mistakes import Invalid, Mistake
 from heat_config_agent.language.report import Report
+from heat_config_agent.model.errors import UsageError
 
 _VERSION = "heat_template_version"
 _RESOURCE_TYPE = "resource_type"

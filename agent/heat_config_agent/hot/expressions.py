@@ -11,7 +11,6 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from heat_config_agent.errors import TimeOver, blame
 from heat_config_agent.hot import versions
 from heat_config_agent.hot.conditions import Conditions, Undecided, Wanting
 from heat_config_agent.hot.functions.base import Function, Wrong, is_function
@@ -31,6 +30,7 @@ from heat_config_agent.hot.values import (
 from heat_config_agent.hot.versions import Version
 from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.language.report import Report, meant
+from heat_config_agent.model.errors import TimeOver, blame
 from heat_config_agent.stack.definition import Later, Tree, Unresolved, limits, requires
 
 FACADE = {"metadata": "metadata", "deletion_policy": "deletion_policy", "update_policy": "update_policy"}

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from heat_config_agent.deployments.redaction import Concealer
-from heat_config_agent.errors import UsageError
 from heat_config_agent.language.positions import Path, Place, dotted
+from heat_config_agent.model.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)

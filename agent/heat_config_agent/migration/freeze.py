@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 import psutil
 
-from heat_config_agent.errors import AgentError
 from heat_config_agent.migration import COLLECTOR, Unit, survey
+from heat_config_agent.model.errors import AgentError
 from heat_config_hooks.values import dataclass
 
 _TICK = 0.1

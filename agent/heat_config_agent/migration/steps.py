@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from heat_config_agent.errors import AgentError
 from heat_config_agent.migration import TAKEN, Deed, Inventory, Plan, Step, Unit, freeze, survey, units
+from heat_config_agent.model.errors import AgentError
 from heat_config_agent.sources.documents import Documents
 from heat_config_agent.state import lock
 from heat_config_hooks import files

@@ -18,8 +18,8 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from heat_config_agent.errors import obstacle
 from heat_config_agent.model.entry import Run
+from heat_config_agent.model.errors import obstacle
 from heat_config_agent.model.job import Job
 from heat_config_agent.runs import hook
 from heat_config_hooks import files, memory, protocol

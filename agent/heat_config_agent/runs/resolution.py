@@ -20,8 +20,8 @@ from pathlib import Path
 
 import heat_config_hooks
 from heat_config_agent.deployments import metadata
-from heat_config_agent.errors import obstacle
 from heat_config_agent.model.deployment import Config, Document, Tool
+from heat_config_agent.model.errors import obstacle
 from heat_config_agent.model.job import Job
 from heat_config_agent.model.run_settings import RunSettings
 from heat_config_agent.runs import as_user, hook, providers, resolved
@@ -163,7 +163,7 @@ def _job(request: dict[str, Any], folder: Path) -> Job | Reply:
 
 def _with_artifacts(job: Job, folder: Path, request: dict[str, Any]) -> Job | Reply:
     """Fetch what a job needs into the folder of its run; return the job, or a reply if something cannot be had."""
-    from heat_config_agent.artifacts import fetching  # noqa: PLC0415  # few runs need it
+    from heat_config_agent.runs.artifacts import fetching  # noqa: PLC0415  # few runs need it
 
     wanted = artifacts.read(job.config.options["artifacts"], f"{job.config.section}.artifacts")
     means = fetching.Means(cache=Path(request["cache"]), size=request["size"], ca_file=request["ca_file"])

@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from heat_config_agent.errors import PASSING
 from heat_config_agent.model.entry import Run
+from heat_config_agent.model.errors import PASSING
 from heat_config_hooks import files, processes
 from heat_config_hooks.protocol import Ended
 

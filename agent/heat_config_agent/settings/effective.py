@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from heat_config_agent.errors import UsageError
+from heat_config_agent.model.errors import UsageError
 from heat_config_agent.model.run_settings import Limits, RunSettings
 from heat_config_agent.settings import layers, paths, schema
 from heat_config_agent.settings.kinds import Setting

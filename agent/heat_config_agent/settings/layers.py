@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from heat_config_agent.errors import UsageError
 from heat_config_agent.model.deployment import Mistake
+from heat_config_agent.model.errors import UsageError
 from heat_config_agent.settings.kinds import READ, Kind, Setting
 from heat_config_agent.settings.schema import COLLECTORS, KNOWN, SECTIONS, SETTINGS, TRANSPORTS, declared
 from heat_config_hooks import files

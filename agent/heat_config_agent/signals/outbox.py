@@ -16,8 +16,8 @@ from collections import deque
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from heat_config_agent.errors import UnreachableError
 from heat_config_agent.model.deployment import Target
+from heat_config_agent.model.errors import UnreachableError
 from heat_config_agent.signals.delivery import Fate, Outcome
 from heat_config_hooks.values import dataclass, replace
 

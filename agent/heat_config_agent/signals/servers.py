@@ -6,8 +6,8 @@ import time
 from collections.abc import Mapping
 from urllib.parse import parse_qs, quote, urlsplit
 
-from heat_config_agent.errors import UnreachableError
 from heat_config_agent.model.deployment import WAIT_LIMIT, Credentials, Target
+from heat_config_agent.model.errors import UnreachableError
 from heat_config_agent.settings.in_force import refused_url
 from heat_config_agent.signals.delivery import Fate, Outcome
 

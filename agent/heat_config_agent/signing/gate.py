@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from heat_config_agent.errors import AgentError, UsageError
 from heat_config_agent.model import signed
+from heat_config_agent.model.errors import AgentError, UsageError
 from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_agent.signing import ssh
 from heat_config_hooks.files import take

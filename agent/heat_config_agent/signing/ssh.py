@@ -7,9 +7,9 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from heat_config_agent.errors import AgentError
 from heat_config_agent.model import signed
 from heat_config_agent.model.deployment import Deployment
+from heat_config_agent.model.errors import AgentError
 from heat_config_agent.model.policy import Policy
 from heat_config_hooks.values import replace
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from heat_config_agent.errors import UsageError
+from heat_config_agent.model.errors import UsageError
 from heat_config_hooks import strict_json, strict_yaml
 
 

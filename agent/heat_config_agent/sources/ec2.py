@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from heat_config_agent.errors import SourceError, UnreachableError
 from heat_config_agent.model.deployment import Document
+from heat_config_agent.model.errors import SourceError, UnreachableError
 from heat_config_agent.sources import document_text, user_data
 from heat_config_agent.sources.base import PAGE, PAGE_HINT, Reach
 

@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from heat_config_agent.errors import AgentError, SourceError, UsageError
 from heat_config_agent.model.deployment import Document
+from heat_config_agent.model.errors import AgentError, SourceError, UsageError
 from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_agent.sources import document_text
 from heat_config_agent.sources.base import Reach

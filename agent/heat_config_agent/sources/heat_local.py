@@ -8,8 +8,8 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from heat_config_agent.errors import AgentError, SourceError, UsageError
 from heat_config_agent.model.deployment import Document
+from heat_config_agent.model.errors import AgentError, SourceError, UsageError
 from heat_config_agent.sources import document_text, file
 from heat_config_agent.sources.base import Reach
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from heat_config_agent.errors import AgentError, SourceError
 from heat_config_agent.model.deployment import Document
+from heat_config_agent.model.errors import AgentError, SourceError
 from heat_config_agent.sources.base import Reach
 from heat_config_agent.sources.file import Several, State, states_of, texts
 

@@ -16,8 +16,8 @@ import traceback
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 
-from heat_config_agent.errors import AccessError, AgentError, SourceError
 from heat_config_agent.model.deployment import Document
+from heat_config_agent.model.errors import AccessError, AgentError, SourceError
 from heat_config_agent.sources.abilities import Claiming, Listening
 from heat_config_agent.sources.base import Source
 from heat_config_agent.sources.schedule import Pace, Schedule

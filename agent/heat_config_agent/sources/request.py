@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
 from heat_config_agent.deployments.metadata import kind_of
-from heat_config_agent.errors import AccessError, SourceError, UnreachableError
 from heat_config_agent.model.deployment import Document
+from heat_config_agent.model.errors import AccessError, SourceError, UnreachableError
 from heat_config_agent.sources.base import PAGE, PAGE_HINT, Reach
 from heat_config_agent.sources.last_answer import LastAnswer
 from heat_config_hooks import strict_json

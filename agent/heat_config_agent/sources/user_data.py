@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from heat_config_agent.errors import UsageError
+from heat_config_agent.model.errors import UsageError
 from heat_config_hooks import strict_json
 
 if TYPE_CHECKING:

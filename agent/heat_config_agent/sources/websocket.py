@@ -20,9 +20,9 @@ from urllib.parse import urlsplit
 import websocket
 
 from heat_config_agent import __version__, web
-from heat_config_agent.errors import UnreachableError
 from heat_config_agent.model.backoff import back_off
 from heat_config_agent.model.deployment import Credentials
+from heat_config_agent.model.errors import UnreachableError
 from heat_config_agent.web import direct
 from heat_config_agent.web.keystone import Cloud
 

@@ -28,8 +28,8 @@ from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 from heat_config_agent.deployments import metadata
 from heat_config_agent.deployments.metadata import kind_of
-from heat_config_agent.errors import AccessError, DeniedError, SourceError, UnreachableError
 from heat_config_agent.model.deployment import Document
+from heat_config_agent.model.errors import AccessError, DeniedError, SourceError, UnreachableError
 from heat_config_agent.sources.base import Reach, credentials
 from heat_config_hooks import strict_json
 from heat_config_hooks.values import dataclass

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from heat_config_agent.deployments.redaction import Concealer
-from heat_config_agent.errors import StateError, blame
 from heat_config_agent.language.positions import Json, dotted
+from heat_config_agent.model.errors import StateError, blame
 from heat_config_agent.stack import exception, records
 from heat_config_agent.stack.definition import Unresolved
 from heat_config_agent.stack.exception import ResourceFailure, UpdateReplace

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from heat_config_agent.errors import PASSING, StateError
 from heat_config_agent.language.positions import Json
+from heat_config_agent.model.errors import PASSING, StateError
 from heat_config_hooks import processes, strict_json
 
 HERE = "127.0.0.1"

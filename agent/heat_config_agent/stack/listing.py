@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from heat_config_agent.errors import StateError, UsageError
+from heat_config_agent.model.errors import StateError, UsageError
 from heat_config_agent.stack.records import StackRecord
 from heat_config_agent.stack.store import FILE, Store
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from heat_config_agent.deployments.redaction import OPEN, Concealer
-from heat_config_agent.errors import AgentError, StateError, UsageError, blame
 from heat_config_agent.language.positions import Json
+from heat_config_agent.model.errors import AgentError, StateError, UsageError, blame
 from heat_config_agent.stack import definition as plain
 from heat_config_agent.stack.definition import Definition, Environment, Found, Identity, Unresolved
 from heat_config_agent.stack.definition.procedures import DEPLOY, UNDEPLOY

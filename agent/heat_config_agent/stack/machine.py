@@ -16,9 +16,9 @@ from pathlib import Path
 from heat_config_agent.deployments.plan import Step
 from heat_config_agent.engine.report import Report
 from heat_config_agent.engine.workplace import open_state
-from heat_config_agent.errors import AgentError, ExitCode, StateError
 from heat_config_agent.model.deployment import DELETE, TOOLLESS, Document, Target
 from heat_config_agent.model.entry import Entry, Run
+from heat_config_agent.model.errors import AgentError, ExitCode, StateError
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.signals.delivery import Fate, Outcome
 from heat_config_agent.stack import deployments

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from heat_config_agent.errors import blame
+from heat_config_agent.model.errors import blame
 from heat_config_agent.stack.constraints import BaseCustomConstraint
 from heat_config_agent.stack.definition import custom_constraints
 from heat_config_agent.stack.facade import PACKAGES, heat

@@ -12,8 +12,8 @@ import time
 from collections.abc import Generator, Hashable, Mapping
 from typing import TypeAlias
 
-from heat_config_agent.errors import AgentError, UsageError
 from heat_config_agent.language.positions import Json
+from heat_config_agent.model.errors import AgentError, UsageError
 from heat_config_agent.stack import actions, deployments, nodes, records
 from heat_config_agent.stack.definition import OPERATION, ResourceDefinition, Tree, Unresolved, resolve
 from heat_config_agent.stack.definition.procedures import (

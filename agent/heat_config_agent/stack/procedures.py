@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from heat_config_agent.errors import UsageError
 from heat_config_agent.language.positions import Json
+from heat_config_agent.model.errors import UsageError
 from heat_config_agent.stack import procedure, records
 from heat_config_agent.stack.definition.procedures import UNDEPLOY
 from heat_config_agent.stack.live import Stack

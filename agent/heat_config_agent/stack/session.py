@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from heat_config_agent.errors import AgentError, StateError, UsageError, blame
 from heat_config_agent.language.mistakes import Invalid
 from heat_config_agent.language.positions import Json
+from heat_config_agent.model.errors import AgentError, StateError, UsageError, blame
 from heat_config_agent.stack import preview, procedure, records, traversal, validation
 from heat_config_agent.stack.definition import Definition, Identity, Loader
 from heat_config_agent.stack.endpoint import Endpoint

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from heat_config_agent.errors import AgentError, UsageError, blame
 from heat_config_agent.language.mistakes import Invalid
 from heat_config_agent.language.positions import Json
+from heat_config_agent.model.errors import AgentError, UsageError, blame
 from heat_config_agent.stack import actions, records, traversal, validation
 from heat_config_agent.stack.definition import Definition
 from heat_config_agent.stack.live import Stack

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from heat_config_agent.errors import LockedError, StateError
 from heat_config_agent.language.positions import Json
+from heat_config_agent.model.errors import LockedError, StateError
 from heat_config_agent.stack import lines
 from heat_config_agent.stack.lines import Damage, Line
 from heat_config_agent.stack.records import (

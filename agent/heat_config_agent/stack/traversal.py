@@ -14,8 +14,8 @@ from functools import partial
 from graphlib import TopologicalSorter
 from typing import NamedTuple
 
-from heat_config_agent.errors import AgentError, shortage
 from heat_config_agent.language.mistakes import Invalid
+from heat_config_agent.model.errors import AgentError, shortage
 from heat_config_agent.stack import actions, procedure, records, spans
 from heat_config_agent.stack.definition import Definition
 from heat_config_agent.stack.definition.procedures import DEPLOY

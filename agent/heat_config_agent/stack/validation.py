@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from heat_config_agent.errors import UsageError, blame
 from heat_config_agent.language.mistakes import Invalid, Mistake
 from heat_config_agent.language.positions import Json, Path
+from heat_config_agent.model.errors import UsageError, blame
 from heat_config_agent.stack import heat_types
 from heat_config_agent.stack.definition import (
     Definition,

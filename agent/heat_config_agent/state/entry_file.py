@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from heat_config_agent.errors import StateError
 from heat_config_agent.model.entry import Entry
+from heat_config_agent.model.errors import StateError
 from heat_config_agent.state import record_file
 from heat_config_agent.state.entries import Entries
 from heat_config_agent.state.record_file import RecordFile

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from heat_config_agent.errors import StateError
+from heat_config_agent.model.errors import StateError
 from heat_config_hooks import files
 from heat_config_hooks.values import dataclass
 

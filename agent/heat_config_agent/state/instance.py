@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from heat_config_agent.errors import StateError
+from heat_config_agent.model.errors import StateError
 from heat_config_hooks import files
 from heat_config_hooks.values import dataclass
 

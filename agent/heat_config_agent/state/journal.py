@@ -23,9 +23,9 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from heat_config_agent.errors import StateError
 from heat_config_agent.model.deployment import Deployment, Result
 from heat_config_agent.model.entry import Entry, Run, State
+from heat_config_agent.model.errors import StateError
 from heat_config_agent.state import record_file
 from heat_config_agent.state.clock import Steady
 from heat_config_agent.state.entries import Entries

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from heat_config_agent.errors import LockedError, StateError
+from heat_config_agent.model.errors import LockedError, StateError
 from heat_config_hooks import files
 
 FILE = "lock"

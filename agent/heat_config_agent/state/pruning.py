@@ -12,8 +12,8 @@ import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from heat_config_agent.errors import StateError
 from heat_config_agent.model.entry import Entry
+from heat_config_agent.model.errors import StateError
 from heat_config_agent.model.log import Log
 from heat_config_agent.model.run_settings import Limits
 from heat_config_agent.runs import run_folder, streams
@@ -29,7 +29,7 @@ from heat_config_agent.state.retention import Part, Removal, Weight
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
-    from heat_config_agent.artifacts.cache import Cache
+    from heat_config_agent.runs.artifacts.cache import Cache
 
 HOUR = 3600.0
 """Seconds between two looks at everything."""
@@ -267,7 +267,7 @@ def _artifacts(state: Path) -> Cache | None:
     """Return the artifacts that are kept for later runs; None if there are none."""
     if not os.path.isdir(f"{state}/artifacts"):  # noqa: PTH112  # never raises
         return None
-    from heat_config_agent.artifacts.cache import Cache  # noqa: PLC0415  # few machines have any
+    from heat_config_agent.runs.artifacts.cache import Cache  # noqa: PLC0415  # few machines have any
 
     return Cache(state / "artifacts")
 

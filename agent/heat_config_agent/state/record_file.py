@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from heat_config_agent.errors import StateError
+from heat_config_agent.model.errors import StateError
 from heat_config_hooks import files
 
 

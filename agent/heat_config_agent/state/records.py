@@ -7,8 +7,8 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 
-from heat_config_agent.errors import StateError
 from heat_config_agent.model.entry import Entry, Removed, Run, State
+from heat_config_agent.model.errors import StateError
 from heat_config_agent.state import record_file
 from heat_config_hooks.values import MISSING, fields, replace, restore
 

@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 import heat_config_hooks
-from heat_config_agent.errors import StateError
 from heat_config_agent.model.deployment import BUILTIN
 from heat_config_agent.model.entry import UNDELIVERED, Entry, State
+from heat_config_agent.model.errors import StateError
 from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.state.journal import Journal
 from heat_config_hooks import files

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from heat_config_agent.deployments.redaction import OPEN
-from heat_config_agent.errors import UsageError
 from heat_config_agent.language.mistakes import Invalid
 from heat_config_agent.language.positions import Json
+from heat_config_agent.model.errors import UsageError
 from heat_config_agent.stack.definition import Definition, Identity
 from heat_config_agent.tosca import loader
 from heat_config_agent.tosca.archives import Archive, Disk, Folder

@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from heat_config_agent.errors import UnreachableError
+from heat_config_agent.model.errors import UnreachableError
 from heat_config_hooks.values import dataclass
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load

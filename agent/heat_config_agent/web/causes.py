@@ -8,7 +8,7 @@ import ssl
 import time
 from collections.abc import Iterator
 
-from heat_config_agent.errors import UnreachableError
+from heat_config_agent.model.errors import UnreachableError
 from heat_config_agent.web.answers import deadline
 
 UNKNOWN_AUTHORITY = (2, 18, 19, 20, 21)

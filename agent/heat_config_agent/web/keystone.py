@@ -23,8 +23,8 @@ from keystoneauth1.identity import v3
 from keystoneauth1.session import Session
 
 from heat_config_agent import __version__, web
-from heat_config_agent.errors import DeniedError, UnreachableError
 from heat_config_agent.model.deployment import Credentials
+from heat_config_agent.model.errors import DeniedError, UnreachableError
 from heat_config_agent.web import answers, causes, proxied
 
 SECONDS = 60.0

@@ -18,7 +18,7 @@ import urllib3.connection
 import urllib3.exceptions
 from requests.structures import CaseInsensitiveDict
 
-from heat_config_agent.errors import ProxyError, UnreachableError
+from heat_config_agent.model.errors import ProxyError, UnreachableError
 from heat_config_agent.web import causes, proxies
 from heat_config_agent.web.answers import Arriving, Response, left
 from heat_config_agent.web.direct import PART, USUAL, WRITABLE

@@ -6,7 +6,7 @@ import os
 import re
 from urllib.parse import urlsplit
 
-from heat_config_agent.errors import ProxyError
+from heat_config_agent.model.errors import ProxyError
 from heat_config_hooks.values import dataclass
 
 SCHEMES = {"http": 80, "https": 443, "socks4": 1080, "socks4a": 1080, "socks5": 1080, "socks5h": 1080}

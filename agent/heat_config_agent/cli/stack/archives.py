@@ -14,11 +14,11 @@ from heat_config_agent.cli.languages import TOSCA
 from heat_config_agent.cli.stack import definitions, operations, sessions, values
 from heat_config_agent.cli.stack.live_view import view_of
 from heat_config_agent.cli.stack.secrets import HIDDEN, is_hidden, listed
-from heat_config_agent.errors import AgentError, ExitCode, UsageError
 from heat_config_agent.hot import exchange
 from heat_config_agent.hot.text import heat_text
 from heat_config_agent.language.files import needed
 from heat_config_agent.language.positions import Json
+from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
 from heat_config_agent.stack import snapshots
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.records import COMPLETE, SnapshotRecord

@@ -12,12 +12,12 @@ from heat_config_agent.cli import template_options as named
 from heat_config_agent.cli.languages import TOSCA, language_of
 from heat_config_agent.cli.stack import signatures
 from heat_config_agent.deployments.redaction import OPEN
-from heat_config_agent.errors import UsageError
 from heat_config_agent.hot import exchange, loader, reader
 from heat_config_agent.hot.source import Source
 from heat_config_agent.language.mistakes import Invalid, Mistake
 from heat_config_agent.language.positions import Json
 from heat_config_agent.language.report import ordered
+from heat_config_agent.model.errors import UsageError
 from heat_config_agent.stack import validation
 from heat_config_agent.stack.definition import Definition, Identity
 from heat_config_agent.stack.live import Stack

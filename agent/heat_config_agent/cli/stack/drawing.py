@@ -13,9 +13,9 @@ from heat_config_agent.cli.stack.graph import Node
 from heat_config_agent.cli.stack.operations import with_mistakes
 from heat_config_agent.cli.stack.timeline import Span
 from heat_config_agent.deployments.redaction import OPEN
-from heat_config_agent.errors import ExitCode, UsageError
 from heat_config_agent.hot import loader
 from heat_config_agent.language.mistakes import Invalid
+from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_agent.stack import listing
 from heat_config_agent.stack.definition import Definition, Identity
 from heat_config_agent.state import journal

@@ -9,7 +9,7 @@ from typing import Any
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.cli.stack import sessions
 from heat_config_agent.cli.stack.secrets import HIDDEN, is_hidden, listed
-from heat_config_agent.errors import ExitCode, UsageError
+from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_agent.stack import nodes
 from heat_config_agent.stack.definition import Unresolved, resolve
 from heat_config_agent.stack.live import Stack

@@ -14,9 +14,9 @@ from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.cli.mistakes import mistake_line
 from heat_config_agent.cli.stack import definitions, sessions, signatures, timeline, values
 from heat_config_agent.cli.stack.live_view import Earlier, view_of
-from heat_config_agent.errors import ExitCode, UsageError
 from heat_config_agent.language.mistakes import Invalid
 from heat_config_agent.language.report import ordered
+from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.stack import advice, listing, preview, validation

@@ -9,7 +9,7 @@ from typing import Any
 
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.cli.stack import sessions, values
-from heat_config_agent.errors import AgentError, ExitCode
+from heat_config_agent.model.errors import AgentError, ExitCode
 from heat_config_agent.stack import listing
 from heat_config_agent.stack.live import Stack
 

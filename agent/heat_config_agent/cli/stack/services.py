@@ -11,8 +11,8 @@ from typing import Any
 from heat_config_agent.cli import template_options as named
 from heat_config_agent.cli.machine_facts import machine_facts
 from heat_config_agent.cli.stack import signatures
-from heat_config_agent.errors import UsageError
 from heat_config_agent.language.positions import Json
+from heat_config_agent.model.errors import UsageError
 from heat_config_agent.stack.definition import Definition, Identity
 from heat_config_agent.tosca import loader, reader
 from heat_config_agent.tosca.source import Source

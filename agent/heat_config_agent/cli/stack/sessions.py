@@ -12,7 +12,7 @@ from pathlib import Path
 from heat_config_agent.cli import terminal
 from heat_config_agent.cli.languages import load
 from heat_config_agent.cli.stack.live_view import Progress, View
-from heat_config_agent.errors import AgentError, UsageError
+from heat_config_agent.model.errors import AgentError, UsageError
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.stack import listing
 from heat_config_agent.stack.definition import Definition

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heat_config_agent.errors import UsageError
+from heat_config_agent.model.errors import UsageError
 from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_hooks.files import take
 from heat_config_hooks.values import dataclass

@@ -11,7 +11,7 @@ from typing import Any
 
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.cli.stack import sessions
-from heat_config_agent.errors import AgentError, ExitCode, UsageError, blame
+from heat_config_agent.model.errors import AgentError, ExitCode, UsageError, blame
 from heat_config_agent.stack import type_schemas, type_templates
 from heat_config_agent.stack.resource import Resource
 from heat_config_agent.stack.support import HIDDEN, SUPPORT_STATUSES, is_valid_status

@@ -10,8 +10,8 @@ from typing import Any
 from heat_config_agent.cli import terminal
 from heat_config_agent.cli.stack.secrets import HIDDEN, is_hidden, listed, parameters
 from heat_config_agent.deployments.redaction import Concealer
-from heat_config_agent.errors import blame
 from heat_config_agent.language.positions import Json
+from heat_config_agent.model.errors import blame
 from heat_config_agent.stack.definition import Unresolved
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.records import StackRecord

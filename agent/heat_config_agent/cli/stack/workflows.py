@@ -13,8 +13,8 @@ from heat_config_agent.cli.stack import operations, sessions
 from heat_config_agent.cli.stack.live_view import view_of
 from heat_config_agent.cli.stack.values import moment
 from heat_config_agent.deployments.redaction import is_secret
-from heat_config_agent.errors import ExitCode, UsageError
 from heat_config_agent.model.deployment import Input
+from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_agent.stack import nodes, procedure
 from heat_config_agent.stack.definition.procedures import ProcedureInput
 from heat_config_agent.stack.live import Stack

@@ -10,8 +10,8 @@ import os
 import re
 import sys
 
-from heat_config_agent.errors import DeniedError, UnreachableError
 from heat_config_agent.model.deployment import Credentials
+from heat_config_agent.model.errors import DeniedError, UnreachableError
 from heat_config_agent.runs.providers import CA_FILE, LARGEST, SECONDS, USER, ProviderError, folder
 from heat_config_agent.web.keystone import Cloud
 

@@ -12,7 +12,7 @@ import sys
 from urllib.parse import quote, urlsplit
 
 from heat_config_agent import web
-from heat_config_agent.errors import UnreachableError
+from heat_config_agent.model.errors import UnreachableError
 from heat_config_agent.runs.providers import CA_FILE, LARGEST, SECONDS, ProviderError, folder
 from heat_config_agent.web import answers
 from heat_config_hooks import strict_json

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from heat_config_agent.errors import TimeOver
+from heat_config_agent.model.errors import TimeOver
 
 _T = TypeVar("_T")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.errors import LockedError
 from heat_config_agent.follow.follower import abandon, abandoned
+from heat_config_agent.model.errors import LockedError
 from heat_config_agent.stack import listing
 from heat_config_agent.state import followed, lock, requests
 from heat_config_hooks.values import replace

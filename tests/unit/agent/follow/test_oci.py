@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.errors import SourceError, UsageError
 from heat_config_agent.follow.origin import Origin
 from heat_config_agent.follow.sources import source
+from heat_config_agent.model.errors import SourceError, UsageError
 
 
 def digest(body: bytes) -> str:

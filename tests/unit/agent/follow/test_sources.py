@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.artifacts import archives, trees
-from heat_config_agent.errors import SourceError, UsageError
 from heat_config_agent.follow.origin import Origin
 from heat_config_agent.follow.sources import Source, source
+from heat_config_agent.model.errors import SourceError, UsageError
+from heat_config_agent.runs.artifacts import archives, trees
 from heat_config_hooks.values import replace
 from support.repositories import Repository
 

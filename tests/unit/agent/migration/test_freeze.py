@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from heat_config_agent.errors import AgentError
 from heat_config_agent.migration import Unit, freeze, survey
+from heat_config_agent.model.errors import AgentError
 from support.loopback import wait_until
 
 TEXT = """\

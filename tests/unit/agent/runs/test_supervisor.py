@@ -16,8 +16,8 @@ from typing import Any
 import psutil
 import pytest
 
-from heat_config_agent.errors import PASSING, StateError
 from heat_config_agent.model.entry import Run
+from heat_config_agent.model.errors import PASSING, StateError
 from heat_config_agent.runs import run_folder, scopes, supervisor
 from heat_config_agent.runs.scopes import Scope, ScopeError
 from heat_config_agent.runs.supervisor import Running

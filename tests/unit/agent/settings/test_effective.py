@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.errors import UsageError
+from heat_config_agent.model.errors import UsageError
 from heat_config_agent.settings import effective, schema
 from heat_config_agent.settings.effective import (
     DEPLOYED,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.errors import UsageError
+from heat_config_agent.model.errors import UsageError
 from heat_config_agent.settings import kinds, layers, schema
 from heat_config_agent.settings.kinds import LONGEST, Kind
 from heat_config_agent.settings.layers import Layer

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.errors import AccessError, SourceError
 from heat_config_agent.model.deployment import Document
+from heat_config_agent.model.errors import AccessError, SourceError
 from heat_config_agent.settings import effective
 from heat_config_agent.sources import active, learned
 from heat_config_agent.sources.active import Steering

@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-from heat_config_agent.errors import AccessError, SourceError
+from heat_config_agent.model.errors import AccessError, SourceError
 from heat_config_agent.sources.base import Reach
 from heat_config_agent.sources.cfn import Cfn, signed
 from support import certificates

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from heat_config_agent.errors import SourceError, UsageError
+from heat_config_agent.model.errors import SourceError, UsageError
 from heat_config_agent.sources import config_drive, user_data
 from heat_config_agent.sources.base import Reach
 from heat_config_agent.sources.config_drive import ConfigDrive

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.errors import SourceError, UsageError
+from heat_config_agent.model.errors import SourceError, UsageError
 from heat_config_agent.sources import document_text
 from heat_config_agent.sources.file import File, ShellConfig
 
@@ -142,7 +142,7 @@ def test_a_number_that_is_too_long_to_write_is_refused(text: str) -> None:
 def test_text_that_is_nested_too_deeply_is_refused(text: str) -> None:
     """Whatever it is written in; nothing is taken down by it."""
     script = (
-        "from heat_config_agent.sources import document_text\nfrom heat_config_agent.errors import UsageError\n"
+        "from heat_config_agent.sources import document_text\nfrom heat_config_agent.model.errors import UsageError\n"
         f"try:\n    document_text.load({text}, 'x')\nexcept UsageError:\n    print('refused')\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from heat_config_agent.errors import SourceError
+from heat_config_agent.model.errors import SourceError
 from heat_config_agent.sources.base import Reach
 from heat_config_agent.sources.ec2 import Ec2
 from support.http import Answer, Request, Stub

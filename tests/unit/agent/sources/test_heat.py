@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from heat_config_agent.errors import AccessError, SourceError
+from heat_config_agent.model.errors import AccessError, SourceError
 from heat_config_agent.sources.base import Reach, Source
 from heat_config_agent.sources.heat import Heat
 from support import cloud

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.errors import SourceError, UsageError
+from heat_config_agent.model.errors import SourceError, UsageError
 from heat_config_agent.sources.base import Reach
 from heat_config_agent.sources.heat_local import HeatLocal
 from support.observations import held_open

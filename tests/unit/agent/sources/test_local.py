@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.errors import SourceError, UsageError
 from heat_config_agent.model.deployment import Document
+from heat_config_agent.model.errors import SourceError, UsageError
 from heat_config_agent.sources.base import Reach, Source
 from heat_config_agent.sources.file import Files
 from heat_config_agent.sources.local import Local

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from heat_config_agent.errors import AccessError, SourceError
 from heat_config_agent.model.deployment import Document
+from heat_config_agent.model.errors import AccessError, SourceError
 from heat_config_agent.sources import poller as module
 from heat_config_agent.sources import schedule
 from heat_config_agent.sources.base import Source

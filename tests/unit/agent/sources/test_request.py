@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from heat_config_agent import web
-from heat_config_agent.errors import AccessError, SourceError
+from heat_config_agent.model.errors import AccessError, SourceError
 from heat_config_agent.sources.base import Reach
 from heat_config_agent.sources.request import Request
 from support.loopback import Answer, SignalServer

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from heat_config_agent.errors import AccessError, SourceError
+from heat_config_agent.model.errors import AccessError, SourceError
 from support import cloud
 from support.certificates import CERTIFICATE, KEY
 from support.loopback import Answer

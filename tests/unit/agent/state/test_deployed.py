@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.errors import StateError
+from heat_config_agent.model.errors import StateError
 from heat_config_agent.state.deployed import Deployed
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.errors import StateError
+from heat_config_agent.model.errors import StateError
 from heat_config_agent.state import instance
 from heat_config_hooks import files
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from heat_config_agent.deployments import metadata
-from heat_config_agent.errors import StateError
 from heat_config_agent.model.deployment import Deployment, Document, Result
 from heat_config_agent.model.entry import Run, State
+from heat_config_agent.model.errors import StateError
 from heat_config_agent.state import entry_file, journal
 from heat_config_agent.state.journal import Journal
 from support.machine import deployment

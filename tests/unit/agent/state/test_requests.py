@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from heat_config_agent.deployments import metadata
-from heat_config_agent.errors import StateError
 from heat_config_agent.model.deployment import Document, Result
 from heat_config_agent.model.entry import Run, State
+from heat_config_agent.model.errors import StateError
 from heat_config_agent.state import requests
 from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.state.journal import Journal

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from heat_config_agent import web
-from heat_config_agent.errors import DeniedError, UnreachableError
+from heat_config_agent.model.errors import DeniedError, UnreachableError
 from heat_config_agent.web import keystone
 from support import cloud, proxy, proxy_faults
 from support.certificates import CERTIFICATE, KEY

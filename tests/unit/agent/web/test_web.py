@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from heat_config_agent import web
-from heat_config_agent.errors import ProxyError, UnreachableError
+from heat_config_agent.model.errors import ProxyError, UnreachableError
 from heat_config_agent.web import Connection
 from support import proxy_faults
 from support.certificates import CERTIFICATE, KEY

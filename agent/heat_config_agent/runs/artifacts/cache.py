@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from heat_config_agent.artifacts.trees import PIECE
+from heat_config_agent.runs.artifacts.trees import PIECE
 from heat_config_hooks import files
 
 

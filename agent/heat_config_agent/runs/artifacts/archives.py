@@ -14,9 +14,9 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
-from heat_config_agent.artifacts import trees
-from heat_config_agent.artifacts.trees import DEEPEST, MOST_FILES, PIECE, Budget
-from heat_config_agent.errors import UsageError
+from heat_config_agent.model.errors import UsageError
+from heat_config_agent.runs.artifacts import trees
+from heat_config_agent.runs.artifacts.trees import DEEPEST, MOST_FILES, PIECE, Budget
 
 _HEADER = 16 * 1024 * 1024
 """The most bytes of the headers of one member, and of the list of members of a zip file."""

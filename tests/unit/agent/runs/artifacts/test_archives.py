@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.artifacts import archives, trees
-from heat_config_agent.errors import UsageError
+from heat_config_agent.model.errors import UsageError
+from heat_config_agent.runs.artifacts import archives, trees
 
 MEBI = 1024 * 1024
 

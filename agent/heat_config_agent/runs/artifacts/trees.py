@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from heat_config_agent.errors import UsageError
+from heat_config_agent.model.errors import UsageError
 
 MOST_FILES = 20_000
 """The most files and folders of a revision, or of the artifacts of a deployment."""

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.artifacts.cache import Cache
-from heat_config_agent.artifacts.fetching import ArtifactError, Means, fetch
+from heat_config_agent.runs.artifacts.cache import Cache
+from heat_config_agent.runs.artifacts.fetching import ArtifactError, Means, fetch
 from heat_config_hooks.artifacts import Artifact
 from heat_config_hooks.values import replace
 from support.certificates import CERTIFICATE, KEY, STRANGER
@@ -176,7 +176,7 @@ def test_a_full_disk(tmp_path: Path, served: Files, means: Means, monkeypatch: p
     def full(path: str, flags: int, *args: int, **more: int) -> int:
         return real("/dev/full" if str(path).endswith(".arriving") else path, flags & ~os.O_EXCL, *args, **more)
 
-    monkeypatch.setattr("heat_config_agent.artifacts.fetching.os.open", full)
+    monkeypatch.setattr("heat_config_agent.runs.artifacts.fetching.os.open", full)
     with pytest.raises(ArtifactError, match=r"cannot store artifacts\[0\] from 127.0.0.1: No space left on device"):
         fetch([served.put("plain", b"one", to="x")], tmp_path / "run", means)
     assert not (tmp_path / "run").exists()

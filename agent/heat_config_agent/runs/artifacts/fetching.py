@@ -14,9 +14,9 @@ from typing import IO
 from urllib.parse import unquote, urljoin, urlsplit
 
 from heat_config_agent import web
-from heat_config_agent.artifacts import archives, trees
-from heat_config_agent.artifacts.cache import Cache
-from heat_config_agent.errors import UnreachableError, UsageError, obstacle
+from heat_config_agent.model.errors import UnreachableError, UsageError, obstacle
+from heat_config_agent.runs.artifacts import archives, trees
+from heat_config_agent.runs.artifacts.cache import Cache
 from heat_config_agent.settings.in_force import refused_url
 from heat_config_agent.web.answers import Arriving
 from heat_config_hooks.artifacts import Artifact
