@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from heat_config_agent.language.mistakes import Mistake
 from heat_config_agent.language.positions import Path
-from heat_config_agent.stack import heat_types, type_schemas
+from heat_config_agent.stack import heat_types, type_schemas, validation
 from heat_config_agent.stack.definition import Definition, ResourceDefinition
 from heat_config_agent.stack.exception import EntityNotFound
 from heat_config_agent.stack.properties import Schema, schemata
@@ -24,8 +25,29 @@ _DOUBTFUL = {DEPRECATED: "is deprecated", HIDDEN: "is obsolete", UNSUPPORTED: "i
 
 
 def warnings(definition: Definition, types: Types, tools: Collection[str]) -> list[Mistake]:
-    """Return the warnings about a stack, without its nested stacks. `tools` are those that are installed."""
-    mistakes: list[Mistake] = []
+    """Return the warnings about the resources of a stack, and all warnings about its child stacks.
+
+    `tools` are those that are installed.
+    """
+    found = [each.concealed(definition.conceal) for each in _of_resources(definition, types, tools)]
+    for child in validation.children(definition, types):
+        made = child.definition
+        for each in (*made.warnings, *_of_resources(made, types, tools)):
+            hidden = each.concealed(made.conceal).concealed(definition.conceal).under(*child.path)
+            found.append(replace(hidden, place=hidden.place or child.place))
+    return found
+
+
+def once(mistakes: Iterable[Mistake]) -> list[Mistake]:
+    """Return warnings without those of several stacks of one template that say the same of the same place."""
+    kept: dict[object, Mistake] = {}
+    for each in mistakes:
+        kept.setdefault((each.place, each.problem) if each.place else each, each)
+    return list(kept.values())
+
+
+def _of_resources(definition: Definition, types: Types, tools: Collection[str]) -> Iterator[Mistake]:
+    """Yield the warnings about the resources of one stack."""
     for name, resource in definition.resources.items():
         try:
             mapped = types.found(resource, definition.environment)
@@ -34,10 +56,9 @@ def warnings(definition: Definition, types: Types, tools: Collection[str]) -> li
             continue
         if class_ is None:
             continue
-        mistakes += _of_type(definition, resource, mapped.type, class_)
+        yield from _of_type(definition, resource, mapped.type, class_)
         if mapped.type == COMPONENT:
-            mistakes += _of_component(definition, name, resource.properties.get("configs"), tools)
-    return [mistake.concealed(definition.conceal) for mistake in mistakes]
+            yield from _of_component(definition, name, resource.properties.get("configs"), tools)
 
 
 def _of_type(
