@@ -151,6 +151,8 @@ class Tree:
                 self._check_events(text)
             return yaml.compose(text, Loader=self._schema.loader)
         except yaml.MarkedYAMLError as error:
+            if "maximum nesting" in str(error.problem):  # libyaml has a limit of its own since version 0.2.6
+                raise _unreadable("it is nested too deeply", error.problem_mark, (), "", "depth") from None
             problem = ", ".join(filter(None, (error.context, error.problem)))
             problem = re.sub(r"(alias|anchor|handle) '[^']*'", r"\1", problem)
             hint = "quote text that begins with % @ ` or a bracket" if "cannot start any token" in problem else ""

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from heat_config_agent.language.mistakes import Mistake
+from heat_config_agent.language.mistakes import Invalid, Mistake
 from heat_config_agent.language.positions import Path
 from heat_config_agent.stack import heat_types, type_schemas, validation
-from heat_config_agent.stack.definition import Definition, ResourceDefinition
+from heat_config_agent.stack.definition import Definition, Interface, ResourceDefinition
 from heat_config_agent.stack.exception import EntityNotFound
 from heat_config_agent.stack.properties import Schema, schemata
 from heat_config_agent.stack.records import CREATE, DELETE, RESUME, SUSPEND, UPDATE
@@ -51,10 +51,11 @@ def _of_resources(definition: Definition, types: Types, tools: Collection[str]) 
     for name, resource in definition.resources.items():
         try:
             mapped = types.found(resource, definition.environment)
-            class_ = None if mapped.template else types.class_of(mapped)
-        except (EntityNotFound, ValueError):  # a mistake, which is reported elsewhere
-            continue
-        if class_ is None:
+            if mapped.template:
+                yield from _of_interface(definition, resource, definition.environment.interface(mapped.template))
+                continue
+            class_ = types.class_of(mapped)
+        except (EntityNotFound, ValueError, Invalid):  # a mistake, which is reported elsewhere
             continue
         yield from _of_type(definition, resource, mapped.type, class_)
         if mapped.type == COMPONENT:
@@ -78,6 +79,16 @@ def _of_type(
     for path, doubtful in _properties(schemas, resource.properties):
         problem = _sentence(f"the property {'.'.join(map(str, path))}", doubtful)
         yield definition.mistake(problem, (*here, *path))
+
+
+def _of_interface(definition: Definition, resource: ResourceDefinition, interface: Interface) -> Iterator[Mistake]:
+    """Yield the warnings about parameters of a nested template that only an environment may still give a value."""
+    if interface.is_final or not isinstance(resource.properties, Mapping):
+        return
+    for name, schema in interface.properties.items():
+        if schema.default is None and resource.properties.get(name) is None and name not in resource.omitted:
+            problem, hint = f"Property {name} not assigned", f"unless parameter_defaults give {name} a value"
+            yield definition.mistake(problem, ("resources", resource.name, "properties"), hint)
 
 
 def _sentence(subject: str, status: SupportStatus) -> str:

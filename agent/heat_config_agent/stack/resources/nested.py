@@ -269,10 +269,11 @@ class TemplateResource(StackResource):
     def schema_of_properties(self) -> Mapping[str, properties.Schema]:
         """Return the parameters of the template."""
         try:
-            declared = self.interface().properties
+            interface = self.interface()
         except Exception:  # noqa: BLE001  # without the template, it can only be deleted
             return {}
-        return {name: properties.of_parameter(each) for name, each in declared.items()}
+        final = interface.is_final
+        return {name: properties.of_parameter(each, is_final=final) for name, each in interface.properties.items()}
 
     def schema_of_attributes(self) -> Mapping[str, attributes.Schema]:
         """Return the outputs of the template."""
