@@ -66,6 +66,7 @@ STACKS = re.compile(
     r"|<nested_stack>|sequence item|RequestLimitExceeded"
     r"|Defining more than one configuration|deletion policy not supported"
     r"|Length property cannot be smaller|facade|could not convert string"
+    r"|Non-empty resource type|has no type"
     r"|is not an integer|int\(\) argument|does not match pattern|type is not a string"
     r"|^Property error: resources\.\S+: (Second argument to|Argument to|The \S+ argument to|Incorrect arguments to"
     r"|No method)"
