@@ -58,6 +58,7 @@ MASKS = (
     (re.compile(r"(?<=[A-Za-z0-9_.%])-[a-z2-7]{12}(?![A-Za-z0-9])"), "-<sid>"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z?"), "<time>"),
     (re.compile(r"={15}\d+=="), "===============<boundary>=="),
+    (re.compile(r"http://(heat\.test:\d+/v1/waitcondition|127\.0\.0\.1:\d+/signal)/\S+"), "<signal URL>"),
 )
 
 STACKS = re.compile(
@@ -67,6 +68,7 @@ STACKS = re.compile(
     r"|Defining more than one configuration|deletion policy not supported"
     r"|Length property cannot be smaller|facade|could not convert string"
     r"|Non-empty resource type|has no type"
+    r"|^Property error: resources\.\S+: (Unknown function|No function|.*argument|.*must be a (map|string)$|'NoneType')"
     r"|is not an integer|int\(\) argument|does not match pattern|type is not a string"
     r"|^Property error: resources\.\S+: (Second argument to|Argument to|The \S+ argument to|Incorrect arguments to"
     r"|No method)"

@@ -134,10 +134,11 @@ class ResourceGroup(Group):
         if isinstance(member, Later) or isinstance(member["type"], Later) or isinstance(variable, Later):
             return
         for name in names:
+            given = _indexed(member["properties"] or {}, variable, name)
             yield ResourceDefinition(
                 name=name,
                 type=member["type"],
-                properties=_indexed(member["properties"] or {}, variable, name),
+                properties={key: each for key, each in given.items() if each is not None},
                 metadata=member["metadata"] or {},
             )
 

@@ -195,13 +195,15 @@ class Group(StackResource):
         if key.startswith(MEMBER):
             return self.of_member(key, path)
         if key == attributes.SHOW:
-            return None
+            raise exception.InvalidTemplateAttribute(resource=self.name, key=key)
+        if key not in self.attributes_schema:
+            return list(self.by_name(key, path).values())
         if key == "attributes":
             if not path:
                 raise exception.InvalidTemplateAttribute(resource=self.name, key=key)
             return self.by_name(str(path[0]), path[1:])
         refs = self._refs()
-        own = {"refs": list(refs.values()), "refs_map": refs, "removed_rsrc_list": self.data().get("removed", [])}
-        if key in own:
-            return attributes.select_from_attribute(own[key], path)
-        return list(self.by_name(key, path).values())
+        if key == "refs":
+            return attributes.select_from_attribute(list(refs.values()), path)
+        # As in Heat, a path does not select from the others.
+        return refs if key == "refs_map" else self.data().get("removed", [])
