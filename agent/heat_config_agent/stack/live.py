@@ -94,8 +94,6 @@ class Stack:
         self.look: plain.Look = _Running(self)
         self.context = None
         self.validating = False
-        self.batches: tuple[int, float] | None = None
-        """The number of resources per batch, and the seconds between batches; None for no batches."""
         self.earlier: Definition | None = None
         """The definition that a rollback returns to."""
         self.traversal: Any = None

@@ -212,6 +212,8 @@ class Interface:
     attributes: Mapping[str, str]
     """The description of each output, by name."""
     description: str = ""
+    is_final: bool = True
+    """Whether the stack is created as it is. Else its environments may still give more default values."""
 
 
 class Environment(Protocol):
