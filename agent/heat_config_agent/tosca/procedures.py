@@ -31,7 +31,8 @@ from heat_config_agent.tosca.inputs import check_inputs
 from heat_config_agent.tosca.later import written_out
 from heat_config_agent.tosca.operations import ORCHESTRATOR, Implemented, machine, surroundings
 from heat_config_agent.tosca.report import Report
-from heat_config_agent.tosca.service import Interface, Policy
+from heat_config_agent.tosca.service import Policy
+from heat_config_agent.tosca.templates import Interface
 from heat_config_agent.tosca.topology import Layer, Link, Part
 
 MOST = 5000

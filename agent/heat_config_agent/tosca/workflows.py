@@ -13,7 +13,8 @@ from heat_config_agent.tosca.filters import check_clauses
 from heat_config_agent.tosca.functions import Scope
 from heat_config_agent.tosca.grammar import EMPTY
 from heat_config_agent.tosca.report import nearest
-from heat_config_agent.tosca.service import Group, Node, Policy, Requirement, Service, Template
+from heat_config_agent.tosca.service import Group, Node, Policy, Requirement, Service
+from heat_config_agent.tosca.templates import Template
 from heat_config_agent.tosca.triggers import activities
 from heat_config_agent.tosca.type_checks import check_definitions
 
