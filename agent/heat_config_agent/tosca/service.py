@@ -249,19 +249,22 @@ class Service:
         requirement.relationship = self._described(requirement)
 
     def _described(self, requirement: Requirement) -> Relationship | None:
-        """Return the relationship that an assignment describes or names; None where it says nothing of it (R4)."""
-        content: Mapping[str, Json] | None = requirement.content.get("relationship")
-        if not content:
+        """Return the relationship that an assignment and its definition describe; None where they say nothing (R4)."""
+        content: Mapping[str, Json] = requirement.content.get("relationship") or {}
+        definition = requirement.definition
+        is_refined = definition is not None and bool(definition.interfaces)
+        if not content and not is_refined:
             return None
         name = content.get("type")
         template = self.relationships.get(name) if name is not None else None
         if template is None:
             requirement.named_type = self.document.find("relationship_types", name) if name is not None else None
-        elif len(content) == 1:
+        elif len(content) == 1 and not is_refined:
             return template
         merged = _merged(template.content, content) if template else content
-        path = (*requirement.path, "relationship")
-        described = Relationship(requirement.name, merged, self.document, path, requirement.definition)
+        described = Relationship(
+            requirement.name, merged, self.document, (*requirement.path, "relationship"), definition
+        )
         if template is not None:
             described.type = template.type
         else:

@@ -370,13 +370,12 @@ def _unique(name: str, taken: set[str]) -> str:
 
 
 def _relationship(requirement: Requirement) -> Relationship:
-    """Return the relationship of a requirement, with what the definition of the requirement says of it."""
-    definition, found = requirement.definition, requirement.relationship
-    if found is not None and found.type is not None and (definition is None or not definition.interfaces):
+    """Return the relationship of a requirement."""
+    found = requirement.relationship
+    if found is not None and found.type is not None:
         return found
     content, path = (found.content, found.path) if found is not None else ({}, requirement.path)
-    name = found.name if found is not None else requirement.name
-    made = Relationship(name, content, requirement.node.document, path, definition)
+    made = Relationship(requirement.name, content, requirement.node.document, path, requirement.definition)
     made.type = requirement.relationship_type
     return made
 
