@@ -23,7 +23,7 @@ from heat_config_agent.stack.definition import (
     Unresolved,
     limits,
 )
-from heat_config_agent.tosca import budget, values
+from heat_config_agent.tosca import budget, sensitive, values
 from heat_config_agent.tosca.archives import Files
 from heat_config_agent.tosca.compiler import Compiler
 from heat_config_agent.tosca.computed_properties import check_computed
@@ -186,6 +186,10 @@ class _Loading:
             procedures=procedures,
             triggers=actions,
             largest=LARGEST,
+            secrets=(
+                *sensitive.of_inputs(self.service.inputs, parameters),
+                *sensitive.of_properties(self.topology, self.evaluator),
+            ),
         )
         if self.topology.mistakes:
             raise Invalid(ordered(self.topology.mistakes), made.conceal)
@@ -319,10 +323,8 @@ def _given(value: Json, of: PropertyDefinition) -> Json:
 
 
 def _schema(name: str, of: PropertyDefinition) -> Schema:
-    metadata = of.get("metadata") or {}
-    hidden = str(metadata.get("sensitive", "")).lower() == "true"
     type_ = _TYPES.get(of.schema.primitive, "json" if of.schema.primitive in _COMPLEX else "string")
-    return Schema(name, type_, "", str(of.get("description", "")), of.default, hidden)
+    return Schema(name, type_, "", str(of.get("description", "")), of.default, sensitive.is_marked(of))
 
 
 class _Types:
