@@ -43,6 +43,8 @@ class Wish:
     machine: Mapping[str, Mapping[str, Json]]
     is_complete: bool = True
     """Whether an input without value is a mistake; a service that is only looked at needs none."""
+    server: str = ""
+    """The name of the node that is this machine; without it, each machine is."""
     signatures: tuple[str, ...] = ()
     """The evidence that the files are signed."""
     disk: Disk | None = None
@@ -54,7 +56,8 @@ def define(name: str, wish: Wish, identity: Identity) -> Definition:
     reading = _Reading(name, wish)
     reading.take_all()
     choose, complete = reading.substitute, wish.is_complete
-    made = loader.define(reading.source, reading.document, reading.files, identity, choose, is_complete=complete)
+    source, document, files = reading.source, reading.document, reading.files
+    made = loader.define(source, document, files, identity, choose, is_complete=complete, server=wish.server)
     source = replace(
         reading.source,
         files=reading.files.contents,
