@@ -70,7 +70,7 @@ def _script(name: str, config: str, outputs: list[str]) -> str:
     steps = content.get("steps") or ([content] if content.get("processor") else [])
     for step in steps:
         if step["processor"] not in _RUN:
-            problem = f"{name}: as a script it cannot be processed by {step['processor']}: export it with --tool tosca"
+            problem = f"{name}: a script cannot do what {step['processor']} does; export it with --tool tosca"
             raise NotExpressible(problem)
     names = tosca_outputs.names(outputs)
     operation = {
@@ -78,7 +78,8 @@ def _script(name: str, config: str, outputs: list[str]) -> str:
         "files": content["files"],
         "places": content.get("places") or [],
         "steps": [
-            {key: step.get(key, "") for key in ("primary", "processor", "operation", "inputs")} for step in steps
+            {key: _variable(step.get(key, "")) for key in ("primary", "processor", "operation", "inputs")}
+            for step in steps
         ],
         "outputs": names,
         "bash": tosca_outputs.bash_code(names, Path("__FOLDER__")),

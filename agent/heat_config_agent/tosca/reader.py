@@ -18,7 +18,7 @@ from heat_config_agent.tosca.checker import Checked, Checker
 from heat_config_agent.tosca.definitions import PropertyDefinition
 from heat_config_agent.tosca.documents import Document
 from heat_config_agent.tosca.operations import lifecycle
-from heat_config_agent.tosca.service import Service
+from heat_config_agent.tosca.service import Node, Service
 from heat_config_agent.tosca.source import Recorder, Source, folder_of
 from heat_config_agent.tosca.substitution import DIRECTIVES
 from heat_config_agent.tosca.topology import Part
@@ -77,7 +77,27 @@ def define_for_export(name: str, wish: Wish, identity: Identity, marks: Mapping[
     source, choose = reading.source, reading.substitute
     made = loader.define(source, reading.document, reading.files, identity, choose, is_complete=False, marks=marks)
     service = Service(reading.document)
-    return Exported(made, service.inputs, tuple(service.workflows), bool(service.policies))
+    provided = tuple(name for name, node in service.nodes.items() if _is_provided(node))
+    return Exported(made, service.inputs, tuple(service.workflows), bool(service.policies), provided)
+
+
+_PROVIDED = frozenset(
+    {
+        "tosca.nodes.network.Network",
+        "tosca.nodes.network.Port",
+        "tosca.nodes.Storage.BlockStorage",
+        "tosca.nodes.Storage.ObjectStorage",
+        "tosca.nodes.BlockStorage",
+        "tosca.nodes.ObjectStorage",
+        "tosca.nodes.LoadBalancer",
+    }
+)
+"""Types of nodes that a cloud provides."""
+
+
+def _is_provided(node: Node) -> bool:
+    keys = node.type.keys if node.type is not None else frozenset()
+    return bool(keys & _PROVIDED) and next(node.operations, None) is None
 
 
 @dataclass(frozen=True)
@@ -88,6 +108,8 @@ class Exported:
     inputs: Mapping[str, PropertyDefinition]
     workflows: tuple[str, ...]
     has_policies: bool
+    provided: tuple[str, ...] = ()
+    """The networks, ports, storage and load balancers without operations of their own."""
 
 
 def default_name(name: str) -> str:

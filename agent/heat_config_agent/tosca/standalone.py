@@ -141,7 +141,7 @@ def carry_out(place: str) -> int:
     code = 0
     for step in OPERATION["steps"]:
         inputs = variables(placed(given(step.get("inputs") or INPUTS), folder))
-        environment = {**common, **inputs, "TOSCA_OPERATION": step.get("operation") or ""}
+        environment = {"TOSCA_OPERATION": step.get("operation") or "", **common, **inputs}
         code, found = run(step, place, environment)
         outputs.update(found)
         if code:
