@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import strategies as st
 
-from fuzz.examples import SHARE, TESTS, places, tries
-from fuzz.test_services import LOADER, PIECES, odd, yaml
+from fuzz.examples import SHARE, TESTS, odd, places, tries
+from fuzz.test_services import LOADER, PIECES
 from heat_config_agent.cli.stack import nodes
 from heat_config_agent.language.mistakes import Invalid
 from heat_config_agent.model.errors import AgentError

@@ -8,7 +8,7 @@ from typing import Any
 
 from heat_config_agent.language.positions import Json
 from heat_config_agent.tosca.hot_values import NotExpressible
-from heat_config_hooks.tools import tosca_outputs
+from heat_config_hooks import script_outputs
 
 INPUTS = "tosca_inputs"
 """The input that is a map with those of the operation, so that each keeps its type with any agent."""
@@ -72,7 +72,7 @@ def _script(name: str, config: str, outputs: list[str]) -> str:
         if step["processor"] not in _RUN:
             problem = f"{name}: a script cannot do what {step['processor']} does; export it with --tool tosca"
             raise NotExpressible(problem)
-    names = tosca_outputs.names(outputs)
+    names = script_outputs.names(outputs)
     operation = {
         "root": content.get("root", ""),
         "files": content["files"],
@@ -82,8 +82,8 @@ def _script(name: str, config: str, outputs: list[str]) -> str:
             for step in steps
         ],
         "outputs": names,
-        "bash": tosca_outputs.bash_code(names, Path("__FOLDER__")),
-        "python": tosca_outputs.python_code(),
+        "bash": script_outputs.bash_code(names, Path("__FOLDER__")),
+        "python": script_outputs.python_code(),
     }
     program = Path(__file__).with_name("standalone.py").read_text(encoding="utf-8")
     described = json.dumps(json.dumps(operation, ensure_ascii=False), ensure_ascii=False)
