@@ -114,6 +114,13 @@ def _add_export(inner: state_options.Commands) -> None:
     parser.add_argument(
         "--deployed", action="store_true", help="servers are machines that exist, with a parameter for each address"
     )
+    parser.add_argument(
+        "--tool",
+        choices=("tosca", "script"),
+        default="tosca",
+        help="what carries out the operations on the servers: the tool tosca of this agent, or scripts for any agent "
+        "that has the tool script (Bash, Python and executables only)",
+    )
     template_options.add_inputs(parser)
     parser.set_defaults(run=export, state_dir=None, environment=(), parameter_file=())
 

@@ -59,7 +59,7 @@ TRUTH = Kind("truth")
 WHOLE = Kind("whole")
 SCALAR = Kind("scalar")
 VERSION = Kind("version")
-RANGE = Kind("range")
+OCCURRENCES = Kind("range")
 TEXTS = Kind("texts")
 
 
@@ -184,6 +184,9 @@ def _scalar(value: Json, kind: Kind, path: Path, report: Report) -> Any:
     elif form == "range":
         if not isinstance(value, list):
             return _misfit(value, "a range: a list of its two ends", path, report)
+        if value and isinstance(value[0], int) and value[0] < 0:
+            report.wrong("value", f"{_name(path)} must begin with a number from 0", path)
+            return ABSENT
         return _read("range", value, path, report)
     return value
 

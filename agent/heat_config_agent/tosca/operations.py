@@ -18,7 +18,7 @@ from heat_config_agent.tosca.documents import Document
 from heat_config_agent.tosca.evaluation import Context, Evaluator, Subject
 from heat_config_agent.tosca.later import uses, written_out
 from heat_config_agent.tosca.processors import CONTAINER, OF_IMAGES, processor, refusal
-from heat_config_agent.tosca.service import Interface
+from heat_config_agent.tosca.templates import Interface
 from heat_config_agent.tosca.topology import Layer, Link, Part, Topology, variable
 
 STANDARD = "tosca.interfaces.node.lifecycle.Standard"

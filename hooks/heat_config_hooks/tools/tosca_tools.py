@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import heat_config_hooks
-from heat_config_hooks import files, options, protocol
+from heat_config_hooks import files, options, protocol, script_outputs
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.reply import Reply
-from heat_config_hooks.tools import tosca_outputs
 from heat_config_hooks.tools.tosca_config import Container
 from heat_config_hooks.values import dataclass, replace
 
@@ -84,7 +83,7 @@ def tool(
 def write(processor: str, found: Tool, file: Path | None) -> None:
     """Write what the tool needs next to its file. Raises OSError."""
     if processor == "ansible":
-        names, path = tosca_outputs.names(found.request.outputs), str(_facts(found.place))
+        names, path = script_outputs.names(found.request.outputs), str(_facts(found.place))
         folder = _plugins(found.place)
         files.make_directory(folder)
         files.replace(folder / "heat_config_facts.py", _FACTS.format(names=names, path=path).encode())
@@ -115,7 +114,7 @@ def _text(file: Path) -> str:
 
 
 def _playbook(request: protocol.Request, place: protocol.Workplace, file: Path) -> protocol.Request:
-    own = {"callback_plugins": [str(_plugins(place))]} if tosca_outputs.names(request.outputs) else {}
+    own = {"callback_plugins": [str(_plugins(place))]} if script_outputs.names(request.outputs) else {}
     return replace(request, config=_text(file), options={**request.options, **own})
 
 

@@ -321,12 +321,15 @@ class Definition:
     """The actions of triggers, as `POLICY.TRIGGER`: people start them, as nothing watches for their events."""
     largest: int = limits.MOST_RESOURCES
     """The maximum of resources."""
+    secrets: tuple[Json, ...] = ()
+    """Values that are never shown, beside those of secret parameters: of sensitive properties of a service."""
 
     @property
     def conceal(self) -> Concealer:
         """Hides the values of secret parameters: those that are hidden, or whose name says that they are secret."""
-        secret = ((name, parameter) for name, parameter in self.parameters.items() if parameter.schema.secret)
-        return Concealer(Input(name=name, value=parameter.value, hidden=True) for name, parameter in secret)
+        values = {name: parameter.value for name, parameter in self.parameters.items() if parameter.schema.secret}
+        items = [*values.items(), *(("secret", value) for value in self.secrets)]
+        return Concealer(Input(name=name, value=value, hidden=True) for name, value in items)
 
     def mistake(self, problem: str, path: Path, hint: str = "") -> Mistake:
         """Return a mistake in a part of the template, with its place."""
