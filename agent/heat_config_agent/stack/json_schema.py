@@ -16,8 +16,9 @@ from heat_config_agent.stack.types import Types
 
 JsonSchema = dict[str, Any]
 
-_INTEGER = {"anyOf": [{"type": ["number", "boolean"]}, {"type": "string", "pattern": r"^\s*[-+]?[0-9_]+\s*$"}]}
-_BOOLEAN = {"anyOf": [{"type": "boolean"}, {"type": "string", "pattern": "^([Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee])$"}]}
+_INTEGER = {"anyOf": [{"type": ["number", "boolean", "null"]}, {"type": "string", "pattern": r"^\s*[-+]?[0-9_]+\s*$"}]}
+_TRUTH = "^([Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee])$"
+_BOOLEAN = {"anyOf": [{"type": ["boolean", "null"]}, {"type": "string", "pattern": _TRUTH}]}
 
 
 @dataclass(frozen=True)
@@ -99,29 +100,28 @@ class _Written:
 
     def _value(self, declared: properties.Schema) -> JsonSchema:
         """Return the schema of a value that is no function; what Heat converts to the type is accepted too."""
-        found: list[JsonSchema] = [{"type": "null"}]
         if declared.type == properties.Schema.MAP:
             members = properties.schemata(declared.schema) if declared.schema else None
-            free = {"type": "object", "additionalProperties": self._any}
-            found.append(self._members(members, "") if members else free)
+            free = {"type": ["object", "null"], "additionalProperties": self._any}
+            found = self._members(members, "") if members else free
         elif declared.type == properties.Schema.LIST:
             items = self._property(properties.made(declared.schema["*"])) if declared.schema else self._any
-            found.append({"type": "array", "items": items})
+            found = {"type": ["array", "null"], "items": items}
         elif declared.type == properties.Schema.ANY:
             return self._any
         elif declared.type == properties.Schema.STRING and (allowed := _allowed(declared)):
-            found.append({"anyOf": [{"enum": allowed}, {"type": ["integer", "boolean"]}]})
+            found = {"anyOf": [{"enum": allowed}, {"type": ["integer", "boolean", "null"]}]}
         else:
-            found.append(_SCALARS[declared.type])
+            found = _SCALARS[declared.type]
         if declared.allow_conversion:
-            found.append({"type": ["string", "array", "object"]})
-        return {"anyOf": found, **_limits(declared)}
+            found = {"anyOf": [found, {"type": ["string", "array", "object"]}]}
+        return {**found, **_limits(declared)}
 
 
 _SCALARS: dict[str, JsonSchema] = {
-    properties.Schema.STRING: {"type": ["string", "integer", "boolean"]},
+    properties.Schema.STRING: {"type": ["string", "integer", "boolean", "null"]},
     properties.Schema.INTEGER: _INTEGER,
-    properties.Schema.NUMBER: {"type": ["number", "string", "boolean"]},
+    properties.Schema.NUMBER: {"type": ["number", "string", "boolean", "null"]},
     properties.Schema.BOOLEAN: _BOOLEAN,
 }
 

@@ -6,6 +6,6 @@
 | `functions` | the functions, with the form of their arguments |
 
 `stack.json_schema` has the resource types. The schema is of draft 7, which every editor knows. A schema sees one
-template, and neither environments nor values, so it accepts more than `hot.checker` does. Of what the checker accepts it
-refuses only what `docs/templates.md` lists.
+template, and neither environments nor values, so it accepts more than `hot.checker` does. Of what the checker accepts
+it refuses only what `docs/templates.md` lists.
 """

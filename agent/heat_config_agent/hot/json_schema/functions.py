@@ -153,6 +153,7 @@ def _one_of(functions: dict[str, tuple[str, Schema]]) -> Schema:
         for name, (about, args) in functions.items()
     }
     return {
+        "title": "function",
         "type": "object",
         "minProperties": 1,
         "maxProperties": 1,
