@@ -9,6 +9,7 @@ from typing import Any
 
 from heat_config_agent.cli import state_options, template_options, terminal
 from heat_config_agent.cli.languages import TOSCA, language_of
+from heat_config_agent.model.errors import ExitCode, UsageError
 
 _VALIDATE = """\
 Check a template with its environments and nested templates. Every mistake is shown with its position and path. If there
@@ -177,9 +178,18 @@ def run(options: argparse.Namespace) -> int:
     from heat_config_agent.cli import annotations  # noqa: PLC0415  # only these formats need it
 
     found: list[dict[str, Any]] = []
-    code = _validate(options, found.append)
+    name = (options.file or [options.template])[0]
+    template_options.parameters(options)  # wrong ones are no mistake of a file
+    try:
+        code = _validate(options, found.append)
+    except UsageError as error:
+        if not name:
+            raise
+        terminal.say(terminal.line(str(error)), error=True)
+        unread = {"code": annotations.UNREADABLE, "problem": str(error)}
+        found, code = [{"file": name, "mistakes": [unread], "warnings": []}], ExitCode.USAGE
     for values in found:
-        values.setdefault("file", options.file[0] if options.file else options.template)
+        values.setdefault("file", name)
     lines = annotations.github(found) if options.format == "github" else [json.dumps(annotations.sarif(found))]
     for line in lines:
         terminal.say(line)
