@@ -38,7 +38,7 @@ _LIST = re.compile(r"(?ms)^<!-- (?P<folder>[a-z.]+) -->\n.*?^<!-- /(?P=folder) -
 
 @dataclass(frozen=True)
 class Head:
-    """What the head of an example says."""
+    """The head of an example."""
 
     idea: str
     needs: tuple[str, ...]
@@ -56,7 +56,7 @@ class Example:
 
     @property
     def is_template(self) -> bool:
-        """Whether there is a picture of it: it is a template, of HOT or TOSCA."""
+        """True for a template of HOT or TOSCA, which has a picture; false for a document."""
         return re.search(r"(?m)^(heat_template|tosca_definitions)_version:", self.path.read_text("utf-8")) is not None
 
     @property

@@ -1,4 +1,4 @@
-"""What examples need beside the agent: each is set up for one test, or the test is skipped and says what is missing."""
+"""The needs of examples: each is set up for one test, or the test is skipped and names what is missing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from support.tools import need, need_openstack, need_salt
 from system.booted import Booted
 
 Run = Callable[[str], Done]
-"""What runs a line of a shell."""
+"""A function that runs a line of a shell."""
 
 Need = Callable[[Machine, pytest.FixtureRequest], Run | None]
 """Sets something up; returns what runs the commands of the example, if they are not run on this machine."""
@@ -120,7 +120,7 @@ def _web_server(place: Machine, request: pytest.FixtureRequest) -> None:
 
 
 def _booted(_place: Machine, request: pytest.FixtureRequest) -> Run:
-    """What root and systemd do is done on a machine that booted for the tests."""
+    """Run the example as root on a machine that booted for the tests, with systemd."""
     machine: Booted = request.getfixturevalue("computer")
     return lambda line: machine.run("sh", "-c", f"cd /root && {line}")
 

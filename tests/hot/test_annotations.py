@@ -90,7 +90,7 @@ def test_each_rule_says_what_it_demands(machine: Machine) -> None:
 
 
 def test_a_file_elsewhere_has_a_uri_of_its_own() -> None:
-    """With a scheme; a name that is no text, or has a colon, is escaped."""
+    """With a scheme; a name with a colon, or with bytes that are not UTF-8, is escaped."""
     for name, uri in {
         "/x/a b.yaml": "file:///x/a%20b.yaml",
         "c:d.yaml": "c%3Ad.yaml",

@@ -157,7 +157,7 @@ def test_a_required_property_is_required() -> None:
 
 
 def test_the_command_prints_it_with_the_types_of_plugins(machine: Machine) -> None:
-    """Those of the settings; a type of nobody's namespace is always accepted."""
+    """Those of the settings; without them, a type outside of Heat's namespaces is accepted as it is."""
     plugins = machine.folder / "plugins"
     plugins.mkdir()
     (plugins / "example.py").write_text(

@@ -23,7 +23,7 @@ _BOOLEAN = {"anyOf": [{"type": ["boolean", "null"]}, {"type": "string", "pattern
 
 @dataclass(frozen=True)
 class Language:
-    """What a language says of values."""
+    """The values of a language."""
 
     any_value: JsonSchema
     either: Callable[[JsonSchema], JsonSchema]
@@ -99,7 +99,7 @@ class _Written:
         return found
 
     def _value(self, declared: properties.Schema) -> JsonSchema:
-        """Return the schema of a value that is no function; what Heat converts to the type is accepted too."""
+        """Return the schema of a value of a type, or of one that Heat converts to it, but not of a function."""
         if declared.type == properties.Schema.MAP:
             members = properties.schemata(declared.schema) if declared.schema else None
             free = {"type": ["object", "null"], "additionalProperties": self._any}

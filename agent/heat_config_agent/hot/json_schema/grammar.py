@@ -11,7 +11,7 @@ from heat_config_agent.hot.json_schema.functions import CONDITION, VALUE, Schema
 from heat_config_agent.hot.parameters import TYPES
 
 _TEXT: Schema = {}
-"""What people read: Heat makes text of any value."""
+"""Text for people, for which Heat takes any value."""
 
 _NUMBER = {"type": ["number", "string", "null"]}
 
@@ -105,17 +105,18 @@ def _map_of(definition: str) -> Schema:
     return {"type": ["object", "null"], "additionalProperties": {"$ref": f"#/definitions/{definition}"}}
 
 
+_FLAG = {"type": ["boolean", "string", "null"]}
+
+
 def _parameter(version: versions.Version) -> Schema:
     keys: dict[str, Schema] = {
         "type": _described("The type of the value.", {"enum": sorted(TYPES)}),
         "label": _described("The name that is shown to people.", _TEXT),
         "description": _described("For people.", _TEXT),
         "default": _described("The value if none is given.", {}),
-        "hidden": _described(
-            "Whether the value is a secret, and shown to nobody.", {"type": ["boolean", "string", "null"]}
-        ),
+        "hidden": _described("If true, the value is a secret, and is not shown.", _FLAG),
         "constraints": _described("What a value has to fulfil.", {"type": ["array", "null"], "items": _constraint()}),
-        "immutable": _described("Whether an update may not change the value.", {"type": ["boolean", "string", "null"]}),
+        "immutable": _described("If true, an update may not change the value.", _FLAG),
         "tags": _described("Words for programs that show the parameter.", {"type": "array"}),
         "schema": {},
     }
