@@ -33,7 +33,7 @@ _HELP = "The message says what is wrong and what to do; `heat-config-agent templ
 
 
 def github(found: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return a line for each mistake, which GitHub shows beside the line of the file.
+    """Return a line for each mistake, which GitHub shows next to the line of the file.
 
     `found` are the JSON objects of `template validate --json`, each with the key `file`.
     """
