@@ -13,7 +13,7 @@ INSTALL := $(BIN)/pip install --quiet --constraint packaging/constraints.txt --e
 # What `make coverage` runs: the tests of single modules, and those of the commands as processes.
 MEASURED ?= tests/unit tests/cli
 
-.PHONY: bench clean coverage deb deb-bundled dist faults format heat help lint reference rpm run table test test-machine torture
+.PHONY: bench clean coverage deb deb-bundled dist faults format gallery heat help lint reference rpm run table test test-machine torture
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -82,6 +82,9 @@ format: .venv/tested ## format the code
 
 reference: .venv/installed ## generate docs/settings.md, docs/commands.md and examples/agent.conf
 	$(BIN)/python packaging/reference.py docs examples
+
+gallery: .venv/installed ## draw the pictures of the examples, and generate the lists of examples/README.md
+	$(BIN)/python packaging/gallery.py examples
 
 table: .venv/installed ## generate the table of tools in docs/deployments.md
 	$(BIN)/python -m heat_config_hooks.table docs/deployments.md

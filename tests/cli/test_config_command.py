@@ -259,3 +259,10 @@ def test_there_need_be_no_state(machine: Machine) -> None:
     """Nor is any made."""
     assert config(machine).code == 0
     assert not machine.state.exists()
+
+
+def test_the_schema_is_printed_whatever_the_settings_are(machine: Machine) -> None:
+    """It is one JSON object; no file is read for it."""
+    done = config(machine, "[agnet]\n", "--schema")
+    assert (done.code, done.err) == (0, "")
+    assert set(done.json["properties"]["agent"]["properties"]) > {"parallel", "collectors"}

@@ -52,11 +52,21 @@ def add(commands: state_options.Commands) -> None:
         commands, "config", "show every setting, its value and its origin", __doc__, epilog=_EPILOG
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--schema",
+        action="store_true",
+        help="print a JSON Schema of sections and settings instead, and look at nothing",
+    )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the settings."""
+    """Show the settings, or print their schema."""
+    if options.schema:
+        from heat_config_agent.settings import json_schema  # noqa: PLC0415  # only this option needs it
+
+        terminal.say(json.dumps(json_schema.schema()))
+        return ExitCode.OK
     errors: list[str] = []
     settings = effective.make(os.environ, config=options.config, state=options.state_dir, mistakes=errors)
     view = _View(settings, options.state_dir, options.config)
