@@ -69,7 +69,7 @@ def select(deployment: Deployment) -> Config | Nothing | tuple[Mistake, ...]:
     return Config(
         tool=tool,
         config=config.get("config"),
-        options=options.own(deployment.options, tool, tools.union(heat_config_hooks.HOOKS)),
+        options=options.own(deployment.options, tool, tools.union(heat_config_hooks.HOOKS, heat_config_hooks.COMPAT)),
         section="options" if tool in without else f"options.{tool}",
         others=without - {tool} if tool in without else frozenset(),
     )
