@@ -4,8 +4,6 @@
 modules are built-in hooks like the others, and use `heat_config_hooks`.
 """
 
-__version__ = "1.0.0rc1"
-
 HOOKS = {
     "apply-config": "heat_config_compat.apply_config",
     "cfn-init": "heat_config_compat.cfn_init",

@@ -44,13 +44,16 @@ def add(commands: state_options.Commands) -> None:
         action="store_true",
         help="only say which package to install for tools of this machine's deployments that have no hook",
     )
-    state_options.HOOKS.add(parser)
+    for option in (state_options.HOOKS, *state_options.STATE):
+        option.add(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Show all hooks, or one."""
-    settings = effective.make(os.environ, hooks=tuple(arguments.hooks_dir))
+    settings = effective.make(
+        os.environ, config=arguments.config, state=arguments.state_dir, hooks=tuple(arguments.hooks_dir)
+    )
     installed = tools.Tools(settings.hooks, terminal.warn)
     if arguments.tool is not None:
         tool = installed.find(arguments.tool)
