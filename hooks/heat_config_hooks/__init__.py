@@ -18,6 +18,7 @@ HOOKS = {
     "json-file": "heat_config_hooks.tools.json_file",
     "puppet": "heat_config_hooks.tools.puppet",
     "python": "heat_config_hooks.tools.python",
+    "quadlet": "heat_config_hooks.tools.quadlet",
     "salt": "heat_config_hooks.tools.salt",
     "script": "heat_config_hooks.tools.script",
     "systemd-unit": "heat_config_hooks.tools.systemd_unit",

@@ -38,7 +38,14 @@ def updated(text: str) -> str:
 def _row(tool: str, about: About) -> tuple[str, ...]:
     needs = " or ".join(_code(about.program.names)) if about.program else ""
     package = "compat" if tool in heat_config_hooks.COMPAT else "agent"
-    cells = (f"`{tool}`", package, about.config, ", ".join(_code(about.options)), needs, ", ".join(_code(about.variables)))
+    cells = (
+        f"`{tool}`",
+        package,
+        about.config,
+        ", ".join(_code(about.options)),
+        needs,
+        ", ".join(_code(about.variables)),
+    )
     return tuple(cell.replace("|", "\\|") or "–" for cell in (*cells, about.tested))
 
 
