@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ OLDER = ["apply-config", "cfn-init", "chef", "hiera", "kubelet"]
 
 
 @pytest.fixture
-def without(tmp_path: Path) -> dict[str, str]:
+def without(tmp_path: Path) -> dict[str, Any]:
     """Return the environment of a command for which Python finds no such package."""
     folder = tmp_path / "without"
     folder.mkdir()
@@ -33,7 +34,7 @@ def hiera(machine: Machine, name: str = "d1") -> dict[str, object]:
     return deployment(name, config, group="hiera")
 
 
-def test_a_deployment_names_the_package_that_it_needs(machine: Machine, without: dict[str, str]) -> None:
+def test_a_deployment_names_the_package_that_it_needs(machine: Machine, without: dict[str, Any]) -> None:
     """It fails with one sentence; with the package, it can be retried and succeeds."""
     document = [hiera(machine)]
 
@@ -46,7 +47,7 @@ def test_a_deployment_names_the_package_that_it_needs(machine: Machine, without:
     assert (done.code, (machine.folder / "data/common.json").exists()) == (0, True)
 
 
-def test_the_hooks_of_a_machine_name_the_package(machine: Machine, without: dict[str, str]) -> None:
+def test_the_hooks_of_a_machine_name_the_package(machine: Machine, without: dict[str, Any]) -> None:
     """All of its tools, and those that deployments of the machine need; with the package, none."""
     assert machine.apply([hiera(machine), deployment("d2")]).code == 0
 
@@ -66,7 +67,7 @@ def test_the_hooks_of_a_machine_name_the_package(machine: Machine, without: dict
     assert PACKAGE not in hooks()
 
 
-def test_the_doctor_names_the_package(machine: Machine, without: dict[str, str]) -> None:
+def test_the_doctor_names_the_package(machine: Machine, without: dict[str, Any]) -> None:
     """For deployments in the journal, and for those that a source has."""
     assert machine.apply([hiera(machine)]).code == 0
     done = machine.agent("doctor", **without)
@@ -79,7 +80,7 @@ def test_the_doctor_names_the_package(machine: Machine, without: dict[str, str])
     "the package with the hook of a pod is removed, and then the deployment",
     "the cleanup fails and names the package, and is tried again",
 )
-def test_a_cleanup_names_the_package(machine: Machine, without: dict[str, str]) -> None:
+def test_a_cleanup_names_the_package(machine: Machine, without: dict[str, Any]) -> None:
     """What a tool has left running is not forgotten because its hook has gone."""
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": [{"name": "web"}]}}
     manifests = machine.folder / "manifests"

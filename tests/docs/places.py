@@ -74,9 +74,8 @@ class Places:
             for deb in debs:
                 shutil.copy(deb, folder / "dist")
             if self._installed:
-                done = self._machine.run(
-                    "sh", "-c", "dpkg --install /root/heat-config-agent/dist/heat-config-agent_*.deb"
-                )
+                agent = "/root/heat-config-agent/dist/heat-config-agent_*.deb"
+                done = self._machine.run("sh", "-c", f"dpkg --install {agent}")
                 assert done.code == 0, done.out + done.err
         return self._machine
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from heat_config_hooks import protocol
+from heat_config_hooks import protocol, strict_yaml
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.options import read
 from heat_config_hooks.tools import quadlet
@@ -22,6 +22,7 @@ from system.podman_machine import machine_with_podman
 
 pytestmark = pytest.mark.timeout(300)
 
+EXAMPLE = Path(__file__).parents[2] / "examples/quadlet/web.yaml"
 UNITS = "/etc/containers/systemd"
 NUMBERS = count(1)
 LASTING = "sh -c \"trap 'exit 0' TERM; while :; do sleep 0.05; done\""
@@ -42,7 +43,7 @@ WRONG = {
     "a type that needs more files": (
         {"a.build": "[Build]"},
         {},
-        "TYPE is one of container, kube, network, pod, volume",
+        "TYPE is one of container, kube, network, pod",
     ),
     "a path": ({"../a.container": "[Container]"}, {}, "'../a.container' is not the name of a unit"),
     "a path to a file of Kubernetes": ({"a/../b.yaml": "x"}, {}, "'a/../b.yaml' is not the name of a unit"),
@@ -301,7 +302,7 @@ def test_a_container_that_fails(inside: Inside) -> None:
 
 
 def test_a_name_that_another_unit_has(inside: Inside) -> None:
-    """systemd would start the other unit: the deployment fails and names it."""
+    """The other unit would be started: the deployment fails and names it."""
     theirs = inside.file("/etc/systemd/system/web.service")
     theirs.write_text("[Service]\nExecStart=/bin/sleep 1000\n")
     said = inside.bad({"web.container": container()})
@@ -318,7 +319,7 @@ def test_a_crash_of_the_machine(inside: Inside) -> None:
     inside.machine.crash()
     inside.machine.boot()
     after = inside.containers()
-    assert (after.keys(), after != before) == ({"systemd-web"}, True)
+    assert (set(after), after != before) == ({"systemd-web"}, True)
     assert inside.variables("systemd-web")["text"] == "kept"
 
 
@@ -331,6 +332,17 @@ def test_a_file_that_somebody_changed_stays(inside: Inside) -> None:
     assert f"{UNITS}/web.container is left alone: it was changed" in values["deploy_stdout"]
     assert inside.containers() == {}
     path.unlink()
+
+
+def test_the_example_runs(inside: Inside) -> None:
+    """A server with a volume; here with an image of the machine, whose containers have its own network."""
+    text = EXAMPLE.read_text().replace("docker.io/library/busybox:1", IMAGE)
+    document: Any = strict_yaml.loads(text.replace('          PublishPort: ["8080:8080"]\n', ""))
+    [given] = document["deployments"]
+    values = inside.run({**given, "name": "it"})
+    assert values["deploy_status_code"] == 0, values
+    assert inside.variables("systemd-web")["TZ"] == "UTC"
+    assert inside.show("web.service", "Description") == "The pages of the site"
 
 
 def test_the_generator_is_found(inside: Inside) -> None:

@@ -47,10 +47,8 @@ def machine_with_podman(folder: Path) -> Iterator[Booted]:
     for name in APPLETS:
         (folder / "image/bin" / name).symlink_to("busybox")
     with booted(root=small_debian(RELEASE)) as machine:
-        subprocess.run(
-            ["tar", "--create", f"--file={machine.disk}/root/image.tar", f"--directory={folder}/image", "bin"],
-            check=True,
-        )
+        archive = f"--file={machine.disk}/root/image.tar"
+        subprocess.run(["tar", "--create", archive, f"--directory={folder}/image", "bin"], check=True)
         (machine.disk / "etc/containers").mkdir(exist_ok=True)
         (machine.disk / "etc/containers/storage.conf").write_text(_STORAGE)
         (machine.disk / "etc/containers/containers.conf").write_text(_CONTAINERS)

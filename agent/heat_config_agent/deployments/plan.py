@@ -216,7 +216,13 @@ def _new(deployment: Deployment, known: Known, reason: str) -> Step:
     if tool is None and config.tool in TOOLLESS:
         why = f"the group {config.tool} names no tool" if deployment.document.get("group") else "no `group` is given"
         return Step(verb=Verb.SKIP, deployment=deployment, reason=f"{why}: nothing to run")
-    sentence = _missing(config.tool, known) if tool is None else heat_config_hooks.absent(tool.name) if builtin else ""
+    sentence = (
+        selection.missing(config.tool, known.tools)
+        if tool is None
+        else heat_config_hooks.absent(tool.name)
+        if builtin
+        else ""
+    )
     if tool is None or sentence:
         return Step(verb=Verb.ANSWER, deployment=deployment, reason=sentence, reply=failure(NO_TOOL, sentence))
     mistakes = _option_mistakes(deployment, config, tool, known)
@@ -233,15 +239,6 @@ def _new(deployment: Deployment, known: Known, reason: str) -> Step:
         bounds=_bounds(config),
     )
     return _governed(Step(verb=Verb.RUN, deployment=deployment, reason=reason, job=job), job, known.policy)
-
-
-def _missing(tool: str, known: Known) -> str:
-    """Return a sentence about a tool without a hook."""
-    name = selection.tool_name(tool)
-    if absent := heat_config_hooks.absent(name):
-        return absent
-    file = f" (its file would have to be named {name!r})" if name not in ("", tool) else ""
-    return f"no hook for the tool {tool!r}{file}; installed: {', '.join(sorted(known.tools))}"
 
 
 def _governed(step: Step, job: Job, policy: Policy | None) -> Step:

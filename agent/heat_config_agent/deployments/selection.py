@@ -122,3 +122,12 @@ def request(deployment: Deployment, config: Config) -> dict[str, object]:
             for item in inputs
         ]
     return document
+
+
+def missing(tool: str, installed: Iterable[str]) -> str:
+    """Return a sentence about a tool that has no hook. `installed` are the names of those that have one."""
+    name = tool_name(tool)
+    if absent := heat_config_hooks.absent(name):
+        return absent
+    file = f" (its file would have to be named {name!r})" if name not in ("", tool) else ""
+    return f"no hook for the tool {tool!r}{file}; installed: {', '.join(sorted(installed))}"
