@@ -294,7 +294,7 @@ def test_files_of_other_deployments_may_be_meant(inside: Inside) -> None:
 def test_a_container_that_fails(inside: Inside) -> None:
     """The deployment fails with the container's own words; a corrected one runs."""
     failing = {"Container": {"Image": IMAGE, "Exec": 'sh -c "echo words of mine; exit 3"'}}
-    said = inside.bad({"web.container": failing})
+    said = inside.bad({"web.container": {**failing, "Service": {"Type": "oneshot"}}})
     assert "web.service failed" in said
     assert "words of mine" in said
     inside.good({"web.container": container()}, action="UPDATE")
