@@ -211,7 +211,11 @@ def test_the_package_of_older_tools_is_named(tmp_path: Path, monkeypatch: pytest
     """If recorded or given deployments need it, and it is not installed; nothing is installed."""
     for tool in heat_config_hooks.COMPAT:
         monkeypatch.delitem(heat_config_hooks.HOOKS, tool)
-    done = {"d1": {"group": "hiera"}, "d2": {"group": "script"}, "d3": {"group": "component", "config": COMPONENT}}
+    done: dict[str, dict[str, Any]] = {
+        "d1": {"group": "hiera"},
+        "d2": {"group": "script"},
+        "d3": {"group": "component", "config": COMPONENT},
+    }
     for name, fields in done.items():
         (tmp_path / f"{name}.json").write_text(json.dumps({"id": name, "inputs": [], **fields}))
     given = tmp_path / "given"
