@@ -62,7 +62,7 @@ coverage: .venv/tested ## show what the tests of modules and commands cover
 		echo "$$each: $$($(BIN)/coverage report --include="$$each/*" --format=total) %"; \
 	done
 
-deb: ## the Debian package for every release, in dist/ (DIST=FOLDER)
+deb: ## the Debian packages for every release: the agent, and the hooks for older tools; in dist/ (DIST=FOLDER)
 	@packaging/build deb $(or $(DIST),dist)
 
 deb-bundled: ## a Debian package for this release, with the Python modules inside, in dist/ (DIST=FOLDER)
@@ -71,10 +71,11 @@ deb-bundled: ## a Debian package for this release, with the Python modules insid
 rpm: ## an RPM package, in dist/ (DIST=FOLDER)
 	@packaging/build rpm $(or $(DIST),dist)
 
-dist: ## a wheel and a source distribution, checked by twine, in dist/ (DIST=FOLDER)
+dist: ## wheels of the agent and of the hooks for older tools, and a source distribution, checked by twine, in dist/ (DIST=FOLDER)
 	@PYTHON=$(PYTHON) tests/install-tools dist
 	.venv/dist/bin/python -m build --quiet --outdir $(or $(DIST),dist)
-	.venv/dist/bin/twine check --strict $(or $(DIST),dist)/heat_config_agent-*.whl $(or $(DIST),dist)/heat_config_agent-*.tar.gz
+	.venv/dist/bin/python -m build --quiet --wheel --outdir $(or $(DIST),dist) packaging/compat
+	.venv/dist/bin/twine check --strict $(or $(DIST),dist)/heat_config_agent*.whl $(or $(DIST),dist)/heat_config_agent-*.tar.gz
 
 format: .venv/tested ## format the code
 	$(BIN)/ruff check --fix-only --quiet

@@ -54,6 +54,11 @@ for _name, _how in {
     NEEDS[_name] = functools.partial(_program, name=_name, how=_how)
 
 
+@needed("quadlet")
+def _quadlet(_place: Machine, _request: pytest.FixtureRequest) -> None:
+    pytest.skip("it is run on a booted Debian 13, whose podman has quadlet: tests/hooks/test_quadlet.py")
+
+
 @needed("yaql")
 def _yaql(_place: Machine, _request: pytest.FixtureRequest) -> None:
     if importlib.util.find_spec("yaql") is None:

@@ -31,10 +31,18 @@ _OPTIONS = {"deb": "", "deb-bundled": "", "rpm": "--nodeps"}
 """Of an RPM, the database of packages knows nothing of what Debian has installed."""
 
 
-def package(kind: str) -> Path:
+_NAMES = {"deb": "heat-config-agent_*.deb", "deb-bundled": "heat-config-agent-bundled_*.deb", "rpm": "*.rpm"}
+"""The package of each kind."""
+
+COMPAT = "heat-config-agent-compat_*.deb"
+"""The package of the hooks for older tools, which is built with `deb`."""
+
+
+def package(kind: str, name: str = "") -> Path:
     """Return a package, or skip the test, saying what is missing to build it.
 
-    `deb` is the one for every release, `deb-bundled` and `rpm` have the Python modules inside.
+    `deb` is the one for every release, `deb-bundled` and `rpm` have the Python modules inside. `name` is the pattern of
+    another package that is built with it.
     """
     if kind == "rpm":
         need("rpmbuild", "rpm")
@@ -53,7 +61,7 @@ def package(kind: str) -> Path:
             shutil.rmtree(folder)
             build(kind, folder)
             stamp.touch()
-    [found] = folder.glob("heat-config-agent*.*")
+    [found] = folder.glob(name or _NAMES[kind])
     return found
 
 

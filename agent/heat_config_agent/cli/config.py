@@ -84,6 +84,10 @@ def run(options: argparse.Namespace) -> int:
                         name: [_ways_values(name, offer) for offer in view.offers[name]] for name in TRANSPORTS
                     },
                     "not_used": [{"setting": name, "from": where, "why": why} for name, where, why in unused],
+                    "deprecated": [
+                        {"setting": f"{row.section} {row.name}", "from": origin, "use": row.replaced_by}
+                        for row, origin in settings.deprecated
+                    ],
                     "mistakes": mistakes,
                 }
             )
@@ -96,6 +100,9 @@ def run(options: argparse.Namespace) -> int:
         for line in terminal.table([(f"  {terminal.line(name)}", why) for name, _, why in unused]):
             terminal.say(line)
         terminal.say("")
+    for row, origin in settings.deprecated:
+        text = f"{row.name} of [{row.section}] is deprecated, and still works: use {row.replaced_by} instead ({origin})"
+        terminal.say(terminal.styled(f"warning: {terminal.line(text)}", "warn"))
     for mistake in mistakes:
         word, style = ("error", "bad") if mistake in errors else ("warning", "warn")
         terminal.say(terminal.styled(f"{word}: {terminal.line(mistake)}", style))

@@ -85,6 +85,8 @@ class Inventory:
     schedules: tuple[Path, ...] = ()
     """Files of cron that start one of the old programs."""
     tools: tuple[Tool, ...] = ()
+    absent: Mapping[str, str] = field(default_factory=dict)
+    """For each tool of the machine's deployments whose hook is in a package that is not installed: what to install."""
     unreadable_hooks: tuple[str, ...] = ()
     """A sentence about each hook directory that cannot be read."""
     deployed: Path = Path("/")

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+import heat_config_hooks
 from heat_config_agent.language.mistakes import Invalid, Mistake
 from heat_config_agent.language.positions import Path
 from heat_config_agent.stack import heat_types, type_schemas, validation
@@ -133,7 +134,9 @@ def _of_component(definition: Definition, name: str, configs: Any, tools: Collec
         tool = config.get("tool")
         if isinstance(tool, str) and tool not in tools:
             problem = f"no hook for the tool {tool} is installed on this machine: the config fails here"
-            yield definition.mistake(problem, (*path, "tool"), _meant(tool, tools))
+            package = heat_config_hooks.COMPAT_PACKAGE if heat_config_hooks.absent(tool) else ""
+            hint = f"install the package {package}" if package else _meant(tool, tools)
+            yield definition.mistake(problem, (*path, "tool"), hint)
 
 
 def _meant(word: str, words: Collection[str]) -> str:

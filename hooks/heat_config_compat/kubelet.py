@@ -17,11 +17,11 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from heat_config_compat.pods import CRICTL, Container, Mine, Node, NoStatus, Pod
 from heat_config_hooks import files, protocol, steps, strict_json, strict_yaml
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.options import Kind, Option
 from heat_config_hooks.reply import NO_TOOL
-from heat_config_hooks.tools.pods import CRICTL, Container, Mine, Node, NoStatus, Pod
 from heat_config_hooks.values import dataclass
 from heat_config_hooks.written import Written, owner
 
