@@ -13,7 +13,7 @@ INSTALL := $(BIN)/pip install --quiet --constraint packaging/constraints.txt --e
 # What `make coverage` runs: the tests of single modules, and those of the commands as processes.
 MEASURED ?= tests/unit tests/cli
 
-.PHONY: bench clean coverage deb deb-bundled dist faults format heat help lint reference rpm run table test test-machine torture
+.PHONY: bench clean coverage deb deb-bundled dist faults format heat help lint reference rpm rpm-bundled run table test test-machine torture
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -68,8 +68,11 @@ deb: ## the Debian package for every release, in dist/ (DIST=FOLDER)
 deb-bundled: ## a Debian package for this release, with the Python modules inside, in dist/ (DIST=FOLDER)
 	@packaging/build deb-bundled $(or $(DIST),dist)
 
-rpm: ## an RPM package, in dist/ (DIST=FOLDER)
+rpm: ## the RPM package for this release, in dist/ (DIST=FOLDER)
 	@packaging/build rpm $(or $(DIST),dist)
+
+rpm-bundled: ## an RPM package for this release, with the Python modules inside, in dist/ (DIST=FOLDER)
+	@packaging/build rpm-bundled $(or $(DIST),dist)
 
 dist: ## a wheel and a source distribution, checked by twine, in dist/ (DIST=FOLDER)
 	@PYTHON=$(PYTHON) tests/install-tools dist

@@ -25,23 +25,24 @@ _MODULES = (
     "keystoneauth1, psutil, requests, shtab, yaml",
     "python3-keystoneauth1 python3-psutil python3-requests python3-shtab python3-yaml",
 )
-"""What the package for every release is built with, and the packages that have it."""
+"""What a package on the distribution's modules is built with, and the packages that have it."""
 
-_OPTIONS = {"deb": "", "deb-bundled": "", "rpm": "--nodeps"}
-"""Of an RPM, the database of packages knows nothing of what Debian has installed."""
+_RPM = f"--nodeps --load={Path(__file__).with_name('rpm.macros')}"
+_OPTIONS = {"deb": "", "deb-bundled": "", "rpm": _RPM, "rpm-bundled": _RPM}
+"""RPM's database knows nothing of what Debian has installed."""
 
 
 def package(kind: str) -> Path:
     """Return a package, or skip the test, saying what is missing to build it.
 
-    `deb` is the one for every release, `deb-bundled` and `rpm` have the Python modules inside.
+    `deb` and `rpm` are on the distribution's Python modules, `deb-bundled` and `rpm-bundled` have them inside.
     """
-    if kind == "rpm":
+    if kind.startswith("rpm"):
         need("rpmbuild", "rpm")
     else:
         need("dh", "debhelper")
         need("dh_python3", "dh-python")
-    modules, packages = _MODULES if kind == "deb" else ("ensurepip, venv", "python3-venv")
+    modules, packages = _MODULES if kind in ("deb", "rpm") else ("ensurepip, venv", "python3-venv")
     if subprocess.run(["/usr/bin/python3", "-c", f"import {modules}"], capture_output=True, check=False).returncode:
         pytest.skip(f"/usr/bin/python3 lacks modules to build it: apt-get install {packages}")
     folder = _PLACE / kind

@@ -33,9 +33,11 @@ from typing import Any
 import pytest
 
 from support.tools import need
+from system import openstack_releases as releases
 
 _HERE = Path(__file__).parent
-_ENVIRONMENT = _HERE.parents[1] / ".venv/heat"
+_ENVIRONMENT = releases.USUAL
+_ENGINE = releases.environment()
 _PYTHON = _ENVIRONMENT / "bin/python"
 _SERVICES = _HERE / "openstack_services.py"
 _NUMBERS = count(1)
@@ -380,7 +382,7 @@ class Lab:
         (self.folder / "lab.json").write_text(json.dumps(self._settings))
 
     def _launch(self, name: str) -> None:
-        argv: list[str] = [str(_PYTHON), str(_SERVICES), name, str(self.folder)]
+        argv: list[str] = [_python(name), str(_SERVICES), name, str(self.folder)]
         if name == "redis":
             port = str(self._ports["redis"])
             argv = ["redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", str(self.folder)]
@@ -460,8 +462,10 @@ def need_cloud() -> None:
     need("setpriv", "util-linux")
     if _postgres_bin() is None:
         pytest.skip("PostgreSQL is not installed: «apt install postgresql» (make test does it, as root on Debian)")
-    if not all((_ENVIRONMENT / "bin" / each).exists() for each in _PROGRAMS):
-        pytest.skip(f"OpenStack is not installed in {_ENVIRONMENT}: tests/install-tools does it (make test)")
+    programs = [_ENVIRONMENT / "bin" / each for each in _PROGRAMS]
+    for path in (*programs, _ENGINE / "bin/heat-manage"):
+        if not path.exists():
+            pytest.skip(f"OpenStack is not installed: tests/install-tools makes {path.parents[1]} (make test)")
 
 
 def _postgres_bin() -> Path | None:
@@ -506,6 +510,11 @@ def _psql(folder: Path, database: str, *commands: str) -> None:
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=folder)  # that user may not enter every other
 
 
+def _python(service: str) -> str:
+    """Return the interpreter of a service: Heat and Keystone may be of another release than all others."""
+    return str((_ENGINE if service in releases.SERVICES else _ENVIRONMENT) / "bin/python")
+
+
 def _environment() -> dict[str, str]:
     """Return the environment of the services."""
     return {
@@ -523,14 +532,16 @@ def _copy_prepared(folder: Path) -> None:
 
     It is made once for what is installed, and for how it is made.
     """
-    installed = sorted(path.name for path in _ENVIRONMENT.glob("lib/*/site-packages/*.dist-info"))
+    installed = sorted(
+        str(path) for each in {_ENVIRONMENT, _ENGINE} for path in each.glob("lib/*/site-packages/*.dist-info")
+    )
     sources = [path.read_text() for path in (_SERVICES, _HERE / "openstack_place.py", Path(__file__))]
     stamp = hashlib.sha256(repr([installed, str(_postgres_bin()), os.geteuid(), sources]).encode()).hexdigest()[:12]
-    path = _ENVIRONMENT / f"lab-{stamp}"
-    with (_ENVIRONMENT / "lab.lock").open("w") as lock:
+    path = _ENGINE / f"lab-{stamp}"
+    with (_ENGINE / "lab.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
-            for old in _ENVIRONMENT.glob("lab-*"):
+            for old in _ENGINE.glob("lab-*"):
                 shutil.rmtree(old)
             _prepare(path)
         subprocess.run(["cp", "-a", *path.iterdir(), folder], check=True)
@@ -551,7 +562,7 @@ def _prepare(path: Path) -> None:
         _wait_for_postgres(folder)
         _psql(folder, "postgres", "CREATE DATABASE keystone", "CREATE DATABASE heat")
         with ThreadPoolExecutor() as both:
-            steps = [[str(_PYTHON), str(_SERVICES), f"prepare-{name}", str(folder)] for name in ("keystone", "heat")]
+            steps = [[_python(name), str(_SERVICES), name, str(folder)] for name in ("prepare-keystone", "prepare-heat")]
             list(both.map(_run, steps))
         holder.stop("postgres")
         part = path.with_suffix(".part")

@@ -116,3 +116,14 @@ def serve(app: Callable[..., Any], place: Place, name: str, listen: str = "") ->
     threads = 1 if name == "keystone" else 16
     port = place.ports[listen or name]
     waitress.serve(noted, host=HOST, port=port, threads=threads, connection_limit=2000, ident=None)
+
+
+def serve_eventlet(app: Callable[..., Any], place: Place, name: str, listen: str = "") -> None:
+    """Serve an application for ever in eventlet's threads, which Heat had before 27."""
+    import eventlet  # type: ignore[import-untyped]  # noqa: PLC0415
+    import eventlet.wsgi  # type: ignore[import-untyped]  # noqa: PLC0415
+
+    noted = Arrivals(app, place.folder, name)
+    socket = eventlet.listen((HOST, place.ports[listen or name]), backlog=256)
+    with open(os.devnull, "w") as log:
+        eventlet.wsgi.server(socket, noted, log=log)
