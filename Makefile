@@ -13,7 +13,7 @@ INSTALL := $(BIN)/pip install --quiet --constraint packaging/constraints.txt --e
 # What `make coverage` runs: the tests of single modules, and those of the commands as processes.
 MEASURED ?= tests/unit tests/cli
 
-.PHONY: bench clean coverage deb deb-bundled dist faults format heat help lint reference rpm rpm-bundled run table test test-machine torture
+.PHONY: bench clean coverage deb deb-bundled dist faults format heat help lint reference rpm rpm-bundled run table test test-machine tested-on torture
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -44,6 +44,12 @@ torture: .venv/tested .venv/tools ## deployments, stacks and the daemon under ki
 test-machine: .venv/tested .venv/tools ## bake images, boot them, cut a machine's power: half an hour
 	PYTHON=$(PYTHON) tests/install-tools machine
 	TEST_MACHINE=1 $(BIN)/pytest -s -m machine $(ARGS)
+
+tested-on: .venv/tested .venv/tools ## try every system, Python and Heat that can be had, and write docs/evidence/tested-on.md: an hour or two
+	PYTHON=$(PYTHON) tests/install-tools machine
+	rm -f .tested-on.jsonl
+	TEST_MACHINE=1 $(BIN)/pytest -s -m tested_on tests/tested_on
+	$(BIN)/python tests/support/tested_on.py docs/evidence/tested-on.md
 
 lint: .venv/tested ## ruff, mypy, and the form of the documentation
 	$(BIN)/ruff check

@@ -16,7 +16,8 @@ from support.tools import need
 
 ROOT = Path(__file__).parents[2]
 
-_PLACE = ROOT / ".venv/packages"
+PLACE = ROOT / ".venv/packages"
+"""Where packages are that tests have built."""
 _SOURCES = ("agent", "hooks", "systemd", "packaging", "docs", "examples", "pyproject.toml", "*.md", "LICENSE")
 _QUICK = {"DPKG_DEB_COMPRESSOR_LEVEL": "1"}
 """Nothing that is tested depends on how well a package is compressed."""
@@ -45,10 +46,10 @@ def package(kind: str) -> Path:
     modules, packages = _MODULES if kind in ("deb", "rpm") else ("ensurepip, venv", "python3-venv")
     if subprocess.run(["/usr/bin/python3", "-c", f"import {modules}"], capture_output=True, check=False).returncode:
         pytest.skip(f"/usr/bin/python3 lacks modules to build it: apt-get install {packages}")
-    folder = _PLACE / kind
+    folder = PLACE / kind
     folder.mkdir(parents=True, exist_ok=True)
     stamp = folder / f"{digest()}.built"
-    with (_PLACE / f"{kind}.lock").open("w") as lock:
+    with (PLACE / f"{kind}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not stamp.exists():
             shutil.rmtree(folder)
@@ -60,17 +61,23 @@ def package(kind: str) -> Path:
 
 def build(kind: str, folder: Path) -> None:
     """Build a package as the Makefile does."""
+    make(kind, folder, BUILD_OPTIONS=_OPTIONS[kind], **_QUICK)
+
+
+def make(target: str, folder: Path, **environment: str) -> str:
+    """Have make build a target into a folder, and return what it says."""
     # Not as a part of the make that runs the tests.
     others = {name: value for name, value in os.environ.items() if not re.fullmatch("MAKE.*|MFLAGS|DIST", name)}
     done = subprocess.run(
-        ["make", kind, f"DIST={folder}"],
+        ["make", target, f"DIST={folder}"],
         cwd=ROOT,
-        env={**others, **_QUICK, "BUILD_OPTIONS": _OPTIONS[kind]},
+        env={**others, **environment},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def digest() -> str:

@@ -562,7 +562,9 @@ def _prepare(path: Path) -> None:
         _wait_for_postgres(folder)
         _psql(folder, "postgres", "CREATE DATABASE keystone", "CREATE DATABASE heat")
         with ThreadPoolExecutor() as both:
-            steps = [[_python(name), str(_SERVICES), name, str(folder)] for name in ("prepare-keystone", "prepare-heat")]
+            steps = [
+                [_python(name), str(_SERVICES), name, str(folder)] for name in ("prepare-keystone", "prepare-heat")
+            ]
             list(both.map(_run, steps))
         holder.stop("postgres")
         part = path.with_suffix(".part")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,14 +33,41 @@ class Release:
     """The minor version of Python that it was made for."""
     day: str
     """No module in its environment is newer: releases of that day work with what there was on it."""
+    bounds: tuple[str, ...] = ()
+    """What of that day was too new for it all the same."""
 
 
 RELEASES = {
-    "16.0.0": Release("3.8", "2021-05-15"),
-    "20.0.0": Release("3.10", "2023-05-01"),
+    "16.0.0": Release("3.8", "2021-04-20", ("SQLAlchemy<1.4",)),
+    "20.0.0": Release("3.10", "2023-05-01", ("SQLAlchemy<2",)),
     "24.0.0": Release("3.11", "2025-05-01"),
 }
-"""Releases that are tried beside the usual one, the oldest first. The lifecycle's template is for 16 and later."""
+"""Releases that are tried beside the usual one, the oldest first. The template of the lifecycle is for 16 and later."""
+
+
+def install(version: str) -> str:
+    """Install a release of Heat and its Keystone, if it is not there; return what hinders that, or an empty text."""
+    release = RELEASES[version]
+    folder = _ROOT / f".venv/heat-{version}"
+    if (folder / "installed").exists():
+        return ""
+    python = interpreter(release.python)
+    if python is None:
+        return f"there is no interpreter python{release.python}"
+    uv = _ROOT / ".venv/uv"
+    wanted = (f"openstack-heat=={version}", "keystone", "waitress", "psycopg2-binary", "setuptools<70", *release.bounds)
+    of_the_day = ("--python", folder / "bin/python", "--exclude-newer", release.day)
+    for command in (
+        (sys.executable, "-m", "venv", uv),
+        (uv / "bin/pip", "install", "--quiet", "uv"),
+        (uv / "bin/uv", "venv", "--quiet", "--allow-existing", "--python", python, folder),
+        (uv / "bin/uv", "pip", "install", "--quiet", *of_the_day, *wanted),
+    ):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            return f"{Path(command[0]).name} fails: {' '.join(done.stderr.split())[-300:]}"
+    (folder / "installed").touch()
+    return ""
 
 
 def environment() -> Path:

@@ -20,7 +20,18 @@ from pathlib import Path
 from typing import Any
 
 from support.http import Answer, Request, Stub
-from system.openstack_place import ENDPOINTS, HOST, LOOKS, PASSWORD, REGION, Notes, Place, placeholder, serve, serve_eventlet
+from system.openstack_place import (
+    ENDPOINTS,
+    HOST,
+    LOOKS,
+    PASSWORD,
+    REGION,
+    Notes,
+    Place,
+    placeholder,
+    serve,
+    serve_eventlet,
+)
 
 # Keystone
 
@@ -33,7 +44,8 @@ def _keystone_settings(place: Place) -> str:
 connection = {place.database("keystone")}
 [cache]
 # Without it Keystone asks its database for the same users, roles and projects again and again, at each request.
-backend = dogpile.cache.memory
+# With a copy for each: the Keystone of Heat 24 changes what it gets.
+backend = dogpile.cache.memory_pickle
 [identity]
 # Every login computes it; nobody steals these.
 password_hash_rounds = 4
@@ -109,8 +121,8 @@ def _fill(url: str) -> None:
             time.sleep(0.05)
     there = client.Client(session=ours, endpoint_override=url)
     roles = {each.name: each for each in there.roles.list()}
-    for name in ("heat_stack_user", "heat_stack_owner"):
-        roles[name] = there.roles.create(name)
+    for name in ("heat_stack_user", "heat_stack_owner", "service"):  # the last one is there since Keystone 25
+        roles[name] = roles.get(name) or there.roles.create(name)
     service = there.projects.create("service", "default")
     heat = there.users.create("heat", domain="default", password=PASSWORD, default_project=service)
     for name in ("admin", "service"):

@@ -1,0 +1,120 @@
+"""The table of what the agent was tested on: systems, versions of Python, releases of Heat.
+
+A test says what it is about by `@pytest.mark.tested_on(KIND, SUBJECT)`, and by the fixture `found` what exactly was
+there. `python tests/support/tested_on.py docs/evidence/tested-on.md` writes what the tests have left in
+`.tested-on.jsonl`: of each subject, what its last test has come to. A test that was skipped has its reason in the table.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+FOUND = pytest.StashKey[str]()
+"""What exactly was there, as a test has said."""
+
+BY_HAND = "it takes minutes: `make test-machine`"
+"""Why a test is skipped where no target asks for it."""
+
+LOG = Path(__file__).parents[2] / ".tested-on.jsonl"
+TABLE = Path(__file__).parents[2] / "docs/evidence/tested-on.md"
+
+KINDS = {
+    "system": (
+        "Systems",
+        "The Debian package is installed on a booted machine.\n"
+        "The daemon carries out a deployment, a command carries out an example, and every module of the agent loads.\n"
+        "What is emulated runs in a process for each program, under the kernel of the machine that tests.",
+    ),
+    "python": ("Python", "The tests of modules pass under each version, with the newest modules that it takes."),
+    "heat": (
+        "Heat",
+        "A stack of two servers is created, updated, suspended, resumed and deleted, over each transport and signal.\n"
+        "Heat and Keystone are real, of the same day.",
+    ),
+}
+"""The kinds of subjects, each with its heading and with what is done."""
+
+_HEAD = """\
+# Tested on
+
+What the agent was tested on, and what was not tried, with the reason.
+`make tested-on` writes this page from what its tests have done; do not edit it.
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What has come of a test on something."""
+
+    kind: str
+    """One of `KINDS`."""
+    subject: str
+    """For example «Debian 13 (trixie), amd64»."""
+    found: str
+    """What exactly was there, or the reason why it was not tried."""
+    outcome: str
+    """«passed», «failed» or «not tried»."""
+
+
+def record(row: Row) -> None:
+    """Note what has come of a test."""
+    with LOG.open("a", encoding="utf-8") as file:
+        file.write(f"{json.dumps([row.kind, row.subject, row.found, row.outcome])}\n")
+
+
+def note(kind: str, subject: str, report: pytest.TestReport, found: str) -> None:
+    """Record what a test has come to; that it was left out because nobody asked for it is nothing."""
+    if report.skipped and isinstance(report.longrepr, tuple):
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        if reason != BY_HAND:
+            record(Row(kind, subject, reason, "not tried"))
+    else:
+        record(Row(kind, subject, found, report.outcome))
+
+
+def recorded() -> list[Row]:
+    """Return the last row of each subject, in the order in which subjects were first recorded.
+
+    Raises ValueError where a test has failed.
+    """
+    found: dict[tuple[str, str], Row] = {}
+    for line in LOG.read_text(encoding="utf-8").splitlines():
+        row = Row(*json.loads(line))
+        found[row.kind, row.subject] = row
+    failed = [row.subject for row in found.values() if row.outcome == "failed"]
+    if failed:
+        raise ValueError(f"these tests have failed, so there is no table: {', '.join(failed)}")
+    return list(found.values())
+
+
+def rows(text: str) -> dict[str, set[str]]:
+    """Return the subjects of a table, by their kind."""
+    found: dict[str, set[str]] = {kind: set() for kind in KINDS}
+    kinds = {heading: kind for kind, (heading, _) in KINDS.items()}
+    kind = ""
+    for line in text.splitlines():
+        if line.startswith("## "):
+            kind = kinds[line.removeprefix("## ")]
+        elif line.startswith("| ") and not line.startswith(("| on ", "| --- ")):
+            found[kind].add(line.split("|")[1].strip())
+    return found
+
+
+def table(found: list[Row]) -> str:
+    """Return the page."""
+    parts = [_HEAD]
+    for kind, (heading, what) in KINDS.items():
+        lines = [f"| {row.subject} | {row.outcome} | {row.found} |" for row in found if row.kind == kind]
+        parts.append(
+            "\n".join([f"## {heading}", "", what, "", "| on | outcome | there |", "| --- | --- | --- |", *lines, ""])
+        )
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(table(recorded()), encoding="utf-8")
