@@ -34,7 +34,8 @@ KINDS = {
     "heat": (
         "Heat",
         "A stack of two servers is created, updated, suspended, resumed and deleted, over each transport and signal.\n"
-        "Heat and Keystone are real, of the same day.",
+        "Heat and Keystone are real, and of the same day.\n"
+        "A server whose metadata is at a temporary URL is not suspended: no Heat can do that.",
     ),
 }
 """The kinds of subjects, each with its heading and with what is done."""

@@ -39,7 +39,7 @@ class Release:
 
 RELEASES = {
     "16.0.0": Release("3.8", "2021-04-20", ("SQLAlchemy<1.4",)),
-    "20.0.0": Release("3.10", "2023-05-01", ("SQLAlchemy<2",)),
+    "20.0.0": Release("3.10", "2023-03-25", ("SQLAlchemy<2", "oslo.db<12.3")),
     "24.0.0": Release("3.11", "2025-05-01"),
 }
 """Releases that are tried beside the usual one, the oldest first. The template of the lifecycle is for 16 and later."""
@@ -48,7 +48,7 @@ RELEASES = {
 def install(version: str) -> str:
     """Install a release of Heat and its Keystone, if it is not there; return what hinders that, or an empty text."""
     release = RELEASES[version]
-    folder = _ROOT / f".venv/heat-{version}"
+    folder = environment(version)
     if (folder / "installed").exists():
         return ""
     python = interpreter(release.python)
@@ -70,9 +70,9 @@ def install(version: str) -> str:
     return ""
 
 
-def environment() -> Path:
+def environment(version: str = VERSION) -> Path:
     """Return the environment with Heat's engine."""
-    return _ROOT / f".venv/heat-{VERSION}" if VERSION else USUAL
+    return _ROOT / f".venv/heat-{version}" if version else USUAL
 
 
 def interpreter(version: str) -> str | None:

@@ -16,6 +16,11 @@ from tested_on.conftest import Found
 
 pytestmark = [BY_HAND, pytest.mark.timeout(3600)]
 
+VERSIONS = """
+import importlib.metadata as metadata, platform
+print(", ".join(f"{each} {metadata.version(each)}" for each in ("openstack-heat", "keystone")), "on Python", platform.python_version())
+"""
+
 NEWEST = "27"
 """What the usual environment has."""
 
@@ -43,7 +48,6 @@ def test_a_life_with_every_heat(found: Found, version: str) -> None:
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
     passed = re.findall(r"^(\d+) passed in", done.stdout, re.MULTILINE)
     assert passed == ["2"], done.stdout[-1000:]  # none of them was skipped
-    python = releases.USUAL / "bin/python" if not version else ROOT / f".venv/heat-{version}/bin/python"
-    code = "import platform, importlib.metadata as m; print(m.version('openstack-heat'), m.version('keystone'), platform.python_version())"
-    said = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    found("openstack-heat {}, keystone {}, Python {}".format(*said))
+    python = releases.environment(version) / "bin/python"
+    said = subprocess.run([python, "-c", VERSIONS], capture_output=True, text=True, check=True).stdout
+    found(said.strip())
