@@ -2,7 +2,7 @@
 
 A test says what it is about by `@pytest.mark.tested_on(KIND, SUBJECT)`, and by the fixture `found` what exactly was
 there. `python tests/support/tested_on.py docs/evidence/tested-on.md` writes what the tests have left in
-`.tested-on.jsonl`: of each subject, what its last test has come to. A test that was skipped has its reason in the table.
+`.tested-on.jsonl`: of each subject, what its last test has come to, or the reason why it was not tried.
 """
 
 from __future__ import annotations
@@ -26,16 +26,21 @@ TABLE = Path(__file__).parents[2] / "docs/evidence/tested-on.md"
 KINDS = {
     "system": (
         "Systems",
-        "The Debian package is installed on a booted machine.\n"
-        "The daemon carries out a deployment, a command carries out an example, and every module of the agent loads.\n"
-        "What is emulated runs in a process for each program, under the kernel of the machine that tests.",
+        """\
+The Debian package is installed on a booted machine.
+The daemon carries out a deployment, a command carries out an example, and every module of the agent loads.
+Where arm64 is emulated, each program is, and not the kernel.""",
     ),
-    "python": ("Python", "The tests of modules pass under each version, with the newest modules that it takes."),
+    "python": (
+        "Python",
+        "The tests of modules pass under each version, with the newest modules that it takes.",
+    ),
     "heat": (
         "Heat",
-        "A stack of two servers is created, updated, suspended, resumed and deleted, over each transport and signal.\n"
-        "Heat and Keystone are real, and of the same day.\n"
-        "A server whose metadata is at a temporary URL is not suspended: no Heat can do that.",
+        """\
+A stack of two servers is created, updated, suspended, resumed and deleted, over each transport and signal.
+Heat and Keystone are real, and of the same day.
+A server whose metadata is at a temporary URL is not suspended: no Heat can do that.""",
     ),
 }
 """The kinds of subjects, each with its heading and with what is done."""

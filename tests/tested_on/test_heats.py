@@ -18,7 +18,8 @@ pytestmark = [BY_HAND, pytest.mark.timeout(3600)]
 
 VERSIONS = """
 import importlib.metadata as metadata, platform
-print(", ".join(f"{each} {metadata.version(each)}" for each in ("openstack-heat", "keystone")), "on Python", platform.python_version())
+versions = [f"{each} {metadata.version(each)}" for each in ("openstack-heat", "keystone")]
+print(", ".join(versions), "on Python", platform.python_version())
 """
 
 NEWEST = "27"
