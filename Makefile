@@ -49,7 +49,7 @@ tested-on: .venv/tested .venv/tools ## try every system, Python and Heat that ca
 	PYTHON=$(PYTHON) tests/install-tools machine
 	rm -f .tested-on.jsonl
 	TEST_MACHINE=1 $(BIN)/pytest -s -m tested_on tests/tested_on
-	$(BIN)/python tests/support/tested_on.py docs/evidence/tested-on.md
+	PYTHONPATH=tests $(BIN)/python -m tested_on.write docs/evidence/tested-on.md
 
 lint: .venv/tested ## ruff, mypy, and the form of the documentation
 	$(BIN)/ruff check

@@ -214,5 +214,5 @@ def pytest_runtest_makereport(
         fault_table.record(row, item.stash.get(_TIMES, 1), held=report.passed)
     mark = item.get_closest_marker("tested_on")
     if mark and (call.when == "call" or (call.when == "setup" and not report.passed)):
-        tested_on.note(*mark.args, report, item.stash.get(tested_on.FOUND, ""))
+        tested_on.note(mark.args, report, item.stash.get(tested_on.FOUND, ""))
     return report

@@ -29,6 +29,8 @@ OTHERWISE = {
 }
 """Where the one has what the other has elsewhere."""
 
+DOCUMENTS = "/usr/share/doc/heat-config-agent"
+
 DEBIAN = ("copyright", "changelog")
 """What Debian wants in the folder of documents of a package."""
 
@@ -166,12 +168,13 @@ def test_a_machine_on_which_it_comes_and_goes(machine: Booted, rpm: Path, tmp_pa
     assert machine.inside("systemctl", "is-enabled", "heat-config-apply").out.strip() == "disabled"  # our preset
     assert machine.inside("systemctl", "is-enabled", "heat-config-agent").out.strip() == "enabled"  # Debian's own
     assert machine.inside("heat-config-agent", "--version").out == f"heat-config-agent {__version__}\n"
+    apply = ("heat-config-apply", "--state-dir", "/root/state", f"{DOCUMENTS}/examples/hello.yaml")
+    done = machine.inside(*apply)  # a chroot of its own, with nothing mounted
+    assert (done.code, done.err.startswith("error: /proc is not mounted")) == (1, True), done.err
     settings = machine.disk / "etc/heat-config-agent/agent.conf"
     settings.write_text("[agent]\npolling_interval = 60\n")
-    examples = "/usr/share/doc/heat-config-agent/examples"
     machine.boot()
     assert machine.run("systemctl", "is-active", "heat-config-agent").out == "active\n"
-    apply = ("heat-config-apply", "--state-dir", "/root/state", f"{examples}/hello.yaml")
     done = machine.run(*apply)
     assert (done.code, "greeting = Hello, world!" in done.out) == (0, True), done.err
 

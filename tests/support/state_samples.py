@@ -1,8 +1,8 @@
 """State directories that released versions have written, and how one is written.
 
 `PYTHONPATH=tests python -m support.state_samples` has the commands of this checkout write one into
-`tests/samples/states/VERSION`: a daemon that was killed in the middle of its work, stacks of HOT and TOSCA, and a followed
-repository. A release adds its folder, and no folder is changed afterwards: later versions have to take each over.
+`tests/samples/states/VERSION`: a daemon that was killed in the middle of its work, stacks of HOT and TOSCA, and a
+followed repository. A release adds its folder, and no folder is changed afterwards: later versions take each over.
 """
 
 from __future__ import annotations
@@ -152,12 +152,12 @@ def place(sample: Path, machine: Machine, heat: SignalServer) -> list[dict[str, 
         for server in here["servers"]:
             changes[metadata.addressee_at(f"{server}{path}")] = metadata.addressee_at(heat.url(name))
     shutil.copytree(sample / "state", machine.state, symlinks=True)
-    for path in (machine.state, *machine.state.rglob("*")):
-        if path.is_symlink():
+    for each in (machine.state, *machine.state.rglob("*")):
+        if each.is_symlink():
             continue
-        path.chmod(0o700 if path.is_dir() else 0o600)  # version control keeps no such modes
-        if path.is_file():
-            path.write_bytes(_changed(path.read_bytes(), changes))
+        each.chmod(0o700 if each.is_dir() else 0o600)  # version control keeps no such modes
+        if each.is_file():
+            each.write_bytes(_changed(each.read_bytes(), changes))
     text = _changed(json.dumps(here["deployments"]).encode(), changes)
     found: list[dict[str, Any]] = json.loads(text)
     return [each for each in found if each["id"] != "left"]

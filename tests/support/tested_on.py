@@ -1,14 +1,14 @@
 """The table of what the agent was tested on: systems, versions of Python, releases of Heat.
 
 A test says what it is about by `@pytest.mark.tested_on(KIND, SUBJECT)`, and by the fixture `found` what exactly was
-there. `python tests/support/tested_on.py docs/evidence/tested-on.md` writes what the tests have left in
-`.tested-on.jsonl`: of each subject, what its last test has come to, or the reason why it was not tried.
+there. `tested_on/write.py` writes what the tests have left in `.tested-on.jsonl`: of each subject, what its last test
+has come to, or the reason why it was not tried.
 """
 
 from __future__ import annotations
 
 import json
-import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,8 +73,9 @@ def record(row: Row) -> None:
         file.write(f"{json.dumps([row.kind, row.subject, row.found, row.outcome])}\n")
 
 
-def note(kind: str, subject: str, report: pytest.TestReport, found: str) -> None:
-    """Record what a test has come to; that it was left out because nobody asked for it is nothing."""
+def note(about: tuple[str, str], report: pytest.TestReport, found: str) -> None:
+    """Record what a test has come to, unless it was left out because it was not asked for."""
+    kind, subject = about
     if report.skipped and isinstance(report.longrepr, tuple):
         reason = report.longrepr[2].removeprefix("Skipped: ")
         if reason != BY_HAND:
@@ -84,10 +85,7 @@ def note(kind: str, subject: str, report: pytest.TestReport, found: str) -> None
 
 
 def recorded() -> list[Row]:
-    """Return the last row of each subject, in the order in which subjects were first recorded.
-
-    Raises ValueError where a test has failed.
-    """
+    """Return the last row of each subject. Raises ValueError where a test has failed."""
     found: dict[tuple[str, str], Row] = {}
     for line in LOG.read_text(encoding="utf-8").splitlines():
         row = Row(*json.loads(line))
@@ -111,16 +109,14 @@ def rows(text: str) -> dict[str, set[str]]:
     return found
 
 
-def table(found: list[Row]) -> str:
-    """Return the page."""
+def table(found: list[Row], wanted: Mapping[str, Sequence[str]]) -> str:
+    """Return the page, with a row for each wanted subject of each kind: what no test has come to was not tried."""
+    by_subject = {(row.kind, row.subject): row for row in found}
     parts = [_HEAD]
     for kind, (heading, what) in KINDS.items():
-        lines = [f"| {row.subject} | {row.outcome} | {row.found} |" for row in found if row.kind == kind]
-        parts.append(
-            "\n".join([f"## {heading}", "", what, "", "| on | outcome | there |", "| --- | --- | --- |", *lines, ""])
-        )
+        lines = [f"## {heading}", "", what, "", "| on | outcome | there |", "| --- | --- | --- |"]
+        for subject in wanted[kind]:
+            row = by_subject.get((kind, subject), Row(kind, subject, "the tests were not run with it", "not tried"))
+            lines.append(f"| {row.subject} | {row.outcome} | {row.found} |")
+        parts.append("\n".join([*lines, ""]))
     return "\n".join(parts)
-
-
-if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(table(recorded()), encoding="utf-8")

@@ -14,7 +14,6 @@ import fcntl
 import hashlib
 import json
 import os
-import random
 import shutil
 import signal
 import socket
@@ -34,6 +33,7 @@ import pytest
 
 from support.tools import need
 from system import openstack_releases as releases
+from system.openstack_place import free_ports
 
 _HERE = Path(__file__).parent
 _ENVIRONMENT = releases.USUAL
@@ -150,7 +150,7 @@ class Lab:
         self._full: dict[str, str] = {}
         """The names of stacks with their ids: by the name alone Heat answers where to ask, and is to be asked again."""
         self._pids: dict[str, int] = {}
-        self._ports = _free_ports()
+        self._ports = free_ports(_PORTS)
         self._settings = {"ports": self._ports, "token_seconds": _TOKEN_SECONDS}
         self._write_settings()
         with (self.folder / "log/client.log").open("wb") as log:
@@ -463,9 +463,8 @@ def need_cloud() -> None:
     if _postgres_bin() is None:
         pytest.skip("PostgreSQL is not installed: «apt install postgresql» (make test does it, as root on Debian)")
     programs = [_ENVIRONMENT / "bin" / each for each in _PROGRAMS]
-    for path in (*programs, _ENGINE / "bin/heat-manage"):
-        if not path.exists():
-            pytest.skip(f"OpenStack is not installed: tests/install-tools makes {path.parents[1]} (make test)")
+    if not all(path.exists() for path in (*programs, _ENGINE / "bin/heat-manage")):
+        pytest.skip(f"OpenStack is not installed in {_ENGINE}: tests/install-tools does it (make test)")
 
 
 def _postgres_bin() -> Path | None:
@@ -550,7 +549,7 @@ def _copy_prepared(folder: Path) -> None:
 def _prepare(path: Path) -> None:
     folder = Path(tempfile.mkdtemp(prefix="heat-config-lab-"))
     folder.chmod(0o711)
-    (folder / "lab.json").write_text(json.dumps({"ports": _free_ports(), "token_seconds": _TOKEN_SECONDS}))
+    (folder / "lab.json").write_text(json.dumps({"ports": free_ports(_PORTS), "token_seconds": _TOKEN_SECONDS}))
     holder = _Holder(folder)
     try:
         (folder / "postgres").mkdir()
@@ -586,23 +585,6 @@ def _definition(
 ) -> dict[str, Any]:
     words: dict[str, Any] = {"template": template, "parameters": dict(parameters or {}), "files": dict(files or {})}
     return {**words, "environment": environment} if environment else words
-
-
-def _free_ports() -> dict[str, int]:
-    """Return a free port for each that needs one, none of which the kernel gives to others."""
-    ports: dict[str, int] = {}
-    for name in _PORTS:
-        while name not in ports:
-            port = random.randrange(20000, 32000)  # noqa: S311
-            with socket.socket() as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                try:
-                    probe.bind(("127.0.0.1", port))
-                except OSError:
-                    continue
-            if port not in ports.values():
-                ports[name] = port
-    return ports
 
 
 def _answers(port: int) -> bool:

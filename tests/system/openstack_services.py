@@ -223,7 +223,7 @@ def _prepare_threads() -> Callable[..., None]:
 
         backend.init_backend(backend.BackendType.THREADING)
         return serve
-    import eventlet  # type: ignore[import-untyped]  # noqa: PLC0415
+    import eventlet  # type: ignore[import-not-found]  # noqa: PLC0415
 
     eventlet.monkey_patch()
     return serve_eventlet

@@ -28,7 +28,7 @@ def test_every_supported_python(found: Found, version: str) -> None:
     if python is None:
         pytest.skip(f"there is no interpreter python{version}")
     folder = ROOT / f".venv/python-{version}"
-    pip = [folder / "bin/pip", "install", "--quiet", "--constraint", ROOT / "packaging/constraints.txt"]
+    pip = [str(folder / "bin/pip"), "install", "--quiet", "--constraint", f"{ROOT}/packaging/constraints.txt"]
     subprocess.run([python, "-m", "venv", folder], check=True)
     subprocess.run([*pip, "--editable", f"{ROOT}[test]"], check=True)
     words = ["-q", "-n", WORKERS, "-p", "no:cacheprovider", "tests/unit"]
