@@ -226,14 +226,14 @@ def _compiled() -> Path:
     return folder
 
 
-def small_debian(release: str = "") -> Path:
-    """Return the root folder of a small Debian, of this machine's own release unless another one is named.
+def small_debian(release: str = "", architecture: str = "") -> Path:
+    """Return the root folder of a small Debian, of this machine's own release and architecture unless others are named.
 
     The test is skipped where none can be built.
     """
     need_root()
     need("mmdebstrap", "mmdebstrap")
-    words = [release] if release else []
+    words = [each for each in (release, architecture) if each]
     built = subprocess.run([_HERE / "build-root", *words], capture_output=True, text=True, check=False)
     if built.returncode:
         pytest.skip(f"there is no machine to boot: {built.stderr.strip()}")
