@@ -9,6 +9,16 @@ from heat_config_hooks.values import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)
+class Usual:
+    """How tools run that can do so, if the deployment does not say how."""
+
+    user: str = ""
+    """The user as whom they run; empty for the agent's own."""
+    isolation: Mapping[str, str] = field(default_factory=dict)
+    """The levels of `isolation.LEVELS` by which they are isolated."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunSettings:
     """The folders and limits that apply to all deployments."""
 
@@ -42,8 +52,7 @@ class RunSettings:
     artifacts_size: int = 256 * 1024 * 1024
     """The most bytes of the artifacts of a deployment, and of those that are kept for later ones."""
 
-    user: str = ""
-    """The user of runs whose tool can work as another one, and whose deployment names none; empty for the agent's."""
+    usual: Usual = field(default_factory=Usual)
     user_dir: str = ""
     """The folder with the files of such runs."""
 
