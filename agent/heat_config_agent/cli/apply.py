@@ -328,7 +328,7 @@ def _show_plan(settings: Settings, documents: list[Document], only: Sequence[str
                 step.deployment.name,
                 step.deployment.action or "-",
                 progress.tool(step),
-                step.reason.replace("\n", "; "),
+                step.reason.replace("\n", "; ") + progress.surroundings(step),
             )
             for step in steps
         ]
