@@ -81,11 +81,12 @@ def test_a_script_is_that_user(machine: Machine, place: Path, heat: SignalServer
     assert list(place.iterdir()) == []
 
 
-def test_it_has_the_groups_of_that_user_and_a_private_folder(machine: Machine, place: Path) -> None:
+@pytest.mark.usefixtures("place")
+def test_it_has_the_groups_of_that_user_and_a_private_folder(machine: Machine) -> None:
     """All groups of the machine's record and none of the agent's; PATH is that of all runs."""
     (machine.folder / "group").write_text(f"{Path('/etc/group').read_text()}heat-extra:x:64711:daemon,{USER}\n")
     governed = Governed(machine, f"mount --bind {machine.folder}/group /etc/group")
-    script = f'{SH}id -G; echo "$PATH"; stat -c "%a %U" . .. ../.. ../run "$HEAT_INPUTS_FILE"; umask\n'
+    script = f'{SH}id -G; echo "$PATH"; stat -c "%a %U" . .. ../.. ../run "$HEAT_INPUTS_FILE"\n'
     given = theirs("d1", script, inputs={"given": "an input"})
     done = governed.apply([given], "--config", str(machine.config))
     assert done.code == 0, done.out
@@ -143,7 +144,8 @@ def test_other_tools_work_as_that_user(machine: Machine, place: Path, tool: str)
     config = {
         "python": f"import os\nopen('{made}/it', 'w').write(inputs['given'])\noutputs['one'] = os.getuid()\n",
         "puppet": f"file {{ '{made}/it': content => $facts['given'] }}\n",
-        "salt": f"{made}/it:\n  file.managed:\n    - contents: {{{{ opts['given'] }}}}\n    - contents_newline: false\n",
+        "salt": f"{made}/it:\n  file.managed:\n    - contents_newline: false\n"
+        "    - contents: {{ opts['given'] }}\n",
         "ansible": "- hosts: localhost\n  connection: local\n  gather_facts: false\n"
         f"  tasks: [{{raw: 'printf %s \"{{{{ given }}}}\" >{made}/it'}}]\n",
     }[tool]

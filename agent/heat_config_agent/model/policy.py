@@ -144,7 +144,7 @@ def _is_host(allowed: str, host: str, port: int) -> bool:
 
 
 def _covers(allowed: str, reference: str) -> bool:
-    """Return whether a word of the rule `secrets` allows a reference."""
+    """Return whether a word of the rule `secrets` allows a reference. A beginning allows none that leads upwards."""
     if allowed.endswith("*") and ":" in allowed:
-        return reference.startswith(allowed[:-1])
+        return reference.startswith(allowed[:-1]) and ".." not in reference.partition(":")[2].split("/")
     return allowed in (reference, reference.partition(":")[0])
