@@ -308,7 +308,7 @@ def _show_plan(settings: Settings, documents: list[Document], only: Sequence[str
     entries = journal.read(settings.state)
     deployed = Deployed(settings.deployed, old=settings.deployed_old)
     installed = tools.Tools(settings.hooks, terminal.warn)
-    found = survey(documents, entries, installed, deployed, settings.state, usual=settings.usual, only=only)
+    found = survey(documents, entries, installed, deployed, settings.state, defaults=settings.defaults, only=only)
     steps, mistakes = found.steps, found.mistakes
     gone = [entries[key] for key in found.superseded]
     if as_json:

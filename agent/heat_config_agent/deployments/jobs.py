@@ -9,7 +9,7 @@ from heat_config_agent.deployments import selection
 from heat_config_agent.model.deployment import CLEANUP, Config, Deployment, Tool
 from heat_config_agent.model.entry import Run
 from heat_config_agent.model.job import Job
-from heat_config_agent.model.run_settings import Usual
+from heat_config_agent.model.run_settings import RunDefaults
 from heat_config_hooks import options
 from heat_config_hooks.errors import HookError
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from heat_config_hooks.artifacts import Artifact  # few deployments have any
 
 
-def new(deployment: Deployment, config: Config, tool: Tool, usual: Usual) -> Job:
+def new(deployment: Deployment, config: Config, tool: Tool, defaults: RunDefaults) -> Job:
     """Return the job of a deployment that is about to run with its selected config."""
     return Job(
         deployment=deployment,
@@ -27,8 +27,8 @@ def new(deployment: Deployment, config: Config, tool: Tool, usual: Usual) -> Job
         tool=tool,
         request=selection.request(deployment, config),
         limit=_limit(config),
-        user=_user(config, tool, usual.user),
-        isolation=_isolation(config, tool, usual.isolation),
+        user=_user(config, tool, defaults.user),
+        isolation=_isolation(config, tool, defaults.isolation),
         artifacts=_artifacts(deployment, config),
         bounds=_bounds(config),
     )
@@ -54,24 +54,24 @@ def _limit(config: Config) -> float | None:
     return limit if isinstance(limit, float) else None
 
 
-def _user(config: Config, tool: Tool, usual: str) -> str:
+def _user(config: Config, tool: Tool, default: str) -> str:
     """Return the user as whom a tool is run; empty for the agent's own."""
     own = config.options.get("user")
-    if not (own or usual) or not tool.builtin or "user" not in heat_config_hooks.load(tool.name).ABOUT.options:
+    if not (own or default) or not tool.builtin or "user" not in heat_config_hooks.load(tool.name).ABOUT.options:
         return ""
-    return own if isinstance(own, str) and own else usual
+    return own if isinstance(own, str) and own else default
 
 
-def _isolation(config: Config, tool: Tool, usual: Mapping[str, str]) -> Mapping[str, str]:
-    """Return how a run is isolated: as its deployment says, and in all else as usual.
+def _isolation(config: Config, tool: Tool, default: Mapping[str, str]) -> Mapping[str, str]:
+    """Return how a run is isolated: as its deployment says, and in all else by default.
 
     An executable hook may use an option of that name for something else, and what it starts is not known.
     """
     own = config.options.get("isolate")
-    if own is None and not usual:
+    if own is None and not default:
         return {}
     if not tool.builtin:
-        usual = {}
+        default = {}
     elif "isolate" not in heat_config_hooks.load(tool.name).ABOUT.options:
         return {}
     from heat_config_hooks import isolation  # noqa: PLC0415  # few runs are isolated
@@ -80,7 +80,7 @@ def _isolation(config: Config, tool: Tool, usual: Mapping[str, str]) -> Mapping[
         chosen = isolation.read(own or {}, f"{config.section}.isolate")
     except HookError:  # of an executable hook; for the others it is a mistake
         chosen = {}
-    return {name: level for name, level in {**usual, **chosen}.items() if level}
+    return {name: level for name, level in {**default, **chosen}.items() if level}
 
 
 def _artifacts(deployment: Deployment, config: Config) -> tuple[Artifact, ...]:

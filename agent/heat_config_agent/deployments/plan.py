@@ -22,7 +22,7 @@ from heat_config_agent.model.deployment import (
 )
 from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.job import Job
-from heat_config_agent.model.run_settings import Usual
+from heat_config_agent.model.run_settings import RunDefaults
 from heat_config_hooks import options
 from heat_config_hooks.reply import CANNOT_START, NO_TOOL, UNKNOWN, Reply, failure
 from heat_config_hooks.values import dataclass, field, replace
@@ -92,7 +92,7 @@ class Known:
     """Seconds since the epoch."""
     policy: Policy | None = None
     """The policy of the machine; None if it has none."""
-    usual: Usual = field(default_factory=Usual)
+    defaults: RunDefaults = field(default_factory=RunDefaults)
     """How tools run that can do so, if the deployment does not say how."""
 
 
@@ -224,7 +224,7 @@ def _new(deployment: Deployment, known: Known, reason: str) -> Step:
     mistakes = _option_mistakes(deployment, config, tool, known)
     if mistakes:
         return _refuse(deployment, mistakes)
-    job = jobs.new(deployment, config, tool, known.usual)
+    job = jobs.new(deployment, config, tool, known.defaults)
     return _governed(Step(verb=Verb.RUN, deployment=deployment, reason=reason, job=job), job, known.policy)
 
 

@@ -13,7 +13,7 @@ from heat_config_agent.deployments import cleanup, metadata, plan
 from heat_config_agent.deployments.plan import Known, Step
 from heat_config_agent.model.deployment import Deployment, Document, Mistake
 from heat_config_agent.model.entry import Entry, State
-from heat_config_agent.model.run_settings import Usual
+from heat_config_agent.model.run_settings import RunDefaults
 from heat_config_agent.runs import run_folder
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.in_force import policy_in_force
@@ -27,7 +27,7 @@ TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 if TYPE_CHECKING:
     from heat_config_agent.model.policy import Policy
 
-_AGENTS = Usual()
+_AGENTS = RunDefaults()
 """Runs are those of the agent's user, and not isolated."""
 
 
@@ -54,13 +54,13 @@ def survey(
     deployed: Deployed,
     state: Path,
     *,
-    usual: Usual = _AGENTS,
+    defaults: RunDefaults = _AGENTS,
     only: Collection[str] = (),
     parse: Callable[[Document], metadata.Parsed] = metadata.parse,
 ) -> Survey:
     """Return what there is to do for the documents, given the journal's `entries` and the state directory.
 
-    `only` names deployments by name or id, as in `plan.make`; `usual` is that of the settings. Raises StateError if
+    `only` names deployments by name or id, as in `plan.make`; `defaults` are those of the settings. Raises StateError if
     heat-agents' folder cannot be read.
     """
     deployments, sources, mistakes = metadata.parse_all(list(documents), parse)
@@ -68,7 +68,7 @@ def survey(
     concerned = entries.concerning([deployment.key for deployment in deployments], sources)
     due = cleanup.due(deployments, sources, concerned, now)
     deployments = [*due.left, *deployments]  # cleanups first: new deployments may need the same place
-    known = facts(deployments, concerned, tools, deployed, state, now=now, back=due.back, usual=usual)
+    known = facts(deployments, concerned, tools, deployed, state, now=now, back=due.back, defaults=defaults)
     return Survey(
         deployments=deployments,
         sources=sources,
@@ -88,7 +88,7 @@ def facts(
     *,
     now: float | None = None,
     back: Collection[str] = (),
-    usual: Usual = _AGENTS,
+    defaults: RunDefaults = _AGENTS,
 ) -> Known:
     """Return what a plan for these deployments has to know. `now` is in seconds since the epoch.
 
@@ -108,7 +108,7 @@ def facts(
         now=time.time() if now is None else now,
         boot=processes.boot_id(),
         policy=with_verified(policy_in_force(), deployments) if may_run else None,
-        usual=usual,
+        defaults=defaults,
     )
 
 

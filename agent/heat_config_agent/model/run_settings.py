@@ -9,7 +9,7 @@ from heat_config_hooks.values import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)
-class Usual:
+class RunDefaults:
     """How tools run that can do so, if the deployment does not say how."""
 
     user: str = ""
@@ -52,7 +52,7 @@ class RunSettings:
     artifacts_size: int = 256 * 1024 * 1024
     """The most bytes of the artifacts of a deployment, and of those that are kept for later ones."""
 
-    usual: Usual = field(default_factory=Usual)
+    defaults: RunDefaults = field(default_factory=RunDefaults)
     user_dir: str = ""
     """The folder with the files of such runs."""
 

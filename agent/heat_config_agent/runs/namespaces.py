@@ -8,6 +8,7 @@ is empty and read-only, and temporary files are in memory: they are gone with th
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import os
@@ -71,7 +72,8 @@ def enter(levels: Mapping[str, str], kept: Sequence[Path]) -> None:
         _mount("none", "/", _REC | _SLAVE)
         _arrange(levels, [os.path.realpath(path) for path in kept])
         if levels.get("network"):
-            _bring_up_loopback()
+            with contextlib.suppress(PermissionError):  # without CAP_NET_ADMIN, as in containers, it stays down
+                _bring_up_loopback()
         _give_up_capabilities()
     except (OSError, ValueError) as error:
         raise IsolationError(f"this machine cannot isolate it: {obstacle(error)}") from error

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from heat_config_agent.model.errors import UsageError
-from heat_config_agent.model.run_settings import Limits, RunSettings, Usual
+from heat_config_agent.model.run_settings import Limits, RunSettings, RunDefaults
 from heat_config_agent.settings import layers, paths, schema
 from heat_config_agent.settings.kinds import Setting
 from heat_config_agent.settings.layers import Layer
@@ -133,7 +133,7 @@ class Settings:
             scopes=self.flag("scopes"),
             ca_file=self.ca_file,
             artifacts_size=int(self.number("keep_size")),
-            usual=self.usual,
+            defaults=self.defaults,
             user_dir=self.text("user_dir"),
             secrets={
                 "HEAT_SECRETS_DIR": self.text("secrets_dir"),
@@ -146,9 +146,9 @@ class Settings:
         )
 
     @property
-    def usual(self) -> Usual:
+    def defaults(self) -> RunDefaults:
         """How tools run that can do so, if the deployment does not say how."""
-        return Usual(user=self.text("user"), isolation=isolation.of_words(self.words("isolate")))
+        return RunDefaults(user=self.text("user"), isolation=isolation.of_words(self.words("isolate")))
 
     def text(self, name: str) -> str:
         """Return the value of a setting of `[agent]` that is text."""
