@@ -93,7 +93,7 @@ class Known:
     policy: Policy | None = None
     """The policy of the machine; None if it has none."""
     defaults: RunDefaults = field(default_factory=RunDefaults)
-    """How tools run that can do so, if the deployment does not say how."""
+    """The user and the isolation of runs whose deployments do not name them."""
 
 
 def make(deployments: Iterable[Deployment], known: Known, *, only: Collection[str] = ()) -> list[Step]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from heat_config_agent.model.policy import Policy
 
 _AGENTS = RunDefaults()
-"""Runs are those of the agent's user, and not isolated."""
+"""The defaults without settings: runs of the agent's own user, which are not isolated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +60,8 @@ def survey(
 ) -> Survey:
     """Return what there is to do for the documents, given the journal's `entries` and the state directory.
 
-    `only` names deployments by name or id, as in `plan.make`; `defaults` are those of the settings. Raises StateError if
-    heat-agents' folder cannot be read.
+    `only` names deployments by name or id, as in `plan.make`; `defaults` are those of the settings.
+    Raises StateError if heat-agents' folder cannot be read.
     """
     deployments, sources, mistakes = metadata.parse_all(list(documents), parse)
     now = time.time()

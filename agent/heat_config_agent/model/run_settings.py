@@ -10,7 +10,7 @@ from heat_config_hooks.values import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class RunDefaults:
-    """How tools run that can do so, if the deployment does not say how."""
+    """The user and the isolation of runs whose deployments do not name them."""
 
     user: str = ""
     """The user as whom they run; empty for the agent's own."""

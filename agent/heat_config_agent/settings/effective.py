@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from heat_config_agent.model.errors import UsageError
-from heat_config_agent.model.run_settings import Limits, RunSettings, RunDefaults
+from heat_config_agent.model.run_settings import Limits, RunDefaults, RunSettings
 from heat_config_agent.settings import layers, paths, schema
 from heat_config_agent.settings.kinds import Setting
 from heat_config_agent.settings.layers import Layer
@@ -147,7 +147,7 @@ class Settings:
 
     @property
     def defaults(self) -> RunDefaults:
-        """How tools run that can do so, if the deployment does not say how."""
+        """The user and the isolation of runs whose deployments do not name them."""
         return RunDefaults(user=self.text("user"), isolation=isolation.of_words(self.words("isolate")))
 
     def text(self, name: str) -> str:
