@@ -34,9 +34,11 @@ def test_secrets_are_decrypted_by_the_machine_alone(machine: Booted, name: str) 
         made = machine.run("age-keygen", "-o", "/etc/heat-config-agent/age.key")
         assert made.code == 0, made.err
         recipient = machine.run("age-keygen", "-y", "/etc/heat-config-agent/age.key").out.strip()
-        command, file = ("age", "--encrypt", "--recipient", recipient), "db.age"
+        command: tuple[str, ...] = ("age", "--encrypt", "--recipient", recipient)
+        file = "db.age"
     else:
-        command, file = ("systemd-creds", "encrypt", "--with-key=host", "--name=db", "-", "-"), "db.cred"
+        command = ("systemd-creds", "encrypt", "--with-key=host", "--name=db", "-", "-")
+        file = "db.cred"
     sealed = machine.run("sh", "-c", f'"$@" >{FOLDER}/{file}', "sh", *command, stdin=SECRET)
     if sealed.code:
         pytest.skip(f"{name} cannot encrypt here: {sealed.err.strip()}")
