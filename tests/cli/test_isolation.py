@@ -103,7 +103,7 @@ def test_it_has_a_network_of_its_own(machine: Machine, heat: SignalServer) -> No
 
 
 @pytest.mark.fault(
-    5,
+    4,
     "an isolated run of root unmounts, mounts anew, and enters the namespaces and the root folder of other processes",
     "the kernel refuses each",
 )
@@ -146,6 +146,15 @@ def test_each_level_means_what_it_says(
     machine.apply([isolated("d1", script, levels, signal=heat.url("d1"))])
     content = "" if levels.get("tmp") else "of the machine"
     assert result(heat)["deploy_stdout"] == "".join(f"{place}\n" for place in writable.split()) + content
+
+
+def test_what_it_leaves_in_its_home_is_removed(machine: Machine) -> None:
+    """However deep it is."""
+    script = f"{SH}cd; for n in $(seq 2000); do mkdir d; cd d; done\n"
+    assert machine.apply([isolated("d1", script, {"home": True})]).code == 0
+    assert {each.name.partition(".")[0] for each in (machine.state / "runs/d1").iterdir()} == {
+        *("stdout", "stderr", "supervisor", "status")
+    }
 
 
 def test_artifacts_are_fetched_before(machine: Machine, heat: SignalServer) -> None:

@@ -7,7 +7,6 @@ file that was opened before: it is in the folder of the run, which the user cann
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import pwd
@@ -49,15 +48,8 @@ def place(folder: Path, mark: str, environment: Mapping[str, str]) -> protocol.W
 
 def remove(run: Run) -> None:
     """Remove the folder that has everything of a run of another user. Raises OSError."""
-    folder = run.private
-    if not folder:
-        return
-    try:
-        files.remove(folder)
-    except RecursionError:  # the user has made folders within folders, too many for Python
-        done = subprocess.run(["rm", "-rf", "--", folder], check=False, capture_output=True)
-        if done.returncode:
-            raise OSError(errno.EIO, "rm has failed", folder) from None
+    if run.private:
+        files.remove(run.private)
 
 
 def encoded(reply: Reply) -> bytes:
