@@ -34,7 +34,7 @@ def read(value: object, path: str) -> dict[str, str]:
     for name, given in value.items():
         if name not in LEVELS:
             raise HookError(f"a run can be isolated from {', '.join(LEVELS)} only", f"{path}.{name}")
-        text = str(given).lower() if isinstance(given, bool) else given
+        text = str(given).lower() if isinstance(given, bool | str) else given
         if text not in (*LEVELS[name], "false"):
             raise HookError(f"expected one of {', '.join((*LEVELS[name], 'false'))}", f"{path}.{name}")
         levels[name] = "" if text == "false" else str(text)

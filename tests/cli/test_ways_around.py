@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+import threading
 import uuid
 from pathlib import Path
 from typing import Any
@@ -336,3 +337,39 @@ def test_a_policy_that_the_agent_cannot_read_stops_new_work(governed: Governed, 
     )
     assert done.returncode == 1, done.stderr
     assert f"nothing new begins: cannot use the policy {POLICY}: Permission denied" in done.stdout
+
+
+def test_what_is_checked_is_what_is_read(governed: Governed, proof: Path) -> None:
+    """A loose policy of another user takes the place of the strict one and back, all the time."""
+    strict = governed.policy("tools = ansible")
+    text = strict.read_text()
+    loose = governed.own / "loose"
+    loose.write_text("[policy]\ntools = script\n")
+    os.chown(loose, 4321, 4321)
+    swapped, done = [0], threading.Event()
+
+    def swap() -> None:
+        while not done.is_set():
+            for kind in ("link", "file", "strict"):
+                new = governed.own / "new"
+                if kind == "link":
+                    new.symlink_to("loose")
+                else:
+                    new.write_text(text if kind == "strict" else loose.read_text())
+                    new.chmod(0o644)
+                if kind == "file":
+                    os.chown(new, 4321, 4321)
+                new.replace(strict)
+                swapped[0] += 1
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    try:
+        given = [deployment(f"d{number}", script(proof)) for number in range(30)]
+        for _ in range(3):
+            governed.apply(given)
+    finally:
+        done.set()
+        swapper.join()
+    assert swapped[0] > 100
+    assert not proof.exists()
