@@ -12,10 +12,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from heat_config_agent.model.errors import UsageError
+from heat_config_agent.model.run_defaults import RunDefaults
 from heat_config_agent.model.run_settings import Limits, RunSettings
 from heat_config_agent.settings import layers, paths, schema
 from heat_config_agent.settings.kinds import Setting
 from heat_config_agent.settings.layers import Layer
+from heat_config_hooks import isolation
 from heat_config_hooks.values import dataclass, replace
 
 SYSTEM_STATE = Path(paths.SYSTEM_STATE)
@@ -142,7 +144,7 @@ class Settings:
             scopes=self.flag("scopes"),
             ca_file=self.ca_file,
             artifacts_size=int(self.number("keep_size")),
-            user=self.text("user"),
+            defaults=self.defaults,
             user_dir=self.text("user_dir"),
             secrets={
                 "HEAT_SECRETS_DIR": self.text("secrets_dir"),
@@ -153,6 +155,11 @@ class Settings:
             },
             providers=(*self.words("provider_dirs"), paths.PROVIDERS),
         )
+
+    @property
+    def defaults(self) -> RunDefaults:
+        """The user and the isolation of runs whose deployments do not name them."""
+        return RunDefaults(user=self.text("user"), isolation=isolation.of_words(self.words("isolate")))
 
     def text(self, name: str) -> str:
         """Return the value of a setting of `[agent]` that is text."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from heat_config_agent.settings import paths
 from heat_config_agent.settings.kinds import Kind, Setting
+from heat_config_hooks import isolation
 
 TRANSPORTS = ("heat", "cfn", "request", "zaqar")
 """The sources of Heat's metadata, in the order in which their documents are applied."""
@@ -107,6 +108,14 @@ SETTINGS: tuple[Setting, ...] = (
         ),
         _row(
             "user_dir", Kind.PATH, paths.USERS, "the folder with the files of runs of other users, which they can reach"
+        ),
+        _row(
+            "isolate",
+            Kind.WORDS,
+            (),
+            "the parts of the machine from which runs are kept away whose tools have the option `isolate`",
+            "network, home, tmp, system=strict",
+            choices=isolation.WORDS,
         ),
         _row("secrets_dir", Kind.PATH, paths.SECRETS, "the folder from which inputs may refer to secrets"),
         _row(
