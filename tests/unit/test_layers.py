@@ -25,7 +25,17 @@ ROWS = (
 may import one another."""
 
 HOOKS = {"protocol", "processes", "options", "programs", "errors", "reply", "files", "load", "HOOKS"}
-HOOKS |= {"strict_json", "strict_yaml", "yaml_schema", "yaml_tree", "memory", "values", "alphabet", "artifacts"}
+HOOKS |= {
+    "strict_json",
+    "strict_yaml",
+    "yaml_schema",
+    "yaml_tree",
+    "memory",
+    "values",
+    "alphabet",
+    "artifacts",
+    "retry",
+}
 """What the agent knows of the hooks."""
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 
 import heat_config_hooks
-from heat_config_agent.deployments import cleanup, metadata, selection
+from heat_config_agent.deployments import cleanup, jobs, metadata, selection
 from heat_config_agent.model.deployment import (
     BUILTIN,
     DELETE,
@@ -20,7 +20,7 @@ from heat_config_agent.model.deployment import (
     Mistake,
     Tool,
 )
-from heat_config_agent.model.entry import Entry, Run, State
+from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.job import Job
 from heat_config_hooks import options
 from heat_config_hooks.reply import CANNOT_START, NO_TOOL, UNKNOWN, Reply, failure
@@ -30,7 +30,6 @@ TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
     from heat_config_agent.model.policy import Policy  # few machines have one
-    from heat_config_hooks.artifacts import Artifact  # few deployments have any
 
 NOT_CHOSEN = "not chosen"
 """The reason to skip a deployment that `only` does not name."""
@@ -68,6 +67,10 @@ class Step:
     """The job to run or to follow; None if nothing is run, or if the config of a run can no longer be selected."""
     reply: Reply | None = None
     """The reply of an ANSWER step."""
+    attempt: int = 1
+    """The number of the run that a RUN step begins: more than 1 if the option `retry` is the reason for it."""
+    due: float = 0.0
+    """The time before which that run does not begin, in seconds since boot."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,6 +182,8 @@ def _step(deployment: Deployment, known: Known) -> Step:
         return Step(verb=Verb.WAIT, deployment=deployment, reason="it waits for the reboot that it asked for")
     if entry.state is State.REBOOT:
         return _new(deployment, known, f"continues after the reboot that it asked for ({times(entry.reboots)})")
+    if entry.state is State.RETRY:
+        return _attempt(deployment, entry, known)
     if entry.marked and entry.marked == known.folder and deployment.key not in known.marked:
         return _new(deployment, known, "its file in deployed/ was removed, so it runs again")
     if entry.state is State.DAMAGED:
@@ -196,6 +201,13 @@ def _step(deployment: Deployment, known: Known) -> Step:
     if entry.document and entry.document != deployment.document:
         reason += "; its content has changed since, but not its id (a new id is run)"
     return Step(verb=Verb.SKIP, deployment=deployment, reason=reason)
+
+
+def _attempt(deployment: Deployment, entry: Entry, known: Known) -> Step:
+    """Return the step of a deployment whose command is run again, as its option `retry` says."""
+    step = _new(deployment, known, f"run again, as its last attempt failed ({times(entry.attempts)} so far)")
+    same_boot = entry.run is not None and entry.run.boot == known.boot
+    return replace(step, attempt=entry.attempts + 1, due=entry.due if same_boot else 0.0)
 
 
 def _new(deployment: Deployment, known: Known, reason: str) -> Step:
@@ -224,16 +236,7 @@ def _new(deployment: Deployment, known: Known, reason: str) -> Step:
     mistakes = _option_mistakes(deployment, config, tool, known)
     if mistakes:
         return _refuse(deployment, mistakes)
-    job = Job(
-        deployment=deployment,
-        config=config,
-        tool=tool,
-        request=selection.request(deployment, config),
-        limit=_limit(config),
-        user=_user(config, tool, known.user),
-        artifacts=() if deployment.action == cleanup.ACTION else _artifacts(config),
-        bounds=_bounds(config),
-    )
+    job = jobs.new(deployment, config, tool, known.user)
     return _governed(Step(verb=Verb.RUN, deployment=deployment, reason=reason, job=job), job, known.policy)
 
 
@@ -256,21 +259,6 @@ def _governed(step: Step, job: Job, policy: Policy | None) -> Step:
 def renewed(deployment: Deployment, known: Known) -> Step:
     """Return the step of a deployment as if it were new to this machine."""
     return _new(deployment, known, "new")
-
-
-def job_of_run(deployment: Deployment, run: Run | None) -> Job | None:
-    """Return the job of a run that was started before; None if the config can no longer be selected."""
-    config = selection.select(deployment)
-    if run is None or not isinstance(config, Config):
-        return None
-    return Job(
-        deployment=deployment,
-        config=config,
-        tool=Tool(selection.tool_name(config.tool), run.hook),
-        request=selection.request(deployment, config),
-        limit=run.limit,
-        artifacts=() if deployment.action == cleanup.ACTION else _artifacts(config),
-    )
 
 
 def _find(tool: str, known: Known) -> Tool | None:
@@ -297,34 +285,6 @@ def _option_mistakes(deployment: Deployment, config: Config, tool: Tool, known: 
     )
 
 
-def _limit(config: Config) -> float | None:
-    limit = options.common(config.options, "timeout")
-    return limit if isinstance(limit, float) else None
-
-
-def _user(config: Config, tool: Tool, usual: str) -> str:
-    """Return the user as whom a tool is run; empty for the agent's own."""
-    own = config.options.get("user")
-    if not (own or usual) or not tool.builtin or "user" not in heat_config_hooks.load(tool.name).ABOUT.options:
-        return ""
-    return own if isinstance(own, str) and own else usual
-
-
-def _artifacts(config: Config) -> tuple[Artifact, ...]:
-    """Return the artifacts of a deployment. An executable hook may use an option of that name for something else."""
-    found = options.common(config.options, "artifacts") if config.options.get("artifacts") else None
-    if not isinstance(found, list):
-        return ()
-    from heat_config_hooks import artifacts  # noqa: PLC0415  # few deployments have any
-
-    return tuple(artifacts.read(found, f"{config.section}.artifacts"))
-
-
-def _bounds(config: Config) -> dict[str, int]:
-    values = {name: options.common(config.options, name) for name in options.BOUNDS if name in config.options}
-    return {name: value for name, value in values.items() if isinstance(value, int)}
-
-
 def _refuse(deployment: Deployment, mistakes: tuple[Mistake, ...]) -> Step:
     sentence = "\n".join(str(mistake) for mistake in mistakes)
     return Step(verb=Verb.ANSWER, deployment=deployment, reason=sentence, reply=failure(UNKNOWN, sentence))
@@ -332,7 +292,7 @@ def _refuse(deployment: Deployment, mistakes: tuple[Mistake, ...]) -> Step:
 
 def _resume(deployment: Deployment, entry: Entry) -> Step:
     since = f" since {clock(entry.started)}" if entry.started else ""
-    job = job_of_run(deployment, entry.run)
+    job = jobs.of_run(deployment, entry.run)
     return Step(verb=Verb.RESUME, deployment=deployment, reason=f"started earlier, running{since}", job=job)
 
 
