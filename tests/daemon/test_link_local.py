@@ -72,7 +72,7 @@ def test_the_metadata_service_is_asked_by_the_source_ec2(machine: Machine, netwo
 
 def test_the_doctor_reaches_it(machine: Machine, network: Network) -> None:
     """It looks the address up with its zone, and does not ask a proxy."""
-    (network.folder / "document").write_text("{}")
+    (network.folder / "document").write_text('{"deployments": []}')
     config = machine.folder / "agent.conf"
     config.write_text(
         f"[agent]\nstate_dir = {machine.state}\ncollectors = request\n[request]\nmetadata_url = {ORIGIN}/document\n"
