@@ -39,8 +39,7 @@ def test_a_document_and_its_signals_may_be_there(machine: Machine, network: Netw
     (network.folder / "document").write_text(json.dumps({"deployments": given}))
     config = machine.folder / "agent.conf"
     config.write_text(
-        f"[agent]\nstate_dir = {machine.state}\ncollectors = request\n"
-        f"[request]\nmetadata_url = {origin}/document\n"
+        f"[agent]\nstate_dir = {machine.state}\ncollectors = request\n[request]\nmetadata_url = {origin}/document\n"
     )
     command = [str(BIN / "heat-config-agent"), "run", "--once", "--config", str(config)]
     done = network.run(command, {**machine.environment, **PROXY})
@@ -62,8 +61,7 @@ def test_the_metadata_service_is_asked_by_the_source_ec2(machine: Machine, netwo
     (network.folder / "latest_meta-data_instance-id").write_text("i-1")
     config = machine.folder / "agent.conf"
     config.write_text(
-        f"[agent]\nstate_dir = {machine.state}\ncollectors = ec2, request\n"
-        f"[ec2]\nmetadata_url = {ORIGIN}/latest\n"
+        f"[agent]\nstate_dir = {machine.state}\ncollectors = ec2, request\n[ec2]\nmetadata_url = {ORIGIN}/latest\n"
     )
     command = [str(BIN / "heat-config-agent"), "run", "--once", "--config", str(config)]
     done = network.run(command, {**machine.environment, **PROXY})
