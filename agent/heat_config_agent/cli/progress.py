@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from heat_config_agent.cli import terminal
+from heat_config_agent.cli import attempts, terminal
 from heat_config_agent.deployments.plan import NOT_CHOSEN, Step, Verb
 from heat_config_agent.deployments.redaction import beginning, concealer, redactor
 from heat_config_agent.engine.report import Report
@@ -58,6 +58,10 @@ class Lines(Report):
     def reboot(self, step: Step, entry: Entry) -> None:
         self._running.pop(entry.key, None)
         self._line("reboot", "warn", step, "", "it asks for a reboot of the machine, and continues after it")
+
+    def retry(self, step: Step, entry: Entry) -> None:
+        self._running.pop(entry.key, None)
+        self._line("retry", "warn", step, "", f"{entry.reason.replace(chr(10), '; ')}; {attempts.next_attempt(entry)}")
 
     def resent(self, step: Step) -> None:
         self.clear()
@@ -187,6 +191,9 @@ class Collected(Report):
     def resent(self, step: Step) -> None:
         """Show nothing: the object at the end has it."""
 
+    def retry(self, step: Step, entry: Entry) -> None:
+        """Show nothing: the object at the end has it."""
+
     def reboot(self, step: Step, entry: Entry) -> None:
         """Show nothing: the object at the end has it."""
 
@@ -232,7 +239,7 @@ def exit_code(steps: Sequence[Step], entries: Mapping[str, Entry], mistakes: Seq
     """Return the exit code of a pass, from the work of this pass only."""
     worked = [step for step in steps if is_work(step, entries.get(step.deployment.key))]
     ran = [entries[step.deployment.key] for step in worked if step.verb not in (Verb.RESEND, Verb.WAIT)]
-    if mistakes or any(entry.failed or entry.state is State.ACCEPTED for entry in ran):
+    if mistakes or any(entry.failed or entry.state in (State.ACCEPTED, State.RETRY) for entry in ran):
         return ExitCode.FAILED
     if any(entries[step.deployment.key].state is State.REBOOT for step in worked):
         return ExitCode.REBOOT

@@ -9,7 +9,7 @@ import threading
 import time
 from functools import partial
 
-from heat_config_agent.cli import progress, state_options, terminal
+from heat_config_agent.cli import attempts, progress, state_options, terminal
 from heat_config_agent.daemon.daemon import Daemon
 from heat_config_agent.daemon.oneshot import once
 from heat_config_agent.daemon.systemd import Notifier
@@ -108,6 +108,10 @@ class Log(Report):
 
     def reboot(self, step: Step, entry: Entry) -> None:
         self._say(5, f"{_name(step)}: asks for a reboot of the machine, and continues after it ({entry.reboots})")
+
+    def retry(self, step: Step, entry: Entry) -> None:
+        why = concealer(step.deployment).text(entry.reason)
+        self._say(4, f"{_name(step)}: {why}; {attempts.next_attempt(entry)}")
 
     def resent(self, step: Step) -> None:
         self._say(6, f"{_name(step)}: the result is sent again")

@@ -77,6 +77,9 @@ class Execution:
         repeat = self._completion.conclude(step, recorded, ending, wanted=wanted)
         if repeat is Repeat.REBOOT:
             self._wait_for_reboot(step)
+        if repeat is Repeat.RETRY:
+            self._run_inputs.tidy(step.deployment.key)
+            self._report.retry(step, self._journal.entries[step.deployment.key])
         return repeat is not None
 
     def _run(self, step: Step, offer: Offer) -> bool:

@@ -109,6 +109,7 @@ class Launcher:
                 ticks=ticks,
                 began=processes.since_boot(),
                 limit=job.limit or self.settings.limit,
+                spent=entry.spent,
                 hook=job.tool.hook,
                 working=str(place.working),
                 outputs=str(place.outputs),
@@ -122,6 +123,8 @@ class Launcher:
         environment = dict(self.settings.environment)
         if entry.reboots:
             environment["HEAT_REBOOTS"] = str(entry.reboots)
+        if entry.attempts:
+            environment["HEAT_ATTEMPT"] = str(entry.attempts + 1)
         try:
             run_folder.make(folder, mark)
             command = self._command(job, place)

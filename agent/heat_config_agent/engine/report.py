@@ -20,6 +20,9 @@ class Report(Log):
     def reboot(self, step: Step, entry: Entry) -> None:
         """A command asks for a reboot, and goes on after it."""
 
+    def retry(self, step: Step, entry: Entry) -> None:
+        """An attempt has failed with a code of the option `retry`; its command runs again when the entry is due."""
+
     def resent(self, step: Step) -> None:
         """The result of an earlier run is being sent again."""
 
