@@ -59,7 +59,7 @@ class Lines(Report):
         self._running.pop(entry.key, None)
         self._line("reboot", "warn", step, "", "it asks for a reboot of the machine, and continues after it")
 
-    def resent(self, step: Step) -> None:
+    def resent(self, step: Step, entry: Entry) -> None:  # noqa: ARG002
         self.clear()
         self._resent[step.deployment.key] = step
 
@@ -184,7 +184,7 @@ class Collected(Report):
     def ended(self, step: Step, entry: Entry) -> None:
         """Show nothing: the object at the end has it."""
 
-    def resent(self, step: Step) -> None:
+    def resent(self, step: Step, entry: Entry) -> None:
         """Show nothing: the object at the end has it."""
 
     def reboot(self, step: Step, entry: Entry) -> None:

@@ -179,6 +179,7 @@ def _agent(state: Path) -> dict[str, object]:
         "paused": {"reason": pause[0], "since": pause[1], "until": pause[2]} if pause else None,
         "reboot": report.get("reboot", []),
         "sources": report.get("sources", []),
+        "channels": report.get("channels", []),
         "troubles": report.get("troubles", []),
     }
 
@@ -234,6 +235,10 @@ def _show(agent: Mapping[str, object], problems: list[str]) -> None:
         moment = each.get("answered")
         last = f"answered {plan.clock(moment)}" if isinstance(moment, float) else "has not answered yet"
         terminal.say(terminal.line(f"source {each.get('name')}: {last}"))
+    for each in [each for each in _maps(agent["channels"]) if agent["running"] and each.get("lost")]:
+        why = f": {each['trouble']}" if each.get("trouble") else ""
+        lost = f"{each.get('name')}: {each['lost']} notices lost{why}"
+        terminal.say(terminal.styled(terminal.line(lost), "warn"))
     for problem in problems if agent["running"] else []:
         terminal.say(terminal.styled(terminal.line(problem), "warn"))
     terminal.say("")

@@ -120,6 +120,8 @@ class Launcher:
         environment = dict(self.settings.environment)
         if entry.reboots:
             environment["HEAT_REBOOTS"] = str(entry.reboots)
+        if job.deployment.trace:
+            environment["TRACEPARENT"] = job.deployment.trace
         try:
             run_folder.make(folder, mark)
             command = self._command(job, place)
@@ -257,7 +259,7 @@ class Launcher:
 
             prepared, notes = resolution.prepared(folder)
             for note in notes:
-                self._report.warn(f"{step.deployment.name}: {note}")
+                self._report.remarked(step, note)
             if prepared is not None:
                 return prepared
             if self.revealed(step.deployment) is None:

@@ -20,7 +20,7 @@ class Report(Log):
     def reboot(self, step: Step, entry: Entry) -> None:
         """A command asks for a reboot, and goes on after it."""
 
-    def resent(self, step: Step) -> None:
+    def resent(self, step: Step, entry: Entry) -> None:
         """The result of an earlier run is being sent again."""
 
     def skipped(self, step: Step) -> None:
@@ -31,3 +31,45 @@ class Report(Log):
 
     def delivered(self, entry: Entry, outcome: Outcome | None) -> None:
         """A try to deliver a result has ended; `outcome` is None if it is not sent, as its deployment was replaced."""
+
+    def remarked(self, step: Step, text: str) -> None:
+        """There is a warning about a run that does not change how it ends."""
+        self.warn(f"{step.deployment.name}: {text}")
+
+
+class Relay(Report):
+    """Forwards every event to another report."""
+
+    def __init__(self, report: Report) -> None:
+        """Forward to this report."""
+        self._report = report
+
+    def begun(self, step: Step, run: Run) -> None:
+        self._report.begun(step, run)
+
+    def ended(self, step: Step, entry: Entry) -> None:
+        self._report.ended(step, entry)
+
+    def reboot(self, step: Step, entry: Entry) -> None:
+        self._report.reboot(step, entry)
+
+    def resent(self, step: Step, entry: Entry) -> None:
+        self._report.resent(step, entry)
+
+    def skipped(self, step: Step) -> None:
+        self._report.skipped(step)
+
+    def postponed(self, step: Step, why: str) -> None:
+        self._report.postponed(step, why)
+
+    def delivered(self, entry: Entry, outcome: Outcome | None) -> None:
+        self._report.delivered(entry, outcome)
+
+    def remarked(self, step: Step, text: str) -> None:
+        self._report.remarked(step, text)
+
+    def warn(self, text: str) -> None:
+        self._report.warn(text)
+
+    def note(self, text: str) -> None:
+        self._report.note(text)
