@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -29,6 +30,11 @@ class Receiver:
         if self._refusals:
             raise self._refusals.pop(0)
         self.taken.append(notice.id)
+
+
+def has_lost(channel: Channel, number: int) -> bool:
+    """Return whether a channel has dropped so many notices."""
+    return channel.state.lost == number
 
 
 def opened(receiver: Receiver) -> Channel:
@@ -86,7 +92,7 @@ def test_what_may_succeed_later_is_tried_again(notice: Make, monkeypatch: pytest
     assert receiver.calls == 3
     for number in range(2, 5):
         channel.put(notice(id=f"d{number}"))
-        wait_until(lambda number=number: channel.state.lost == number)
+        wait_until(partial(has_lost, channel, number))
     assert receiver.calls == 6
     channel.put(notice(id="d5"))
     channel.close(30)

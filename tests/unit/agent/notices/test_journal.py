@@ -118,7 +118,7 @@ def test_lines_and_long_values(journald: Journald) -> None:
     sent = Journal(journald.path).send(4, "one", {"FIRST": "a\nb=c", "SECOND": "é" * 40_000, "THIRD": "end"})
     found = journald.read()
     assert (sent, found["FIRST"], found["THIRD"]) == (True, "a\nb=c", "end")
-    assert found["SECOND"].rstrip("é") == "…"
+    assert found["SECOND"].strip("é") == "…"
     assert len(found["SECOND"]) < 40_000
 
 
