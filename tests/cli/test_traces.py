@@ -19,9 +19,9 @@ echo '{"deploy_status_code": 0, "deploy_stderr": "", "deploy_stdout": "trace: '"
 """
 
 
-def printed(machine: Machine, given: dict[str, object], **environment: str) -> str:
-    """Apply a deployment, and return what it printed."""
-    done = machine.apply([given], "--json", **environment)
+def printed(machine: Machine, given: dict[str, object], of_agent: str = "") -> str:
+    """Apply a deployment with a variable of the agent's own, and return what it printed."""
+    done = machine.apply([given], "--json", TRACEPARENT=of_agent)
     assert done.code == 0, done.out + done.err
     return str(done.json["deployments"][0]["result"]["deploy_stdout"]).strip()
 
@@ -29,7 +29,7 @@ def printed(machine: Machine, given: dict[str, object], **environment: str) -> s
 def test_a_script_has_the_trace(machine: Machine) -> None:
     """Of its own deployment, not of another one nor of the agent."""
     assert printed(machine, deployment("d1", SHOWS, inputs={"traceparent": TRACE})) == f"trace: {TRACE}"
-    assert printed(machine, deployment("d2", SHOWS), TRACEPARENT=TRACE) == "trace: none"
+    assert printed(machine, deployment("d2", SHOWS), TRACE) == "trace: none"
 
 
 def test_an_executable_hook_has_the_trace(machine: Machine) -> None:

@@ -79,7 +79,7 @@ def test_a_server_that_hangs_and_a_console_that_is_not_read_hold_up_nothing(
     names = [f"d{number}" for number in range(5)]
     daemon.put([deployment(each, signal=heat.url(each)) for each in names])
     daemon.start()
-    wait_until(lambda: all(state == "signalled" for state in daemon.states().values()) and daemon.states(), LONG)
+    wait_until(lambda: list(daemon.states().values()) == ["signalled"] * 5, LONG)
     assert all(len(heat.values(each)) == 1 for each in names)
     assert len(other.signals) == 1
     lost = 'heat_config_agent_notices_lost_total{channel="console"} 10.0\n'
