@@ -16,7 +16,7 @@ from heat_config_agent.daemon.daemon import Daemon
 from heat_config_agent.daemon.oneshot import once
 from heat_config_agent.daemon.systemd import Notifier
 from heat_config_agent.deployments.plan import Step
-from heat_config_agent.engine import announcer
+from heat_config_agent.engine import notices
 from heat_config_agent.engine.report import Report
 from heat_config_agent.model.entry import Entry, Run
 from heat_config_agent.model.errors import ExitCode, UsageError
@@ -116,30 +116,30 @@ class Log(Report):
         self._read = bool(os.environ.get("JOURNAL_STREAM"))
 
     def begun(self, step: Step, run: Run) -> None:
-        self._tell(announcer.begun(step, run))
+        self._tell(notices.begun(step, run))
 
     def ended(self, step: Step, entry: Entry) -> None:
-        self._tell(announcer.ended(step, entry))
+        self._tell(notices.ended(step, entry))
 
     def reboot(self, step: Step, entry: Entry) -> None:
-        self._tell(announcer.reboot(step, entry))
+        self._tell(notices.reboot(step, entry))
 
     def resent(self, step: Step, entry: Entry) -> None:
-        self._tell(announcer.resent(step, entry))
+        self._tell(notices.resent(step, entry))
 
     def skipped(self, step: Step) -> None:
         """Print nothing: every poll would repeat it."""
 
     def postponed(self, step: Step, why: str) -> None:
-        self._tell(announcer.postponed(step, why))
+        self._tell(notices.postponed(step, why))
 
     def delivered(self, entry: Entry, outcome: Outcome | None) -> None:
-        notice = announcer.delivered(entry, outcome)
+        notice = notices.delivered(entry, outcome)
         if notice is not None:
             self._tell(notice)
 
     def remarked(self, step: Step, text: str) -> None:
-        self._tell(announcer.remarked(step, text))
+        self._tell(notices.remarked(step, text))
 
     def warn(self, text: str) -> None:
         self._say(4, text)

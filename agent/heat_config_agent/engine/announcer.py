@@ -1,18 +1,9 @@
-"""The engine's events as notices, and the channels that hand these on to those outside."""
+"""Has the channels that the settings name told what happens in the engine, beside the front door."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from heat_config_agent.deployments.plan import Step
-from heat_config_agent.deployments.redaction import concealer
 from heat_config_agent.engine.report import Relay, Report
-from heat_config_agent.model.entry import Entry, Run
-from heat_config_agent.model.wording import duration, line
-from heat_config_agent.notices.notice import BEGUN, DELIVERED, ENDED, NOTE, REBOOT, Notice, stack_of
 from heat_config_agent.settings.effective import Settings
-from heat_config_agent.signals.delivery import Fate, Outcome
-from heat_config_hooks.values import replace
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
@@ -22,16 +13,14 @@ if TYPE_CHECKING:
 _LAST_SECONDS = 1.0
 """Seconds in which the last notices of a process may still be handed on."""
 
-_ERROR, _WARNING, _NOTICE, _INFORMATION = 3, 4, 5, 6
-"""Priorities of syslog."""
-
 
 class Announcer(Relay):
-    """Forwards to another report, and hands a notice of each change of a deployment to the channels of the settings."""
+    """Forwards to the report of a front door, and to the channels of the settings; as a rule, there are none."""
 
     def __init__(self, report: Report, settings: Settings) -> None:
-        """Open the channels that the settings name; as a rule, there are none."""
+        """Open the channels."""
         super().__init__(report)
+        self._front = report
         self._channels: tuple[Channel, ...] = ()
         self._places: tuple[str | None, ...] = ("", "")
         self.reconfigure(settings)
@@ -47,164 +36,31 @@ class Announcer(Relay):
         places = (console, url, settings.ca_file) if url else (console, url)
         if places == self._places:
             return
+        from heat_config_agent.engine import notices  # noqa: PLC0415  # few machines have a channel
+
         lost = {channel.name: channel.lost for channel in self._channels}
         for channel in self._channels:
             channel.end()
-        self._places, self._channels = places, tuple(_opened(console, url, settings.ca_file))
+        self._places, self._channels = places, _opened(console, url, settings.ca_file)
         for channel in self._channels:
             channel.lost = lost.get(channel.name, 0)
+        self.reports = (self._front, notices.ChannelReport(self._channels)) if self._channels else (self._front,)
 
     def close(self) -> None:
         """Hand on what waits, if that is possible at once."""
         for channel in self._channels:
             channel.close(_LAST_SECONDS)
 
-    def begun(self, step: Step, run: Run) -> None:
-        super().begun(step, run)
-        if self._channels:
-            self._hand_on(begun(step, run))
 
-    def ended(self, step: Step, entry: Entry) -> None:
-        super().ended(step, entry)
-        if self._channels:
-            self._hand_on(ended(step, entry))
-
-    def reboot(self, step: Step, entry: Entry) -> None:
-        super().reboot(step, entry)
-        if self._channels:
-            self._hand_on(reboot(step, entry))
-
-    def delivered(self, entry: Entry, outcome: Outcome | None) -> None:
-        super().delivered(entry, outcome)
-        if self._channels:
-            self._hand_on(delivered(entry, outcome))
-
-    def _hand_on(self, notice: Notice | None) -> None:
-        if notice is not None:
-            for channel in self._channels:
-                channel.put(notice)
-
-
-def _opened(path: str, url: str, ca_file: str | None) -> Iterator[Channel]:
-    """Yield the channel to the console at `path`, and to the server at `url`; each may be empty."""
+def _opened(path: str, url: str, ca_file: str | None) -> tuple[Channel, ...]:
+    """Return the channels to the console at `path`, and to the server at `url`; each may be empty."""
+    channels: list[Channel] = []
     if path:
-        from heat_config_agent.notices import console  # noqa: PLC0415  # few machines have one
+        from heat_config_agent.notices import console  # noqa: PLC0415  # 10 ms for each, and few machines have it
 
-        yield console.channel(path)
+        channels.append(console.channel(path))
     if url:
-        from heat_config_agent.notices import events  # noqa: PLC0415  # few machines have one
+        from heat_config_agent.notices import events  # noqa: PLC0415
 
-        yield events.channel(url, ca_file)
-
-
-def begun(step: Step, run: Run) -> Notice:
-    """Return the notice that a command runs, which an earlier agent may have started."""
-    deed = " ".join(filter(None, (step.deployment.action, f"({_tool(step)})")))
-    if step.reason.startswith("started earlier"):
-        text = f"follows {deed}, which is already running as process {run.pid}"
-    else:
-        text = f"begins {deed}"
-    return _about(step, BEGUN, _NOTICE, text, state="running")
-
-
-def ended(step: Step, entry: Entry) -> Notice:
-    """Return the notice that the result of a deployment is known."""
-    took = f" after {duration(entry.ended - entry.started)}" if entry.started and entry.ended else ""
-    why = entry.reason or (step.reason if entry.failed or not entry.run else "")
-    why = concealer(step.deployment).text(why)
-    word, priority = ("FAILED", _ERROR) if entry.failed else ("done", _NOTICE)
-    text = f"{word}{took}: {why}" if why else f"{word}{took}"
-    return _about(step, ENDED, priority, text, entry, reason=why)
-
-
-def reboot(step: Step, entry: Entry) -> Notice:
-    """Return the notice that a command asks for a reboot."""
-    text = f"asks for a reboot of the machine, and continues after it ({entry.reboots})"
-    return _about(step, REBOOT, _NOTICE, text, entry)
-
-
-def resent(step: Step, entry: Entry) -> Notice:
-    """Return the notice that the result of an earlier run is sent again."""
-    return _about(step, NOTE, _INFORMATION, "the result is sent again", entry)
-
-
-def remarked(step: Step, text: str) -> Notice:
-    """Return a warning about a deployment that changes nothing of its state."""
-    return _about(step, NOTE, _WARNING, concealer(step.deployment).text(text), state="running")
-
-
-def postponed(step: Step, why: str) -> Notice:
-    """Return the notice that a deployment could not begin yet."""
-    why = concealer(step.deployment).text(why)  # it names the deployment
-    return replace(_about(step, NOTE, _WARNING, "", state="accepted"), text=line(f"{why}; the agent retries"))
-
-
-def delivered(entry: Entry, outcome: Outcome | None) -> Notice | None:
-    """Return the notice of what became of a result; None if it failed again like the time before."""
-    if outcome is None:
-        word, priority, text = "replaced", _WARNING, "the result is not sent: the deployment has been replaced"
-    elif outcome.fate is Fate.SENT:
-        word, priority, text = "accepted", _INFORMATION, "the result is delivered"
-    elif outcome.fate is Fate.REFUSED:
-        word, priority = "refused", _ERROR
-        text = f"the result was refused for good, and is not sent again: {outcome.trouble}"
-    elif entry.tries == 1:
-        word, priority = "waiting", _WARNING
-        text = f"the result could not be delivered yet: {outcome.trouble}"
-    else:
-        return None
-    return Notice(
-        change=DELIVERED,
-        text=line(f"{entry.name}: {text}"),
-        priority=priority,
-        id=entry.id or entry.key,
-        name=entry.name,
-        action=entry.action,
-        tool=entry.tool,
-        source=entry.source,
-        stack=stack_of(entry.document),
-        state=_state(entry),
-        delivery=word,
-        started=entry.started,
-        ended=entry.ended,
-    )
-
-
-def _about(
-    step: Step,
-    change: str,
-    priority: int,
-    text: str,
-    entry: Entry | None = None,
-    *,
-    state: str = "",
-    reason: str = "",
-) -> Notice:
-    deployment = step.deployment
-    trace = deployment.trace
-    return Notice(
-        change=change,
-        text=line(f"{deployment.name}: {text}"),
-        priority=priority,
-        id=deployment.id or deployment.key,
-        name=deployment.name,
-        action=deployment.action,
-        tool=_tool(step),
-        source=deployment.source,
-        stack=stack_of(deployment.document),
-        state=_state(entry) if entry is not None else state,
-        reason=reason,
-        started=entry.started if entry else None,
-        ended=entry.ended if entry else None,
-        trace=trace if concealer(deployment).text(trace) == trace else "",
-    )
-
-
-def _state(entry: Entry) -> str:
-    if entry.ended is None:
-        return entry.state.value
-    return "failed" if entry.failed else "ok"
-
-
-def _tool(step: Step) -> str:
-    return step.job.config.tool if step.job is not None else step.deployment.group or "-"
+        channels.append(events.channel(url, ca_file))
+    return tuple(channels)

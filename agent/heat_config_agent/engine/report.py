@@ -38,38 +38,48 @@ class Report(Log):
 
 
 class Relay(Report):
-    """Forwards every event to another report."""
+    """Forwards every event to other reports."""
 
-    def __init__(self, report: Report) -> None:
-        """Forward to this report."""
-        self._report = report
+    def __init__(self, *reports: Report) -> None:
+        """Forward to these reports, in this order."""
+        self.reports = reports
 
     def begun(self, step: Step, run: Run) -> None:
-        self._report.begun(step, run)
+        for report in self.reports:
+            report.begun(step, run)
 
     def ended(self, step: Step, entry: Entry) -> None:
-        self._report.ended(step, entry)
+        for report in self.reports:
+            report.ended(step, entry)
 
     def reboot(self, step: Step, entry: Entry) -> None:
-        self._report.reboot(step, entry)
+        for report in self.reports:
+            report.reboot(step, entry)
 
     def resent(self, step: Step, entry: Entry) -> None:
-        self._report.resent(step, entry)
+        for report in self.reports:
+            report.resent(step, entry)
 
     def skipped(self, step: Step) -> None:
-        self._report.skipped(step)
+        for report in self.reports:
+            report.skipped(step)
 
     def postponed(self, step: Step, why: str) -> None:
-        self._report.postponed(step, why)
+        for report in self.reports:
+            report.postponed(step, why)
 
     def delivered(self, entry: Entry, outcome: Outcome | None) -> None:
-        self._report.delivered(entry, outcome)
+        for report in self.reports:
+            report.delivered(entry, outcome)
 
     def remarked(self, step: Step, text: str) -> None:
-        self._report.remarked(step, text)
+        for report in self.reports:
+            report.remarked(step, text)
 
     def warn(self, text: str) -> None:
-        self._report.warn(text)
+        for report in self.reports:
+            report.warn(text)
 
     def note(self, text: str) -> None:
-        self._report.note(text)
+        for report in self.reports:
+            report.note(text)
