@@ -63,6 +63,11 @@ def test_deployments_of_a_stack_say_so(machine: Machine, other: SignalServer) ->
     assert lines == ["begins CREATE (script)", "done"]
 
 
+@pytest.mark.fault(
+    1,
+    "a server for events that refuses, hangs or hangs up, and a console that is not there",
+    "the result, the exit code and what is printed are as without them",
+)
 @pytest.mark.parametrize("answer", [Answer(status=500), Answer(delay=3600), Answer(hang_up=True)])
 def test_a_report_that_fails_changes_nothing(
     machine: Machine, heat: SignalServer, other: SignalServer, answer: Answer

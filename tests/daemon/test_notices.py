@@ -69,6 +69,11 @@ def test_each_change_is_an_event(daemon: Daemon, heat: SignalServer, other: Sign
     assert result["deploy_stdout"].startswith(TRACE)
 
 
+@pytest.mark.fault(
+    3,
+    "a console that nobody reads, and a server for events that hangs",
+    "no run and no result waits for them; the status says how many notices were lost, and why",
+)
 def test_a_server_that_hangs_and_a_console_that_is_not_read_hold_up_nothing(
     daemon: Daemon, machine: Machine, heat: SignalServer, other: SignalServer, console: tuple[int, str]
 ) -> None:
