@@ -138,8 +138,8 @@ class Log(Report):
         if notice is not None:
             self._tell(notice)
 
-    def remarked(self, step: Step, text: str) -> None:
-        self._tell(notices.remarked(step, text))
+    def remarked(self, step: Step, text: str, *, warning: bool = True) -> None:
+        self._tell(notices.remarked(step, text, warning=warning))
 
     def warn(self, text: str) -> None:
         self._say(4, text)

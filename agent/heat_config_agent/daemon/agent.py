@@ -207,6 +207,7 @@ class Agent:
     def _explain(self, steps: Iterable[Step]) -> None:
         """Note which deployments are skipped although no agent has run them, and which another agent has begun."""
         entries = self.journal.entries
+        skipped = [step for step in steps if step.verb is Verb.SKIP and step.deployment.key not in entries]
         self._skipped = tuple(
             {
                 "key": step.deployment.key,
@@ -215,12 +216,11 @@ class Agent:
                 "action": step.deployment.action,
                 "reason": step.reason,
             }
-            for step in steps
-            if step.verb is Verb.SKIP and step.deployment.key not in entries
+            for step in skipped
         )
-        notes = [f"{each['name']}: skipped: {each['reason']}" for each in self._skipped]
-        for line in self._warned.update("skipped", notes):
-            self._report.note(line)
+        notes = {f"{step.deployment.name}: skipped: {step.reason}": step for step in skipped}
+        for line in self._warned.update("skipped", list(notes)):
+            self._report.remarked(notes[line], line, warning=False)
         self._warn("begun elsewhere", report_of(begun_elsewhere(self.settings.deployed, entries)))
 
     def work(self, timeout: float, wakeup: int, before: tuple[object, ...]) -> None:

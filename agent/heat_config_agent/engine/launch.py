@@ -223,7 +223,8 @@ class Launcher:
         """Let go of a run; return what its supervisor recorded, and why the agent ended it (empty if it did not)."""
         running = active.running
         if running.hopeless:
-            self._report.warn(f"cannot end process {running.run.pid}; the agent gives up {active.step.deployment.name}")
+            text = f"cannot end process {running.run.pid}; the agent gives up {active.step.deployment.name}"
+            self._report.remarked(active.step, text)
         return running.close(), running.ending
 
     def close_lost(self, key: str, run: Run) -> tuple[str, str]:
@@ -259,7 +260,7 @@ class Launcher:
 
             prepared, notes = resolution.prepared(folder)
             for note in notes:
-                self._report.remarked(step, note)
+                self._report.remarked(step, f"{step.deployment.name}: {note}")
             if prepared is not None:
                 return prepared
             if self.revealed(step.deployment) is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from heat_config_agent.deployments.plan import Step
+from heat_config_agent.deployments.plan import Step, Verb
 from heat_config_agent.deployments.redaction import concealer
 from heat_config_agent.engine.report import Report
 from heat_config_agent.model.entry import Entry, Run
@@ -79,9 +79,11 @@ def resent(step: Step, entry: Entry) -> Notice:
     return _about(step, NOTE, _INFORMATION, "the result is sent again", entry)
 
 
-def remarked(step: Step, text: str) -> Notice:
-    """Return a warning about a deployment that changes nothing of its state."""
-    return _about(step, NOTE, _WARNING, concealer(step.deployment).text(text), state="running")
+def remarked(step: Step, text: str, *, warning: bool = True) -> Notice:
+    """Return the notice of a line about a deployment, which names it and changes no state."""
+    state = "skipped" if step.verb is Verb.SKIP else "running"
+    made = _about(step, NOTE, _WARNING if warning else _INFORMATION, "", state=state)
+    return replace(made, text=line(concealer(step.deployment).text(text)))
 
 
 def postponed(step: Step, why: str) -> Notice:

@@ -32,9 +32,12 @@ class Report(Log):
     def delivered(self, entry: Entry, outcome: Outcome | None) -> None:
         """A try to deliver a result has ended; `outcome` is None if it is not sent, as its deployment was replaced."""
 
-    def remarked(self, step: Step, text: str) -> None:
-        """There is a warning about a run that does not change how it ends."""
-        self.warn(f"{step.deployment.name}: {text}")
+    def remarked(self, step: Step, text: str, *, warning: bool = True) -> None:  # noqa: ARG002
+        """There is more to say about a deployment, in a line that names it; it changes no state."""
+        if warning:
+            self.warn(text)
+        else:
+            self.note(text)
 
 
 class Relay(Report):
@@ -72,9 +75,9 @@ class Relay(Report):
         for report in self.reports:
             report.delivered(entry, outcome)
 
-    def remarked(self, step: Step, text: str) -> None:
+    def remarked(self, step: Step, text: str, *, warning: bool = True) -> None:
         for report in self.reports:
-            report.remarked(step, text)
+            report.remarked(step, text, warning=warning)
 
     def warn(self, text: str) -> None:
         for report in self.reports:

@@ -32,7 +32,7 @@ class Notice:
     stack: str
     """The name of its stack; empty if the deployment does not say."""
     state: str
-    """`running`, `reboot`, `ok`, `failed`; or `accepted` if it has not begun."""
+    """`running`, `reboot`, `ok`, `failed`; `accepted` if it has not begun, or `skipped` if it does not."""
     reason: str = ""
     """Why it has failed, or a note about its success."""
     delivery: str = ""

@@ -17,6 +17,7 @@ from heat_config_agent.model.deployment import Document
 from heat_config_agent.model.entry import Entry, Run, State
 from heat_config_agent.notices.journal import Journal, reader_of
 from heat_config_agent.signals.delivery import Fate, Outcome
+from heat_config_hooks.values import replace
 from support.machine import deployment
 
 
@@ -83,7 +84,8 @@ EVENTS: list[tuple[Callable[[Log, Step], None], str, str, str]] = [
     (lambda log, at: log.ended(at, entry(at, failed=True, reason="no")), "d1: FAILED after 2.00 s: no", "3", "failed"),
     (lambda log, at: log.resent(at, entry(at)), "d1: the result is sent again", "6", "ok"),
     (lambda log, at: log.delivered(entry(at), Outcome("d1", Fate.SENT)), "d1: the result is delivered", "6", "ok"),
-    (lambda log, at: log.remarked(at, "odd"), "d1: odd", "4", "running"),
+    (lambda log, at: log.remarked(at, "d1: odd"), "d1: odd", "4", "running"),
+    (lambda log, at: log.remarked(replace(at, verb=Verb.SKIP), "d1: no", warning=False), "d1: no", "6", "skipped"),
     (lambda log, at: log.postponed(at, "d1: no space"), "d1: no space; the agent retries", "4", "accepted"),
 ]  # fmt: skip
 
