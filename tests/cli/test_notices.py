@@ -41,12 +41,12 @@ def told(server: SignalServer) -> list[dict[str, Any]]:
 def test_all_events_are_posted_before_the_command_ends(machine: Machine, other: SignalServer) -> None:
     """For each deployment when it begins and when it ends."""
     words = configured(machine, f"report_url = {other.origin}/events")
-    names = [f"d{number}" for number in range(10)]
+    names = [f"d{number}" for number in range(5)]
     assert machine.apply([deployment(each) for each in names], *words).code == 0
     found = [(each["subject"], each["type"].rpartition(".")[2]) for each in told(other)]
     assert found == [(name, change) for name in names for change in ("begun", "ended")]
     machine.apply([deployment(each) for each in names], *words)
-    assert len(other.signals) == 20
+    assert len(other.signals) == 10
 
 
 def test_deployments_of_a_stack_say_so(machine: Machine, other: SignalServer) -> None:

@@ -10,8 +10,8 @@ TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 if TYPE_CHECKING:
     from heat_config_agent.notices.channel import Channel, ChannelState
 
-_LAST_SECONDS = 1.0
-"""Seconds in which the last notices of a process may still be handed on."""
+_LAST_SECONDS = 2.0
+"""Seconds for which the end of a process waits for each of its last notices."""
 
 
 class Announcer(Relay):
