@@ -1,4 +1,4 @@
-"""What `heat-config-apply` tells those outside: the same as the daemon, and all of it before it ends."""
+"""Notices of `heat-config-apply`: the same as those of the daemon, and all of them before it ends."""
 
 from __future__ import annotations
 

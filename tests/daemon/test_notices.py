@@ -1,4 +1,4 @@
-"""What the daemon tells those outside: CloudEvents to a server, lines to a console. Neither ever holds it up."""
+"""Notices of the daemon to those outside: CloudEvents to a server, lines to a console. Neither ever holds it up."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_each_change_is_an_event(daemon: Daemon, heat: SignalServer, other: Sign
 
 @pytest.mark.fault(
     3,
-    "a console that nobody reads, and a server for events that hangs",
+    "a console that is not read, and a server for events that hangs",
     "no run and no result waits for them; the status says how many notices were lost, and why",
 )
 def test_a_server_that_hangs_and_a_console_that_is_not_read_hold_up_nothing(
@@ -95,7 +95,7 @@ def test_a_server_that_hangs_and_a_console_that_is_not_read_hold_up_nothing(
 
     wait_until(is_told, LONG)
     shown = daemon.command("status").out
-    assert f"console: 10 notices lost: {console[1]} takes no more: nobody reads it" in shown
+    assert f"console: 10 notices lost: {console[1]} takes no more: it is not read" in shown
     assert daemon.command("status", "--check").code == 0
     assert daemon.stop() == 0
     after = {each["name"]: each for each in daemon.health()["channels"]}

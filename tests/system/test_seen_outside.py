@@ -1,4 +1,4 @@
-"""What a booted machine shows of deployments: a target of systemd, fields of the journal, lines on the console."""
+"""Deployments as a booted machine shows them: a target of systemd, fields of the journal, lines on the console."""
 
 from __future__ import annotations
 

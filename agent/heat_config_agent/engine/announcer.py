@@ -1,4 +1,4 @@
-"""Has the channels that the settings name told what happens in the engine, beside the front door."""
+"""Forwards the events of the engine to the front door, and to the channels that the settings name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A way to somebody outside: a thread of its own hands the notices on, and drops them rather than hold up the agent."""
+"""Channels to the outside: each has a thread that hands notices on, and drops them rather than hold up the agent."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ChannelState:
     lost: int
     """The number of notices that were dropped, since the agent was started."""
     trouble: str
-    """Why the last one was dropped; empty if the one after it was accepted."""
+    """The reason why the last one was dropped; empty if the one after it was accepted."""
 
 
 class Channel:

@@ -34,12 +34,12 @@ class Console:
             finally:
                 os.close(descriptor)
         except BlockingIOError:
-            raise UndeliveredError(f"{self._path} takes no more: nobody reads it") from None
+            raise UndeliveredError(f"{self._path} takes no more: it is not read") from None
         except OSError as error:
             raise UndeliveredError(f"cannot write to {self._path}: {error.strerror}") from error
         self._torn = written < len(data)
         if self._torn:
-            raise UndeliveredError(f"{self._path} has taken only a part of a line: nobody reads it")
+            raise UndeliveredError(f"{self._path} has taken only a part of a line: it is not read")
 
 
 def channel(path: str) -> Channel:

@@ -11,7 +11,7 @@ BEGUN, ENDED, REBOOT, DELIVERED = "begun", "ended", "reboot", "delivered"
 """The changes of a deployment's state that a notice may be about."""
 
 NOTE = "note"
-"""What a notice is about that changes no state."""
+"""The subject of a notice about anything else."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,9 +34,9 @@ class Notice:
     state: str
     """`running`, `reboot`, `ok`, `failed`; `accepted` if it has not begun, or `skipped` if it does not."""
     reason: str = ""
-    """Why it has failed, or a note about its success."""
+    """The reason of its failure, or a note about its success."""
     delivery: str = ""
-    """What became of the result: `accepted`, `refused`, `replaced`, or `waiting` to be sent again."""
+    """The fate of its result: `accepted`, `refused`, `replaced`, or `waiting` to be sent again."""
     started: float | None = None
     ended: float | None = None
     """When its run began and ended, in seconds since the epoch."""

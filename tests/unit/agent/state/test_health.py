@@ -101,7 +101,7 @@ def test_names_cannot_break_the_format() -> None:
 
 
 def test_metrics_of_channels() -> None:
-    """What was lost is a counter; without channels there is none."""
+    """The lost notices are a counter; without channels there is none."""
     channel = {"name": "console", "waiting": 0, "lost": 3, "trouble": ""}
     text = health.metrics(Health(process=1, version="1", started=0, channels=(channel,)), [])
     assert "# TYPE heat_config_agent_notices_lost_total counter\n" in text
