@@ -260,8 +260,11 @@ def cut(text: Text, cap: int) -> str:
     return CUT.format(total) if room else ""
 
 
-_STRAY = re.compile("[\ud800-\udfff]")
-"""A surrogate: it stands for a byte that is not UTF-8, or for half of a character."""
+_STRAY = "[\ud800-\udfff]"
+"""A surrogate: it stands for a byte that is not UTF-8, or for half of a character.
+
+`re` compiles it when it is first used, because most runs do not need it and compiling takes time at each start.
+"""
 
 
 def _bytes(text: str) -> int:
@@ -269,7 +272,7 @@ def _bytes(text: str) -> int:
     try:
         return len(text.encode())
     except UnicodeEncodeError:
-        return len(_STRAY.sub("?", text).encode())
+        return len(re.sub(_STRAY, "?", text).encode())
 
 
 def _shown(text: str) -> str:
@@ -279,4 +282,4 @@ def _shown(text: str) -> str:
     try:
         return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     except UnicodeEncodeError:
-        return _STRAY.sub("\ufffd", text)
+        return re.sub(_STRAY, "\ufffd", text)

@@ -33,8 +33,9 @@ class _Field:
         default_factory: Callable[[], object] = _MISSING,
         repr: bool = True,  # noqa: A002
         compare: bool = True,
+        name: str = "",
     ) -> None:
-        self.name = ""
+        self.name = name
         self.default, self.default_factory, self.repr, self.compare = default, default_factory, repr, compare
 
 
@@ -45,42 +46,39 @@ def _dataclass(cls: type | None = None, /, **how: bool) -> type | Callable[[type
 def _made(cls: type, *, frozen: bool = False, kw_only: bool = False, eq: bool = True) -> type:
     if hasattr(cls, "__value_fields__"):
         raise TypeError(f"{cls.__qualname__} inherits from a class with fields, which is not supported")
-    declared = [_declared(cls, name) for name in cls.__annotations__]
-    positions = () if kw_only else tuple(each.name for each in declared)
-    made: dict[str, object] = {"__value_fields__": tuple(declared), "__match_args__": positions}
-    made["__value_defaults__"] = (
-        {each.name: each.default for each in declared if each.default is not _MISSING},
-        len(declared),
-    )
-    made["__init__"] = _init(cls.__qualname__, declared, positions)
-    made["__repr__"] = _repr([each.name for each in declared if each.repr])
+    own = vars(cls)
+    defaults = {name: own.get(name, _MISSING) for name in cls.__annotations__}
+    declared = {name: value for name, value in defaults.items() if value.__class__ is _Field}
+    for name, field_ in declared.items():
+        field_.name, defaults[name] = name, field_.default
+        if field_.default is _MISSING:
+            delattr(cls, name)
+        else:  # only the default stays as an attribute of the class
+            setattr(cls, name, field_.default)
+    positions = () if kw_only else tuple(defaults)
+    made: dict[str, object] = {"__value_fields__": (defaults, declared), "__match_args__": positions}
+    usual = {name: value for name, value in defaults.items() if value is not _MISSING}
+    made["__value_defaults__"] = (usual, len(defaults))
+    made["__init__"] = _init(cls.__qualname__, defaults, declared, positions)
+    made["__repr__"] = _repr([name for name in defaults if name not in declared or declared[name].repr])
     if eq:
-        made["__eq__"], by_value = _eq([each.name for each in declared if each.compare])
+        compared = [name for name in defaults if name not in declared or declared[name].compare]
+        made["__eq__"], by_value = _eq(compared)
         made["__hash__"] = by_value if frozen else None
     if frozen:
         made["__setattr__"] = made["__delattr__"] = _refuse
     for name, value in made.items():
-        if name not in vars(cls):
+        if name not in own:
             setattr(cls, name, value)
     return cls
 
 
-def _declared(cls: type, name: str) -> _Field:
-    """Return a field as the class declares it; only its default stays as an attribute of the class."""
-    found = vars(cls).get(name, _MISSING)
-    if not isinstance(found, _Field):
-        found = _Field(found)
-    elif found.default is _MISSING:
-        delattr(cls, name)
-    else:
-        setattr(cls, name, found.default)
-    found.name = name
-    return found
-
-
-def _init(cls: str, declared: list[_Field], positions: tuple[str, ...]) -> Callable[..., None]:
-    usual = {each.name: each.default for each in declared}
-    factories = [(each.name, each.default_factory) for each in declared if each.default_factory is not _MISSING]
+def _init(
+    cls: str, usual: dict[str, object], declared: dict[str, _Field], positions: tuple[str, ...]
+) -> Callable[..., None]:
+    factories = [
+        (name, each.default_factory) for name, each in declared.items() if each.default_factory is not _MISSING
+    ]
     needed = {name for name, value in usual.items() if value is _MISSING} - {name for name, _ in factories}
 
     def __init__(self: object, /, *values: object, **named: object) -> None:  # noqa: N807
@@ -120,14 +118,14 @@ def _refuse(_self: object, name: str, _value: object = None) -> NoReturn:
 
 def _replace(value: Any, /, **changes: object) -> object:
     """Return a copy with changes. All fields are copied at once, because entries of the journal have many."""
-    declared, now = _fields(value), value.__dict__
+    names, now = value.__value_fields__[0], value.__dict__
     made = object.__new__(type(value))
     held = made.__dict__
     # The dictionary may also have cached properties, which must be computed again for the copy.
-    held.update(now if len(now) == len(declared) else {each.name: getattr(value, each.name) for each in declared})
+    held.update(now if len(now) == len(names) else {name: getattr(value, name) for name in names})
     held.update(changes)
-    if len(held) != len(declared):
-        unknown = changes.keys() - {each.name for each in declared}
+    if len(held) != len(names):
+        unknown = changes.keys() - names.keys()
         raise TypeError(f"{type(value).__qualname__}: unknown: {', '.join(sorted(unknown))}")
     return made
 
@@ -148,8 +146,9 @@ def restore(kind: type[_T], values: Mapping[str, object]) -> _T:
 
 
 def _fields(of: Any) -> tuple[_Field, ...]:
-    found: tuple[_Field, ...] = of.__value_fields__
-    return found
+    """Return the fields of a class or value. Few programs ask for them, so they are made only then."""
+    defaults, declared = of.__value_fields__
+    return tuple(declared.get(name) or _Field(default, name=name) for name, default in defaults.items())
 
 
 if not TYPE_CHECKING:

@@ -27,13 +27,14 @@ from heat_config_hooks.values import dataclass, replace
 _SHOWN = 100
 """The most characters of a name that a message repeats."""
 
-_HALF = re.compile("[\ud800-\udfff]")
+# `re` compiles these patterns when they are first used: most documents need none of them.
+_HALF = "[\ud800-\udfff]"
 """Half of a surrogate pair, which JSON can contain and the name of a file cannot."""
 
-_REFERENCE = re.compile(r"[a-z][a-z0-9-]{0,31}:")
+_REFERENCE = r"[a-z][a-z0-9-]{0,31}:"
 """The beginning of a reference to a secret. Any other object with the one key `secret` is a value like others."""
 
-_REFERENCE_AS_TEXT = re.compile(r"""\{\s*["']secret["']\s*:\s*["']([a-z][a-z0-9-]{0,31}:[^"'\\]*)["']\s*\}\s*""")
+_REFERENCE_AS_TEXT = r"""\{\s*["']secret["']\s*:\s*["']([a-z][a-z0-9-]{0,31}:[^"'\\]*)["']\s*\}\s*"""
 
 _LONGEST_REFERENCE = 500
 
@@ -259,10 +260,10 @@ def reference_in(value: object) -> str:
     It may be text, too: in templates, parameters of the type string turn the object into JSON, or into Python's form.
     """
     if isinstance(value, str):
-        match = _REFERENCE_AS_TEXT.fullmatch(value) if value[:1] == "{" else None
+        match = re.fullmatch(_REFERENCE_AS_TEXT, value) if value[:1] == "{" else None
         return match[1] if match else ""
     text = value.get("secret") if isinstance(value, Mapping) and len(value) == 1 else None
-    return text if isinstance(text, str) and _REFERENCE.match(text) else ""
+    return text if isinstance(text, str) and re.match(_REFERENCE, text) else ""
 
 
 def _references(value: object, kind: str) -> tuple[str, ...]:
@@ -306,7 +307,7 @@ def _outputs(entry: _Entry) -> Iterable[Output]:
         if "/" in name or "\0" in name:
             problem = f"{quoted(name)} cannot be an output: its name is also a file name, so it must not contain '/'"
             entry.wrong(f"{path}.name", problem)
-        elif _HALF.search(name):
+        elif re.search(_HALF, name):
             entry.wrong(f"{path}.name", f"{quoted(name)} cannot be an output: it contains half of a character")
         elif name in STANDARD_OUTPUTS:
             yield Output(name=name)  # a template may declare the standard outputs

@@ -68,7 +68,7 @@ class Attempts:
 
     def hopeless(self, work: str, subject: str) -> str:
         """Return why a piece of work must not be tried again; empty if it may be."""
-        if self._counts.get(_name(work, subject), 0) < TIMES:
+        if not self._counts or self._counts.get(_name(work, subject), 0) < TIMES:
             return ""
         return f"the agent was aborted {TIMES} times while it was {work}: systemd's watchdog does that when it hangs"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,8 +13,10 @@ from heat_config_agent.state import requests
 from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.state.retention import Weight
 
-TEMPORARY = re.compile(r"\..+\.new")
-"""The names of files that are being written, or that a killed writer left half written."""
+
+def is_temporary(name: str) -> bool:
+    """Return True for the name of a file that is being written, or that a killed writer left half written."""
+    return name.startswith(".") and name.endswith(".new") and len(name) > len("..new")
 
 
 def weigh(state: Path, deployed: Deployed, entry: Entry, traces: Traces) -> Weight:
@@ -45,7 +46,7 @@ class Traces:
             names = self._names(folder)
             for pattern in patterns:
                 for name in names.get(_stem(pattern), ()):
-                    plain = name[1:].removesuffix(".new") if TEMPORARY.fullmatch(name) else name
+                    plain = name[1:].removesuffix(".new") if is_temporary(name) else name
                     if _fits(plain, pattern):
                         paths.append(folder / name)
         return list(dict.fromkeys(paths))
@@ -53,8 +54,8 @@ class Traces:
     def _names(self, folder: Path) -> Mapping[str, list[str]]:
         if folder not in self._folders:
             names: dict[str, list[str]] = {}
-            for path in listed(folder):
-                names.setdefault(_stem(path.name), []).append(path.name)
+            for name in listed(folder):
+                names.setdefault(_stem(name), []).append(name)
             self._folders[folder] = names
         return self._folders[folder]
 
@@ -69,10 +70,10 @@ def _stem(name: str) -> str:
     return name.removeprefix(".").partition(".")[0]
 
 
-def listed(folder: Path) -> list[Path]:
-    """Return the paths in a folder, sorted; none if there is no such folder."""
+def listed(folder: Path) -> list[str]:
+    """Return the names in a folder, sorted; none if there is no such folder."""
     try:
-        return sorted(folder.iterdir())
+        return sorted(os.listdir(folder))
     except OSError:
         return []
 

@@ -18,12 +18,12 @@ from heat_config_agent.state import journal, retention
 from heat_config_agent.state.clock import Steady
 from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.state.deployment_removal import reason
-from heat_config_agent.state.disk_usage import TEMPORARY, listed
+from heat_config_agent.state.disk_usage import is_temporary, listed
 from heat_config_hooks import files
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
-_SET_ASIDE = re.compile(r"of-.+|.+\.(damaged|corrupt)-\d+")
+_SET_ASIDE = r"of-.+|.+\.(damaged|corrupt)-\d+"
 """The names of files and folders that were set aside in the state directory and in `documents`."""
 
 
@@ -46,9 +46,9 @@ class Leftovers:
         with contextlib.suppress(OSError):
             (self._state / f"{journal.FILE}.new").unlink()
         for folder in (self._state, self._state / "documents", self._state / "asked", self._deployed.directory):
-            for path in listed(folder):
-                if TEMPORARY.fullmatch(path.name):
-                    _remove_if_dead(path)
+            for name in listed(folder):
+                if is_temporary(name):
+                    _remove_if_dead(folder / name)
                     yield
 
     def private(self) -> Iterator[None]:
@@ -57,11 +57,11 @@ class Leftovers:
         if not os.path.isdir(folder) or os.path.islink(folder):  # noqa: PTH112, PTH114  # neither raises
             return
         changed = 0
-        for path in (folder, *listed(folder)):
+        for path in (f"{folder}", *(f"{folder}/{name}" for name in listed(folder))):
             with contextlib.suppress(OSError):  # another user's, for example, or it has gone
-                mode = path.lstat().st_mode
+                mode = os.lstat(path).st_mode
                 if not stat.S_ISLNK(mode) and mode & _OTHERS:
-                    path.chmod(stat.S_IMODE(mode) & ~_OTHERS)
+                    os.chmod(path, stat.S_IMODE(mode) & ~_OTHERS)  # noqa: PTH101  # there are many
                     changed += 1
             yield
         if changed:
@@ -82,17 +82,16 @@ class Leftovers:
 
     def old(self, known: Collection[str], age: float) -> Iterator[None]:
         """Remove run folders that are not `known`, and what was set aside, once it was there for `age` seconds."""
-        orphans = [path for path in listed(self._state / "runs") if path.name not in known]
-        yield from self._after(age, "runs", orphans)
+        runs = self._state / "runs"
+        yield from self._after(age, "runs", runs, [name for name in listed(runs) if name not in known])
         for kind, folder in (("aside", self._state), ("documents", self._state / "documents")):
-            set_aside = [path for path in listed(folder) if _SET_ASIDE.fullmatch(path.name)]
-            yield from self._after(age, kind, set_aside)
+            set_aside = [name for name in listed(folder) if re.fullmatch(_SET_ASIDE, name)]
+            yield from self._after(age, kind, folder, set_aside)
 
-    def _after(self, age: float, kind: str, paths: list[Path]) -> Iterator[None]:
-        """Remove those of the paths of a kind that were first seen `age` seconds ago or earlier."""
-        paths_of = {path.name: path for path in paths}
-        for name in self._aged(age, kind, paths_of):
-            path = paths_of[name]
+    def _after(self, age: float, kind: str, folder: Path, names: list[str]) -> Iterator[None]:
+        """Remove those of the names in a folder that were first seen `age` seconds ago or earlier."""
+        for name in self._aged(age, kind, names):
+            path = folder / name
             try:
                 files.remove(path)
             except OSError as error:
