@@ -3,7 +3,7 @@
 All YAML from elsewhere is composed here. Of YAML only what JSON can say is used: keys of maps become text, a date stays
 text, and no tag makes anything else. A text that would take too much memory or stack is refused before it does.
 
-No message repeats a part of the text, except for keys and well-known tags: a password that nobody has quoted may be
+No message repeats a part of the text, except for keys and well-known tags: a password that no one has quoted may be
 taken for something else.
 """
 

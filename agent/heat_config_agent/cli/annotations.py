@@ -13,7 +13,7 @@ _LEVELS = {"error": "mistakes", "warning": "warnings"}
 
 
 def github(found: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return a line for each mistake, which GitHub shows beside the line of the file.
+    """Return a line for each mistake, which GitHub shows next to the line of the file.
 
     `found` are the JSON objects of `template validate --json`, each with the key `file`.
     """

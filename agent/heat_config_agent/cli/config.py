@@ -43,7 +43,7 @@ _NOT_USED = {
     "debug": "the agent always logs to standard error",
     "verbose": "the agent always logs to standard error",
 }
-"""Why the agent does not use some of os-collect-config's settings."""
+"""The reason why the agent does not use some of os-collect-config's settings."""
 
 
 def add(commands: state_options.Commands) -> None:
@@ -110,7 +110,7 @@ class _Offer:
 
     @property
     def word(self) -> str:
-        """Whether it is used, and why not."""
+        """The word for its use: used, the same as another, or the reason why it is not used."""
         if self.same is not None:
             return f"the same as {self.same}"
         if self.missing:

@@ -1,4 +1,4 @@
-"""Whether the programs that tools need are installed, and can print their versions."""
+"""True if the programs that tools need are installed, and can print their versions."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _VERSION = re.compile(r"\d+(\.\d+)+[\w.+~-]*")
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """Whether a tool can be used."""
+    """True if a tool can be used."""
 
     program: str = ""
     """The command line of the program that its hook runs; empty if there is none, or it is missing or not known."""
     version: str = ""
     """The version of the program; empty if it prints none."""
     problem: str = ""
-    """Why the tool cannot be used, and what to do; empty if it can."""
+    """The reason why the tool cannot be used, and what to do; empty if it can."""
 
 
 def about(tool: Tool) -> About | None:

@@ -122,7 +122,7 @@ class Applier:
         may have been replaced, and Heat would take the result of the old one for the new one's.
 
         With `mark` false, only `settle` puts on record which files are in heat-agents' folder, with one flush for all.
-        That is for a caller who offers each deployment until it has ended: nobody asks for it again by removing a file.
+        That is for a caller who offers each deployment until it has ended: no one asks for it again by removing a file.
         """
         documents = list(documents)
         self._idle.forget()

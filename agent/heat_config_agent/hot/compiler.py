@@ -55,7 +55,7 @@ class Circumstances:
     """Returns the content of a file by its name in the template; None if there is no such file."""
     source: Json
     known: bool = True
-    """Whether a required parameter without a value is a mistake."""
+    """True if a required parameter without a value is a mistake."""
     is_child: bool = False
 
 

@@ -169,7 +169,7 @@ class _Surroundings:
     def of_text(
         self, resource: str, template: str, identity: Identity, parameters: Mapping[str, Json], *, known: bool = True
     ) -> Definition:
-        # The text of a file names other files beside that file; text of a property, beside its own template.
+        # The text of a file names other files next to that file; text of a property, next to its own template.
         files = self._templates.source.files
         name = next((name for name, text in files.items() if text == template), f"{self._base}#{resource}")
         try:

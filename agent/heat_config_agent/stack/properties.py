@@ -213,7 +213,7 @@ class Properties(Mapping[str, Any]):
             raise Wrong(str(error), (*self._path, key)) from error
 
     def _get(self, key: str, wrong: list[Wrong], *, checked: bool = False) -> Any:
-        """Return a value; if it is checked, add the mistakes beside its type to `wrong`."""
+        """Return a value; if it is checked, add the mistakes next to its type to `wrong`."""
         if key not in self.schema:
             raise KeyError(f"Invalid Property {key}")
         schema = self.schema[key]

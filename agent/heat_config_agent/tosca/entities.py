@@ -1,6 +1,6 @@
 """The keynames of every entity of versions 1.0 to 1.3 (sections 3.5 to 3.9 of the specification), as tables.
 
-A keyname that one version has is taken in all others, as nobody is helped by a refusal.
+A keyname that one version has is taken in all others, as no one is helped by a refusal.
 """
 
 from __future__ import annotations

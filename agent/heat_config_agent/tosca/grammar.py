@@ -48,7 +48,7 @@ class Entity:
     others: Kind | None = None
     """The kind of what stands under any other key; without it, another key is a mistake."""
     exclusive: bool = False
-    """Whether exactly one of the keynames has to be there."""
+    """True if exactly one of the keynames has to be there."""
     since: Mapping[str, str] = field(default_factory=dict)
     """The first version that has a keyname, for those that 1.0 has not."""
 

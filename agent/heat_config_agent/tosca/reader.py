@@ -25,7 +25,7 @@ from heat_config_agent.tosca.topology import Part
 
 MOST_BESIDE = 500
 LARGEST_BESIDE = 1024**2
-"""Files of an archive, and their bytes, that stand beside each script; of a larger one, only those that are named."""
+"""Files of an archive, and their bytes, that stand next to each script; of a larger one, only those that are named."""
 
 _MOST_FILES = 2000
 _DEEPEST = 4
@@ -42,7 +42,7 @@ class Wish:
     substitutes: Mapping[str, str]
     machine: Mapping[str, Mapping[str, Json]]
     is_complete: bool = True
-    """Whether an input without value is a mistake; a service that is only looked at needs none."""
+    """True if an input without value is a mistake; a service that is only looked at needs none."""
     signatures: tuple[str, ...] = ()
     """The evidence that the files are signed."""
     disk: Disk | None = None
@@ -140,7 +140,7 @@ class _Reading:
             )
 
     def take_all(self) -> None:
-        """Read all files of an archive or a folder: they stand beside each script (O12)."""
+        """Read all files of an archive or a folder: they stand next to each script (O12)."""
         if isinstance(self._live, Archive | Folder):
             names = self._live.all_members()
             if len(names) > MOST_BESIDE or self._live.size(names) > LARGEST_BESIDE:

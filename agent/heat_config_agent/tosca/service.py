@@ -7,7 +7,7 @@ of a service without mistakes is complete, and can be compiled to a `stack.defin
 - `Service.nodes` are the node templates in their order, with `copy` carried out;
 - `Node.requirements` has each assignment with its target, the capability that fulfils it and its relationship;
 - `Node.operations` and `Relationship.operations` have each operation with its innermost implementation, the document
-  that names the implementation (files are beside that), and its inputs with their defaults.
+  that names the implementation (files are next to that), and its inputs with their defaults.
 
 Values are as they are written: functions are not evaluated here.
 """

@@ -3,7 +3,7 @@
 As in heat-agents' hook of the same name, the config is the run list, and the inputs are the attributes of the node.
 The input `environment` names its environment, and the output NAME is what was written to `$heat_outputs_path.NAME`.
 The kitchen is the folder `WORKING/kitchen`, or that of the option `kitchen_path`.
-With the option `kitchen`, a git URL, the kitchen is cloned anew for each run.
+With the option `kitchen`, a git URL, the kitchen is cloned again for each run.
 Chef's own files are in the folder of the run, because attributes may be secrets.
 """
 

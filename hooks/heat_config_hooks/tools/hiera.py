@@ -6,7 +6,7 @@ As in heat-agents' hook of the same name, `$HEAT_HIERA_CONFIG` is written in the
 which Puppet deprecates and still reads, and each data file as `$HEAT_PUPPET_HIERA_DATADIR/NAME.json`.
 The deployment fails if os-apply-config also has data for Hiera.
 Unlike there, the option `version: 5` writes the form of Hiera 5,
-and DELETE removes the files unless somebody has changed them.
+and DELETE removes the files unless someone has changed them.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class NoStatus(Exception):  # noqa: N818  # the status is missing
     def __init__(self, problem: str, *, absent: bool) -> None:
         super().__init__(problem)
         self.absent = absent
-        """Whether neither of them is there, so that waiting is useless."""
+        """True if neither of them is there, so that waiting is useless."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class Container:
     """Its exit code, if it has ended."""
     restarts: int = 0
     reason: str = ""
-    """Why it waits or how it ended, as Kubernetes names it: `ImagePullBackOff`, `Error`, …"""
+    """The reason why it waits or how it ended, as Kubernetes names it: `ImagePullBackOff`, `Error`, …"""
     message: str = ""
 
 
@@ -66,7 +66,7 @@ class Pod:
     uid: str
     name: str
     live: bool
-    """Whether a process of it may still run."""
+    """True if a process of it may still run."""
     containers: tuple[Container, ...]
     """The oldest first."""
     failed: bool = False

@@ -30,7 +30,7 @@ Without inputs, the unit is written as it is.
 
 Units that an earlier config of the same deployment had, and this one does not have, are stopped, disabled and removed.
 DELETE does the same with all units of the deployment.
-A file that somebody has changed since is left in place.
+A file that someone has changed since is left in place.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ The config is an object, or its JSON text:
     files       path → text, {base64: …}, or {sha256: …} for a file in the folder that `HEAT_STACK_FILES` names
     root        a text that stands for the folder of the files, wherever it occurs in an input
     places      [{file, to, until}]: copies `file` to the path `to` before the first step, and removes the copy at the
-                `end` of the run, at the `delete` of the deployment unless somebody has changed it, or `never`
+                `end` of the run, at the `delete` of the deployment unless someone has changed it, or `never`
 
 The files are laid out in the folder of the run, under their paths. A file runs in its own folder.
 Inputs are environment variables, as in the hook `script`. Names that begin with `tosca.` are for the hook:

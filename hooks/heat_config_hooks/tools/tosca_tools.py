@@ -1,6 +1,6 @@
 """The processors of the `tosca` hook that are tools with hooks of their own: each gets the laid-out file as its config.
 
-The tool works in the folder of the file, so the files beside it are found from there.
+The tool works in the folder of the file, so the files next to it are found from there.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def tool(
 
 
 def write(processor: str, found: Tool, file: Path | None) -> None:
-    """Write what the tool needs beside its file. Raises OSError."""
+    """Write what the tool needs next to its file. Raises OSError."""
     if processor == "ansible":
         names, path = tosca_outputs.names(found.request.outputs), str(_facts(found.place))
         folder = _plugins(found.place)
