@@ -15,7 +15,7 @@ ROWS = (
     {"daemon", "doctor", "migration", "follow", "hot", "tosca"},
     {"stack"},
     {"engine"},
-    {"signals", "sources", "state", "language"},
+    {"signals", "sources", "state", "language", "notices"},
     {"runs"},
     {"signing"},
     {"deployments", "settings", "web"},

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from heat_config_agent.cli import attempts, terminal
+from heat_config_agent.cli import terminal
 from heat_config_agent.deployments.plan import NOT_CHOSEN, Step, Verb
 from heat_config_agent.deployments.redaction import beginning, concealer, redactor
 from heat_config_agent.engine.report import Report
@@ -60,10 +60,12 @@ class Lines(Report):
         self._line("reboot", "warn", step, "", "it asks for a reboot of the machine, and continues after it")
 
     def retry(self, step: Step, entry: Entry) -> None:
-        self._running.pop(entry.key, None)
-        self._line("retry", "warn", step, "", f"{entry.reason.replace(chr(10), '; ')}; {attempts.next_attempt(entry)}")
+        from heat_config_agent.engine import retries  # noqa: PLC0415  # few deployments have the option
 
-    def resent(self, step: Step) -> None:
+        self._running.pop(entry.key, None)
+        self._line("retry", "warn", step, "", f"{entry.reason.replace(chr(10), '; ')}; {retries.next_attempt(entry)}")
+
+    def resent(self, step: Step, entry: Entry) -> None:  # noqa: ARG002
         self.clear()
         self._resent[step.deployment.key] = step
 
@@ -188,7 +190,7 @@ class Collected(Report):
     def ended(self, step: Step, entry: Entry) -> None:
         """Show nothing: the object at the end has it."""
 
-    def resent(self, step: Step) -> None:
+    def resent(self, step: Step, entry: Entry) -> None:
         """Show nothing: the object at the end has it."""
 
     def retry(self, step: Step, entry: Entry) -> None:
