@@ -13,7 +13,7 @@ INSTALL := $(BIN)/pip install --quiet --constraint packaging/constraints.txt --e
 # What `make coverage` runs: the tests of single modules, and those of the commands as processes.
 MEASURED ?= tests/unit tests/cli
 
-.PHONY: bench clean coverage deb deb-bundled dist faults format heat help lint reference rpm rpm-bundled run table test test-machine tested-on torture
+.PHONY: bench clean coverage deb deb-bundled dist faults format gallery heat help lint reference rpm rpm-bundled run table test test-machine tested-on torture
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -68,7 +68,7 @@ coverage: .venv/tested ## show what the tests of modules and commands cover
 		echo "$$each: $$($(BIN)/coverage report --include="$$each/*" --format=total) %"; \
 	done
 
-deb: ## the Debian package for every release, in dist/ (DIST=FOLDER)
+deb: ## the Debian packages for every release: the agent, and the hooks for older tools; in dist/ (DIST=FOLDER)
 	@packaging/build deb $(or $(DIST),dist)
 
 deb-bundled: ## a Debian package for this release, with the Python modules inside, in dist/ (DIST=FOLDER)
@@ -80,10 +80,11 @@ rpm: ## the RPM package for this release, in dist/ (DIST=FOLDER)
 rpm-bundled: ## an RPM package for this release, with the Python modules inside, in dist/ (DIST=FOLDER)
 	@packaging/build rpm-bundled $(or $(DIST),dist)
 
-dist: ## a wheel and a source distribution, checked by twine, in dist/ (DIST=FOLDER)
+dist: ## wheels of the agent and of the hooks for older tools, and a source distribution, checked by twine, in dist/ (DIST=FOLDER)
 	@PYTHON=$(PYTHON) tests/install-tools dist
 	.venv/dist/bin/python -m build --quiet --outdir $(or $(DIST),dist)
-	.venv/dist/bin/twine check --strict $(or $(DIST),dist)/heat_config_agent-*.whl $(or $(DIST),dist)/heat_config_agent-*.tar.gz
+	.venv/dist/bin/python -m build --quiet --wheel --outdir $(or $(DIST),dist) packaging/compat
+	.venv/dist/bin/twine check --strict $(or $(DIST),dist)/heat_config_agent*.whl $(or $(DIST),dist)/heat_config_agent-*.tar.gz
 
 format: .venv/tested ## format the code
 	$(BIN)/ruff check --fix-only --quiet
@@ -91,6 +92,9 @@ format: .venv/tested ## format the code
 
 reference: .venv/installed ## generate docs/settings.md, docs/commands.md and examples/agent.conf
 	$(BIN)/python packaging/reference.py docs examples
+
+gallery: .venv/installed ## draw the pictures of the examples, and generate the lists of examples/README.md
+	$(BIN)/python packaging/gallery.py examples
 
 table: .venv/installed ## generate the table of tools in docs/deployments.md
 	$(BIN)/python -m heat_config_hooks.table docs/deployments.md

@@ -28,6 +28,7 @@ FIRST = "tests/system/"
 ORDER = (
     FIRST,
     "tests/docs/test_pages",
+    "tests/docs/test_examples",
     "tests/repository/test_repository",
     "tests/repository/test_linters",
     "tests/package/",

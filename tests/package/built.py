@@ -33,10 +33,23 @@ _OPTIONS = {"deb": "", "deb-bundled": "", "rpm": _RPM, "rpm-bundled": _RPM}
 """RPM's database knows nothing of what Debian has installed."""
 
 
-def package(kind: str) -> Path:
+_NAMES = {
+    "deb": "heat-config-agent_*.deb",
+    "deb-bundled": "heat-config-agent-bundled_*.deb",
+    "rpm": "heat-config-agent-[0-9]*.rpm",
+    "rpm-bundled": "heat-config-agent-bundled-*.rpm",
+}
+"""The package of each kind."""
+
+COMPAT = "heat-config-agent-compat_*.deb"
+"""The package of the hooks for older tools, which is built with `deb`."""
+
+
+def package(kind: str, name: str = "") -> Path:
     """Return a package, or skip the test, saying what is missing to build it.
 
-    `deb` and `rpm` are on the distribution's Python modules, `deb-bundled` and `rpm-bundled` have them inside.
+    `deb` and `rpm` are on the distribution's Python modules, `deb-bundled` and `rpm-bundled` have them inside. `name` is
+    the pattern of another package that is built with it.
     """
     if kind.startswith("rpm"):
         need("rpmbuild", "rpm")
@@ -55,7 +68,7 @@ def package(kind: str) -> Path:
             shutil.rmtree(folder)
             build(kind, folder)
             stamp.touch()
-    [found] = folder.glob("heat-config-agent*.*")
+    [found] = folder.glob(name or _NAMES[kind])
     return found
 
 

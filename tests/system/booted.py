@@ -30,7 +30,10 @@ from support.machine import Done
 from support.tools import need, need_root
 
 _HERE = Path(__file__).parent
-_SOURCES = (_HERE.parents[1] / "agent/heat_config_agent", _HERE.parents[1] / "hooks/heat_config_hooks")
+_SOURCES = tuple(
+    _HERE.parents[1] / name
+    for name in ("agent/heat_config_agent", "hooks/heat_config_hooks", "hooks/heat_config_compat")
+)
 _PACKAGES = "/usr/lib/python3/dist-packages"
 _COMPILED = _HERE.parents[1] / ".venv/machine-code"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -173,7 +173,7 @@ def _apply_template(settings: Settings, options: SimpleNamespace | argparse.Name
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line, from which the manual page and the completion are generated too."""
-    import argparse  # noqa: PLC0415  # 6 ms, and seldom needed
+    import argparse  # noqa: PLC0415  # 6 ms, and rarely needed
 
     made = argparse.ArgumentParser(
         prog="heat-config-apply",
@@ -307,8 +307,8 @@ def _check_only(only: Sequence[str], documents: Sequence[Document]) -> None:
 def _show_plan(settings: Settings, documents: list[Document], only: Sequence[str], *, as_json: bool) -> int:
     entries = journal.read(settings.state)
     deployed = Deployed(settings.deployed, old=settings.deployed_old)
-    installed, user = tools.Tools(settings.hooks, terminal.warn), settings.text("user")
-    found = survey(documents, entries, installed, deployed, settings.state, user=user, only=only)
+    installed = tools.Tools(settings.hooks, terminal.warn)
+    found = survey(documents, entries, installed, deployed, settings.state, defaults=settings.defaults, only=only)
     steps, mistakes = found.steps, found.mistakes
     gone = [entries[key] for key in found.superseded]
     if as_json:
@@ -328,7 +328,7 @@ def _show_plan(settings: Settings, documents: list[Document], only: Sequence[str
                 step.deployment.name,
                 step.deployment.action or "-",
                 progress.tool(step),
-                step.reason.replace("\n", "; "),
+                step.reason.replace("\n", "; ") + progress.surroundings(step),
             )
             for step in steps
         ]

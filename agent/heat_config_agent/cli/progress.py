@@ -16,7 +16,7 @@ from heat_config_agent.model.deployment import STANDARD_OUTPUTS, Deployment, Mis
 from heat_config_agent.model.entry import Entry, Run, State
 from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.signals.delivery import Fate, Outcome
-from heat_config_hooks import files
+from heat_config_hooks import files, isolation
 from heat_config_hooks.reply import EDGE
 
 _DELIVERIES = ("delivered", "refused")
@@ -285,7 +285,16 @@ def step_values(step: Step) -> dict[str, object]:
         "source": deployment.source,
         "step": step.verb.value,
         "why": conceal.text(step.reason),
+        "user": (step.job.user if step.job else "") or None,
+        "isolated": (isolation.described(step.job.isolation) if step.job else "") or None,
     }
+
+
+def surroundings(step: Step) -> str:
+    """Return in words as whom a step runs something, and from what it is isolated; empty if that is as always."""
+    job = step.job
+    user = f"; as {job.user}" if job and job.user else ""
+    return f"{user}; isolated: {isolation.described(job.isolation)}" if job and job.isolation else user
 
 
 def entry_values(entry: Entry | None, deployment: Deployment) -> dict[str, object]:

@@ -319,6 +319,8 @@ def values(entry: Entry, state: Path) -> dict[str, object]:
         "what": details(entry, state),
         "process": entry.run.pid if entry.run and entry.state is State.RUNNING else None,
         "scope": Path(entry.run.scope).name if entry.run and entry.run.scope else None,
+        "user": entry.run.user or None if entry.run else None,
+        "isolated": entry.run.isolated or None if entry.run else None,
         "tries": entry.tries,
         "trouble": entry.trouble,
         "not_before": entry.not_before or None,

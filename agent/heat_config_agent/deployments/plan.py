@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 
 import heat_config_hooks
-from heat_config_agent.deployments import cleanup, metadata, selection
+from heat_config_agent.deployments import cleanup, jobs, metadata, selection
 from heat_config_agent.model.deployment import (
     BUILTIN,
     DELETE,
@@ -20,17 +20,17 @@ from heat_config_agent.model.deployment import (
     Mistake,
     Tool,
 )
-from heat_config_agent.model.entry import Entry, Run, State
+from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.job import Job
+from heat_config_agent.model.run_defaults import RunDefaults
 from heat_config_hooks import options
 from heat_config_hooks.reply import CANNOT_START, NO_TOOL, UNKNOWN, Reply, failure
-from heat_config_hooks.values import dataclass, replace
+from heat_config_hooks.values import dataclass, field, replace
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
     from heat_config_agent.model.policy import Policy  # few machines have one
-    from heat_config_hooks.artifacts import Artifact  # few deployments have any
 
 NOT_CHOSEN = "not chosen"
 """The reason to skip a deployment that `only` does not name."""
@@ -92,8 +92,8 @@ class Known:
     """Seconds since the epoch."""
     policy: Policy | None = None
     """The policy of the machine; None if it has none."""
-    user: str = ""
-    """The user of runs whose tool can work as another one; empty for the agent's own."""
+    defaults: RunDefaults = field(default_factory=RunDefaults)
+    """The user and the isolation of runs whose deployments do not name them."""
 
 
 def make(deployments: Iterable[Deployment], known: Known, *, only: Collection[str] = ()) -> list[Step]:
@@ -216,24 +216,19 @@ def _new(deployment: Deployment, known: Known, reason: str) -> Step:
     if tool is None and config.tool in TOOLLESS:
         why = f"the group {config.tool} names no tool" if deployment.document.get("group") else "no `group` is given"
         return Step(verb=Verb.SKIP, deployment=deployment, reason=f"{why}: nothing to run")
-    if tool is None:
-        name = selection.tool_name(config.tool)
-        file = f" (its file would have to be named {name!r})" if name not in ("", config.tool) else ""
-        sentence = f"no hook for the tool {config.tool!r}{file}; installed: {', '.join(sorted(known.tools))}"
+    sentence = (
+        selection.missing(config.tool, known.tools)
+        if tool is None
+        else heat_config_hooks.absent(tool.name)
+        if builtin
+        else ""
+    )
+    if tool is None or sentence:
         return Step(verb=Verb.ANSWER, deployment=deployment, reason=sentence, reply=failure(NO_TOOL, sentence))
     mistakes = _option_mistakes(deployment, config, tool, known)
     if mistakes:
         return _refuse(deployment, mistakes)
-    job = Job(
-        deployment=deployment,
-        config=config,
-        tool=tool,
-        request=selection.request(deployment, config),
-        limit=_limit(config),
-        user=_user(config, tool, known.user),
-        artifacts=() if deployment.action == cleanup.ACTION else _artifacts(config),
-        bounds=_bounds(config),
-    )
+    job = jobs.new(deployment, config, tool, known.defaults)
     return _governed(Step(verb=Verb.RUN, deployment=deployment, reason=reason, job=job), job, known.policy)
 
 
@@ -256,21 +251,6 @@ def _governed(step: Step, job: Job, policy: Policy | None) -> Step:
 def renewed(deployment: Deployment, known: Known) -> Step:
     """Return the step of a deployment as if it were new to this machine."""
     return _new(deployment, known, "new")
-
-
-def job_of_run(deployment: Deployment, run: Run | None) -> Job | None:
-    """Return the job of a run that was started before; None if the config can no longer be selected."""
-    config = selection.select(deployment)
-    if run is None or not isinstance(config, Config):
-        return None
-    return Job(
-        deployment=deployment,
-        config=config,
-        tool=Tool(selection.tool_name(config.tool), run.hook),
-        request=selection.request(deployment, config),
-        limit=run.limit,
-        artifacts=() if deployment.action == cleanup.ACTION else _artifacts(config),
-    )
 
 
 def _find(tool: str, known: Known) -> Tool | None:
@@ -297,34 +277,6 @@ def _option_mistakes(deployment: Deployment, config: Config, tool: Tool, known: 
     )
 
 
-def _limit(config: Config) -> float | None:
-    limit = options.common(config.options, "timeout")
-    return limit if isinstance(limit, float) else None
-
-
-def _user(config: Config, tool: Tool, usual: str) -> str:
-    """Return the user as whom a tool is run; empty for the agent's own."""
-    own = config.options.get("user")
-    if not (own or usual) or not tool.builtin or "user" not in heat_config_hooks.load(tool.name).ABOUT.options:
-        return ""
-    return own if isinstance(own, str) and own else usual
-
-
-def _artifacts(config: Config) -> tuple[Artifact, ...]:
-    """Return the artifacts of a deployment. An executable hook may use an option of that name for something else."""
-    found = options.common(config.options, "artifacts") if config.options.get("artifacts") else None
-    if not isinstance(found, list):
-        return ()
-    from heat_config_hooks import artifacts  # noqa: PLC0415  # few deployments have any
-
-    return tuple(artifacts.read(found, f"{config.section}.artifacts"))
-
-
-def _bounds(config: Config) -> dict[str, int]:
-    values = {name: options.common(config.options, name) for name in options.BOUNDS if name in config.options}
-    return {name: value for name, value in values.items() if isinstance(value, int)}
-
-
 def _refuse(deployment: Deployment, mistakes: tuple[Mistake, ...]) -> Step:
     sentence = "\n".join(str(mistake) for mistake in mistakes)
     return Step(verb=Verb.ANSWER, deployment=deployment, reason=sentence, reply=failure(UNKNOWN, sentence))
@@ -332,7 +284,7 @@ def _refuse(deployment: Deployment, mistakes: tuple[Mistake, ...]) -> Step:
 
 def _resume(deployment: Deployment, entry: Entry) -> Step:
     since = f" since {clock(entry.started)}" if entry.started else ""
-    job = job_of_run(deployment, entry.run)
+    job = jobs.of_run(deployment, entry.run)
     return Step(verb=Verb.RESUME, deployment=deployment, reason=f"started earlier, running{since}", job=job)
 
 

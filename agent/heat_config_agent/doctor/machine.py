@@ -46,6 +46,7 @@ def findings(settings: Settings, mistakes: Sequence[str]) -> Iterator[Finding]:
     yield from reach.check_signing()
     yield from reach.check_reach()
     yield from check_user(settings.text("user"))
+    yield from reach.check_isolation(settings.defaults.isolation)
     yield from check_secrets(Path(settings.text("secrets_dir")))
     yield from check_state(settings.state)
     yield from check_scripts(settings)
@@ -75,6 +76,9 @@ def check_settings(settings: Settings, mistakes: Sequence[str]) -> Iterator[Find
         yield failed("settings", mistake, "correct it: the agent does not start with this mistake")
     for mistake in settings.warnings:
         yield warning("settings", mistake, "correct it: it is ignored")
+    for row, origin in settings.deprecated:
+        text = f"{row.name} of [{row.section}] is deprecated, and still works ({origin})"
+        yield warning("settings", text, f"use {row.replaced_by} instead, and remove it")
     yield from _readable_secrets(settings)
     files = [layer.origin for layer in (*settings.own, *((settings.other,) if settings.other else ()))]
     if not files:

@@ -132,7 +132,7 @@ class Applier:
         may have been replaced, and Heat would take the result of the old one for the new one's.
 
         With `mark` false, only `settle` puts on record which files are in heat-agents' folder, with one flush for all.
-        That is for a caller who offers each deployment until it has ended: nobody asks for it again by removing a file.
+        That is for a caller who offers each deployment until it has ended: no one asks for it again by removing a file.
         """
         documents = list(documents)
         self._idle.forget()
@@ -144,7 +144,7 @@ class Applier:
             self._tools,
             self._deployed,
             self._launcher.settings.state,
-            user=self._launcher.settings.user,
+            defaults=self._launcher.settings.defaults,
             only=only,
             parse=self._reader.parse,
         )
@@ -232,7 +232,7 @@ class Applier:
             self._admission.withdraw(key)
             return
         entries, settings = self._journal.entries, self._launcher.settings
-        known = facts([deployment], entries, self._tools, self._deployed, settings.state, user=settings.user)
+        known = facts([deployment], entries, self._tools, self._deployed, settings.state, defaults=settings.defaults)
         for again in plan.make([deployment], known, only=self._offer.only):
             if again.deployment.key == key:
                 self._take_on(self._offer.confirmed(again))

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from heat_config_agent.deployments import plan
+from heat_config_agent.deployments import jobs, plan
 from heat_config_agent.deployments.plan import Step, Verb
 from heat_config_agent.engine.conclusion import REBOOTS, BrokenOff, Ended, Repeat, conclude
 from heat_config_agent.engine.launch import Launcher
@@ -73,7 +73,7 @@ class Completion:
     def reboot_failed(self, entry: Entry, reason: str) -> None:
         """Put on record that a deployment has failed because the machine cannot be rebooted, as its command asked."""
         deployment = plan.deployment_of(entry)
-        job = plan.job_of_run(deployment, entry.run)
+        job = jobs.of_run(deployment, entry.run)
         step = Step(verb=Verb.RESUME, deployment=deployment, reason=reason, job=job)
         self.break_off(step, BrokenOff(UNKNOWN, f"it asked for a reboot, and {reason}"))
 

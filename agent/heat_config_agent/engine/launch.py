@@ -22,6 +22,7 @@ from heat_config_agent.runs.output_limit import OutputLimit
 from heat_config_agent.runs.scopes import Scope, ScopeError
 from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_hooks import processes, protocol
+from heat_config_hooks.isolation import described
 from heat_config_hooks.reply import UNKNOWN, Capture, Reply, failure
 from heat_config_hooks.values import dataclass, replace
 
@@ -44,7 +45,7 @@ class Active:
 
 @dataclass(frozen=True)
 class Obstacle:
-    """Why a command could not be started."""
+    """The reason why a command could not be started."""
 
     reason: str
     passing: bool
@@ -113,6 +114,7 @@ class Launcher:
                 outputs=str(place.outputs),
                 scope=scope,
                 user=job.user,
+                isolated=described(job.isolation) if job.isolation else "",
             )
             record(run)
             return run
@@ -135,7 +137,7 @@ class Launcher:
 
     def _command(self, job: Job, place: protocol.Workplace) -> protocol.Command | Reply:
         """Return the command of a run, or the reply if nothing needs to be run. Raises OSError."""
-        if not (job.deployment.references or job.user or job.artifacts):
+        if not (job.deployment.references or job.user or job.isolation or job.artifacts):
             return hook.prepare(job, place)
         from heat_config_agent.runs import resolution  # noqa: PLC0415  # few runs need it
 
@@ -252,7 +254,7 @@ class Launcher:
     def reply(self, step: Step, run: Run, code: int) -> Reply:
         """Return the reply that the hook makes of a command that ended with this exit code."""
         folder = self.folder(step.deployment.key)
-        if step.deployment.references or run.user or (step.job and step.job.artifacts):
+        if step.deployment.references or run.user or run.isolated or (step.job and step.job.artifacts):
             from heat_config_agent.runs import resolution  # noqa: PLC0415  # few runs need it
 
             prepared, notes = resolution.prepared(folder)

@@ -62,7 +62,7 @@ class Mailroom:
             self._alive()
             key = step.deployment.key
             self._mirror.write_result(step, self._journal.entries[key].values)
-            if step.verb is not Verb.ANSWER:
+            if step.verb is not Verb.ANSWER or self._journal.entries[key].run is not None:  # perhaps an earlier run
                 self._run_inputs.tidy(key)
             self._report.ended(step, self._journal.entries[key])
             if self._send(key, offer):

@@ -12,10 +12,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from heat_config_agent.model.errors import UsageError
+from heat_config_agent.model.run_defaults import RunDefaults
 from heat_config_agent.model.run_settings import Limits, RunSettings
 from heat_config_agent.settings import layers, paths, schema
 from heat_config_agent.settings.kinds import Setting
 from heat_config_agent.settings.layers import Layer
+from heat_config_hooks import isolation
 from heat_config_hooks.values import dataclass, replace
 
 SYSTEM_STATE = Path(paths.SYSTEM_STATE)
@@ -102,6 +104,15 @@ class Settings:
                 return value, layer.origin_of(section, name)
         return schema.setting(section, name).default, "default"
 
+    def _is_set(self, section: str, name: str) -> bool:
+        return any(layer.get(section, name) is not None for layer in self.layers)
+
+    @property
+    def deprecated(self) -> list[tuple[Setting, str]]:
+        """The deprecated settings that are set, each with its origin."""
+        rows = [row for row in self.rows if row.replaced_by and self._is_set(row.section, row.name)]
+        return [(row, self.lookup(row.section, row.name)[1]) for row in rows]
+
     def number(self, name: str) -> float:
         """Return the value of a setting of `[agent]` that is a number."""
         value = self.lookup("agent", name)[0]
@@ -110,9 +121,10 @@ class Settings:
     @property
     def limits(self) -> Limits:
         """The limits of retention."""
+        age, secrets = self.number("keep_for"), self.number("keep_secrets")
         return Limits(
-            secrets=self.number("keep_secrets"),
-            age=self.number("keep_for"),
+            secrets=secrets if self._is_set("agent", "keep_secrets") else min(secrets, age),
+            age=age,
             count=int(self.number("keep_count")),
             size=int(self.number("keep_size")),
             files=int(self.number("keep_files")),
@@ -132,7 +144,7 @@ class Settings:
             scopes=self.flag("scopes"),
             ca_file=self.ca_file,
             artifacts_size=int(self.number("keep_size")),
-            user=self.text("user"),
+            defaults=self.defaults,
             user_dir=self.text("user_dir"),
             secrets={
                 "HEAT_SECRETS_DIR": self.text("secrets_dir"),
@@ -143,6 +155,11 @@ class Settings:
             },
             providers=(*self.words("provider_dirs"), paths.PROVIDERS),
         )
+
+    @property
+    def defaults(self) -> RunDefaults:
+        """The user and the isolation of runs whose deployments do not name them."""
+        return RunDefaults(user=self.text("user"), isolation=isolation.of_words(self.words("isolate")))
 
     def text(self, name: str) -> str:
         """Return the value of a setting of `[agent]` that is text."""

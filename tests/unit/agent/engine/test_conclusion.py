@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from heat_config_agent.deployments import metadata, plan
+from heat_config_agent.deployments import jobs, metadata
 from heat_config_agent.engine.conclusion import RERUNS, BrokenOff, Ended, Repeat, RunEnd, conclude
 from heat_config_agent.model.deployment import Document
 from heat_config_agent.model.entry import Entry, Run, State
@@ -34,7 +34,7 @@ def concluded(reruns: int = 0, *, idempotent: bool = False, **end: Any) -> Repea
         run=RUN,
         reruns=reruns,
     )
-    job: Job | None = plan.job_of_run(found, RUN)
+    job: Job | None = jobs.of_run(found, RUN)
     return conclude(RunEnd(**{"same_boot": True, **end}), entry, job)
 
 

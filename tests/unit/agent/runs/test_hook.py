@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from heat_config_agent.deployments import metadata, plan
+from heat_config_agent.deployments import jobs, metadata
 from heat_config_agent.model.deployment import Document
 from heat_config_agent.model.entry import Run
 from support.machine import deployment
@@ -14,7 +14,7 @@ def may_rerun(**fields: Any) -> bool:
     """Whether a deployment may be run again where nothing is known of how its run ended."""
     (found,) = metadata.parse(Document(source="test", content=[deployment("a", **fields)])).deployments
     run = Run(boot="b", pid=1, ticks=2, began=3.0, limit=None, hook="builtin:script", working="/w", outputs="/o")
-    job = plan.job_of_run(found, run)
+    job = jobs.of_run(found, run)
     return job is not None and job.idempotent
 
 

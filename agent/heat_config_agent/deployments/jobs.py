@@ -1,0 +1,103 @@
+"""Makes the job of a deployment: the work of one run, with what its options and the settings say. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import heat_config_hooks
+from heat_config_agent.deployments import selection
+from heat_config_agent.model.deployment import CLEANUP, Config, Deployment, Tool
+from heat_config_agent.model.entry import Run
+from heat_config_agent.model.job import Job
+from heat_config_agent.model.run_defaults import RunDefaults
+from heat_config_hooks import options
+from heat_config_hooks.errors import HookError
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_hooks.artifacts import Artifact  # few deployments have any
+
+
+def new(deployment: Deployment, config: Config, tool: Tool, defaults: RunDefaults) -> Job:
+    """Return the job of a deployment that is about to run with its selected config."""
+    return Job(
+        deployment=deployment,
+        config=config,
+        tool=tool,
+        request=selection.request(deployment, config),
+        limit=_limit(config),
+        user=_user(config, tool, defaults.user),
+        isolation=_isolation(config, tool, defaults.isolation),
+        artifacts=_artifacts(deployment, config),
+        bounds=_bounds(config),
+    )
+
+
+def of_run(deployment: Deployment, run: Run | None) -> Job | None:
+    """Return the job of a run that was started before; None if the config can no longer be selected."""
+    config = selection.select(deployment)
+    if run is None or not isinstance(config, Config):
+        return None
+    return Job(
+        deployment=deployment,
+        config=config,
+        tool=Tool(selection.tool_name(config.tool), run.hook),
+        request=selection.request(deployment, config),
+        limit=run.limit,
+        artifacts=_artifacts(deployment, config),
+    )
+
+
+def _limit(config: Config) -> float | None:
+    limit = options.common(config.options, "timeout")
+    return limit if isinstance(limit, float) else None
+
+
+def _user(config: Config, tool: Tool, default: str) -> str:
+    """Return the user as whom a tool is run; empty for the agent's own."""
+    own = config.options.get("user")
+    if not (own or default) or not tool.builtin or "user" not in heat_config_hooks.load(tool.name).ABOUT.options:
+        return ""
+    return own if isinstance(own, str) and own else default
+
+
+def _isolation(config: Config, tool: Tool, default: Mapping[str, str]) -> Mapping[str, str]:
+    """Return how a run is isolated: as its deployment says, and in all else by default.
+
+    An executable hook may use an option of that name for something else, and what it starts is not known.
+    """
+    own = config.options.get("isolate")
+    if own is None and not default:
+        return {}
+    if not tool.builtin:
+        default = {}
+    elif "isolate" not in heat_config_hooks.load(tool.name).ABOUT.options:
+        return {}
+    from heat_config_hooks import isolation  # noqa: PLC0415  # few runs are isolated
+
+    try:
+        chosen = isolation.read(own or {}, f"{config.section}.isolate")
+    except HookError:  # of an executable hook; for the others it is a mistake
+        chosen = {}
+    return {name: level for name, level in {**default, **chosen}.items() if level}
+
+
+def _artifacts(deployment: Deployment, config: Config) -> tuple[Artifact, ...]:
+    """Return the artifacts of a deployment; none for a cleanup.
+
+    An executable hook may use an option of that name for something else.
+    """
+    if deployment.action == CLEANUP or not config.options.get("artifacts"):
+        return ()
+    found = options.common(config.options, "artifacts")
+    if not isinstance(found, list):
+        return ()
+    from heat_config_hooks import artifacts  # noqa: PLC0415  # few deployments have any
+
+    return tuple(artifacts.read(found, f"{config.section}.artifacts"))
+
+
+def _bounds(config: Config) -> dict[str, int]:
+    values = {name: options.common(config.options, name) for name in options.BOUNDS if name in config.options}
+    return {name: value for name, value in values.items() if isinstance(value, int)}
