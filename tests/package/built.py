@@ -48,8 +48,8 @@ COMPAT = "heat-config-agent-compat_*.deb"
 def package(kind: str, name: str = "") -> Path:
     """Return a package, or skip the test, saying what is missing to build it.
 
-    `deb` and `rpm` are on the distribution's Python modules, `deb-bundled` and `rpm-bundled` have them inside. `name` is
-    the pattern of another package that is built with it.
+    `deb` and `rpm` are on the distribution's Python modules, `deb-bundled` and `rpm-bundled` have them inside.
+    `name` is the pattern of another package that is built with it.
     """
     if kind.startswith("rpm"):
         need("rpmbuild", "rpm")
