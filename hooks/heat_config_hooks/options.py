@@ -33,6 +33,7 @@ class Kind(str, enum.Enum):
     CHOICE = "one of"
     ARTIFACTS = "a list of objects with url, sha256, to and unpack"
     ISOLATION = "an object with network, home, tmp and system"
+    RETRY = "an object with codes, times and delay"
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ COMMON: Mapping[str, Option] = {
     "idempotent": Option(Kind.FLAG, "may run again, three times at most, after an interruption", False),
     "deploy_credentials": Option(Kind.FLAG, "give the config the credentials for Heat", False),
     "artifacts": Option(Kind.ARTIFACTS, "files that are fetched and verified before the run begins"),
+    "retry": Option(Kind.RETRY, "exit codes after which the command is run again, how often, and after how long"),
     "memory_max": Option(Kind.SIZE, "the most memory that the run may use, in bytes; K, M, G and T multiply by 1024"),
     "cpu_quota": Option(Kind.PERCENT, "the most processor time: 100% is one processor, 200% is two"),
     "tasks_max": Option(Kind.COUNT, "the most processes and threads that the run may have at once"),
@@ -98,7 +100,7 @@ def read(options: Mapping[str, object], known: Mapping[str, Option]) -> dict[str
 
     `FLAG` gives a bool, `TEXT` and `CHOICE` a str, `TEXTS` a list of str, `SECONDS` a float,
     `SIZE`, `PERCENT` and `COUNT` an int, `MAP` a mapping, `ARTIFACTS` a list for `artifacts.read`,
-    and `ISOLATION` a mapping of the levels of `isolation.LEVELS`.
+    `ISOLATION` a mapping of the levels of `isolation.LEVELS`, and `RETRY` a value for `retry.read`.
     The value is None if there is neither a value nor a default.
     Unknown options are ignored here; `mistakes` reports them. Raises HookError for a wrong value.
     """
@@ -154,6 +156,11 @@ def _value(name: str, value: object, option: Option) -> object:
         from heat_config_hooks import isolation  # noqa: PLC0415  # few deployments are isolated
 
         return isolation.read(value, f"options.{name}")
+    if option.kind is Kind.RETRY:
+        from heat_config_hooks import retry  # noqa: PLC0415  # few deployments have it
+
+        retry.read(value, f"options.{name}")
+        return value
     converted = _READERS[option.kind](value)
     if converted is None or (option.kind is Kind.CHOICE and converted not in option.choices):
         import reprlib  # noqa: PLC0415  # needed for mistakes only; it shortens long values
@@ -182,7 +189,8 @@ def _texts(value: object) -> object:
     return list(items) if isinstance(items, list) and all(_text(each) is not None for each in items) else None
 
 
-def _seconds(value: object) -> object:
+def seconds(value: object) -> float | None:
+    """Return a number of seconds, or the text of one, as a number; None for anything else."""
     if isinstance(value, str) and not re.fullmatch(_NUMBER, value):
         return None
     try:
@@ -219,7 +227,7 @@ _READERS = {
     Kind.FLAG: _flag,
     Kind.TEXT: _text,
     Kind.TEXTS: _texts,
-    Kind.SECONDS: _seconds,
+    Kind.SECONDS: seconds,
     Kind.SIZE: _size,
     Kind.PERCENT: _percent,
     Kind.COUNT: _count,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -305,3 +307,13 @@ def _copy(places: Places) -> Iterator[None]:
         assert places.machine.run("sh", "-c", write).code == 0
         assert places.machine.run("systemctl", "restart", "heat-config-agent").code == 0
     yield
+
+
+@stage("docs/recipes.md", "A web server")
+def _web_server(places: Places) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        number = places.checkout / "nginx.pid"
+        if number.exists():  # the page has failed before it ends the server
+            os.kill(int(number.read_text()), signal.SIGTERM)

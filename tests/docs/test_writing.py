@@ -36,6 +36,7 @@ CHECKS: dict[str, Callable[[str], object]] = {
     "python": ast.parse,
     "ini": lambda text: re.match(r"\[\w+\]\n", text) or pytest.fail(text),
     "text": str.strip,
+    "hcl": lambda text: text.count("{") == text.count("}") or pytest.fail(text),
     "sh": lambda text: subprocess.run(["bash", "-n"], input=text, text=True, check=True),
 }
 """By the language of a block: what says whether it is right."""

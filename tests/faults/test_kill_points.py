@@ -40,6 +40,9 @@ HANGS = next(kind for kind in KINDS if kind.limited)
 HOLDS = Kind("holds", "until [ -e @.go ]; do sleep 0.05; done")
 REPEATABLE = Kind("holds, repeatable", HOLDS.body, options={"idempotent": True}, repeatable=True)
 REBOOTS = Kind("reboots", '[ -n "$HEAT_REBOOTS" ] || exit 194', reboots=1)
+AGAIN = {"retry": {"codes": [75], "times": 2, "delay": 0.05}}
+RETRIED = Kind("retried", '[ "$HEAT_ATTEMPT" = 3 ] || exit 75', options=AGAIN, retries=2)
+IN_VAIN = Kind("retried in vain", "", code=75, options=AGAIN, retries=2)
 
 
 # The scenarios.
@@ -241,6 +244,11 @@ def rebooted(stage: Stage) -> None:
     stage.run()
     stage.until(stage.settled(batch))
     stage.stop()
+
+
+def retried(stage: Stage) -> None:
+    """Commands exit with a code of their option `retry`: one succeeds at the last attempt, and one never does."""
+    stage.finish(stage.world.batch([RETRIED, IN_VAIN, QUICK]))
 
 
 def another_instance(stage: Stage) -> None:
@@ -455,6 +463,7 @@ SCENARIOS = (
     ),
     Scenario(reloaded, ("loop.reload", "documents.dropped", *_records("moved"))),
     Scenario(rebooted, (*_records("reboot"), "loop.reboot.before", "loop.reboot.after"), mounts=True),
+    Scenario(retried, (*_records("retry"), *_records("running", "finished"), "runner.closed", "runner.concluded")),
     Scenario(
         another_instance, tuple(f"instance.{each}" for each in ("known", "leaving", "moved", "left")), mounts=True
     ),

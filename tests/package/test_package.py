@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -13,7 +14,9 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
+import yaml
 
+from docs.console import File, sections
 from heat_config_agent import __version__
 from links import LINK
 from package.built import ROOT, package
@@ -163,6 +166,8 @@ def test_an_instance_is_configured_from_its_first_boot(bare: Booted) -> None:
     eventually(bare, lambda: state_of(bare, "d2") == "unasked")
     assert (bare.disk / "root/ran").read_text() == "first\nsecond\n"
     eventually(bare, lambda: bare.run("heat-config-agent", "status", "--check").code == 0)
+    assert bare.run("systemctl", "start", "heat-config-settled.target").code == 0
+    assert shown(bare, "ActiveState", "heat-config-settled.target") == "active"
 
     example = "/usr/share/doc/heat-config-agent/examples/hello.yaml"
     (bare.disk / "root/json.py").write_text("raise SystemExit('not this one')")
@@ -238,6 +243,45 @@ def test_an_upgrade_meets_a_run(bare: Booted, heat: SignalServer, tmp_path: Path
     assert bare.run("systemctl", "disable", "--now", NAME).code == 0
     install(bare)
     assert (shown(bare, "UnitFileState"), process(bare)) == ("disabled", 0)
+
+
+@pytest.mark.fault(
+    1,
+    "the package is upgraded by a deployment that the agent runs",
+    "the next version follows that run to its end, and its result is sent once",
+)
+def test_a_deployment_upgrades_the_agent(bare: Booted, heat: SignalServer, other: SignalServer, tmp_path: Path) -> None:
+    """The recipe of the documentation, from one version to the next."""
+    shutil.copy(earlier(package("deb-bundled"), tmp_path), bare.disk / "root/earlier.deb")
+    install(bare, "earlier.deb")
+    first = process(bare)
+    content = package("deb").read_bytes()
+    other.named["package"] = Answer(body=content)
+    items = [item for section in sections("docs/recipes.md") for item in section.items]
+    [text] = [item.text for item in items if isinstance(item, File) and item.path == "upgrade.yaml"]
+    [shown_on_page] = yaml.safe_load(text)
+    [artifact] = shown_on_page["options"]["artifacts"]
+    artifact |= {
+        "url": other.url("package"),
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "to": "heat-config-agent.deb",
+    }
+    given = deployment(
+        shown_on_page["id"],
+        shown_on_page["config"],
+        options=shown_on_page["options"],
+        outputs=["version"],
+        signal=heat.url(),
+    )
+    deploy(bare, given)
+    eventually(bare, lambda: bool(heat.signals))
+    eventually(bare, lambda: state_of(bare, given["id"]) == "signalled")
+    [signal] = heat.signals
+    assert signal.value["deploy_status_code"] == 0, signal.value
+    assert signal.value["version"] == f"heat-config-agent {__version__}\n"
+    assert process(bare) not in (first, 0)
+    [shown_by_it] = status(bare)["deployments"]
+    assert (shown_by_it["id"], shown_by_it["attempts"]) == (given["id"], 1)
 
 
 @pytest.mark.fault(

@@ -158,6 +158,7 @@ RECORDS: dict[str, Callable[[Mapping[str, Any]], bool]] = {
     "not_started": lambda each: each.get("state") == "accepted" and not {"accepted", "reruns"} & each.keys(),
     "interrupted": lambda each: "reruns" in each and "accepted" not in each,
     "reboot": lambda each: each.get("state") == "reboot",
+    "retry": lambda each: each.get("state") == "retry",
     "finished": lambda each: "ended" in each and "accepted" not in each,
     "settled": lambda each: each.get("state") in _SETTLED,
     "tried": lambda each: "tries" in each and "state" not in each,

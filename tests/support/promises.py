@@ -58,6 +58,8 @@ class Kind:
     """It does not end by itself: its time limit ends it."""
     reboots: int = 0
     """How often it asks for a reboot of the machine, and is begun again after it."""
+    retries: int = 0
+    """How often it ends with a code of its option `retry`, and is begun again after that."""
     shape: str = "plain"
     """Or `component`, or `own` for an executable of somebody else's as hook."""
 
@@ -315,7 +317,7 @@ class World:
         begins = [float(line[1]) for line in found if line[0] == "begun"]
         begun, ended = len(begins), [int(line[1]) for line in found if line[0] == "ended"]
         wrong = []
-        if begun > (RERUNS if each.kind.repeatable else 1) + each.kind.reboots + each.again:
+        if begun > (RERUNS if each.kind.repeatable else 1) + each.kind.reboots + each.kind.retries + each.again:
             wrong.append(f"it ran {begun} times")
         told, entry = self._told(each), entries.get(each.id)
         if entry and entry.state is State.SIGNALLED and not told:
@@ -370,6 +372,8 @@ class World:
             wrong.append(
                 f"its exit code is said to be {code}, and is {each.kind.code}: {value['deploy_stderr'][-300:]!r}"
             )
+        if each.kind.retries and f"{each.kind.retries + 1} attempts" not in value["deploy_stderr"]:
+            wrong.append(f"it does not say how many attempts there were: {value['deploy_stderr'][:300]!r}")
         if each.kind.code not in ended:
             wrong.append(f"it is said to have ended with {code}, and never came to its end ({begun} times begun)")
         if each.kind.shape != "own" and value.get("identity") != each.id:

@@ -34,9 +34,9 @@ WAITS = """\
 #cloud-config
 runcmd:
   - [systemctl, start, heat-config-agent]
-  - [sh, -c, "timeout 60 sh -c 'until test -e /root/applied; do sleep 0.1; done' && touch /root/waited"]
+  - [sh, -c, "heat-config-agent wait --timeout 60 >/root/said && test -e /root/applied && touch /root/waited"]
 """
-"""Something that a first boot waits for, and that only the agent does."""
+"""A first boot that goes on only when everything is applied that Heat has for the instance."""
 
 
 @pytest.fixture(scope="module")

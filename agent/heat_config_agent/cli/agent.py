@@ -24,6 +24,7 @@ COMMANDS = {
     "poke": "pause",
     "config": "config",
     "doctor": "doctor",
+    "collect-logs": "collect_logs",
     "hooks": "hooks",
     "policy": "policy",
     "sign": "sign",
@@ -36,8 +37,8 @@ COMMANDS = {
 """Command → module in this package, in the order of `--help`."""
 
 _DESCRIPTION = """\
-Run the agent of this machine, and inspect and control its work. Only run and doctor contact Heat; all other commands
-work without Heat. To apply a document, use heat-config-apply.
+Run the agent of this machine, and inspect and control its work. Only run, doctor and collect-logs contact Heat; all
+other commands work without Heat. To apply a document, use heat-config-apply.
 """
 
 _EPILOG = """\

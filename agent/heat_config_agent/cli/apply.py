@@ -289,6 +289,7 @@ def _apply(
         book.close()
         code = progress.exit_code(steps, entries, applier.mistakes)
         report.summary(steps, entries, applier.mistakes, code)
+        place.announcer.close()
         if code is ExitCode.OK and not (applier.work.hold or pruning.busy) and _is_idle(steps, book.entries):
             with contextlib.suppress(OSError):  # on a full disk, the next run looks at everything again
                 idle(processes.since_boot() + pruning.idle_for)

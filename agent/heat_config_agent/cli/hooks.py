@@ -126,7 +126,7 @@ def _show_one(tool: Tool, state: State, *, as_json: bool) -> None:
         ]
     else:
         facts.append(
-            ("options", "all options are passed to the hook; the agent itself uses `timeout` and `idempotent`")
+            ("options", "all are passed to the hook; the agent uses `timeout`, `idempotent`, `retry` and `artifacts`")
         )
     for line in terminal.table([fact for fact in facts if fact[1]]):
         terminal.say(terminal.plain(line))

@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
             f"cannot mask the secrets in the output of {entry.name}: they are no longer known",
             hint=f"the output is in {folder}",
         )
-    deployment = _revealed(deployment, folder, entry, follow=options.follow)
+    deployment = revealed(deployment, folder, entry, follow=options.follow)
     if deployment is None:
         return ExitCode.OK
     printed = [_Stream(folder / "stdout", deployment), _Stream(folder / "stderr", deployment, error=True)]
@@ -59,16 +59,16 @@ def run(options: argparse.Namespace) -> int:
         time.sleep(_INTERVAL)
 
 
-def _revealed(deployment: Deployment, folder: Path, entry: Entry, *, follow: bool) -> Deployment | None:
+def revealed(deployment: Deployment, folder: Path, entry: Entry, *, follow: bool) -> Deployment | None:
     """Return a deployment with the secrets to which its inputs refer, so that they can be masked in its output.
 
     Returns None if they are not known yet, so that nothing was printed; with `follow`, this waits until they are.
     """
     while deployment.references:
         running = _is_running(entry)
-        revealed = resolved.revealed(deployment, folder)
-        if revealed is not None:
-            return revealed
+        known = resolved.revealed(deployment, folder)
+        if known is not None:
+            return known
         if not running:
             break  # the secrets in the output are overwritten
         if not follow:

@@ -59,7 +59,13 @@ class Lines(Report):
         self._running.pop(entry.key, None)
         self._line("reboot", "warn", step, "", "it asks for a reboot of the machine, and continues after it")
 
-    def resent(self, step: Step) -> None:
+    def retry(self, step: Step, entry: Entry) -> None:
+        from heat_config_agent.engine import retries  # noqa: PLC0415  # few deployments have the option
+
+        self._running.pop(entry.key, None)
+        self._line("retry", "warn", step, "", f"{entry.reason.replace(chr(10), '; ')}; {retries.next_attempt(entry)}")
+
+    def resent(self, step: Step, entry: Entry) -> None:  # noqa: ARG002
         self.clear()
         self._resent[step.deployment.key] = step
 
@@ -184,7 +190,10 @@ class Collected(Report):
     def ended(self, step: Step, entry: Entry) -> None:
         """Show nothing: the object at the end has it."""
 
-    def resent(self, step: Step) -> None:
+    def resent(self, step: Step, entry: Entry) -> None:
+        """Show nothing: the object at the end has it."""
+
+    def retry(self, step: Step, entry: Entry) -> None:
         """Show nothing: the object at the end has it."""
 
     def reboot(self, step: Step, entry: Entry) -> None:
@@ -232,7 +241,7 @@ def exit_code(steps: Sequence[Step], entries: Mapping[str, Entry], mistakes: Seq
     """Return the exit code of a pass, from the work of this pass only."""
     worked = [step for step in steps if is_work(step, entries.get(step.deployment.key))]
     ran = [entries[step.deployment.key] for step in worked if step.verb not in (Verb.RESEND, Verb.WAIT)]
-    if mistakes or any(entry.failed or entry.state is State.ACCEPTED for entry in ran):
+    if mistakes or any(entry.failed or entry.state in (State.ACCEPTED, State.RETRY) for entry in ran):
         return ExitCode.FAILED
     if any(entries[step.deployment.key].state is State.REBOOT for step in worked):
         return ExitCode.REBOOT

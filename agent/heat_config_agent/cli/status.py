@@ -10,6 +10,7 @@ from pathlib import Path
 
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.deployments import plan
+from heat_config_agent.engine.retries import next_attempt
 from heat_config_agent.model.entry import Entry, Removed, State
 from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.runs import run_folder, supervisor
@@ -29,6 +30,7 @@ exit codes:
 
 _STYLES = {
     State.REBOOT: "warn",
+    State.RETRY: "warn",
     State.RUNNING: "live",
     State.FINISHED: "warn",
     State.REFUSED: "bad",
@@ -146,6 +148,8 @@ def _unfinished(entry: Entry) -> str:
         return f"{name} is running"
     if entry.state is State.REBOOT:
         return f"{name} continues after a reboot"
+    if entry.state is State.RETRY:
+        return f"{name} is run again"
     return f"{name} has run, and its result is not delivered" if entry.state is State.FINISHED else ""
 
 
@@ -179,6 +183,7 @@ def _agent(state: Path) -> dict[str, object]:
         "paused": {"reason": pause[0], "since": pause[1], "until": pause[2]} if pause else None,
         "reboot": report.get("reboot", []),
         "sources": report.get("sources", []),
+        "channels": report.get("channels", []),
         "troubles": report.get("troubles", []),
     }
 
@@ -234,6 +239,10 @@ def _show(agent: Mapping[str, object], problems: list[str]) -> None:
         moment = each.get("answered")
         last = f"answered {plan.clock(moment)}" if isinstance(moment, float) else "has not answered yet"
         terminal.say(terminal.line(f"source {each.get('name')}: {last}"))
+    for each in [each for each in _maps(agent["channels"]) if agent["running"] and each.get("lost")]:
+        why = f": {each['trouble']}" if each.get("trouble") else ""
+        lost = f"{each.get('name')}: {each['lost']} notices lost{why}"
+        terminal.say(terminal.styled(terminal.line(lost), "warn"))
     for problem in problems if agent["running"] else []:
         terminal.say(terminal.styled(terminal.line(problem), "warn"))
     terminal.say("")
@@ -269,6 +278,8 @@ def details(entry: Entry, state: Path) -> str:
         return _running(entry, state / "runs" / entry.key)
     if entry.state is State.REBOOT:
         return f"waits for a reboot of the machine; it has asked for one {plan.times(entry.reboots)}"
+    if entry.state is State.RETRY:
+        return f"{_reason(entry)}{next_attempt(entry)}{again}"
     if entry.state is State.FINISHED:
         due = f" at {plan.clock(entry.not_before)}" if entry.not_before > time.time() else ""
         attempt = f"next attempt{due or ' soon'}" if _daemon(state) else "the next run sends it"
@@ -293,7 +304,7 @@ def _running(entry: Entry, folder: Path) -> str:
     run = entry.run
     if run is None or not supervisor.going_on(run):
         return "ended while no agent was running; the next run records how"
-    lasted = processes.since_boot() - run.began
+    lasted = processes.since_boot() - run.began + run.spent
     limit = f" of at most {terminal.duration(run.limit)}" if run.limit else ""
     why = run_folder.noted_ending(folder, run)
     ending = f"; being ended: {why}" if why else ""
@@ -326,4 +337,5 @@ def values(entry: Entry, state: Path) -> dict[str, object]:
         "not_before": entry.not_before or None,
         "again": entry.again,
         "reboots": entry.reboots,
+        "attempts": entry.attempts + (entry.run is not None and entry.state is not State.RETRY),
     }

@@ -17,6 +17,7 @@ TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
     from heat_config_hooks.artifacts import Artifact  # few deployments have any
+    from heat_config_hooks.retry import Retry  # the same
 
 
 def new(deployment: Deployment, config: Config, tool: Tool, defaults: RunDefaults) -> Job:
@@ -30,6 +31,7 @@ def new(deployment: Deployment, config: Config, tool: Tool, defaults: RunDefault
         user=_user(config, tool, defaults.user),
         isolation=_isolation(config, tool, defaults.isolation),
         artifacts=_artifacts(deployment, config),
+        retry=_retry(deployment, config),
         bounds=_bounds(config),
     )
 
@@ -46,6 +48,7 @@ def of_run(deployment: Deployment, run: Run | None) -> Job | None:
         request=selection.request(deployment, config),
         limit=run.limit,
         artifacts=_artifacts(deployment, config),
+        retry=_retry(deployment, config),
     )
 
 
@@ -96,6 +99,21 @@ def _artifacts(deployment: Deployment, config: Config) -> tuple[Artifact, ...]:
     from heat_config_hooks import artifacts  # noqa: PLC0415  # few deployments have any
 
     return tuple(artifacts.read(found, f"{config.section}.artifacts"))
+
+
+def _retry(deployment: Deployment, config: Config) -> Retry | None:
+    """Return the option `retry`; None for a cleanup.
+
+    An executable hook may use an option of that name for something else.
+    """
+    if deployment.action == CLEANUP or not config.options.get("retry"):
+        return None
+    found = options.common(config.options, "retry")
+    if found is None:
+        return None
+    from heat_config_hooks import retry  # noqa: PLC0415  # few deployments have it
+
+    return retry.read(found, f"{config.section}.retry")
 
 
 def _bounds(config: Config) -> dict[str, int]:

@@ -68,6 +68,10 @@ class Step:
     """The job to run or to follow; None if nothing is run, or if the config of a run can no longer be selected."""
     reply: Reply | None = None
     """The reply of an ANSWER step."""
+    attempt: int = 1
+    """The number of the run that a RUN step begins: more than 1 if the option `retry` is the reason for it."""
+    due: float = 0.0
+    """The time before which that run does not begin, in seconds since boot."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,6 +183,8 @@ def _step(deployment: Deployment, known: Known) -> Step:
         return Step(verb=Verb.WAIT, deployment=deployment, reason="it waits for the reboot that it asked for")
     if entry.state is State.REBOOT:
         return _new(deployment, known, f"continues after the reboot that it asked for ({times(entry.reboots)})")
+    if entry.state is State.RETRY:
+        return _attempt(deployment, entry, known)
     if entry.marked and entry.marked == known.folder and deployment.key not in known.marked:
         return _new(deployment, known, "its file in deployed/ was removed, so it runs again")
     if entry.state is State.DAMAGED:
@@ -196,6 +202,13 @@ def _step(deployment: Deployment, known: Known) -> Step:
     if entry.document and entry.document != deployment.document:
         reason += "; its content has changed since, but not its id (a new id is run)"
     return Step(verb=Verb.SKIP, deployment=deployment, reason=reason)
+
+
+def _attempt(deployment: Deployment, entry: Entry, known: Known) -> Step:
+    """Return the step of a deployment whose command is run again, as its option `retry` says."""
+    step = _new(deployment, known, f"run again, as its last attempt failed ({times(entry.attempts)} so far)")
+    same_boot = entry.run is not None and entry.run.boot == known.boot
+    return replace(step, attempt=entry.attempts + 1, due=entry.due if same_boot else 0.0)
 
 
 def _new(deployment: Deployment, known: Known, reason: str) -> Step:

@@ -52,10 +52,10 @@ def is_secret(item: Input) -> bool:
 
 def secrets(deployment: Deployment) -> Secrets:
     """Return the search for all secrets that `redactor` masks in the output of a tool."""
-    return search(_secret_inputs(deployment))
+    return search(secret_inputs(deployment))
 
 
-def _secret_inputs(deployment: Deployment) -> list[Input]:
+def secret_inputs(deployment: Deployment) -> list[Input]:
     """Return the inputs that are masked in the output of a tool, including those that only their name marks."""
     beside = deployment.document.get(BESIDE)
     return [
@@ -89,7 +89,7 @@ def redactor(deployment: Deployment) -> Callable[[str, str], str]:
     """Return a function that masks a deployment's secrets in one part of its result: (name of it, text) → text."""
     outputs = {output.name for output in deployment.outputs} - STANDARD_OUTPUTS
 
-    guessed = Concealer(_secret_inputs(deployment))
+    guessed = Concealer(secret_inputs(deployment))
     certain = Concealer(item for item in deployment.inputs if item.hidden or item.name in CREDENTIALS)
 
     def redact(name: str, text: str) -> str:
@@ -183,7 +183,7 @@ def beginning(deployment: Deployment) -> Callable[[str], int]:
 
 def concealer(deployment: Deployment) -> Concealer:
     """Return a concealer of a deployment's secrets, for JSON values that people see: also for inputs and outputs."""
-    return Concealer(_secret_inputs(deployment))
+    return Concealer(secret_inputs(deployment))
 
 
 def search(inputs: Iterable[Input]) -> Secrets:

@@ -20,6 +20,7 @@ from heat_config_agent.model.errors import DeniedError, ProxyError, UnreachableE
 from heat_config_agent.settings.effective import certificate_trouble
 from heat_config_agent.web.causes import UNKNOWN_AUTHORITY
 from heat_config_agent.web.direct import default_certificates
+from heat_config_agent.web.link_local import with_plain_zone
 from heat_config_agent.web.proxies import Proxy, parse
 from heat_config_hooks.values import dataclass, field
 
@@ -224,7 +225,7 @@ def _addresses(host: str, port: int) -> tuple[list[tuple[int, tuple[object, ...]
 
     def look() -> None:
         try:
-            infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            infos = socket.getaddrinfo(with_plain_zone(host), port, type=socket.SOCK_STREAM)
             outcome.append(([(family, address) for family, *_, address in infos], ""))
         except socket.gaierror as error:
             silent = error.errno == socket.EAI_AGAIN

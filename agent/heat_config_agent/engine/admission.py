@@ -88,7 +88,7 @@ class Admission:
             return  # an earlier run of it made something, so it stays known until that is cleaned up
         if entry.state is State.ACCEPTED:
             self._drop(key)
-        elif entry.state in (State.FINISHED, State.REBOOT):
+        elif entry.state in (State.FINISHED, State.REBOOT, State.RETRY):
             self._mailroom.supersede(key)
 
     def publish(self, offer: Offer) -> None:
@@ -139,5 +139,6 @@ def _is_on_record(step: Step, entry: Entry | None) -> bool:
     return entry is not None and (
         entry.state is State.DAMAGED  # it must not look new, whatever happens before it is answered
         or (entry.state is State.SUPERSEDED and step.verb is Verb.ANSWER and entry.values is None)
+        or (entry.state is State.RETRY and not entry.again and entry.document == step.deployment.document)
         or (entry.state in (State.ACCEPTED, State.REBOOT) and entry.document == step.deployment.document)
     )

@@ -13,6 +13,7 @@ from heat_config_agent.deployments import metadata, plan
 from heat_config_agent.deployments.plan import Step, Verb
 from heat_config_agent.engine.admission import Admission
 from heat_config_agent.engine.completion import BEGINNING, CONCLUDING, PLANNING, Completion
+from heat_config_agent.engine.conclusion import REPLACED
 from heat_config_agent.engine.execution import Execution
 from heat_config_agent.engine.idle_pass import IdlePass
 from heat_config_agent.engine.launch import Launcher
@@ -174,6 +175,9 @@ class Applier:
                 if key not in self._launcher.active and not is_sent:
                     with self._attempts.on(PLANNING, key):
                         self._take_on(step)
+            for retry in self._queue.replaced():
+                self._queue.take(retry)
+                self._completion.break_off(retry, REPLACED)
         finally:
             self._admission.publish(self._offer)
         if self._launcher.settings.by_name:

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from heat_config_agent.deployments import jobs, plan
 from heat_config_agent.deployments.plan import Step, Verb
-from heat_config_agent.engine.conclusion import REBOOTS, BrokenOff, Ended, Repeat, conclude
+from heat_config_agent.engine.conclusion import REBOOTS, BrokenOff, Ended, Repeat, conclude, retry_delay
 from heat_config_agent.engine.launch import Launcher
 from heat_config_agent.engine.mailroom import Mailroom
 from heat_config_agent.model.deployment import Result
-from heat_config_agent.model.entry import Entry, Run
+from heat_config_agent.model.entry import Entry, Run, State
 from heat_config_agent.model.errors import StateError
 from heat_config_agent.runs import result, run_folder
 from heat_config_agent.state.attempts import Attempts
 from heat_config_agent.state.journal import Journal
+from heat_config_hooks import processes
 from heat_config_hooks.reply import REBOOT, UNKNOWN, Reply, failure, status_code
 
 PLANNING, BEGINNING, CONCLUDING = "planning", "beginning", "making a result of what was left by"
@@ -80,7 +81,9 @@ class Completion:
     def finish(self, step: Step, reply: Reply, reason: str = "") -> None:
         """Put a deployment's result on record. It is sent once it is on disk, see `Mailroom.publish`."""
         deployment = self._launcher.revealed(step.deployment) or step.deployment
-        self._record(step, result.make(reply, deployment, reason, self._attempts.alive))
+        entry = self._journal.entries[step.deployment.key]
+        attempts = entry.attempts + (entry.state is State.RUNNING) if entry.attempts else 0
+        self._record(step, result.make(reply, deployment, reason, self._attempts.alive, attempts=attempts))
 
     def give_up(self, step: Step) -> bool:
         """Answer a deployment as failed if the agent was aborted again and again before it ran.
@@ -105,10 +108,13 @@ class Completion:
     def _take_reply(self, step: Step, run: Run, ended: Ended, *, wanted: bool) -> Repeat | None:
         """Have the hook make a reply of a command's end, and finish the deployment with it.
 
-        Returns `Repeat.REBOOT` if the command has asked for a reboot instead.
+        Returns `Repeat.REBOOT` if the command has asked for a reboot instead, and `Repeat.RETRY` if its code is for
+        another attempt.
         """
         key = step.deployment.key
         reply = self._launcher.reply(step, run, ended.code)
+        if wanted and self._try_again(step, run, reply):
+            return Repeat.RETRY
         if status_code(reply) != REBOOT or not wanted:
             self.finish(step, reply)
             return None
@@ -117,6 +123,26 @@ class Completion:
             return None
         self._journal.reboot(key)
         return Repeat.REBOOT
+
+    def _try_again(self, step: Step, run: Run, reply: Reply) -> bool:
+        """Put on record that the command is run again, if the option `retry` says so for its reply; else return False.
+
+        `Job.retry` says how often, and the journal how often that was.
+        """
+        key = step.deployment.key
+        entry = self._journal.entries[key]
+        now = processes.since_boot()
+        lasted = now - run.began
+        if run.boot != processes.boot_id():  # the machine went down when the command had ended
+            lasted = (run_folder.ended_at(self._launcher.folder(key), run) or 0.0) - (entry.started or 0.0)
+        lasted = max(lasted, 0.0)
+        delay = retry_delay(status_code(reply), step.job.retry if step.job else None, entry, lasted)
+        if delay is None:
+            return False
+        deployment = self._launcher.revealed(step.deployment) or step.deployment
+        reason = result.make(reply, deployment, alive=self._attempts.alive).reason
+        self._journal.retry(key, reason, spent=entry.spent + lasted + delay, due=now + delay)
+        return True
 
     def _record(self, step: Step, outcome: Result) -> None:
         key = step.deployment.key

@@ -10,6 +10,11 @@ from heat_config_agent.runs.run_folder import UNSTARTED
 from heat_config_hooks.reply import TIMED_OUT, UNKNOWN
 from heat_config_hooks.values import dataclass
 
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_hooks.retry import Retry  # few deployments have it
+
 RERUNS = 3
 """The number of times that an idempotent deployment is run again after interruptions. It may cause them itself."""
 
@@ -44,6 +49,8 @@ class Repeat(enum.Enum):
     """The run was interrupted, and the deployment's options say that it may be run again."""
     REBOOT = "reboot"
     """The command has asked for a reboot of the machine, after which it is run again."""
+    RETRY = "retry"
+    """The command has exited with a code of the option `retry`: after a delay it is run again."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,10 @@ class BrokenOff:
     reason: str
 
 
+REPLACED = BrokenOff(TIMED_OUT, "not run again because its deployment was replaced by a DELETE")
+"""A retry that was not waited for."""
+
+
 def conclude(end: RunEnd, entry: Entry, job: Job | None) -> Repeat | Ended | BrokenOff:
     """Return what follows from the end of a run, given its entry in the journal and its job."""
     if end.recorded == UNSTARTED:
@@ -72,6 +83,18 @@ def conclude(end: RunEnd, entry: Entry, job: Job | None) -> Repeat | Ended | Bro
     if job is not None and job.idempotent and entry.reruns < RERUNS:
         return Repeat.INTERRUPTED
     return BrokenOff(UNKNOWN, _loss(end))
+
+
+def retry_delay(code: int | None, retry: Retry | None, entry: Entry, lasted: float) -> float | None:
+    """Return the seconds until a command is run again that has ended with this code; None if it is not.
+
+    `lasted` are the seconds that its run has taken. The timeout is for all attempts and delays together.
+    """
+    if retry is None or code not in retry.codes or entry.attempts >= retry.times:
+        return None
+    delay = retry.delay_after(entry.attempts + 1)
+    limit = entry.run.limit if entry.run else None
+    return delay if limit is None or entry.spent + lasted + delay < limit else None
 
 
 def _loss(end: RunEnd) -> str:

@@ -15,6 +15,7 @@ from heat_config_agent.engine.offer import Offer
 from heat_config_agent.engine.queue import Queue
 from heat_config_agent.engine.report import Report
 from heat_config_agent.engine.run_inputs import RunInputs
+from heat_config_agent.model.deployment import TRACE
 from heat_config_agent.model.entry import Entry, Run
 from heat_config_agent.model.job import Job
 from heat_config_agent.signals.delivery import Delivery
@@ -77,6 +78,9 @@ class Execution:
         repeat = self._completion.conclude(step, recorded, ending, wanted=wanted)
         if repeat is Repeat.REBOOT:
             self._wait_for_reboot(step)
+        if repeat is Repeat.RETRY:
+            self._run_inputs.tidy(step.deployment.key)
+            self._report.retry(step, self._journal.entries[step.deployment.key])
         return repeat is not None
 
     def _run(self, step: Step, offer: Offer) -> bool:
@@ -94,7 +98,10 @@ class Execution:
             self._mirror.write_deployment(step)
             self._report.begun(step, started.running.run)
             for note in started.notes:
-                self._report.warn(f"{step.deployment.name}: {note}")
+                self._report.remarked(step, f"{step.deployment.name}: {note}")
+            if not step.deployment.trace and step.deployment.input(TRACE):
+                why = f"the input {TRACE} is not passed on: W3C Trace Context has another form"
+                self._report.remarked(step, f"{step.deployment.name}: {why}")
             self._delivery.expect(step.deployment.target)
         else:
             self._completion.finish(step, started, _note(started))

@@ -109,6 +109,7 @@ class Launcher:
                 ticks=ticks,
                 began=processes.since_boot(),
                 limit=job.limit or self.settings.limit,
+                spent=entry.spent,
                 hook=job.tool.hook,
                 working=str(place.working),
                 outputs=str(place.outputs),
@@ -122,6 +123,10 @@ class Launcher:
         environment = dict(self.settings.environment)
         if entry.reboots:
             environment["HEAT_REBOOTS"] = str(entry.reboots)
+        if entry.attempts:
+            environment["HEAT_ATTEMPT"] = str(entry.attempts + 1)
+        if job.deployment.trace:
+            environment["TRACEPARENT"] = job.deployment.trace
         try:
             run_folder.make(folder, mark)
             command = self._command(job, place)
@@ -223,7 +228,8 @@ class Launcher:
         """Let go of a run; return what its supervisor recorded, and why the agent ended it (empty if it did not)."""
         running = active.running
         if running.hopeless:
-            self._report.warn(f"cannot end process {running.run.pid}; the agent gives up {active.step.deployment.name}")
+            text = f"cannot end process {running.run.pid}; the agent gives up {active.step.deployment.name}"
+            self._report.remarked(active.step, text)
         return running.close(), running.ending
 
     def close_lost(self, key: str, run: Run) -> tuple[str, str]:
@@ -259,7 +265,7 @@ class Launcher:
 
             prepared, notes = resolution.prepared(folder)
             for note in notes:
-                self._report.warn(f"{step.deployment.name}: {note}")
+                self._report.remarked(step, f"{step.deployment.name}: {note}")
             if prepared is not None:
                 return prepared
             if self.revealed(step.deployment) is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from heat_config_agent.deployments import cleanup
 from heat_config_agent.deployments.plan import Step
@@ -24,6 +24,7 @@ class Queue:
     def __init__(self) -> None:
         self._steps: deque[Step] = deque()
         self._deletes = 0
+        self._retries = 0
         self.hold = ""
         """The reason why nothing new begins; empty if it does."""
         self.rebooting: set[str] = set()
@@ -39,18 +40,38 @@ class Queue:
 
     @property
     def due(self) -> float | None:
-        """Seconds until the queue has to be looked at again: a DELETE does not wait for others for ever; else None."""
-        return _LOOK if self._deletes else None
+        """Seconds until the queue has to be looked at again; None if only events change which step begins.
+
+        A DELETE does not wait for others for ever, and a retry waits for its time.
+        """
+        delays = [_LOOK] if self._deletes else []
+        if self._retries:
+            now = processes.since_boot()
+            delays += [step.due - now for step in self._steps if step.due > now]
+        return min(delays, default=None)
+
+    @property
+    def has_retry(self) -> bool:
+        """True if a retry waits for its time, or for its turn."""
+        return bool(self._retries and not self.hold and not self.rebooting)
+
+    def replaced(self) -> list[Step]:
+        """Return the retries that are not wanted any more, because a DELETE of the same resource waits."""
+        steps = self._steps if self._retries and self._deletes else ()
+        deletes = {step.deployment.resource for step in steps if step.deployment.action == DELETE}
+        return [step for step in steps if step.attempt > 1 and step.deployment.resource in deletes - {""}]
 
     def add(self, step: Step) -> None:
         """Add a step at the end."""
         self._steps.append(step)
         self._deletes += step.deployment.action == DELETE
+        self._retries += step.attempt > 1
 
     def take(self, step: Step) -> None:
         """Remove a step that begins or is not wanted any more."""
         self._steps.remove(step)
         self._deletes -= step.deployment.action == DELETE
+        self._retries -= step.attempt > 1
 
     def drop(self, key: str) -> None:
         """Remove the steps of a deployment."""
@@ -60,7 +81,7 @@ class Queue:
     def clear(self) -> None:
         """Remove all steps."""
         self._steps.clear()
-        self._deletes = 0
+        self._deletes = self._retries = 0
 
     def sort_by_name(self) -> None:
         """Order the steps by the names of their deployments, cleanups first."""
@@ -69,13 +90,28 @@ class Queue:
     def next(self, active: Collection[Active], parallel: int) -> Step | None:
         """Return the step that may begin now, next to the active runs; None if there is none.
 
-        At most `parallel` runs are active at once; a DELETE waits only for other DELETEs.
+        At most `parallel` runs are active at once; a DELETE waits only for other DELETEs. A deployment that is retried
+        keeps its place among the runs, so that nothing begins too early that has to come after it.
         """
-        is_full = sum(run.step.deployment.action != DELETE for run in active) >= parallel
-        if not self._steps or self.hold or self.rebooting or (is_full and not self._deletes):
+        if not self._steps or self.hold or self.rebooting:
             return None
         running = [run.step.deployment for run in active]
-        return next((step for step in self._steps if self._may_begin(step.deployment, running, active, parallel)), None)
+        if self._retries:
+            retries, now = [step for step in self._steps if step.attempt > 1], processes.since_boot()
+            due = [step for step in retries if step.due <= now]
+            if step := self._first(due, running, active, parallel):
+                return step
+            running += [step.deployment for step in retries]
+        is_full = sum(deployment.action != DELETE for deployment in running) >= parallel
+        if is_full and not self._deletes:
+            return None
+        return self._first((step for step in self._steps if step.attempt == 1), running, active, parallel)
+
+    def _first(
+        self, steps: Iterable[Step], running: Collection[Deployment], active: Collection[Active], parallel: int
+    ) -> Step | None:
+        """Return the first of these steps that may begin next to those that run; None if there is none."""
+        return next((step for step in steps if self._may_begin(step.deployment, running, active, parallel)), None)
 
     def _may_begin(
         self, deployment: Deployment, running: Collection[Deployment], active: Collection[Active], parallel: int

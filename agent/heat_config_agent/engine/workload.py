@@ -45,7 +45,7 @@ class Workload:
     @property
     def busy(self) -> bool:
         """True if anything is left to do now."""
-        return bool(self._launcher.active or self.next()) or self._delivery.busy
+        return bool(self._launcher.active or self._queue.has_retry or self.next()) or self._delivery.busy
 
     @property
     def reboots(self) -> list[Entry]:

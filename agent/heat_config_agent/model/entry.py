@@ -18,6 +18,8 @@ class State(str, enum.Enum):
     RUNNING = "running"
     REBOOT = "reboot"
     """Its command asked for a reboot. After the reboot it is run again."""
+    RETRY = "retry"
+    """Its command exited with a code of its option `retry`. After a delay it is run again."""
     FINISHED = "finished"
     """Its result is not delivered yet."""
     SIGNALLED = "signalled"
@@ -52,6 +54,8 @@ class Run:
     """Seconds since boot (CLOCK_BOOTTIME, which is not affected by changes of the clock)."""
     limit: float | None
     """The timeout in seconds; None for no timeout."""
+    spent: float = 0.0
+    """The seconds of it that earlier attempts have used, with the delays between them."""
     hook: str
     """The hook that `finish`es the run: `builtin:NAME`, or the path of an executable."""
     working: str
@@ -111,6 +115,12 @@ class Entry:
     """The number of runs after an interrupted one."""
     reboots: int = 0
     """The number of reboots that it asked for."""
+    attempts: int = 0
+    """The number of runs that ended with a code of its option `retry`, and after which it is or was run again."""
+    spent: float = 0.0
+    """The seconds of its timeout that these attempts have used, with the delays after them."""
+    due: float = 0.0
+    """In the state `RETRY`, when it is run again, in seconds since the boot of its last run."""
     tries: int = 0
     """The number of failed attempts to send the result."""
     trouble: str = ""

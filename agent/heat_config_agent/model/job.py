@@ -12,6 +12,7 @@ TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
     from heat_config_hooks.artifacts import Artifact  # few deployments have any
+    from heat_config_hooks.retry import Retry  # the same
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,8 @@ class Job:
     """The levels of `isolation.LEVELS` by which it is isolated."""
     artifacts: tuple[Artifact, ...] = ()
     """The files that are fetched before it begins."""
+    retry: Retry | None = None
+    """The limits within which its command is run again after certain exit codes; None if it is not."""
     bounds: Mapping[str, int] = field(default_factory=dict)
     """The other limits that the deployment sets: its options that are in `options.BOUNDS`."""
 

@@ -13,11 +13,19 @@ QUEUE_LIMIT = 250_000
 """The largest size in bytes of a result for a Zaqar queue: Zaqar accepts 256 KiB by default."""
 
 
-def make(reply: Reply, deployment: Deployment, reason: str = "", alive: Callable[[], object] = lambda: None) -> Result:
+def make(
+    reply: Reply,
+    deployment: Deployment,
+    reason: str = "",
+    alive: Callable[[], object] = lambda: None,
+    *,
+    attempts: int = 0,
+) -> Result:
     """Return the result: secrets masked, short enough for a signal, and judged by Heat's rules.
 
     `reason` says for people why the deployment failed, if the reply does not. It may contain values of inputs, which
     are masked too. `alive` is called from time to time: masking many secrets in much text takes a while.
+    `attempts` is the number of runs if the option `retry` was the reason for some, else 0.
     """
     limit = QUEUE_LIMIT if deployment.target.kind == "zaqar" else BODY_LIMIT
     redact = redactor(deployment)
@@ -38,7 +46,13 @@ def make(reply: Reply, deployment: Deployment, reason: str = "", alive: Callable
         # People see less of an output than the template. It is read again, as a secret may have been cut in half.
         shown = fit({output: reply[output]}, limit, change=lambda _, text: conceal.text(text))
         why += _last_line(shown.get(output))
-    return Result(values=values, failed=failed, reason=conceal.text(reason or why))
+    why = reason or why
+    if attempts:
+        stderr = values.get("deploy_stderr") or ""
+        if isinstance(stderr, str):
+            values["deploy_stderr"] = f"{attempts} attempts were made, as the option retry says\n{stderr}"
+        why = f"{why} ({attempts} attempts)" if why else f"{attempts} attempts"
+    return Result(values=values, failed=failed, reason=conceal.text(why))
 
 
 def judge(values: Mapping[str, object], deployment: Deployment) -> tuple[bool, str, str]:

@@ -130,7 +130,7 @@ class Running:
             return self._kill_at
         if self.ending:
             return 0.0  # an earlier agent had begun to end it
-        return None if self.run.limit is None else self.run.began + self.run.limit
+        return None if self.run.limit is None else self.run.began + self.run.limit - self.run.spent
 
     def terminate(self, grace: float) -> None:
         """Ask every process of the run to end. The next call, due after `grace` seconds, and later ones kill the rest.

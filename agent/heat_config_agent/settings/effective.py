@@ -297,6 +297,8 @@ def _complete(
         trouble = certificate_trouble(ca_file)
         if trouble:
             layers.refuse(UsageError(trouble, hint=_place(merged, "ca_file")), mistakes)
+    if trouble := _trouble_of_url(merged.text("report_url")):
+        layers.refuse(UsageError(trouble, hint=_place(merged, "report_url")), mistakes)
     for name in merged.followed:
         if not merged.lookup(f"follow {name}", "url")[0]:
             layers.refuse(UsageError(f"cannot use the settings: [follow {name}] needs the setting url"), mistakes)
@@ -319,6 +321,20 @@ def _place(settings: Settings, name: str) -> str:
     """Return the place of a setting of `[agent]`, for people."""
     origin = settings.lookup("agent", name)[1]
     return f"--{name.replace('_', '-')}" if origin == COMMAND_LINE else f"{name} of [agent], {origin}"
+
+
+def _trouble_of_url(url: str) -> str:
+    """Return why nothing can be posted to a URL; empty if something can, or if there is no URL."""
+    if not url:
+        return ""
+    from urllib.parse import urlsplit  # noqa: PLC0415  # few machines have one
+
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    return "" if usable else "cannot use the settings: report_url needs a URL of http or https"
 
 
 def _variables(settings: Settings, mistakes: list[str] | None) -> dict[str, str]:

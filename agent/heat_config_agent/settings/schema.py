@@ -193,6 +193,20 @@ SETTINGS: tuple[Setting, ...] = (
             "/var/lib/prometheus/node-exporter/heat.prom",
         ),
         _row(
+            "console",
+            Kind.PATH,
+            "",
+            "a console to which one line goes when a deployment begins, and one when it ends; empty for none",
+            "/dev/console",
+        ),
+        _row(
+            "report_url",
+            Kind.TEXT,
+            "",
+            "the URL of a server to which each change of a deployment is posted as a CloudEvent; empty for none",
+            "https://events.example/heat",
+        ),
+        _row(
             "replaced",
             Kind.CHOICE,
             "finish",

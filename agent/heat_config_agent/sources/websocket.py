@@ -25,6 +25,7 @@ from heat_config_agent.model.deployment import Credentials
 from heat_config_agent.model.errors import UnreachableError
 from heat_config_agent.web import direct
 from heat_config_agent.web.keystone import Cloud
+from heat_config_agent.web.link_local import host_header, with_plain_zone
 
 STEP_SECONDS = 30.0
 """The timeout of each step: to log in, to connect, to be answered."""
@@ -115,7 +116,11 @@ class Listener(threading.Thread):
         if self._closed.is_set():  # from here on, `close` closes the connection
             return
         connection.connect(  # type: ignore[no-untyped-call]  # it has types for some of it
-            url, timeout=STEP_SECONDS, redirect_limit=0, header=[f"User-Agent: heat-config-agent/{__version__}"]
+            with_plain_zone(url),
+            timeout=STEP_SECONDS,
+            redirect_limit=0,
+            header=[f"User-Agent: heat-config-agent/{__version__}"],
+            host=_host(url),
         )
         self._ask(connection, "authenticate", {}, {"X-Auth-Token": token})
         self._ask(connection, "subscription_create", {"queue_name": self._queue, "ttl": SUBSCRIPTION_SECONDS})
@@ -199,6 +204,14 @@ class _Connection(websocket.WebSocket):
         if time.monotonic() > self._until:
             raise UnreachableError("an answer took too long")
         return part
+
+
+def _host(url: str) -> str | None:
+    """Return the header `Host` for a URL whose address has a zone, which the server does not know; None for others."""
+    parts = urlsplit(url)
+    host = with_plain_zone(parts.hostname or "")
+    usual = 443 if parts.scheme == "wss" else 80
+    return host_header(host, parts.port or usual, usual) if "%" in host else None
 
 
 def _tls(url: str, ca_file: str | None) -> ssl.SSLContext | None:

@@ -5,7 +5,8 @@ a deployment is the sum of its records. One process writes (it holds the lock, s
 
     accepted ─► running ─► finished ─► signalled | unasked | refused | superseded
                  │   ▲
-                 └► reboot
+                 ├► reboot
+                 └► retry
 
 - `accepted` has the deployment as it came, so it can be carried out even if its source goes away.
 - `running` is on disk before the command starts (which waits for the agent's word, see `runs.supervisor`). So an
@@ -79,12 +80,15 @@ class Journal(EntryFile):
     def running(self, key: str, run: Run) -> None:
         """Record that the supervisor of a run waits for the agent's word. This is on disk when it returns."""
         now = time.time()
-        self._write(replace(self.entries[key], state=State.RUNNING, at=now, started=now, run=run, again=False))
+        entry = self.entries[key]
+        self._write(replace(entry, state=State.RUNNING, at=now, started=now, run=run, again=False, reason=""))
         self.sync()
 
     def not_started(self, key: str) -> None:
-        """Record that the supervisor never got the agent's word: the deployment is accepted, as before."""
-        self._write(replace(self.entries[key], state=State.ACCEPTED, at=time.time(), started=None))
+        """Record that the supervisor never got the agent's word: the deployment is accepted, or retried, as before."""
+        entry = self.entries[key]
+        state = State.RETRY if entry.attempts else State.ACCEPTED
+        self._write(replace(entry, state=state, at=time.time(), started=None))
 
     def interrupted(self, key: str) -> None:
         """Record that the run was interrupted, and that the deployment is run again."""
@@ -95,6 +99,16 @@ class Journal(EntryFile):
         """Record that the command has asked for a reboot, and runs again after it. This is on disk when it returns."""
         entry = self.entries[key]
         self._write(replace(entry, state=State.REBOOT, at=time.time(), reboots=entry.reboots + 1))
+        self.sync()
+
+    def retry(self, key: str, reason: str, *, spent: float, due: float) -> None:
+        """Record that an attempt has failed, and that the command runs again. This is on disk when it returns.
+
+        `spent` are the seconds of the timeout that have been used by the time `due`, which is in seconds since boot.
+        """
+        entry, now = self.entries[key], time.time()
+        attempts = entry.attempts + 1
+        self._write(replace(entry, state=State.RETRY, at=now, reason=reason, attempts=attempts, spent=spent, due=due))
         self.sync()
 
     def finished(self, key: str, result: Result, ended: float | None = None) -> None:

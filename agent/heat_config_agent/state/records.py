@@ -58,7 +58,7 @@ class Reader:
         whole["key"] = key
         self.damaged += whole is not fields and key not in self._hurt
         entry = entry_of(whole)
-        known = key not in self._hurt or entry.state is not State.ACCEPTED
+        known = key not in self._hurt or entry.state not in (State.ACCEPTED, State.RETRY)
         return entry if known else replace(entry, state=State.DAMAGED)
 
 

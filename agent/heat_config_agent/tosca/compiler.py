@@ -331,7 +331,10 @@ class Compiler:
 
     def _options(self, step: Step) -> dict[str, Json]:
         metadata = step.part.template.content.get("metadata") or {}
-        return {"idempotent": True} if str(metadata.get("idempotent", "")).lower() == "true" else {}
+        options: dict[str, Json] = {"retry": metadata["retry"]} if metadata.get("retry") else {}
+        if str(metadata.get("idempotent", "")).lower() == "true":
+            options["idempotent"] = True
+        return options
 
     def _target_of(self, step: Step) -> Part:
         return step.first.subject.target  # type: ignore[union-attr]  # it is one of a relationship

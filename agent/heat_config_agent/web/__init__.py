@@ -11,9 +11,11 @@ import http.client
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
+from urllib.parse import quote
 
 from heat_config_agent.web.answers import Arriving, drain, is_page, read, within
-from heat_config_agent.web.direct import Server
+from heat_config_agent.web.direct import WRITABLE, Server
+from heat_config_agent.web.link_local import is_link_local
 from heat_config_hooks.values import dataclass
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
@@ -80,6 +82,7 @@ class Connection:
         """
         self._limits = (CONNECT_SECONDS, READ_SECONDS) if seconds is None else (min(CONNECT_SECONDS, seconds), seconds)
         self._origin = origin
+        self._is_link_local = is_link_local(origin)
         self._certificates = certificates(ca_file)
         self._proxy = None if direct else proxy(origin)
         self._direct = Server(origin, self._certificates)
@@ -104,6 +107,7 @@ class Connection:
 
         Raises UnreachableError, also while the answer is read, and if that takes more than `seconds`.
         """
+        url = self._written(url)
         with within(seconds), self._way(url).exchange("GET", url, b"", headers, self._limits) as answer:
             yield answer
 
@@ -112,9 +116,16 @@ class Connection:
 
         Its whole body is read, of up to `largest` bytes; with 0, only its beginning.
         """
+        url = self._written(url)
         with self._way(url).exchange(verb, url, body, headers, self._limits) as answer:
             content, cut = (read(answer, largest), "") if largest else _drained(answer)
             return Answer(answer.status, phrase(answer.status), answer.headers, content, cut)
+
+    def _written(self, url: str) -> str:
+        """Return a URL as it is sent: one with a zone is encoded here, as requests would encode the zone as well."""
+        if not self._is_link_local or WRITABLE.fullmatch(url) or not url.startswith(self._origin):
+            return url
+        return self._origin + quote(url[len(self._origin) :], safe="!#$%&'()*+,/:;=?@[]~")
 
     def _way(self, url: str) -> _Way:
         if not self._proxy and self._direct.can_request(url):
@@ -149,7 +160,12 @@ def certificates(ca_file: str | None = None) -> str | None:
 
 
 def proxy(origin: str) -> str | None:
-    """Return the URL of the proxy for a server, by the rules of requests; None for no proxy."""
+    """Return the URL of the proxy for a server, by the rules of requests; None for no proxy.
+
+    No proxy reaches a link-local address of IPv6 for this machine.
+    """
+    if is_link_local(origin):
+        return None
     names = {name.lower() for name, value in os.environ.items() if value}
     if not any(name.endswith("_proxy") for name in names - {"no_proxy"}):
         return None

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from heat_config_agent import __version__
 from heat_config_agent.web.answers import Arriving, Response, left
 from heat_config_agent.web.causes import broke_off, explained, no_answer, no_connection
+from heat_config_agent.web.link_local import host_header, with_plain_zone, without_zone
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
@@ -37,8 +38,9 @@ WRITABLE = re.compile("[!-~]*")
 """A URL that can be sent unchanged. Any other URL has to be encoded first, so it cannot have been signed as it is."""
 
 _LABEL = "[A-Za-z0-9_-]{1,63}"
-_PLAIN = re.compile(rf"https?://({_LABEL}(\.{_LABEL})*|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{{1,5}}))?")
-"""An origin that cannot be misread: without a user, other alphabets, an IPv6 zone or a dot at the end of the host."""
+_ZONE = r"%(?!25\])(25)?[A-Za-z0-9._~-]{1,15}"
+_PLAIN = re.compile(rf"https?://({_LABEL}(\.{_LABEL})*|\[[0-9A-Fa-f:.]+({_ZONE})?\])(:(?P<port>[0-9]{{1,5}}))?")
+"""An origin that cannot be misread: without a user, other alphabets or a dot at the end of the host."""
 
 
 class Server:
@@ -93,7 +95,7 @@ class Server:
         with explained(no_connection(seconds)):
             if parts.scheme == "https":
                 trusted = context(self._certificates or default_certificates())
-            connection = _Connection(parts.hostname or "", parts.port or (443 if trusted else 80))
+            connection = _Connection(with_plain_zone(parts.hostname or ""), parts.port or (443 if trusted else 80))
             connection.timeout = min(seconds, left())
             connection.connect()
         if trusted:
@@ -121,7 +123,7 @@ class _Connection(http.client.HTTPConnection):
     def secure(self, trusted: ssl.SSLContext) -> None:
         """Speak TLS from here on."""
         self.default_port = http.client.HTTPS_PORT
-        self.sock = trusted.wrap_socket(self.sock, server_hostname=self.host)
+        self.sock = trusted.wrap_socket(self.sock, server_hostname=without_zone(self.host))
 
     def limit(self, seconds: float) -> None:
         """Set the longest silence of the server."""
@@ -130,7 +132,10 @@ class _Connection(http.client.HTTPConnection):
     def write(self, verb: str, target: str, body: bytes, headers: Mapping[str, str]) -> None:
         """Send a request."""
         names = {name.lower() for name in headers}
-        self.putrequest(verb, target, skip_host="host" in names, skip_accept_encoding=True)
+        has_zone = "%" in self.host
+        self.putrequest(verb, target, skip_host=has_zone or "host" in names, skip_accept_encoding=True)
+        if has_zone and "host" not in names:
+            self.putheader("Host", host_header(self.host, self.port, self.default_port))
         for name, value in USUAL.items():
             if name.lower() not in names:
                 self.putheader(name, value)

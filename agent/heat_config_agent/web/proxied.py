@@ -19,7 +19,7 @@ import urllib3.exceptions
 from requests.structures import CaseInsensitiveDict
 
 from heat_config_agent.model.errors import ProxyError, UnreachableError
-from heat_config_agent.web import causes, proxies
+from heat_config_agent.web import causes, link_local, proxies
 from heat_config_agent.web.answers import Arriving, Response, left
 from heat_config_agent.web.direct import PART, USUAL, WRITABLE
 
@@ -176,7 +176,12 @@ class _Unchanged:
         elif url.startswith("/"):  # the path alone; a proxy receives the whole URL
             path = target.partition("://")[2].partition("/")[2].partition("?")
             target = "/" + "".join(path) if "/" in target.partition("://")[2].partition("?")[0] else url
-        super().putrequest(method, target, *args, **options)  # type: ignore[misc]  # of the class that it is mixed into
+        connection: Any = super()  # of the class that this one is mixed into
+        host: Any = self
+        has_zone = "%" in host.host and not options.get("skip_host")
+        connection.putrequest(method, target, *args, **{**options, **({"skip_host": True} if has_zone else {})})
+        if has_zone:
+            connection.putheader("Host", link_local.host_header(host.host, host.port, host.default_port))
 
 
 class _HttpConnection(_Unchanged, urllib3.connection.HTTPConnection):
@@ -252,6 +257,12 @@ class Adapter(requests.adapters.HTTPAdapter):
             response.close()
             raise proxy.denied(host)
         return response
+
+    def build_connection_pool_key_attributes(self, *args: Any, **options: Any) -> Any:
+        """Return what identifies a pool of connections; requests 2.32 and later do not decode the zone of a host."""
+        host, pool = super().build_connection_pool_key_attributes(*args, **options)
+        host["host"] = link_local.with_plain_zone(host["host"] or "")
+        return host, pool
 
     def init_poolmanager(self, *args: Any, **options: Any) -> None:
         super().init_poolmanager(*args, **options)

@@ -131,6 +131,7 @@ def test_a_value_that_is_not_given_is_its_default() -> None:
         "deploy_credentials": False,
         "memory_max": None,
         "artifacts": None,
+        "retry": None,
         "cpu_quota": None,
         "tasks_max": None,
         "size": None,
@@ -201,7 +202,7 @@ def test_where_nothing_is_alike_it_is_said_what_there_is() -> None:
     """The message lists the options in alphabetical order."""
     known = (
         "artifacts, choice, count, cpu_quota, deploy_credentials, flag, idempotent, map, memory_max, percent, "
-        "seconds, size, tasks_max, text, texts, timeout"
+        "retry, seconds, size, tasks_max, text, texts, timeout"
     )
     assert mistakes({"zzz": None}) == [f"options.zzz: mine has no such option (its options are {known})"]
 

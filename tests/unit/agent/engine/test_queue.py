@@ -10,6 +10,7 @@ from heat_config_agent.model.deployment import Document
 from heat_config_agent.model.entry import Run
 from heat_config_agent.runs.supervisor import Running
 from heat_config_hooks import processes
+from heat_config_hooks.values import replace
 from support.machine import deployment
 
 
@@ -91,3 +92,37 @@ def test_a_queue_by_name_has_cleanups_first() -> None:
     waiting = queue(step("b"), step("a"), step("z", cleanup.ACTION))
     waiting.sort_by_name()
     assert [each.deployment.id for each in waiting] == ["z", "a", "b"]
+
+
+def test_a_retry_keeps_its_place_and_begins_when_it_is_due() -> None:
+    """Until then, it counts among the runs; another deployment begins only if there is room for it as well."""
+    now = processes.since_boot()
+    later, due = (replace(step("a"), attempt=2, due=moment) for moment in (now + 60, now - 1))
+    other = step("b")
+    assert queue(later, other).next([], 1) is None
+    assert queue(later, other).next([], 2) is other
+    assert queue(later, other).next([active(step("c"))], 2) is None
+    assert queue(other, due).next([], 1) is due
+    assert 59 < (queue(later, other).due or 0) <= 60
+    assert queue(other, due).due is None
+    assert queue(later).has_retry
+    assert not queue(other).has_retry
+
+
+def test_a_retry_begins_nothing_while_the_queue_is_held() -> None:
+    """A pause holds it too, and nobody has to wait for it."""
+    held = queue(replace(step("a"), attempt=2))
+    held.hold = "paused"
+    assert held.next([], 1) is None
+    assert not held.has_retry
+
+
+def test_a_delete_replaces_a_retry_of_its_resource() -> None:
+    """It waits for no retry of any resource."""
+    retry, other = (replace(step(each, resource=each), attempt=2, due=float("inf")) for each in ("web", "db"))
+    delete = step("z", "DELETE", resource="web")
+    waiting = queue(retry, other, delete)
+    assert waiting.replaced() == [retry]
+    waiting.take(retry)
+    assert waiting.next([], 1) is delete
+    assert queue(retry, other).replaced() == []

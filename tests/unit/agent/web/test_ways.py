@@ -396,6 +396,8 @@ def test_a_server_may_be_at_an_address_of_version_6() -> None:
         ("https://a.b-c.example:8000", "/x?y#z"),
         ("http://H_1.example:65535", "/"),
         ("http://[::1]:80", "/"),
+        ("http://[fe80::1%25eth0]", "/"),
+        ("http://[fe80::1%eth0]:8000", "/"),
         ("https://127.0.0.1", "/~!"),
     ],
 )
@@ -422,7 +424,8 @@ def test_what_is_plain_is_asked_for_directly(origin: str, path: str) -> None:
         ("http://h:0", "/"),
         ("http://h:65536", "/"),
         ("http://h:x", "/"),
-        ("http://[fe80::1%25eth0]", "/"),
+        ("http://[fe80::1%25]", "/"),
+        ("http://[fe80::1%25e/h]", "/"),
         ("http://[::1", "/"),
         ("http://", "/"),
         ("HTTP://h", "/"),

@@ -1,0 +1,211 @@
+"""`heat-config-agent collect-logs [FILE]`: Write a masked support bundle: one file with what others need to help."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import importlib.metadata
+import io
+import json
+import os
+import platform
+import shutil
+import subprocess
+import tarfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from heat_config_agent import __version__
+from heat_config_agent.cli import log, state_options, status, terminal
+from heat_config_agent.cli.known_secrets import KnownSecrets
+from heat_config_agent.deployments.redaction import redactor
+from heat_config_agent.masking.secrets import Secrets
+from heat_config_agent.model.entry import Entry
+from heat_config_agent.model.errors import AgentError, ExitCode, StateError, UsageError
+from heat_config_agent.settings.effective import Settings
+from heat_config_agent.state import journal
+from heat_config_hooks.reply import Capture, Text, cut, fit
+
+_EPILOG = """\
+The bundle has the status, a summary of the journal, the settings, the checks of doctor, the newest output of runs and
+of the agent, and versions. Secrets are masked. Before a part is written, all secrets that the machine knows are
+searched for in it; a part that has one is replaced by a sentence. The file can be read by its owner alone.
+
+exit codes:
+  0  the bundle was written
+  1  it could not be written
+  2  bad usage or configuration
+"""
+
+_RUNS = 20
+"""The number of runs whose output is in the bundle, for each state directory: the newest ones."""
+
+_STACKS = 20
+"""The number of stacks that are in the bundle."""
+
+_OUTPUT_BYTES = 256 * 1024
+_MEMBER_BYTES = 1024 * 1024
+_BUNDLE_BYTES = 32 * 1024 * 1024
+"""The most bytes of the output of one run, of one part, and of all parts before they are compressed."""
+
+_LOG_SECONDS = 20
+_LOG_LINES = 2000
+"""The limits of what is taken from the system's journal."""
+
+_LIBRARIES = ("requests", "urllib3", "keystoneauth1", "PyYAML", "psutil")
+
+_FOUND = "This part was left out: a secret of this machine was found in it.\n"
+_TOO_MUCH = "This part was left out: the bundle is large enough without it.\n"
+
+
+def add(commands: state_options.Commands) -> None:
+    """Declare the command."""
+    parser = state_options.command(commands, "collect-logs", "write a masked support bundle", __doc__, epilog=_EPILOG)
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        nargs="?",
+        type=Path,
+        help="the file, which must not exist (default: heat-config-agent-TIME.tar.gz in the current directory)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the bundle."""
+    settings = state_options.of(options)
+    path = options.file or Path(f"heat-config-agent-{time.strftime('%Y%m%d-%H%M%S')}.tar.gz")
+    if os.path.lexists(path):
+        raise UsageError(f"{path} exists already", hint="give the name of a new file")
+    places = {"": settings.state, **_stacks(settings.state)}
+    secrets = KnownSecrets(settings, places.values())
+    parts = [*_parts(options, settings), *_parts_of_places(places, settings, secrets)]
+    number = _write(path, parts, *secrets.searches())
+    terminal.say(f"{path}: {terminal.count(len(parts), 'part')}, {number:,} bytes; look through it before you send it")
+    return ExitCode.OK
+
+
+def _stacks(state: Path) -> dict[str, Path]:
+    """Return the folders of the newest stacks, by the names of their folders in the bundle."""
+    found = [path.parent for path in (state / "stacks").glob(f"*/{journal.FILE}")]
+    newest = sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
+    return {f"stacks/{path.name}/": path for path in newest[:_STACKS]}
+
+
+def _parts(options: argparse.Namespace, settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield what there is once: the name of each part, and its text."""
+    where = ["--state-dir", str(settings.state)]
+    where += ["--config", str(options.config)] if options.config else []
+    yield "versions.txt", _versions()
+    for command in ("config", "doctor"):
+        yield f"{command}.txt", _printed([command, *where])
+    yield "agent.log", _log_of_agent()
+
+
+def _parts_of_places(places: dict[str, Path], settings: Settings, secrets: KnownSecrets) -> Iterator[tuple[str, str]]:
+    """Yield what there is for each state directory."""
+    for prefix, place in places.items():
+        yield f"{prefix}status.txt", _printed(["status", "--all", "--state-dir", str(place)])
+        try:
+            entries = sorted(journal.read(place).values(), key=lambda entry: entry.accepted)
+        except StateError as error:
+            yield f"{prefix}journal.json", f"{error}\n"
+            continue
+        yield f"{prefix}journal.json", _summary(entries, place)
+        for entry in [entry for entry in entries if (place / "runs" / entry.key).is_dir()][-_RUNS:]:
+            yield f"{prefix}output/{entry.key}.txt", _output(entry, place, settings, secrets)
+
+
+def _versions() -> str:
+    """Return the versions of the agent and of what it is built on."""
+    lines = [f"heat-config-agent {__version__}", f"Python {platform.python_version()}", f"Linux {platform.release()}"]
+    with contextlib.suppress(OSError):
+        lines.append(platform.freedesktop_os_release().get("PRETTY_NAME", ""))
+    for name in _LIBRARIES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            lines.append(f"{name} {importlib.metadata.version(name)}")
+    return "\n".join([*filter(None, lines), ""])
+
+
+def _printed(words: Sequence[str]) -> str:
+    """Return what a command of the agent prints. A command that fails says why, and the bundle goes on."""
+    from heat_config_agent.cli import agent  # noqa: PLC0415  # it imports this module in turn, to run it
+
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        try:
+            agent.main(words)
+        except AgentError as error:
+            said.write(f"error: {error}\n")
+        except Exception as error:  # noqa: BLE001  # the other parts may show what is wrong
+            terminal.defect(error)
+    return said.getvalue()
+
+
+def _summary(entries: Sequence[Entry], place: Path) -> str:
+    """Return the number of deployments in each state, and a record of each, as JSON."""
+    value = {
+        "states": Counter(entry.state.value for entry in entries),
+        "bytes": (place / journal.FILE).stat().st_size if entries else 0,
+        "deployments": [status.values(entry, place) for entry in entries],
+    }
+    return f"{json.dumps(value, indent=1)}\n"
+
+
+def _output(entry: Entry, place: Path, settings: Settings, secrets: KnownSecrets) -> str:
+    """Return the masked beginning and end of the output of a run."""
+    folder = place / "runs" / entry.key
+    deployment = state_options.deployment(settings, entry)
+    deployment = log.revealed(deployment, folder, entry, follow=False) if deployment else None
+    if deployment is None:
+        return "The output is left out: the secrets in it are not known.\n"
+    secrets.add(deployment)
+    redact = functools.partial(redactor(deployment), "deploy_stdout")
+    streams = {name: Capture(folder / name) for name in ("stdout", "stderr")}
+    texts = fit(streams, _OUTPUT_BYTES, change=lambda _, text: redact(text))
+    return "".join(f"--- {name}\n{terminal.plain(str(texts.get(name, '')))}\n" for name in streams)
+
+
+def _log_of_agent() -> str:
+    """Return the newest lines of the daemon in the system's journal."""
+    program = shutil.which("journalctl")
+    if program is None:
+        return "there is no journalctl on this machine\n"
+    words = [program, "--no-pager", "--quiet", f"--lines={_LOG_LINES}", "--unit=heat-config-agent*"]
+    try:
+        done = subprocess.run(words, capture_output=True, check=False, timeout=_LOG_SECONDS, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"journalctl failed: {type(error).__name__}\n"
+    return terminal.plain((done.stdout + done.stderr).decode("utf-8", "replace"))
+
+
+def _write(path: Path, parts: Sequence[tuple[str, str]], certain: Secrets, every: Secrets) -> int:
+    """Write the bundle, and return its size in bytes. Raises AgentError."""
+    room = _BUNDLE_BYTES
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise AgentError(f"cannot write {path}: {error.strerror}") from error
+    try:
+        with open(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as bundle:
+            for name, text in parts:
+                content = _checked(text, certain, every) if room > 0 else _TOO_MUCH.encode()
+                room -= len(content)
+                member = tarfile.TarInfo(f"heat-config-agent/{name}")
+                member.size, member.mode, member.mtime = len(content), 0o600, int(time.time())
+                bundle.addfile(member, io.BytesIO(content))
+        return path.stat().st_size
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        raise AgentError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _checked(text: str, certain: Secrets, every: Secrets) -> bytes:
+    """Return a part as it is written: within its limit, and without any secret of this machine."""
+    if certain.spans(text.encode("utf-8", "replace")):
+        return _FOUND.encode()
+    return cut(Text(every.hide(text)), _MEMBER_BYTES).encode("utf-8", "replace")
