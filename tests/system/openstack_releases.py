@@ -38,11 +38,10 @@ class Release:
 
 
 RELEASES = {
-    "16.0.0": Release("3.8", "2021-04-20", ("SQLAlchemy<1.4",)),
     "20.0.0": Release("3.10", "2023-03-25", ("SQLAlchemy<2", "oslo.db<12.3")),
     "24.0.0": Release("3.11", "2025-05-01"),
 }
-"""Releases that are tried beside the usual one, the oldest first. The template of the lifecycle is for 16 and later."""
+"""Releases that are tried beside the usual one, the oldest first."""
 
 
 def install(version: str) -> str:
@@ -54,14 +53,14 @@ def install(version: str) -> str:
     python = interpreter(release.python)
     if python is None:
         return f"there is no interpreter python{release.python}"
-    uv = _ROOT / ".venv/uv"
+    uv = str(_ROOT / ".venv/uv")
     wanted = (f"openstack-heat=={version}", "keystone", "waitress", "psycopg2-binary", "setuptools<70", *release.bounds)
-    of_the_day = ("--python", folder / "bin/python", "--exclude-newer", release.day)
-    commands: tuple[tuple[str | Path, ...], ...] = (
+    of_the_day = ("--python", f"{folder}/bin/python", "--exclude-newer", release.day)
+    commands = (
         (sys.executable, "-m", "venv", uv),
-        (uv / "bin/pip", "install", "--quiet", "uv"),
-        (uv / "bin/uv", "venv", "--quiet", "--allow-existing", "--python", python, folder),
-        (uv / "bin/uv", "pip", "install", "--quiet", *of_the_day, *wanted),
+        (f"{uv}/bin/pip", "install", "--quiet", "uv"),
+        (f"{uv}/bin/uv", "venv", "--quiet", "--allow-existing", "--python", python, str(folder)),
+        (f"{uv}/bin/uv", "pip", "install", "--quiet", *of_the_day, *wanted),
     )
     for command in commands:
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -98,7 +98,7 @@ class Life:
         return {**dict(zip(names, WAYS[self._way], strict=True)), "who": who}
 
 
-@pytest.mark.timeout(600)  # stacks with eight deployments, five actions each
+@pytest.mark.timeout(1800 if VERSION else 600)  # stacks with eight deployments, five actions each
 @pytest.mark.parametrize("ways", TOGETHER, ids=", ".join)
 def test_a_life(cloud: Lab, agents: Agents, tmp_path: Path, ways: tuple[str, ...]) -> None:
     """Over every way, every action of a stack with every kind of resource ends as it should, and runs things once."""

@@ -165,7 +165,7 @@ def test_what_cannot_be_read_is_not_taken_for_known(swift: SignalServer) -> None
         (b'{"a": "\xff"}', "byte 7 is not UTF-8"),
         (b'{"a": NaN}', "NaN is not a number"),
         (b'{"a":' * 5000 + b"1" + b"}" * 5000, "nested too deeply"),
-        (b'{"a": ' + b"9" * 5000 + b"}", "4300 digits"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "4300"),
     ],
 )
 def test_what_is_no_metadata_is_said(swift: SignalServer, body: bytes, says: str) -> None:
