@@ -78,7 +78,7 @@ AGENT_ONLY: Mapping[str, str] = {
     "user": "it runs as the user of the agent only",
     "isolate": "its work is not done in the run alone, so it cannot be isolated",
 }
-"""Why a hook does not have an option that others have."""
+"""The reason why a hook does not have an option that others have."""
 
 BOUNDS = ("memory_max", "cpu_quota", "tasks_max")
 """Common options that systemd enforces: if it cannot, a run with one of them does not begin."""

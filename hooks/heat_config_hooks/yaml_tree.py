@@ -46,7 +46,7 @@ _COMPOSED = 4000
 """The number of levels that libyaml surely composes; before version 0.2.6 it recurses without a limit."""
 
 _LIMITED = getattr(getattr(yaml, "_yaml", None), "get_version", lambda: (0,))() >= (0, 2, 6)
-"""Whether libyaml itself refuses deeper nesting."""
+"""True if libyaml itself refuses deeper nesting."""
 
 
 # Faults.

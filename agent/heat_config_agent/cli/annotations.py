@@ -32,17 +32,17 @@ RULES = {
 _HELP = "The message says what is wrong and what to do; `heat-config-agent template validate FILE` shows all mistakes."
 
 
-def github(found: Iterable[Mapping[str, Any]]) -> list[str]:
+def github(checked_files: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return a line for each mistake, which GitHub shows next to the line of the file.
 
-    `found` are the JSON objects of `template validate --json`, each with the key `file`.
+    `checked_files` are the JSON objects of `template validate --json`, each with the key `file`.
     """
-    return [_command(level, name, mistake) for name, level, mistake in _mistakes(found)]
+    return [_command(level, name, mistake) for name, level, mistake in _mistakes(checked_files)]
 
 
-def sarif(found: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a SARIF log with one run, and a result for each mistake; `found` is as for `github`."""
-    results = [_result(level, name, mistake) for name, level, mistake in _mistakes(found)]
+def sarif(checked_files: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a SARIF log with one run, and a result for each mistake; `checked_files` is as for `github`."""
+    results = [_result(level, name, mistake) for name, level, mistake in _mistakes(checked_files)]
     names = sorted({result["ruleId"] for result in results})
     for result in results:
         result["ruleIndex"] = names.index(result["ruleId"])
@@ -70,9 +70,9 @@ def _described(rule: str) -> dict[str, Any]:
     }
 
 
-def _mistakes(found: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+def _mistakes(checked_files: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """Yield the file, level and mistake of each mistake."""
-    for checked in found:
+    for checked in checked_files:
         for level, key in _LEVELS.items():
             for mistake in checked[key]:
                 yield mistake.get("file") or checked["file"], level, mistake

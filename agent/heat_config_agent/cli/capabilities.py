@@ -91,15 +91,15 @@ def run_find(options: argparse.Namespace) -> int:
     """Find templates."""
     from heat_config_agent.hot import capability_search  # noqa: PLC0415  # `template validate` needs none of it
 
-    found = capability_search.find(options.path, _required(options.capability), recursive=options.recursive)
+    search = capability_search.find(options.path, _required(options.capability), recursive=options.recursive)
     if options.json:
-        terminal.say(json.dumps(found.capable))
+        terminal.say(json.dumps(search.capable))
     else:
-        for each in found.capable:
+        for each in search.capable:
             terminal.say(terminal.line(each))
-    _complain(found.mistakes)
-    _doubt(found, options)
-    return ExitCode.OK if found.capable and not found.mistakes else ExitCode.FAILED
+    _complain(search.mistakes)
+    _doubt(search, options)
+    return ExitCode.OK if search.capable and not search.mistakes else ExitCode.FAILED
 
 
 def _required(pairs: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -116,14 +116,14 @@ def run_show(options: argparse.Namespace) -> int:
     """Show all capabilities."""
     from heat_config_agent.hot import capability_search  # noqa: PLC0415
 
-    found = capability_search.named(options.file)
+    search = capability_search.named(options.file)
     if options.json:
-        terminal.say(json.dumps(found.summary()))
-    elif found.capable:
-        _show(found)
-    _complain(found.mistakes)
-    _doubt(found, options)
-    return ExitCode.FAILED if found.mistakes else ExitCode.OK
+        terminal.say(json.dumps(search.summary()))
+    elif search.capable:
+        _show(search)
+    _complain(search.mistakes)
+    _doubt(search, options)
+    return ExitCode.FAILED if search.mistakes else ExitCode.OK
 
 
 def _show(templates: capability_search.Templates) -> None:

@@ -83,13 +83,13 @@ def _validate_hot(name: str, validate_hot: Validation, wishes: Wishes) -> int:
     return code
 
 
-def _values(found: Checked) -> dict[str, Any]:
+def _values(checked: Checked) -> dict[str, Any]:
     return {
-        "file": found.file,
-        "valid": not found.mistakes,
-        "mistakes": [_mistake(mistake) for mistake in found.mistakes],
-        "warnings": [_mistake(mistake) for mistake in found.warnings],
-        "open": [_mistake(mistake) for mistake in found.open],
+        "file": checked.file,
+        "valid": not checked.mistakes,
+        "mistakes": [_mistake(mistake) for mistake in checked.mistakes],
+        "warnings": [_mistake(mistake) for mistake in checked.warnings],
+        "open": [_mistake(mistake) for mistake in checked.open],
     }
 
 
@@ -107,21 +107,21 @@ def _mistake(mistake: Mistake) -> dict[str, Any]:
     }
 
 
-def show(found: Checked, *, alone: bool) -> None:
+def show(checked: Checked, *, alone: bool) -> None:
     """Show what was found in a file; of a single one, with its inputs."""
-    lists = (("error", "bad", found.mistakes), ("warning", "warn", found.warnings), ("open", "quiet", found.open))
+    lists = (("error", "bad", checked.mistakes), ("warning", "warn", checked.warnings), ("open", "quiet", checked.open))
     for name, style, mistakes in lists:
         for mistake in mistakes:
             terminal.say(mistake_line(mistake, name, style, OPEN), error=True)
-    name = terminal.line(found.file)
-    counts = [terminal.count(len(found.mistakes), "mistake"), terminal.count(len(found.warnings), "warning")]
-    if found.mistakes or found.service is None:
+    name = terminal.line(checked.file)
+    counts = [terminal.count(len(checked.mistakes), "mistake"), terminal.count(len(checked.warnings), "warning")]
+    if checked.mistakes or checked.service is None:
         terminal.say(f"{name}: {', '.join(counts)}", error=True)
         return
-    service = found.service
+    service = checked.service
     parts = [terminal.count(len(service.nodes), "node"), terminal.count(len(service.outputs), "output")]
-    parts += counts[1:] if found.warnings else []
-    parts += [f"{len(found.open)} open"] if found.open else []
+    parts += counts[1:] if checked.warnings else []
+    parts += [f"{len(checked.open)} open"] if checked.open else []
     terminal.say(f"{name} is valid: {', '.join(parts)}")
     if alone and service.inputs:
         rows = [("INPUT", "TYPE", "DEFAULT", "DESCRIPTION")]

@@ -50,14 +50,14 @@ def validated(options: argparse.Namespace, *names: str) -> tuple[int, dict[str, 
     path, parameters = template_options.template(options), template_options.parameters(options)
     settings = state_options.of(options)
     types = sessions.types(settings.words("plugin_dirs"))
-    found = _with_types(
+    validation = _with_types(
         check(path, options.environment, parameters), types, tuple(Tools(settings.hooks, terminal.warn).installed())
     )
-    strict = options.strict and any(each.code != capabilities.CODE for each in found.warnings)
-    failed = bool(found.mistakes) or strict
+    strict = options.strict and any(each.code != capabilities.CODE for each in validation.warnings)
+    failed = bool(validation.mistakes) or strict
     if not options.json:
-        _show(found)
-    return ExitCode.FAILED if failed else ExitCode.OK, _values(found) if options.json else None
+        _show(validation)
+    return ExitCode.FAILED if failed else ExitCode.OK, _values(validation) if options.json else None
 
 
 def _with_types(checked: Checked, types: Types, tools: Sequence[str]) -> Checked:

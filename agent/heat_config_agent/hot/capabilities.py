@@ -37,7 +37,7 @@ def read(section: Json, report: Report, path: Path, kind: str) -> dict[str, tupl
     if not isinstance(section, dict):
         report.wrong(f'"{path[-1]}" is a map of keys and values, such as deployment: puppet', path, "", kind)
         return {}
-    found = {}
+    capabilities = {}
     for key, said in section.items():
         values = said if isinstance(said, list) else [said]
         wrong = [index for index, each in enumerate(values) if not isinstance(each, str | bool | int | float)]
@@ -47,8 +47,8 @@ def read(section: Json, report: Report, path: Path, kind: str) -> dict[str, tupl
         if not values:
             report.wrong(f"{key} has no value", (*path, key), "remove it", kind)
         elif not wrong:
-            found[key] = tuple(dict.fromkeys(map(_text, values)))
-    return found
+            capabilities[key] = tuple(dict.fromkeys(map(_text, values)))
+    return capabilities
 
 
 def _text(value: Json) -> str:

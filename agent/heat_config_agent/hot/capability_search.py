@@ -110,17 +110,17 @@ def named(files: Iterable[str]) -> Templates:
     return found
 
 
-def _follow(file: File, found: Templates) -> None:
+def _follow(file: File, templates: Templates) -> None:
     try:
         text = heat_text(file.name, file.text, "environment_format")
     except Invalid as invalid:
-        found.mistakes += invalid.mistakes
+        templates.mistakes += invalid.mistakes
         return
     if not isinstance(text.value, dict) or not text.value.keys() & set(SECTIONS):
         raise UsageError(f"{file.name} is neither a template nor an environment")
     section = text.value.get("resource_registry")
     for path, name, base in registry.templates(section if isinstance(section, dict) else {}, file.name):
         try:
-            found.add(needed(beside(name, base)))
+            templates.add(needed(beside(name, base)))
         except UsageError as error:
-            found.mistakes.append(Mistake(str(error), path, text.place(path)))
+            templates.mistakes.append(Mistake(str(error), path, text.place(path)))

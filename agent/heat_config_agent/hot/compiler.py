@@ -58,7 +58,7 @@ class Circumstances:
     """True if a required parameter without a value is a mistake."""
     is_child: bool = False
     is_final: bool = True
-    """Whether the stack is created as it is, so that no more default values come from environments."""
+    """True if the stack is created as it is, so that no more default values come from environments."""
 
 
 def definition(template: Template, of: Circumstances) -> tuple[Definition, list[Mistake]]:
@@ -135,14 +135,14 @@ class _Resources:
             self._report.wrong(f"Duplicate names: {name} is a parameter and a resource", ("resources", name))
         # The fields of all resources are checked, also of those that a condition has removed.
         parsed = {name: self._parsed(name, each) for name, each in sound.items()}
-        found = {name: self._resource(name, sound[name], parsed[name]) for name in sound if name in present}
-        for each in found.values():
+        definitions = {name: self._resource(name, sound[name], parsed[name]) for name in sound if name in present}
+        for each in definitions.values():
             self._check_type(each)
-        way = circle(found)
+        way = circle(definitions)
         if way:
             text = " → ".join([*way, way[0]])
             self._report.wrong(f"Circular Dependency Found: {text}", (), "", at=("resources", way[0]))
-        return found
+        return definitions
 
     def _is_sound(self, name: str, resource: Json) -> bool:
         path: Path = ("resources", name)
@@ -184,7 +184,7 @@ class _Resources:
 
     def _parsed(self, name: str, resource: Mapping[str, Json]) -> dict[str, Tree]:
         """Return the fields that have no mistake in their form."""
-        found: dict[str, Tree] = {}
+        trees: dict[str, Tree] = {}
         for key, (what, type_) in _FIELDS.items():
             if key not in resource or key not in self._template.version.resource_keys:
                 continue
@@ -197,8 +197,8 @@ class _Resources:
                 problem = "a function cannot stand for all properties at once"
                 self._report.wrong(problem, path[:2], "write it for each property", at=path)
                 continue
-            found[key] = tree
-        return found
+            trees[key] = tree
+        return trees
 
     def _resource(self, name: str, raw: Mapping[str, Json], parsed: Mapping[str, Tree]) -> ResourceDefinition:
         path: Path = ("resources", name)
@@ -279,17 +279,19 @@ class _Resources:
         if not isinstance(names, list):
             self._report.wrong(f"Resource {name} depends_on type must be list or string", path)
             return ()
-        found = []
+        dependencies = []
         section = self._template.section("resources")
-        for index, each in enumerate(names):
-            if not isinstance(each, str):
+        for index, dependency in enumerate(names):
+            if not isinstance(dependency, str):
                 self._report.wrong(f"Resource {name} depends_on must be a list of strings", (*path, index))
-            elif each not in section:
-                hint = meant(each, section)
-                self._report.wrong(f'The specified reference "{each}" (in {name}) is incorrect.', (*path, index), hint)
+            elif dependency not in section:
+                hint = meant(dependency, section)
+                self._report.wrong(
+                    f'The specified reference "{dependency}" (in {name}) is incorrect.', (*path, index), hint
+                )
             else:
-                found.append(each)
-        return tuple(found)
+                dependencies.append(dependency)
+        return tuple(dependencies)
 
     def _deletion_policy(self, name: str, folded: Mapping[str, Tree]) -> Tree:
         policy = folded.get("deletion_policy")
@@ -333,7 +335,7 @@ def _hint(failing: Failing, scope: Scope, template: Template) -> str:
 
 
 def _outputs(template: Template, scope: Scope) -> dict[str, Output]:
-    found = {}
+    outputs = {}
     for name, raw in template.section("outputs").items():
         path: Path = ("outputs", name)
         if not isinstance(raw, dict):
@@ -347,10 +349,10 @@ def _outputs(template: Template, scope: Scope) -> dict[str, Output]:
         description = str(raw.get("description") or "")
         condition = raw.get("condition") if "condition" in template.version.output_keys else None
         if condition is not None and not decide(condition, (*path, "condition"), scope):
-            found[name] = Output(name, None, description)
+            outputs[name] = Output(name, None, description)
             continue
-        found[name] = Output(name, _output_value(raw["value"], (*path, "value"), template, scope), description)
-    return found
+        outputs[name] = Output(name, _output_value(raw["value"], (*path, "value"), template, scope), description)
+    return outputs
 
 
 def _check_keys(raw: Iterable[str], path: Path, keys: frozenset[str], report: Report) -> None:

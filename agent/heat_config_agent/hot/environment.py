@@ -64,7 +64,7 @@ def read(text: Text, report: Report) -> dict[str, Json]:
         problem = "The environment is not a valid YAML mapping data type."
         report.wrong(problem, (), "begin it with parameters: or resource_registry:", "environment_format")
         return {}
-    found = {}
+    sections = {}
     for name, section in text.value.items():
         if name not in SECTIONS:
             hint = meant(name, SECTIONS) or f"there are {', '.join(SECTIONS)}"
@@ -75,9 +75,9 @@ def read(text: Text, report: Report) -> dict[str, Json]:
             kind = "list" if name in _LISTS else "map"
             report.wrong(f'the section "{name}" of an environment is a {kind}', (name,), "", "environment")
         else:
-            found[name] = section
-    _check_sinks(list(found.get("event_sinks", [])), report)
-    return found
+            sections[name] = section
+    _check_sinks(list(sections.get("event_sinks", [])), report)
+    return sections
 
 
 def _check_sinks(sinks: Sequence[Json], report: Report) -> None:
@@ -95,45 +95,49 @@ def merge(texts: Sequence[Text], source: Source, schemas: Mapping[str, Schema]) 
     `texts` are the environments that could be read. `schemas` are those of the root template and of all nested
     templates; the types in them determine how values are merged.
     """
-    given, files_win = source.parameters, source.files_win
-    found = Merged(parameters=dict(given) if files_win else {})
+    parameters, files_win = source.parameters, source.files_win
+    merged = Merged(parameters=dict(parameters) if files_win else {})
     chosen: dict[str, str] = {}
     mappings: dict[str, Json] = {}
     for text in texts:
         report = Report(text)
         sections = read(text, report)
         strategies = sections.get("parameter_merge_strategies", {})
-        for name, into in (("parameters", found.parameters), ("parameter_defaults", found.parameter_defaults)):
+        for name, into in (("parameters", merged.parameters), ("parameter_defaults", merged.parameter_defaults)):
             if sections.get(name):
                 _Merging(report, strategies, chosen, schemas, name).merge(into, sections[name])
         if files_win and sections.get("parameters"):
-            _say_who_wins(given, sections["parameters"], report)
+            _say_who_wins(parameters, sections["parameters"], report)
         for name in sections.get("parameters", {}):
             place = text.place(("parameters", name))
-            found.places.update({name: place} if place else {})
-        said = sections.get("resource_registry", {})
-        registry.read(said, report)
-        found.lists.update(dict.fromkeys(registry.lists(said), text))
+            merged.places.update({name: place} if place else {})
+        mappings_here = sections.get("resource_registry", {})
+        registry.read(mappings_here, report)
+        merged.lists.update(dict.fromkeys(registry.lists(mappings_here), text))
         if "requires" in sections:
             requires = capabilities.read(sections["requires"], report, ("requires",), "environment")
-            found.requires |= requires
+            merged.requires |= requires
             positions = {key: text.place(("requires", key)) for key in requires}
-            found.required_at |= {key: place for key, place in positions.items() if place}
+            merged.required_at |= {key: place for key, place in positions.items() if place}
             report.odd(capabilities.NOT_HEATS, ("requires",), code=capabilities.CODE)
         if "attributes" in sections:
-            _take_attributes(found.attributes, sections["attributes"], report)
+            _take_attributes(merged.attributes, sections["attributes"], report)
             if text.file != COMMAND_LINE:
                 report.odd("Heat refuses this section: there, resources have attributes of their own", ("attributes",))
-        _say_what_does_nothing(said, report, ("resource_registry",))
-        said = located(said, text.file, source)
+        _say_what_does_nothing(mappings_here, report, ("resource_registry",))
+        mappings_here = located(mappings_here, text.file, source)
         # The map as a whole is merged, not the maps in it; a null takes nothing back in another file.
-        mappings = {**mappings, **{key: each for key, each in said.items() if each is not None}} if mappings else said
-        found.mistakes += report.mistakes
-        found.warnings += report.warnings
+        mappings = (
+            {**mappings, **{key: each for key, each in mappings_here.items() if each is not None}}
+            if mappings
+            else mappings_here
+        )
+        merged.mistakes += report.mistakes
+        merged.warnings += report.warnings
     if not files_win:
-        found.parameters.update(given)
-    found.resource_registry = registry.read(mappings, Report(heat_text("", "", "environment")))
-    return found
+        merged.parameters.update(parameters)
+    merged.resource_registry = registry.read(mappings, Report(heat_text("", "", "environment")))
+    return merged
 
 
 def _take_attributes(into: dict[str, dict[str, Json]], section: Mapping[str, Json], report: Report) -> None:
@@ -145,9 +149,9 @@ def _take_attributes(into: dict[str, dict[str, Json]], section: Mapping[str, Jso
             report.wrong(problem, ("attributes", of), "", "environment")
 
 
-def _say_who_wins(given: Mapping[str, Json], section: Mapping[str, Json], report: Report) -> None:
-    for name in given.keys() & section.keys():
-        if given[name] != section[name]:
+def _say_who_wins(parameters: Mapping[str, Json], section: Mapping[str, Json], report: Report) -> None:
+    for name in parameters.keys() & section.keys():
+        if parameters[name] != section[name]:
             problem = f"this value of {name} overrides the one given directly, as in Heat"
             report.odd(problem, ("parameters", name), "remove it here")
 
@@ -163,17 +167,17 @@ def _say_what_does_nothing(section: Mapping[str, Json], report: Report, path: Pa
 def located(section: Mapping[str, Json], base: str, source: Source) -> dict[str, Json]:
     """Return the registry with the names under which the files of nested templates were read."""
     base = base_of(section, base)
-    found: dict[str, Json] = {}
+    paths: dict[str, Json] = {}
     for name, value in section.items():
         if isinstance(value, dict):
-            found[name] = located(value, base, source)
+            paths[name] = located(value, base, source)
         elif isinstance(value, str) and registry.is_template(value) and name != "base_url":
-            found[name] = source.find(value, base) or value
+            paths[name] = source.find(value, base) or value
         elif registry.is_list(name, value):
-            found[name] = [source.find(each, base) or each for each in value]
+            paths[name] = [source.find(each, base) or each for each in value]
         else:
-            found[name] = value
-    return found
+            paths[name] = value
+    return paths
 
 
 class _Merging:
@@ -252,19 +256,19 @@ def merge_maps(old: Json, new: Json, *, deep: bool) -> Json:
     """Return two maps as one; with `deep`, inner maps, lists and texts are joined too."""
     if not old:
         return new
-    found = dict(old)
+    merged = dict(old)
     for key, value in new.items():
         if value is None:
             continue
-        before = found.get(key)
+        before = merged.get(key)
         if not deep:
-            found[key] = value
+            merged[key] = value
         elif isinstance(value, dict):
-            found[key] = merge_maps(before, value, deep=True) if before else value
+            merged[key] = merge_maps(before, value, deep=True) if before else value
         elif isinstance(value, list):
-            found[key] = merge_lists(before, value) if before else value
+            merged[key] = merge_lists(before, value) if before else value
         elif isinstance(value, str):
-            found[key] = (before if isinstance(before, str) else "") + value
+            merged[key] = (before if isinstance(before, str) else "") + value
         else:
-            found[key] = value
-    return found
+            merged[key] = value
+    return merged

@@ -19,18 +19,18 @@ _FILES = ("get_file", "TemplateURL")
 
 def exported(source: Json) -> dict[str, Json]:
     """Return `template`, `environment` and `files` of a stored source. Raises `Invalid`."""
-    found = Source.from_json(source)
-    template = heat_text(found.template.name, found.template.text, "template_format").value
-    texts = [heat_text(each.name, each.text, "environment_format") for each in found.environments]
-    merged = environment.merge(texts, found, {})
+    sources = Source.from_json(source)
+    template = heat_text(sources.template.name, sources.template.text, "template_format").value
+    texts = [heat_text(each.name, each.text, "environment_format") for each in sources.environments]
+    merged = environment.merge(texts, sources, {})
     registry: dict[str, Json] = {}
     sections: dict[str, Json] = {}
     for text in texts:
         said = text.value if isinstance(text.value, dict) else {}
-        registry |= environment.located(said.get("resource_registry") or {}, text.file, found)
+        registry |= environment.located(said.get("resource_registry") or {}, text.file, sources)
         sections |= {key: said[key] for key in ("requires", "encrypted_param_names", "event_sinks") if said.get(key)}
     return {
-        "template": _self_contained(template, found),
+        "template": _self_contained(template, sources),
         "environment": {
             "parameters": merged.parameters,
             "parameter_defaults": merged.parameter_defaults,
@@ -38,7 +38,7 @@ def exported(source: Json) -> dict[str, Json]:
             **({"attributes": merged.attributes} if merged.attributes else {}),
             **sections,
         },
-        "files": dict(found.files),
+        "files": dict(sources.files),
     }
 
 
@@ -58,14 +58,14 @@ def imported(
     data: Mapping[str, Any], name: str, environments: Sequence[File], files: Mapping[str, str], parameters: Json
 ) -> Source:
     """Return the source of a stack that is adopted; `data` is from the file `name`. Raises UsageError."""
-    template, given, own = data.get("template"), data.get("environment") or {}, data.get("files") or {}
+    template, environment, own = data.get("template"), data.get("environment") or {}, data.get("files") or {}
     if not isinstance(template, dict):
         raise UsageError(f"{name} has no template: expected the output of `stack abandon`")
-    if not isinstance(given, dict):
+    if not isinstance(environment, dict):
         raise UsageError(f"the environment in {name} is not a map")
     if not isinstance(own, dict) or not all(isinstance(each, str) for each in own.values()):
         raise UsageError(f"files in {name} is not a map of texts")
-    own_environment = File(f"{name}#environment", json.dumps(given, ensure_ascii=False))
+    own_environment = File(f"{name}#environment", json.dumps(environment, ensure_ascii=False))
     return Source(
         File(f"{name}#template", json.dumps(template, ensure_ascii=False)),
         (own_environment, *environments),

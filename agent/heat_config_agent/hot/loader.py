@@ -102,14 +102,14 @@ class _Templates:
 
     def template(self, name: str, base: str) -> Template:
         """Return the nested template that the file `base` names. Raises `Invalid`."""
-        found = self.source.find(name, base)
-        if found is None:
+        path = self.source.find(name, base)
+        if path is None:
             raise Invalid(
                 [Mistake(f"there is no file {name}", (), None, "its path begins at the file that names it")], OPEN
             )
-        if found not in self._read:
-            self._read[found] = Template(found, self.source.files[found])
-        return self._read[found]
+        if path not in self._read:
+            self._read[path] = Template(path, self.source.files[path])
+        return self._read[path]
 
     def content(self, name: str, base: str) -> str | None:
         """Return the text of a file that the file `base` names; None if there is none."""
@@ -118,14 +118,14 @@ class _Templates:
 
     def schemas(self) -> dict[str, Schema]:
         """Return the schemas of the parameters of all templates among the files."""
-        found: dict[str, Schema] = {}
+        schemas: dict[str, Schema] = {}
         for name, text in self.source.files.items():
             if any(key in text for key in ("heat_template_version", *OTHERS)):
                 try:
-                    found.update(self.template(name, name).schemas)
+                    schemas.update(self.template(name, name).schemas)
                 except Invalid:
                     continue  # reported where it is used as a template
-        return found
+        return schemas
 
 
 class _Surroundings:
@@ -148,14 +148,14 @@ class _Surroundings:
             ) from None
 
     def interface(self, template: str) -> Interface:
-        found = self._templates.template(template, self._base)
-        if found.mistakes:
-            raise Invalid(ordered(found.mistakes), OPEN)
-        outputs = found.section("outputs")
+        inner = self._templates.template(template, self._base)
+        if inner.mistakes:
+            raise Invalid(ordered(inner.mistakes), OPEN)
+        outputs = inner.section("outputs")
         return Interface(
-            parameters.with_defaults(found.schemas, self._merged.parameter_defaults),
+            parameters.with_defaults(inner.schemas, self._merged.parameter_defaults),
             {name: str(each.get("description") or "") for name, each in outputs.items() if isinstance(each, dict)},
-            found.description,
+            inner.description,
             self._is_final,
         )
 
@@ -192,14 +192,14 @@ class _Surroundings:
         return self._child(made, self._registry.inside(resource), identity, parameters, known=known)
 
     def _child(
-        self, template: Template, inner: Registry, identity: Identity, given: Mapping[str, Json], *, known: bool
+        self, template: Template, inner: Registry, identity: Identity, parameters: Mapping[str, Json], *, known: bool
     ) -> Definition:
         """Return the definition of a child stack. Raises `Invalid`."""
         surroundings = self._with(inner, template.file)
         made, mistakes = definition(
             template,
             Circumstances(
-                given,
+                parameters,
                 {},
                 self._merged.parameter_defaults,
                 identity,

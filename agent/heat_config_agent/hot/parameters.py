@@ -142,7 +142,7 @@ class Default(Enum):
 
 def values(
     declared: Mapping[str, Schema],
-    given: Mapping[str, Json],
+    assigned: Mapping[str, Json],
     defaults: Mapping[str, Json],
     report: Report,
     places: Mapping[str, Place],
@@ -163,16 +163,18 @@ def values(
         each = replace(schema, default=None) if is_replaced else schema
         if not _is_well_declared(name, each, report, default):
             doubtful.add(name)
-    for name in given:
+    for name in assigned:
         if name not in declared:
             hint = "Heat sets it itself" if name in PSEUDO else meant(name, declared)
             problem = f"The Parameter ({name}) was not defined in template."
             report.wrong(problem, (), hint, at=places.get(name))
     found = {}
     for name, schema in with_defaults(declared, defaults).items():
-        is_given = given.get(name) is not None
+        is_given = assigned.get(name) is not None
         has_value = is_given or name not in doubtful
-        value = _value(schema, given.get(name), values_report, places.get(name), known=known) if has_value else UNKNOWN
+        value = (
+            _value(schema, assigned.get(name), values_report, places.get(name), known=known) if has_value else UNKNOWN
+        )
         found[name] = Parameter(schema, value, is_given)
     return found
 
@@ -182,16 +184,16 @@ def _is_well_declared(name: str, schema: Schema, report: Report, default: Defaul
     path: Path = ("parameters", name)
     before = len(report.mistakes)
     type_ = TYPES[schema.type]
-    for index, each in enumerate(schema.constraints):
-        if type_ not in constraints.APPLIES[each.kind]:
-            problem = f"Parameter '{name}' is invalid: {each.kind} constraint invalid for {schema.type}"
-            kinds = ", ".join(sorted(constraints.APPLIES[each.kind] & set(TYPES.values())))
-            report.wrong(problem, (*path, "constraints", index, each.kind), f"it is for {kinds}")
-        elif schema.default is not None and each.kind != "custom_constraint":
-            problem = constraints.violated(each.kind, each.value, _as_written(schema), type_)
+    for index, constraint in enumerate(schema.constraints):
+        if type_ not in constraints.APPLIES[constraint.kind]:
+            problem = f"Parameter '{name}' is invalid: {constraint.kind} constraint invalid for {schema.type}"
+            kinds = ", ".join(sorted(constraints.APPLIES[constraint.kind] & set(TYPES.values())))
+            report.wrong(problem, (*path, "constraints", index, constraint.kind), f"it is for {kinds}")
+        elif schema.default is not None and constraint.kind != "custom_constraint":
+            problem = constraints.violated(constraint.kind, constraint.value, _as_written(schema), type_)
             if problem:
                 shown = "******" if schema.hidden else schema.default
-                problem = each.description or _masked(schema, problem)
+                problem = constraint.description or _masked(schema, problem)
                 problem = f"Parameter '{name}' is invalid: Invalid default {shown} ({problem})"
                 if default is Default.WARNED:
                     report.odd(problem, (*path, "default"), f"unless parameter_defaults give {name} a value")
@@ -208,31 +210,31 @@ def _as_written(schema: Schema) -> Json:
     return [str(each) for each in default] if isinstance(default, list) else str(default).split(",")
 
 
-def _value(schema: Schema, given: Json, report: Report, place: Place | None, *, known: bool) -> Tree:
+def _value(schema: Schema, assigned: Json, report: Report, place: Place | None, *, known: bool) -> Tree:
     path: Path = ("parameters", schema.name)
-    value = schema.default if given is None else given
+    value = schema.default if assigned is None else assigned
     if value is None:
         if known:
             hint = f"give it with --parameter {schema.name}=VALUE, or in an environment"
             report.wrong(f"The Parameter ({schema.name}) was not provided.", path, hint)
         return UNKNOWN
     try:
-        found = converted(value, schema.type)
+        typed = converted(value, schema.type)
     except ValueError as error:
         report.wrong(f"Parameter '{schema.name}' is invalid: {_masked(schema, str(error))}", path, at=place)
         return UNKNOWN
     if schema.type == "string" and isinstance(value, list | dict):
-        report.odd(f"a {type(value).__name__} is given for {schema.name}, which is text: it becomes {found!r}", path)
+        report.odd(f"a {type(value).__name__} is given for {schema.name}, which is text: it becomes {typed!r}", path)
     for each in schema.constraints:
         if TYPES[schema.type] not in constraints.APPLIES[each.kind]:
             continue
-        held = value if schema.type == "string" else found  # a number in place of text has no length
+        held = value if schema.type == "string" else typed  # a number in place of text has no length
         problem = constraints.violated(each.kind, each.value, held, TYPES[schema.type])
         if problem:
             said = each.description or _masked(schema, problem)
             report.wrong(f"Parameter '{schema.name}' is invalid: {said}", path, at=place)
             return UNKNOWN
-    return found
+    return typed
 
 
 def _masked(schema: Schema, problem: str) -> str:

@@ -107,13 +107,13 @@ def _is_local(name: str) -> bool:
 def _named(value: Json, path: Path) -> Iterator[tuple[Path, str]]:
     """Yield the path and the name of each file that a template names."""
     if isinstance(value, dict):
-        for key, each in value.items():
-            if isinstance(each, str) and (
-                key == "get_file" or (key == "type" and is_template(each)) or (key == _URL and _is_local(each))
+        for key, item in value.items():
+            if isinstance(item, str) and (
+                key == "get_file" or (key == "type" and is_template(item)) or (key == _URL and _is_local(item))
             ):
-                yield (*path, key), each
+                yield (*path, key), item
             else:
-                yield from _named(each, (*path, key))
+                yield from _named(item, (*path, key))
     elif isinstance(value, list):
-        for index, each in enumerate(value):
-            yield from _named(each, (*path, index))
+        for index, item in enumerate(value):
+            yield from _named(item, (*path, index))

@@ -174,7 +174,7 @@ def _removed(entries: Mapping[str, Json], path: Path) -> dict[str, Json]:
 
 def read(section: Mapping[str, Json], report: Report, path: Path = ("resource_registry",)) -> dict[str, Json]:
     """Return the section without the entries that a null removes. Mistakes go to the report."""
-    found: dict[str, Json] = {}
+    mappings: dict[str, Json] = {}
     for name, value in section.items():
         at = (*path, name)
         if name == "resources" and path == ("resource_registry",) and not isinstance(value, dict):
@@ -182,22 +182,22 @@ def read(section: Mapping[str, Json], report: Report, path: Path = ("resource_re
             report.wrong("resources are a map of names to what holds for each", at, "remove it", kind)
         elif name in _SETTINGS:
             _check_words(name, value, report, at)
-            found[name] = value
+            mappings[name] = value
         elif value is None:
-            for other in list(found):
+            for other in list(mappings):
                 if other == name or (name.endswith("*") and other.startswith(name[:-1])):
-                    del found[other]
+                    del mappings[other]
         elif isinstance(value, dict):
-            found[name] = read(value, report, at)
+            mappings[name] = read(value, report, at)
         elif isinstance(value, str):
-            found[name] = value
+            mappings[name] = value
         elif isinstance(value, list):
             if _is_sound(name, value, report, at):
-                found[name] = value
+                mappings[name] = value
         else:
             problem = f"a type is mapped to another type or to a template, not to {value!r}"
             report.wrong(problem, at, "", "environment")
-    return found
+    return mappings
 
 
 def _is_sound(name: str, value: list[Json], report: Report, path: Path) -> bool:

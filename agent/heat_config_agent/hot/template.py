@@ -54,9 +54,9 @@ class Template:
         return Invalid([Mistake(problem, path, self.text.place(path) or Place(self.file, 1, 1), hint, kind)], OPEN)
 
     def _version(self) -> Version:
-        said = [key for key in (_KEY, *versions.OTHERS) if key in self.sections]
+        keys = [key for key in (_KEY, *versions.OTHERS) if key in self.sections]
         latest = next(reversed(versions.VERSIONS))
-        if not said:
+        if not keys:
             hint = f"begin it with {_KEY}: {latest}"
             if "tosca_definitions_version" in self.sections:
                 hint = (
@@ -65,11 +65,11 @@ class Template:
             elif misspelt := [key for key in self.sections if meant(key, [_KEY])]:
                 hint = f"is {misspelt[0]} meant to be {_KEY}?"
             raise self._refuse("Template format version not found.", (), hint, "template_format")
-        if len(said) > 1:
-            raise self._refuse(f"Ambiguous versions ({', '.join(said)})", (said[1],), "keep one", "template")
-        if said[0] != _KEY:
+        if len(keys) > 1:
+            raise self._refuse(f"Ambiguous versions ({', '.join(keys)})", (keys[1],), "keep one", "template")
+        if keys[0] != _KEY:
             problem = "this template is in CloudFormation's format, which is not supported"
-            raise self._refuse(problem, (said[0],), f"write it in HOT, with {_KEY}", "template")
+            raise self._refuse(problem, (keys[0],), f"write it in HOT, with {_KEY}", "template")
         found = versions.find(self.sections[_KEY])
         if found is None:
             every = ", ".join([*versions.VERSIONS, *versions.ALIASES])
@@ -87,14 +87,14 @@ class Template:
         if "capabilities" in self.sections:
             report.odd(capabilities.NOT_HEATS, ("capabilities",), code=capabilities.CODE)
         for name, kind in (("parameters", "parameters"), ("resources", "template"), ("outputs", "validate")):
-            found = self.sections.get(name)
-            if found and not isinstance(found, dict):
-                what = f'The section "{name}" must be a map of names, not a {type(found).__name__}'
+            section = self.sections.get(name)
+            if section and not isinstance(section, dict):
+                what = f'The section "{name}" must be a map of names, not a {type(section).__name__}'
                 report.wrong(what, (name,), "each name begins a line, and ends with a colon", kind)
         conditions = self.sections.get("conditions", {})
         if "conditions" in self.version.sections and not isinstance(conditions, dict):
-            found = "null" if conditions is None else f"a {type(conditions).__name__}"
-            report.wrong(f"Condition definitions must be a map. Found {found} instead", ("conditions",), "remove it")
+            section = "null" if conditions is None else f"a {type(conditions).__name__}"
+            report.wrong(f"Condition definitions must be a map. Found {section} instead", ("conditions",), "remove it")
 
     def _groups(self, report: Report) -> list[ParameterGroup]:
         section = self.sections.get("parameter_groups")

@@ -91,27 +91,27 @@ _FIRST = Version(
 def _versions() -> dict[str, Version]:
     """Return date → version: each is the one before it, with what Heat added or removed."""
     former_ones = {name for name in _FIRST.functions if name.startswith("Fn::") or name == "Ref"}
-    found = [_FIRST]
+    versions = [_FIRST]
 
     def add(name: str, **more: Function | None) -> Version:
-        found.append(replace(found[-1], name=name, functions=found[-1].functions | more))
-        return found[-1]
+        versions.append(replace(versions[-1], name=name, functions=versions[-1].functions | more))
+        return versions[-1]
 
     def without(version: Version, names: set[str]) -> Version:
         kept = {name: each for name, each in version.functions.items() if name not in names}
         return replace(version, functions=kept, removed=version.removed | names)
 
-    found[-1] = replace(without(add("2014-10-16"), former_ones - {"Fn::Select"}), paths=True)
+    versions[-1] = replace(without(add("2014-10-16"), former_ones - {"Fn::Select"}), paths=True)
     add("2015-04-30", repeat=data.REPEAT, digest=texts.DIGEST)
     add("2015-10-15", str_split=texts.SPLIT, list_join=texts.JOIN_MANY, str_replace=texts.REPLACE_JSON)
-    found[-1] = replace(without(found[-1], {"Fn::Select"}), all_attributes=True)
+    versions[-1] = replace(without(versions[-1], {"Fn::Select"}), all_attributes=True)
     add("2016-04-08", map_merge=data.MAP_MERGE)
     add("2016-10-14", yaql=yaql.YAQL, map_replace=data.MAP_REPLACE, repeat=data.REPEAT_MAPS, **{"if": None})
-    found[-1] = replace(
-        found[-1],
-        sections=found[-1].sections | {"conditions"},
-        resource_keys=found[-1].resource_keys | {"condition", "external_id"},
-        output_keys=found[-1].output_keys | {"condition"},
+    versions[-1] = replace(
+        versions[-1],
+        sections=versions[-1].sections | {"conditions"},
+        resource_keys=versions[-1].resource_keys | {"condition", "external_id"},
+        output_keys=versions[-1].output_keys | {"condition"},
         lower_case_policies=True,
         condition_functions={
             "get_param": None,
@@ -122,7 +122,7 @@ def _versions() -> dict[str, Version]:
         },
     )
     add("2017-02-24", filter=data.FILTER, str_replace_strict=texts.REPLACE_STRICT)
-    found[-1] = replace(found[-1], constraints=("modulo", *found[-1].constraints))
+    versions[-1] = replace(versions[-1], constraints=("modulo", *versions[-1].constraints))
     add(
         "2017-09-01",
         make_url=texts.URL,
@@ -133,13 +133,13 @@ def _versions() -> dict[str, Version]:
         repeat=data.REPEAT_IN_STEP,
     )
     more: dict[str, Function | None] = {"yaql": yaql.YAQL, "contains": data.CONTAINS}
-    found[-1] = replace(found[-1], condition_functions=found[-1].condition_functions | more)
+    versions[-1] = replace(versions[-1], condition_functions=versions[-1].condition_functions | more)
     add("2018-03-02")
-    found[-1] = replace(found[-1], parameter_keys=found[-1].parameter_keys | {"tags"})
+    versions[-1] = replace(versions[-1], parameter_keys=versions[-1].parameter_keys | {"tags"})
     add("2018-08-31")
     add("2021-04-16")
-    found[-1] = replace(found[-1], nothing=True)
-    return {each.name: each for each in found}
+    versions[-1] = replace(versions[-1], nothing=True)
+    return {each.name: each for each in versions}
 
 
 VERSIONS = _versions()

@@ -195,15 +195,15 @@ def _processes(program: str) -> list[psutil.Process]:
     if not Path("/proc/self").exists():  # in an image that is being built
         return []
     own = ROOT.stat()
-    found = []
+    processes = []
     for each in psutil.process_iter():
         if not _is(each, program):
             continue
         with contextlib.suppress(OSError):
             about = Path(f"/proc/{each.pid}/root/.").stat()
             if (about.st_dev, about.st_ino) == (own.st_dev, own.st_ino):
-                found.append(each)
-    return found
+                processes.append(each)
+    return processes
 
 
 def _is(process: psutil.Process, program: str) -> bool:

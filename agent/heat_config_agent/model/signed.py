@@ -49,14 +49,14 @@ def digests(signed: str) -> dict[str, str]:
     Only a list of the exact form is read, so that nothing can be hidden in it.
     """
     text = halves(signed)[0]
-    found: dict[str, str] = {}
+    digests_of: dict[str, str] = {}
     position = 0
     while match := _LINE.match(text, position):
-        found[match[2]] = match[1]
+        digests_of[match[2]] = match[1]
         position = match.end()
-    if position != len(text) or not found:
+    if position != len(text) or not digests_of:
         raise ValueError("it is not a list of digests and names, as sha256sum writes it")
-    return found
+    return digests_of
 
 
 def digest(content: bytes) -> str:

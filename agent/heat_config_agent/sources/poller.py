@@ -113,7 +113,7 @@ class Collection:
         """Poll these sources and no others: key → name, and a function that creates the source.
 
         The function receives a function that the source calls when it has news. New sources are due at once with `now`,
-        else within the splay. The source with the key `seldom` is polled only from time to time.
+        else within the splay. The source with the key `rarely` is polled only from time to time.
         """
         for key in [key for key in self._asked if key not in sources]:
             removed = self._past[key] = self._asked.pop(key)

@@ -26,7 +26,7 @@ class Node(NamedTuple):
     id: str
     """The id of the resource; if it is replaced on the way, the id of the old one."""
     last: bool
-    """Whether it is the second visit: delete the resource if the stack no longer has it."""
+    """True if it is the second visit: delete the resource if the stack no longer has it."""
 
 
 def key(stack: Stack) -> tuple[str, str]:
@@ -46,7 +46,7 @@ class Traversal:
         self._waiting: list[tuple[int, Node]] = []
         """The steps that could begin, if the stack is worked on in turn: a heap, by their positions."""
         self._is_over = False
-        """Whether a step has failed after which nothing more is begun."""
+        """True if a step has failed after which nothing more is begun."""
 
     def start(self) -> None:
         """Begin with the steps that have no dependencies."""

@@ -83,7 +83,7 @@ class Checker:
             problem = f"it takes over {SECONDS:g} s to check"
             return Checked(name, None, [_mistake(name, "yaml", problem)], [], [])
 
-    def _check(self, name: str, given: Mapping[str, str], record: Callable[[Files], Files]) -> Checked:
+    def _check(self, name: str, inputs: Mapping[str, str], record: Callable[[Files], Files]) -> Checked:
         try:
             files, path = self._opened(name)
         except Refused as refused:
@@ -92,10 +92,10 @@ class Checker:
             reason = getattr(error, "strerror", None) or error
             return Checked(name, None, [_mistake(name, "file", f"cannot read {name}: {reason}")], [], [], False)
         needs_metadata = files is not self._disk and not files.has(METADATA)
-        return self._check_read(name, (record(files), path, ""), given, needs_metadata=needs_metadata)
+        return self._check_read(name, (record(files), path, ""), inputs, needs_metadata=needs_metadata)
 
     def _check_read(
-        self, name: str, place: tuple[Files, str, str], given: Mapping[str, str], *, needs_metadata: bool
+        self, name: str, place: tuple[Files, str, str], inputs: Mapping[str, str], *, needs_metadata: bool
     ) -> Checked:
         try:
             document = self._library.read(*place)
@@ -106,7 +106,7 @@ class Checker:
             return Checked(name, None, [_mistake(name, "file", f"cannot read {name}: {reason}")], [], [], False)
         except Invalid as invalid:
             return Checked(name, None, list(invalid.mistakes), [], [])
-        return self._examined(name, document, given, needs_metadata=needs_metadata)
+        return self._examined(name, document, inputs, needs_metadata=needs_metadata)
 
     def _opened(self, name: str) -> tuple[Files, str]:
         """Return the files of a service template and the path of its entry. Raises `OSError` and `Refused`."""
@@ -162,7 +162,7 @@ def _check_archive_metadata(document: Document) -> None:
             document.report.wrong("archive-metadata", problem, ("metadata",), f"add {key}")
 
 
-def _check_service(service: Service, documents: list[Document], scope: Scope, given: Mapping[str, str]) -> None:
+def _check_service(service: Service, documents: list[Document], scope: Scope, inputs: Mapping[str, str]) -> None:
     document = service.document
     if document.content.get("topology_template") is None:
         return
@@ -173,7 +173,7 @@ def _check_service(service: Service, documents: list[Document], scope: Scope, gi
         for name, content in own.items():
             for key in ("default", "value"):
                 functions.check(content.get(key), (*path, name, key), scope)
-    check_inputs(service.inputs, given, (*service.path, "inputs"), document.report)
+    check_inputs(service.inputs, inputs, (*service.path, "inputs"), document.report)
     check_templates(service, scope)
     check_circles(service, scope)
     check_groups(service, scope)

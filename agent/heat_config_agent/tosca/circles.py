@@ -13,7 +13,7 @@ def circles(graph: Mapping[Any, Iterable[Any]]) -> list[list[Any]]:
     order = {node: number for number, node in enumerate(graph)}
     done: set[Any] = set()
     in_circle: set[Any] = set()
-    found: list[list[Any]] = []
+    result: list[list[Any]] = []
     for start in graph:
         trail: dict[Any, int] = {}
         todo: list[tuple[Any, bool]] = [(start, False)]
@@ -30,10 +30,10 @@ def circles(graph: Mapping[Any, Iterable[Any]]) -> list[list[Any]]:
                         circle = [] if following in in_circle else [*trail][trail[following] :]
                         if circle and not in_circle.intersection(circle):
                             in_circle.update(circle)
-                            found.append(_turned(circle, order))
+                            result.append(_turned(circle, order))
                     elif following not in done:
                         todo.append((following, False))
-    return found
+    return result
 
 
 def _turned(circle: list[Any], order: Mapping[Any, int]) -> list[Any]:

@@ -73,18 +73,18 @@ def _texts(values: Json) -> list[Json]:
 
 def _ports(values: Json) -> list[Json]:
     """Return ports as podman and docker take them: `8080:80`, `8000-8010:80-90/udp`."""
-    found = []
+    ports = []
     for value in values if isinstance(values, list) else ():
         if not isinstance(value, Mapping):
-            found.append(as_text(value))
+            ports.append(as_text(value))
             continue
         ends = [_end(value, name) for name in ("source", "target")]
         known = [end for end in ends if end]
         if known:
             protocol = as_text(value.get("protocol")) or "tcp"
             suffix = "" if protocol == "tcp" else f"/{protocol}"
-            found.append(f"{known[0]}:{known[-1]}{suffix}")
-    return found
+            ports.append(f"{known[0]}:{known[-1]}{suffix}")
+    return ports
 
 
 def _end(spec: Mapping[str, Json], name: str) -> str:

@@ -161,14 +161,14 @@ class Evaluator:
             value = value["value"]
         if value is None and name in attributes:
             value = attributes[name].default
-        found = self.value(value, Context(subject, subject.layer))
-        if found is None and name in properties:
+        assigned = self.value(value, Context(subject, subject.layer))
+        if assigned is None and name in properties:
             if path and isinstance(subject, Part):
-                found = self.capability_value(subject, path[0], name)
+                assigned = self.capability_value(subject, path[0], name)
             else:
-                found = self.property_value(subject, name)
+                assigned = self.property_value(subject, name)
         outputs = [*self._set_by_operations(subject, (*path, name))]
-        return Computed([*outputs, found], _first, "first") if outputs else found
+        return Computed([*outputs, assigned], _first, "first") if outputs else assigned
 
     def _set_by_operations(self, subject: Subject, path: tuple[str, ...]) -> Iterator[Tree]:
         """Yield the outputs of operations that set an attribute (1.3), the last operation first."""
@@ -219,19 +219,19 @@ class Evaluator:
         name, rest = names[0], list(names[1:])
         if rest and isinstance(subject, Part) and subject.type is not None:
             if name in subject.type.capabilities:
-                found = self._of_capability(subject, name, rest[0], is_attribute=is_attribute)
-                if found is not NOTHING:
-                    return selected(found, rest[1:])
+                value = self._of_capability(subject, name, rest[0], is_attribute=is_attribute)
+                if value is not NOTHING:
+                    return selected(value, rest[1:])
             for link in subject.of_requirement(name):
-                found = NOTHING
+                value = NOTHING
                 if link.capability:
-                    found = self._of_capability(link.target, link.capability, rest[0], is_attribute=is_attribute)
-                if found is NOTHING:
-                    found = self._of(link.target, rest[0], is_attribute=is_attribute)
-                if found is not NOTHING:
-                    return selected(found, rest[1:])
-        found = self._of(subject, name, is_attribute=is_attribute)
-        return found if found is NOTHING else selected(found, rest)
+                    value = self._of_capability(link.target, link.capability, rest[0], is_attribute=is_attribute)
+                if value is NOTHING:
+                    value = self._of(link.target, rest[0], is_attribute=is_attribute)
+                if value is not NOTHING:
+                    return selected(value, rest[1:])
+        value = self._of(subject, name, is_attribute=is_attribute)
+        return value if value is NOTHING else selected(value, rest)
 
     def _of_capability(self, part: Part, capability: str, name: str, *, is_attribute: bool) -> Tree:
         of = self.capability_attribute if is_attribute else self.capability_value

@@ -166,15 +166,15 @@ def _remarks(of: Exported, used: set[str]) -> Iterator[str]:
 
 
 def _parameter(of: PropertyDefinition, type_: str, value: Json, *, is_secret: bool) -> dict[str, Json]:
-    found: dict[str, Json] = {"type": type_}
+    parameter: dict[str, Json] = {"type": type_}
     if of.get("description"):
-        found["description"] = str(of.get("description"))
+        parameter["description"] = str(of.get("description"))
     if is_secret:
-        found["hidden"] = True
+        parameter["hidden"] = True
     if not is_secret and value is not None:
-        found["default"] = value
+        parameter["default"] = value
     constraints = [made for each in of.get("constraints") or () if (made := _constraint(each, type_))]
-    return {**found, "constraints": constraints} if constraints else found
+    return {**parameter, "constraints": constraints} if constraints else parameter
 
 
 def _constraint(of: Json, type_: str) -> dict[str, Json]:
@@ -239,14 +239,14 @@ class _Template:
 
     def _earlier(self, name: str) -> set[str]:
         """Return the resources that are complete before another one is begun."""
-        found: set[str] = set()
+        earlier: set[str] = set()
         open_ = [*self._needs[name]]
         while open_:
             other = open_.pop()
-            if other not in found and other in self._needs:
-                found.add(other)
+            if other not in earlier and other in self._needs:
+                earlier.add(other)
                 open_ += self._needs[other]
-        return found
+        return earlier
 
     def _attribute(self, of: Attribute) -> Json:
         if of.attribute == "state":

@@ -87,7 +87,7 @@ def _script(name: str, config: str, outputs: list[str]) -> str:
     }
     program = Path(__file__).with_name("standalone.py").read_text(encoding="utf-8")
     described = json.dumps(json.dumps(operation, ensure_ascii=False), ensure_ascii=False)
-    assert _DECLARED in program  # noqa: S101  # it is beside this module
+    assert _DECLARED in program  # noqa: S101  # it is next to this module
     return "#!/usr/bin/env python3\n" + program.replace(
         _DECLARED, f"OPERATION: Dict[str, Any] = json.loads({described})\n"
     )

@@ -108,20 +108,20 @@ class Marks:
     @property
     def given(self) -> dict[str, Json]:
         """Return the mark of each input that can have one."""
-        found: dict[str, Json] = {}
+        marks: dict[str, Json] = {}
         for number, (name, value) in enumerate(self.values.items()):
             mark = _MARK.format(name)
             if name in self.fixed or value is None or isinstance(value, bool | float):
                 continue
             if isinstance(value, str):
-                found[name] = mark
+                marks[name] = mark
             elif isinstance(value, int):
-                found[name] = _NUMBER + number
+                marks[name] = _NUMBER + number
             elif isinstance(value, list):
-                found[name] = [mark]
+                marks[name] = [mark]
             elif isinstance(value, dict):
-                found[name] = {mark: mark}
-        return found
+                marks[name] = {mark: mark}
+        return marks
 
     def merged(self, real: Json, marked: Json) -> Json:
         """Return a value of the template with parameters in the place of marks.

@@ -26,23 +26,23 @@ def parsed(definition: PropertyDefinition, text: str) -> Json:
 
 
 def check_inputs(
-    defined: Mapping[str, PropertyDefinition], given: Mapping[str, str], path: Path, report: Report
+    defined: Mapping[str, PropertyDefinition], texts: Mapping[str, str], path: Path, report: Report
 ) -> dict[str, Json]:
     """Return the values of inputs given as text; report invalid inputs, and required ones that have no value yet.
 
     `path` is that of the section that defines them.
     """
-    found: dict[str, Json] = {}
-    for name, text in given.items():
+    values_of: dict[str, Json] = {}
+    for name, text in texts.items():
         definition = defined.get(name)
         if definition is None:
             report.wrong("input-unknown", f"there is no input {name}", path, nearest(name, defined))
             continue
-        found[name] = parsed(definition, text)
-        values.check(found[name], definition.schema, (*path, name), report)
+        values_of[name] = parsed(definition, text)
+        values.check(values_of[name], definition.schema, (*path, name), report)
     for name, definition in defined.items():
         has_value = definition.default is not None or definition.get("value") is not None
-        if definition.required and not has_value and name not in found:
+        if definition.required and not has_value and name not in values_of:
             hint = f"give it: --input {name}=VALUE"
             report.leave_open("open-input", f"the input {name} has no value", (*path, name), hint)
-    return found
+    return values_of

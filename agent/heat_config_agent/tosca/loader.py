@@ -226,14 +226,14 @@ class _Loading:
 
     def _parameters(self) -> dict[str, Parameter]:
         """Return the inputs with their values (S2)."""
-        given, defined = self.source.inputs, self.service.inputs
-        for name in given:
+        inputs, defined = self.source.inputs, self.service.inputs
+        for name in inputs:
             if name not in defined:
                 problem = f"the service has no input {name}"
                 self._wrong("input-unknown", problem, (*self.service.path, "inputs"), nearest(name, defined))
-        found = {}
+        parameters = {}
         for name, of in defined.items():
-            value, is_given = _given(given.get(name), of), given.get(name) is not None
+            value, is_given = _given(inputs.get(name), of), inputs.get(name) is not None
             path = (*self.service.path, "inputs", name)
             if is_given:
                 self._check(value, of, name, path)
@@ -242,15 +242,15 @@ class _Loading:
                 value = of.default if value is None else value
                 if value is None and of.required and self.is_complete:
                     self._wrong("open-input", f"the input {name} has no value", path, f"give it: --input {name}=VALUE")
-            found[name] = Parameter(_schema(name, of), value, is_given)
+            parameters[name] = Parameter(_schema(name, of), value, is_given)
         layer = Layer(Service(self.document), self.topology, {})
-        for name, parameter in found.items():
+        for name, parameter in parameters.items():
             try:
                 value = static(self.evaluator.value(parameter.value, Context(None, layer)))
-                found[name] = replace(parameter, value=value)
+                parameters[name] = replace(parameter, value=value)
             except (TooDeep, Unresolved) as error:
                 self._wrong("function-arguments", str(error), (*self.service.path, "inputs", name))
-        return found
+        return parameters
 
     def _check(self, value: Json, of: PropertyDefinition, name: str, path: Path) -> None:
         report = Report(None)
@@ -291,7 +291,7 @@ class _Loading:
                 source[mapped] = name
             elif isinstance(mapped, list) and len(mapped) == 1:
                 source[mapped[0]] = name
-        found: dict[str, Tree] = {}
+        inputs: dict[str, Tree] = {}
         for name, of in inner.inputs.items():
             property_ = source.get(name, name)
             value = self.evaluator.property_value(part, property_)
@@ -310,8 +310,8 @@ class _Loading:
                     self.topology.wrong(
                         mistake.code, f"{part.name}: {mistake.problem}", part.template, part.template.path
                     )
-            found[name] = value
-        return found
+            inputs[name] = value
+        return inputs
 
 
 def _there(tree: Tree) -> Json:

@@ -55,14 +55,14 @@ class Implemented:
 def lifecycle(subject: Subject) -> dict[str, Implemented]:
     """Return the operations of the normative interface of a node or a relationship that are implemented, by name."""
     wanted = STANDARD if isinstance(subject, Part) else CONFIGURE
-    found: dict[str, Implemented] = {}
+    operations: dict[str, Implemented] = {}
     for interface in subject.template.interfaces.values():
         type_ = interface.definition.type if interface.definition else None
         if type_ is not None and wanted in type_.keys:
             for operation in interface.operations.values():
                 if operation.implemented is not None:
-                    found.setdefault(operation.name, Implemented(subject, interface, operation))
-    return found
+                    operations.setdefault(operation.name, Implemented(subject, interface, operation))
+    return operations
 
 
 @dataclass

@@ -47,14 +47,14 @@ def members_of_folder(folder: str, left_out: str) -> tuple[dict[str, str], str]:
     Hidden files are left out, and the file `left_out`.
     """
     root = Path(folder).resolve()
-    found: dict[str, str] = {}
+    members: dict[str, str] = {}
     for path in _files(folder):
         if os.path.realpath(path) == left_out:
             continue
         if not Path(path).resolve().is_relative_to(root):
             raise Refused("archive-member", f"{path} is a link that leads out of the folder", "copy the file")
-        found[posixpath.relpath(path, folder)] = path
-    return found, entry_of(Folder(folder))
+        members[posixpath.relpath(path, folder)] = path
+    return members, entry_of(Folder(folder))
 
 
 def _files(folder: str) -> Iterator[str]:

@@ -108,7 +108,7 @@ def workflows(compiler: Compiler, layer: Layer) -> dict[str, Workflow]:
 
 def triggers(compiler: Compiler, layer: Layer) -> dict[str, Workflow]:
     """Return the actions of the triggers of all policies, as workflows: `POLICY.TRIGGER` (section 15)."""
-    found = {}
+    workflows = {}
     for policy in layer.service.policies:
         inherited: dict[str, Any] = {}
         for ancestor in reversed(policy.type.lineage if policy.type else ()):
@@ -117,8 +117,8 @@ def triggers(compiler: Compiler, layer: Layer) -> dict[str, Workflow]:
             content = _action(trigger.get("action"), policy, layer)
             if content is not None:
                 full = f"{policy.name}.{name}"
-                found[full] = Workflow(full, content, compiler, layer)
-    return found
+                workflows[full] = Workflow(full, content, compiler, layer)
+    return workflows
 
 
 def _action(action: Json, policy: Policy, layer: Layer) -> Mapping[str, Any] | None:

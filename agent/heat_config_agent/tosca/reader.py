@@ -194,15 +194,15 @@ class _Reading:
         is_wanted = bool(DIRECTIVES & set(part.template.directives))
         if part.type is None or (not is_wanted and (_is_normative(part) or lifecycle(part))):
             return "", None
-        found = [offer for offer in self._offered() if _stands_for(offer[1], part)]
-        found = [offer for offer in found if part.layer.service.document is not offer[1]]
-        if len(found) == 1:
-            return found[0][0], self._checked(found[0][0])
+        offers = [offer for offer in self._offered() if _stands_for(offer[1], part)]
+        offers = [offer for offer in offers if part.layer.service.document is not offer[1]]
+        if len(offers) == 1:
+            return offers[0][0], self._checked(offers[0][0])
         if is_wanted:
-            names = ", ".join(path for path, _ in found[:5])
+            names = ", ".join(path for path, _ in offers[:5])
             problem = (
                 f"several templates stand in for {part.name}: {names}"
-                if found
+                if offers
                 else (f"no template stands in for {part.name}")
             )
             hint = f"name one: --substitute {part.name}=FILE"
@@ -219,14 +219,14 @@ class _Reading:
         """Return the templates with a substitution mapping: imported ones, and those in the folder of the service."""
         if self._offers is None:
             imported = {document.path: document for document in self.document.all_documents()}
-            found = {path: of for path, of in imported.items() if of is not self.document and _has_mapping(of)}
+            documents = {path: of for path, of in imported.items() if of is not self.document and _has_mapping(of)}
             for path in self._beside():
                 if path in imported:
                     continue
                 document = self._candidate(path)
                 if document is not None:
-                    found[path] = document
-            self._offers = [*found.items()]
+                    documents[path] = document
+            self._offers = [*documents.items()]
         return self._offers
 
     def _candidate(self, path: str) -> Document | None:

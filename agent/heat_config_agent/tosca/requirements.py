@@ -61,18 +61,18 @@ def _check_capability(requirement: Requirement, asked: Type | None, scope: Scope
     is_known = asked is not None and not asked.is_incomplete
     if name is not None:
         offered = asked.capabilities.get(name) if asked is not None else None
-        found = offered.type if offered else scope.names.find("capability_types", name)
-        if found is None:
+        type_ = offered.type if offered else scope.names.find("capability_types", name)
+        if type_ is None:
             if offered is None and (is_known or asked is None):
                 known = asked.capabilities if asked else ()
                 problem = f"{name} is neither a capability of the target nor a capability type"
                 scope.report.wrong("capability-unknown", problem, path, nearest(name, known))
             return
-        if wanted is not None and not found.may_be(wanted):
+        if wanted is not None and not type_.may_be(wanted):
             problem = f"{requirement.name} needs a capability of the type {wanted.name}, and {name} is none"
             scope.report.wrong("target-unfit", problem, path)
             return
-        wanted = None if offered else found
+        wanted = None if offered else type_
     if wanted is not None and requirement.target is not None and is_known and asked is not None:
         types = [of.type for of in asked.capabilities.values()]
         if not any(of is None or of.may_be(wanted) for of in types):
@@ -184,7 +184,7 @@ def candidates(requirement: Requirement, service: Service) -> list[Node]:
 def fitting(requirement: Requirement, service: Service) -> list[Node]:
     """Return the nodes of the types that a requirement without a named node asks for, whatever its filter."""
     wanted, capability = requirement.node_type, requirement.capability_type
-    found = []
+    nodes = []
     for node in service.nodes.values():
         type_ = node.type
         if node is requirement.node or type_ is None or (wanted is not None and not type_.is_a(wanted)):
@@ -193,8 +193,8 @@ def fitting(requirement: Requirement, service: Service) -> list[Node]:
             of.type is not None and of.type.is_a(capability) for of in type_.capabilities.values()
         ):
             continue
-        found.append(node)
-    return found
+        nodes.append(node)
+    return nodes
 
 
 def is_for_machine(requirement: Requirement) -> bool:

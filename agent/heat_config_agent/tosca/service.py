@@ -112,14 +112,14 @@ class Node(Template):
     @cached_property
     def requirements(self) -> tuple[Requirement, ...]:
         """Its requirements as they are assigned, in their order."""
-        found = []
+        requirements = []
         defined = self.type.requirements if self.type else {}
         for index, entry in enumerate(self.content.get("requirements") or ()):
             if entry is not None:
                 name, content = entry
                 path = (*self.path, "requirements", index, name)
-                found.append(Requirement(name, content or {}, self, defined.get(name), path))
-        return tuple(found)
+                requirements.append(Requirement(name, content or {}, self, defined.get(name), path))
+        return tuple(requirements)
 
     @property
     def directives(self) -> tuple[str, ...]:
@@ -217,15 +217,15 @@ class Service:
     def _copied(self, section: str, class_: type[Any]) -> dict[str, Any]:
         """Return templates by name; those that are copies have what they copy (S5)."""
         contents: Mapping[str, Json] = self.content.get(section) or {}
-        found = {}
+        entities = {}
         for name, content in contents.items():
             if content is EMPTY:  # it counts as not there (Y5)
                 continue
             original = contents.get(content.get("copy") or "")
             if original is not None and original.get("copy") is None:
                 content = _merged(original, content)  # noqa: PLW2901  # the copy has it from here on
-            found[name] = class_(name, content, self.document, (*self.path, section, name))
-        return found
+            entities[name] = class_(name, content, self.document, (*self.path, section, name))
+        return entities
 
     def _policies(self) -> Iterator[Policy]:
         section = self.content.get("policies") or ()

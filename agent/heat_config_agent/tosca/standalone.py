@@ -114,7 +114,7 @@ def copy(place: str) -> None:
 
 
 def take_away(place: str, action: str) -> None:
-    """Remove copies whose time is over; one that somebody has changed stays."""
+    """Remove copies whose time is over; one that someone has changed stays."""
     for each in OPERATION.get("places") or ():
         path = placed(each["to"], place)
         if each["until"] == "end" or (each["until"] == "delete" and action == "DELETE"):

@@ -141,15 +141,15 @@ def _check_attribute_values(
 
 def _needing(type_: Type) -> Mapping[str, CapabilityDefinition]:
     """Return the capabilities with properties that need a value; kept with the type."""
-    found: dict[str, CapabilityDefinition] | None = type_.__dict__.get("needing")
-    if found is None:
-        found = {
+    needing: dict[str, CapabilityDefinition] | None = type_.__dict__.get("needing")
+    if needing is None:
+        needing = {
             name: capability
             for name, capability in type_.capabilities.items()
             if any(of.required and of.default is None for of in capability.properties.values())
         }
-        type_.__dict__["needing"] = found
-    return found
+        type_.__dict__["needing"] = needing
+    return needing
 
 
 def _check_capabilities(node: Node, content: Mapping[str, Json], scope: Scope) -> None:

@@ -249,7 +249,7 @@ class Topology:
         outer = part.layer.outer
         if outer is None:
             return {}
-        found: dict[str, list[tuple[Requirement, Part]]] = {}
+        requirements: dict[str, list[tuple[Requirement, Part]]] = {}
         for name, entry in (part.layer.mapping.get("requirements") or {}).items():
             mapped = entry.get("mapping") if isinstance(entry, dict) else entry
             if not isinstance(mapped, list) or len(mapped) != 2 or mapped[0] != part.template.name:
@@ -257,8 +257,8 @@ class Topology:
             for requirement in outer.template.requirements:
                 target = self._target(requirement, outer) if requirement.name == name else None
                 if target is not None:
-                    found.setdefault(mapped[1], []).append((requirement, target))
-        return found
+                    requirements.setdefault(mapped[1], []).append((requirement, target))
+        return requirements
 
     def _target(self, requirement: Requirement, part: Part) -> Part | None:
         """Return the node that fulfils a requirement (R8, R9); None, with a mistake, where there is none."""
@@ -277,16 +277,16 @@ class Topology:
         if wanted is None and requirement.definition is not None:
             wanted = requirement.definition.node_filter
         wanted = self.surroundings.static(wanted, part) if wanted else None
-        found = [
+        nodes = [
             node
             for node in requirements.fitting(requirement, part.layer.service)
             if not wanted or filters.meets(node, wanted, part.template.document, _Known(part.layer.parts[node.name]))
         ]
-        if len(found) == 1:
-            return found[0]
+        if len(nodes) == 1:
+            return nodes[0]
         owner = f"the requirement {requirement.name} of {part.name}"
-        if found:
-            names = ", ".join(node.name for node in found[:5])
+        if nodes:
+            names = ", ".join(node.name for node in nodes[:5])
             problem = f"{owner} can be fulfilled by several nodes: {names}"
             self.wrong("open-requirement", problem, part.template, requirement.path, "name one of them")
             return None
@@ -371,10 +371,10 @@ def _unique(name: str, taken: set[str]) -> str:
 
 def _relationship(requirement: Requirement) -> Relationship:
     """Return the relationship of a requirement."""
-    found = requirement.relationship
-    if found is not None and found.type is not None:
-        return found
-    content, path = (found.content, found.path) if found is not None else ({}, requirement.path)
+    relationship = requirement.relationship
+    if relationship is not None and relationship.type is not None:
+        return relationship
+    content, path = (relationship.content, relationship.path) if relationship is not None else ({}, requirement.path)
     made = Relationship(requirement.name, content, requirement.node.document, path, requirement.definition)
     made.type = requirement.relationship_type
     return made

@@ -30,7 +30,7 @@ They are in a file that only root can read, to which each refers with `Environme
 Services of files that an earlier config of the same deployment had, and this one does not have, are stopped, and the
 files removed. DELETE does the same with all files of the deployment.
 Volumes and networks stay, with their data, as podman leaves them.
-A file that somebody has changed since is left in place.
+A file that someone has changed since is left in place.
 """
 
 from __future__ import annotations

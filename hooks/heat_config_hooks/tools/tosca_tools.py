@@ -80,11 +80,11 @@ def tool(
     return Tool(hook=hook, request=_REQUESTS[processor](request, place, file), place=place)
 
 
-def write(processor: str, found: Tool, file: Path | None) -> None:
+def write(processor: str, tool: Tool, file: Path | None) -> None:
     """Write what the tool needs next to its file. Raises OSError."""
     if processor == "ansible":
-        names, path = script_outputs.names(found.request.outputs), str(_facts(found.place))
-        folder = _plugins(found.place)
+        names, path = script_outputs.names(tool.request.outputs), str(_facts(tool.place))
+        folder = _plugins(tool.place)
         files.make_directory(folder)
         files.replace(folder / "heat_config_facts.py", _FACTS.format(names=names, path=path).encode())
     elif processor == "chef" and file is not None and _is_recipe(file):

@@ -47,17 +47,17 @@ def opened(options: Any, template: str) -> Opened:
     if allowed is None:
         return Opened(template)
     given = getattr(options, "signature", None)
-    found = gate.of_tree(given, allowed) if given else gate.beside(template, allowed, required=True)
-    if found is None:
+    signed = gate.of_tree(given, allowed) if given else gate.beside(template, allowed, required=True)
+    if signed is None:
         raise AssertionError(template)
     if given:
-        found.check(template, b"")
+        signed.check(template, b"")
     elif os.path.isdir(template) or template.endswith((".csar", ".zip")):  # noqa: PTH112
-        return Opened(_copied(template, found), evidence=found.evidence)
-    return Opened(template, found.read, found.evidence, Chosen(found.covers, found.read))
+        return Opened(_copied(template, signed), evidence=signed.evidence)
+    return Opened(template, signed.read, signed.evidence, Chosen(signed.covers, signed.read))
 
 
-def _copied(template: str, found: Gate) -> str:
+def _copied(template: str, signed: Gate) -> str:
     """Return a copy of the files of a folder, or of an archive, that are signed, which lasts as long as the process."""
     import atexit  # noqa: PLC0415  # few machines require signatures
     import shutil  # noqa: PLC0415
@@ -66,13 +66,13 @@ def _copied(template: str, found: Gate) -> str:
     folder = tempfile.mkdtemp(prefix="heat-config-signed-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     root = os.path.dirname(os.path.normpath(template)) or "."  # noqa: PTH120  # it may be empty
-    for name in found.names:
+    for name in signed.names:
         target = Path(folder, name)
         if not target.resolve().is_relative_to(Path(folder).resolve()):
             raise UsageError(f"cannot use {template}: its signed list has {name}, which is outside of its folder")
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            target.write_bytes(found.read(Path(root, name)))
+            target.write_bytes(signed.read(Path(root, name)))
         except OSError as error:
             raise UsageError(f"cannot read {name}: {error.strerror}") from error
     return str(Path(folder, os.path.basename(os.path.normpath(template))))  # noqa: PTH119

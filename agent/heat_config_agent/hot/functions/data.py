@@ -32,12 +32,12 @@ def map_replace(args: Json, name: str) -> Json:
     """map_replace: keys first, then values."""
     if not isinstance(args, list) or len(args) != 2:
         raise Unresolved(shape(name, _REPLACE))
-    given, how = (_map(each, name) for each in args)
+    original, how = (_map(each, name) for each in args)
     if how.keys() - {"keys", "values"}:
         raise Unresolved(shape(name, _REPLACE))
     keys, values = (_map(how.get(each, {}), name) for each in ("keys", "values"))
-    found: dict[str, Json] = {}
-    for key, value in given.items():
+    replaced: dict[str, Json] = {}
+    for key, value in original.items():
         new = keys.get(key)
         if new is None:
             new = key
@@ -45,12 +45,12 @@ def map_replace(args: Json, name: str) -> Json:
             raise Unresolved(f'"{name}" cannot make {shown(new)} a key: a key is text')
         elif not isinstance(new, str):
             new = text(new)
-        if new in given and new != key:
+        if new in original and new != key:
             raise Unresolved(f"key replacement {new} collides with a key in the input map")
-        if new in found:
+        if new in replaced:
             raise Unresolved(f"key replacement {new} collides with a key in the output map")
-        found[new] = _replaced(value, values)
-    return found
+        replaced[new] = _replaced(value, values)
+    return replaced
 
 
 def _map(value: Json, name: str) -> dict[str, Json]:

@@ -115,16 +115,16 @@ def check_join_many(args: Tree, name: str) -> None:
 def _joined(delimiter: Json, items: list[Json], name: str, *, as_json: bool) -> str:
     if not isinstance(delimiter, str):
         raise Unresolved(f'"{name}" delimiter must be a string')
-    found = []
+    texts = []
     for item in items:
         if as_json and isinstance(item, list | dict):
-            found.append(text(item))
+            texts.append(text(item))
         elif item is None or isinstance(item, str):
-            found.append(item or "")
+            texts.append(item or "")
         else:
             kinds = "string, map or list" if as_json else "strings"
             raise Unresolved(f"Items to join must be {kinds} not {shown(item)}")
-    return limits.joined(delimiter, found)
+    return limits.joined(delimiter, texts)
 
 
 def join(args: Json, name: str) -> Json:
@@ -167,15 +167,15 @@ def split(args: Json, name: str) -> Json:
         raise Unresolved(f'"{name}" splits text by text, not {shown(value)} by {shown(delimiter)}')
     if not delimiter:
         raise Unresolved(f'"{name}" cannot split by nothing: empty separator')
-    found = limits.split(value, delimiter)
+    pieces = limits.split(value, delimiter)
     if len(args) == 2:
-        return found
+        return pieces
     try:
-        return found[int(args[2])]
+        return pieces[int(args[2])]
     except (ValueError, TypeError, OverflowError):
         raise Unresolved(f'Incorrect index to "{name}" should be: "{name}" : {_SPLIT}') from None
     except IndexError:
-        raise Unresolved(f'Incorrect index to "{name}" should be between 0 and {len(found) - 1}') from None
+        raise Unresolved(f'Incorrect index to "{name}" should be between 0 and {len(pieces) - 1}') from None
 
 
 def digest(args: Json, name: str) -> Json:

@@ -51,14 +51,14 @@ class Cache:
 
     def trim(self, size: int, oldest: float = 0.0) -> None:
         """Remove files until they have `size` bytes at most; also those that were last used before `oldest`."""
-        found = []
+        kept = []
         with contextlib.suppress(OSError):
             for entry in os.scandir(self.folder):
                 with contextlib.suppress(OSError):
                     status = entry.stat(follow_symlinks=False)
-                    found.append((min(status.st_mtime, time.time()), status.st_blocks * 512, entry.path))
-        total = sum(each for _, each, _ in found)
-        for used, bytes_, path in sorted(found):
+                    kept.append((min(status.st_mtime, time.time()), status.st_blocks * 512, entry.path))
+        total = sum(each for _, each, _ in kept)
+        for used, bytes_, path in sorted(kept):
             if total > size or used < oldest:
                 with contextlib.suppress(OSError):  # the next time tries again
                     files.remove(path)

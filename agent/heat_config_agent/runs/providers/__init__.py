@@ -53,14 +53,14 @@ def find(scheme: str, directories: Sequence[str]) -> list[str]:
     for directory in directories:
         path = f"{directory}/{scheme}"
         try:
-            found = Path(path).stat()
+            status = Path(path).stat()
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
             raise ProviderError(f"the provider {path} cannot be used: {error.strerror}") from error
-        if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
+        if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
             raise ProviderError(f"the provider {path} cannot be used: other users may write to it")
-        if not stat.S_ISREG(found.st_mode) or not os.access(path, os.X_OK):
+        if not stat.S_ISREG(status.st_mode) or not os.access(path, os.X_OK):
             raise ProviderError(f"the provider {path} cannot be used: it is not an executable file")
         return [path]
     if scheme in BUILTIN:

@@ -55,14 +55,16 @@ def _credentials(path: str) -> dict[str, str]:
     if not stat.S_ISREG(status.st_mode) or status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o077:
         raise ProviderError(f"{path} has to be a file that only root can read; run chmod 600 {path}")
     try:
-        found = strict_json.loads(data.decode())
+        credentials = strict_json.loads(data.decode())
     except ValueError:
-        found = None
+        credentials = None
     names = {"token"}, {"role_id", "secret_id"}
-    texts = isinstance(found, dict) and all(isinstance(each, str) and each.isascii() for each in found.values())
-    if not isinstance(found, dict) or not texts or found.keys() - {"namespace", "mount"} not in names:
+    texts = isinstance(credentials, dict) and all(
+        isinstance(each, str) and each.isascii() for each in credentials.values()
+    )
+    if not isinstance(credentials, dict) or not texts or credentials.keys() - {"namespace", "mount"} not in names:
         raise ProviderError(f"expected an object with token, or with role_id and secret_id, in {path}")
-    return {str(key): str(value) for key, value in found.items()}
+    return {str(key): str(value) for key, value in credentials.items()}
 
 
 class _Server:

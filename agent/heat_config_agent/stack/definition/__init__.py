@@ -213,7 +213,7 @@ class Interface:
     """The description of each output, by name."""
     description: str = ""
     is_final: bool = True
-    """Whether the stack is created as it is. Else its environments may still give more default values."""
+    """True if the stack is created as it is. Else its environments may still give more default values."""
 
 
 class Environment(Protocol):
@@ -322,7 +322,7 @@ class Definition:
     largest: int = limits.MOST_RESOURCES
     """The maximum of resources."""
     secrets: tuple[Json, ...] = ()
-    """Values that are never shown, beside those of secret parameters: of sensitive properties of a service."""
+    """Values that are never shown, next to those of secret parameters: of sensitive properties of a service."""
 
     @property
     def conceal(self) -> Concealer:

@@ -82,14 +82,14 @@ class Profile:
     def find(self, section: str, name: str) -> Type | None:
         """Return the type of a name, or of a name that another version has."""
         name = name.removeprefix(PREFIX)
-        found = self._short[section].get(name)
-        if found is None:
+        type_ = self._short[section].get(name)
+        if type_ is None:
             for version in reversed(VERSIONS):
                 if version != self.version:
-                    found = profile(version).own(section, name)
-                    if found is not None:
+                    type_ = profile(version).own(section, name)
+                    if type_ is not None:
                         break
-        return found
+        return type_
 
 
 @cache
