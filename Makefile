@@ -13,7 +13,7 @@ INSTALL := $(BIN)/pip install --quiet --constraint packaging/constraints.txt --e
 # What `make coverage` runs: the tests of single modules, and those of the commands as processes.
 MEASURED ?= tests/unit tests/cli
 
-.PHONY: bench clean coverage deb deb-bundled dist faults format heat help lint reference rpm run table test test-machine torture
+.PHONY: bench clean coverage deb deb-bundled dist faults format gallery heat help lint reference rpm rpm-bundled run table test test-machine tested-on torture
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -45,6 +45,12 @@ test-machine: .venv/tested .venv/tools ## bake images, boot them, cut a machine'
 	PYTHON=$(PYTHON) tests/install-tools machine
 	TEST_MACHINE=1 $(BIN)/pytest -s -m machine $(ARGS)
 
+tested-on: .venv/tested .venv/tools ## try every system, Python and Heat that can be had, and write docs/evidence/tested-on.md: an hour or two
+	PYTHON=$(PYTHON) tests/install-tools machine
+	rm -f .tested-on.jsonl
+	TEST_MACHINE=1 $(BIN)/pytest -s -m tested_on tests/tested_on
+	PYTHONPATH=tests $(BIN)/python -m tested_on.write docs/evidence/tested-on.md
+
 lint: .venv/tested ## ruff, mypy, and the form of the documentation
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -62,19 +68,23 @@ coverage: .venv/tested ## show what the tests of modules and commands cover
 		echo "$$each: $$($(BIN)/coverage report --include="$$each/*" --format=total) %"; \
 	done
 
-deb: ## the Debian package for every release, in dist/ (DIST=FOLDER)
+deb: ## the Debian packages for every release: the agent, and the hooks for older tools; in dist/ (DIST=FOLDER)
 	@packaging/build deb $(or $(DIST),dist)
 
 deb-bundled: ## a Debian package for this release, with the Python modules inside, in dist/ (DIST=FOLDER)
 	@packaging/build deb-bundled $(or $(DIST),dist)
 
-rpm: ## an RPM package, in dist/ (DIST=FOLDER)
+rpm: ## the RPM package for this release, in dist/ (DIST=FOLDER)
 	@packaging/build rpm $(or $(DIST),dist)
 
-dist: ## a wheel and a source distribution, checked by twine, in dist/ (DIST=FOLDER)
+rpm-bundled: ## an RPM package for this release, with the Python modules inside, in dist/ (DIST=FOLDER)
+	@packaging/build rpm-bundled $(or $(DIST),dist)
+
+dist: ## wheels of the agent and of the hooks for older tools, and a source distribution, checked by twine, in dist/ (DIST=FOLDER)
 	@PYTHON=$(PYTHON) tests/install-tools dist
 	.venv/dist/bin/python -m build --quiet --outdir $(or $(DIST),dist)
-	.venv/dist/bin/twine check --strict $(or $(DIST),dist)/heat_config_agent-*.whl $(or $(DIST),dist)/heat_config_agent-*.tar.gz
+	.venv/dist/bin/python -m build --quiet --wheel --outdir $(or $(DIST),dist) packaging/compat
+	.venv/dist/bin/twine check --strict $(or $(DIST),dist)/heat_config_agent*.whl $(or $(DIST),dist)/heat_config_agent-*.tar.gz
 
 format: .venv/tested ## format the code
 	$(BIN)/ruff check --fix-only --quiet
@@ -82,6 +92,9 @@ format: .venv/tested ## format the code
 
 reference: .venv/installed ## generate docs/settings.md, docs/commands.md and examples/agent.conf
 	$(BIN)/python packaging/reference.py docs examples
+
+gallery: .venv/installed ## draw the pictures of the examples, and generate the lists of examples/README.md
+	$(BIN)/python packaging/gallery.py examples
 
 table: .venv/installed ## generate the table of tools in docs/deployments.md
 	$(BIN)/python -m heat_config_hooks.table docs/deployments.md

@@ -120,7 +120,7 @@ def _quoted(text: str) -> str:
 
 
 def _item(tag: str, text: str) -> Iterator[str]:
-    """Yield a tag, and beside it what it means."""
+    """Yield a tag, and next to it what it means."""
     yield ".TP"
     yield f".B {_quoted(tag)}"
     yield from words(text)
@@ -165,7 +165,7 @@ def _end(name: str) -> Iterator[str]:
 
 
 def _blocks(text: str, heading: str) -> Iterator[str]:
-    """Yield what a help text says beside its options: paragraphs, and tables, each under a `heading` of its own."""
+    """Yield what a help text says next to its options: paragraphs, and tables, each under a `heading` of its own."""
     for block in filter(None, re.split(r"\n\s*\n", text.strip("\n"))):
         first, _, rest = block.partition("\n")
         rows = table(rest.splitlines()) if first.endswith(":") else []

@@ -90,7 +90,8 @@ def _setting(each: Setting) -> tuple[str, ...]:
     default = written(each.kind, each.default)
     shown = "required" if each.required else f"`{default}`" if default else "–"
     example = f"; example: `{each.example}`" if each.example else ""
-    return f"`{each.name}`", shown, each.expected, each.description + example
+    deprecated = f"deprecated: use `{each.replaced_by}`; " if each.replaced_by else ""
+    return f"`{each.name}`", shown, each.expected, deprecated + each.description + example
 
 
 _EXAMPLE = """\
@@ -113,6 +114,7 @@ def example() -> Iterator[str]:
             if row.section == section:
                 notes = [row.expected, *(["required"] if row.required else [])]
                 notes += [f"for example {row.example}"] if row.example else []
+                notes += [f"deprecated: use {row.replaced_by}"] if row.replaced_by else []
                 yield from _comment(f"{row.description} ({'; '.join(notes)})")
                 yield from (f"# {row.name} = {written(row.kind, row.default)}".rstrip(), "")
 

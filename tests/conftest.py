@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support import fault_table, planted, shares
+from support import fault_table, planted, shares, tested_on
 from support.cloud import Cloud
 from support.daemon import Daemon
 from support.driver import Alone, Applied, Driver
@@ -28,6 +28,7 @@ FIRST = "tests/system/"
 ORDER = (
     FIRST,
     "tests/docs/test_pages",
+    "tests/docs/test_examples",
     "tests/repository/test_repository",
     "tests/repository/test_linters",
     "tests/package/",
@@ -207,9 +208,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Record what came of a fault."""
+    """Record what came of a fault, and of a test on another system."""
     report = yield
     row = fault_of(item)
     if row and call.when == "call" and not report.skipped:
         fault_table.record(row, item.stash.get(_TIMES, 1), held=report.passed)
+    mark = item.get_closest_marker("tested_on")
+    if mark and (call.when == "call" or (call.when == "setup" and not report.passed)):
+        tested_on.note(mark.args, report, item.stash.get(tested_on.FOUND, ""))
     return report

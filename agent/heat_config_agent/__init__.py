@@ -3,4 +3,4 @@
 `agent/README.md` is the map of this package.
 """
 
-__version__ = "1.0.0rc1"
+__version__ = "1.0.0"

@@ -19,10 +19,10 @@ _AT_ONCE = 64 * 1024
 """Bytes that one call reads."""
 
 LARGEST = 64 * 1024 * 1024
-"""The largest file that somebody may name, in bytes: a document, a template, a file for a template, settings."""
+"""The largest file that someone may name, in bytes: a document, a template, a file for a template, settings."""
 
 PATIENCE = 300.0
-"""Seconds after which a pipe or a device that somebody names must have ended."""
+"""Seconds after which a pipe or a device that someone names must have ended."""
 
 
 def make_directory(path: Path, *, durable: bool = False) -> None:
@@ -109,7 +109,7 @@ def read(path: str | Path, largest: int | None = None) -> bytes:
 
 
 def take(path: str | Path, largest: int = LARGEST, patience: float | None = None) -> bytes:
-    """Return the content of a file, pipe or device that somebody names.
+    """Return the content of a file, pipe or device that someone names.
 
     It is opened once, because a pipe can be read only once. Raises OSError, also if the content is longer than
     `largest` bytes, or if a pipe or device has not ended after `patience` seconds (`PATIENCE` by default).
@@ -196,7 +196,7 @@ def write(descriptor: int, content: bytes) -> None:
 
 
 def create(path: str | Path, content: bytes) -> None:
-    """Write a file (0600) directly, into a private folder where nobody reads it meanwhile."""
+    """Write a file (0600) directly, into a private folder where no one reads it meanwhile."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         write(descriptor, content)

@@ -207,7 +207,7 @@ class About:
     Empty: nothing.
     """
     undoes: bool = False
-    """Whether DELETE removes what any config of the same deployment resource has made."""
+    """True if DELETE removes what any config of the same deployment resource has made."""
     files: tuple[str, ...] = ("{key}", "{key}.*")
     """Patterns for the files that a deployment leaves in the folders `working` and `outputs`."""
     tested: str

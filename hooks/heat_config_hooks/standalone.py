@@ -87,12 +87,13 @@ def _main() -> int:
         signal.signal(number, lambda number, _frame: sys.exit(128 + number))
     program = Path(sys.argv[0]).name
     arguments = sys.argv[1:]
-    if program in heat_config_hooks.HOOKS and not arguments:
+    known = heat_config_hooks.COMPAT.union(heat_config_hooks.HOOKS)
+    if program in known and not arguments:
         arguments = [program]
     if arguments in (["-h"], ["--help"]):
         print(usage(), end="")
         return 0
-    if len(arguments) != 1 or arguments[0] not in heat_config_hooks.HOOKS:
+    if len(arguments) != 1 or arguments[0] not in known:
         problem = f"there is no hook {arguments[0]!r}" if len(arguments) == 1 else "expected the name of one hook"
         names = ", ".join(sorted(heat_config_hooks.HOOKS))
         print(f"error: {problem} (the hooks are: {names}; see --help)", file=sys.stderr)
@@ -150,9 +151,9 @@ def _remove_abandoned() -> None:
 
 def _reply(name: str, document: dict[str, object], folder: Path, lock: int) -> Reply:
     """Prepare a hook, run its command, and return the reply."""
-    hook = heat_config_hooks.load(name)
     place = protocol.workplace(name, folder, None, os.environ)
     try:
+        hook = heat_config_hooks.load(name)
         values = options.read(_options(name, document, hook), hook.ABOUT.options)
         request = protocol.request(document, key=protocol.file_key(str(document.get("id", ""))), options=values)
         command = hook.prepare(request, place)
@@ -182,7 +183,7 @@ def _options(name: str, document: dict[str, object], hook: protocol.Hook) -> Map
     every = document.get("options")
     if not isinstance(every, Mapping) and every is not None:
         raise HookError("expected an object with the options of the tool", "options")
-    own = options.own(every or {}, name, heat_config_hooks.HOOKS)
+    own = options.own(every or {}, name, heat_config_hooks.COMPAT.union(heat_config_hooks.HOOKS))
     mistakes = options.mistakes(own, hook.ABOUT.options, tool=name)
     for bound in options.BOUNDS:
         if own.get(bound) is not None:

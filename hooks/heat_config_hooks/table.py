@@ -16,7 +16,7 @@ from heat_config_hooks.protocol import About
 BEGIN, END = "<!-- hooks -->", "<!-- /hooks -->"
 """The lines of a file before and after the table."""
 
-_HEADER = ("tool", "config", "options", "needs", "environment", "tested against")
+_HEADER = ("tool", "package", "config", "options", "needs", "environment", "tested against")
 
 
 def table() -> str:
@@ -37,7 +37,15 @@ def updated(text: str) -> str:
 
 def _row(tool: str, about: About) -> tuple[str, ...]:
     needs = " or ".join(_code(about.program.names)) if about.program else ""
-    cells = (f"`{tool}`", about.config, ", ".join(_code(about.options)), needs, ", ".join(_code(about.variables)))
+    package = "compat" if tool in heat_config_hooks.COMPAT else "agent"
+    cells = (
+        f"`{tool}`",
+        package,
+        about.config,
+        ", ".join(_code(about.options)),
+        needs,
+        ", ".join(_code(about.variables)),
+    )
     return tuple(cell.replace("|", "\\|") or "–" for cell in (*cells, about.tested))
 
 

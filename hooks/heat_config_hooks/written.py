@@ -1,4 +1,4 @@
-"""Files that a hook writes anywhere on the machine, and removes again only if nobody has changed them since.
+"""Files that a hook writes anywhere on the machine, and removes again only if no one has changed them since.
 
 For each file, the hook's working folder has a note: the path, all owners, and a digest of the content.
 The note is on disk before the file is, so every file that was written has a note.
@@ -104,7 +104,7 @@ class Written:
         A link is replaced and not followed, because everybody who may write to its folder could choose its target.
         An existing file keeps its user and group.
         The exception is a file that we have not written, in a folder to which everybody may write:
-        somebody may have put it there to become the owner of our file.
+        someone may have put it there to become the owner of our file.
         """
         digest, present = _digest(content), _digest_at(path)
         if present == _NO_FILE and not path.is_symlink():

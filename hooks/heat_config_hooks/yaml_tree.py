@@ -3,7 +3,7 @@
 All YAML from elsewhere is composed here. Of YAML only what JSON can say is used: keys of maps become text, a date stays
 text, and no tag makes anything else. A text that would take too much memory or stack is refused before it does.
 
-No message repeats a part of the text, except for keys and well-known tags: a password that nobody has quoted may be
+No message repeats a part of the text, except for keys and well-known tags: a password that no one has quoted may be
 taken for something else.
 """
 
@@ -43,7 +43,10 @@ _PAIRS = {CORE + "omap", CORE + "pairs"}
 _NUMBERS = {CORE + "int", CORE + "float"}
 
 _COMPOSED = 4000
-"""The number of levels that libyaml surely composes, which recurses without a limit."""
+"""The number of levels that libyaml surely composes; before version 0.2.6 it recurses without a limit."""
+
+_LIMITED = getattr(getattr(yaml, "_yaml", None), "get_version", lambda: (0,))() >= (0, 2, 6)
+"""Whether libyaml itself refuses deeper nesting."""
 
 
 # Faults.
@@ -147,10 +150,13 @@ class Tree:
     def _composed(self, text: str) -> Any:
         """Return the node of the whole document."""
         try:
-            if _depth(text) > _COMPOSED or (len(text) > self._largest and _number(text) > self._largest):
+            is_deep = not _LIMITED and _depth(text) > _COMPOSED
+            if is_deep or (len(text) > self._largest and _number(text) > self._largest):
                 self._check_events(text)
             return yaml.compose(text, Loader=self._schema.loader)
         except yaml.MarkedYAMLError as error:
+            if "maximum nesting" in str(error.problem):  # libyaml has a limit of its own since version 0.2.6
+                raise _unreadable("it is nested too deeply", error.problem_mark, (), "", "depth") from None
             problem = ", ".join(filter(None, (error.context, error.problem)))
             problem = re.sub(r"(alias|anchor|handle) '[^']*'", r"\1", problem)
             hint = "quote text that begins with % @ ` or a bracket" if "cannot start any token" in problem else ""
@@ -163,7 +169,7 @@ class Tree:
             raise _unreadable("it is nested too deeply", None, (), "", "depth") from None
 
     def _check_events(self, text: str) -> None:
-        """Refuse what is nested too deeply: libyaml composes without a limit, and never comes back.
+        """Refuse what is nested too deeply: an older libyaml composes without a limit, and never comes back.
 
         What has too many values is refused before memory is taken for them.
         """

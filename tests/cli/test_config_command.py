@@ -217,6 +217,23 @@ def test_unused_settings_of_os_collect_config_are_shown_with_the_reason(machine:
     assert "carries out deployments itself" in config(machine, text).out
 
 
+@pytest.mark.parametrize(
+    ("name", "use"), [("keep_secrets", "keep_for"), ("keep_count", "keep_size"), ("keep_files", "keep_size")]
+)
+def test_a_deprecated_setting_names_its_replacement(machine: Machine, name: str, use: str) -> None:
+    """It still works; where it is not set, nothing is said of it."""
+    done = config(machine, f"[agent]\n{name} = 7\n", "--json")
+    origin = f"{machine.folder / 'agent.conf'}, line 2"
+    assert done.json["deprecated"] == [{"setting": f"agent {name}", "from": origin, "use": use}]
+    assert (done.code, setting(done, "agent", name)) == (0, (7, origin))
+    sentence = f"{name} of [agent] is deprecated, and still works: use {use} instead ({origin})"
+    assert f"warning: {sentence}" in config(machine, f"[agent]\n{name} = 7\n").out.splitlines()
+    done = machine.agent("doctor", "--config", str(machine.folder / "agent.conf"), "--json")
+    said = {each["says"]: each["todo"] for each in done.json["checks"]}
+    assert said[f"{name} of [agent] is deprecated, and still works ({origin})"] == f"use {use} instead, and remove it"
+    assert config(machine, "[agent]\nkeep_for = 7\nkeep_size = 7M\n", "--json").json["deprecated"] == []
+
+
 def test_every_mistake_is_shown(machine: Machine) -> None:
     """With its line, and the rest of the settings, and the exit code says that the agent would not start."""
     text = f"[agent]\nparalel = 2\nsplay = x\nca_file = {machine.folder}/none.pem\nenvironment = {SECRET}\ngrace = 4\n"
@@ -259,3 +276,10 @@ def test_there_need_be_no_state(machine: Machine) -> None:
     """Nor is any made."""
     assert config(machine).code == 0
     assert not machine.state.exists()
+
+
+def test_the_schema_is_printed_whatever_the_settings_are(machine: Machine) -> None:
+    """It is one JSON object; no file is read for it."""
+    done = config(machine, "[agnet]\n", "--schema")
+    assert (done.code, done.err) == (0, "")
+    assert set(done.json["properties"]["agent"]["properties"]) > {"parallel", "collectors"}

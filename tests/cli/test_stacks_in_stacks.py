@@ -209,3 +209,43 @@ def test_mistakes_in_groups(machine: Machine, old: str, new: str, problem: str) 
     done = stack(machine, "create", "-t", write(machine, GROUPS.replace(old, new, 1)), "p")
     assert done.code == 2
     assert problem in done.err
+
+
+WARNED = """\
+heat_template_version: 2018-08-31
+resources:
+  one: {type: inner/odd.yaml}
+  two: {type: inner/odd.yaml}
+  group:
+    type: OS::Heat::ResourceGroup
+    properties:
+      count: 3
+      resource_def:
+        type: OS::Heat::SoftwareComponent
+        properties: {configs: [{actions: [BACKUP], tool: script, config: text}]}
+  chain: {type: OS::Heat::ResourceChain, properties: {resources: [inner/odd.yaml, inner/odd.yaml]}}
+  stack: {type: OS::Heat::Stack, properties: {template: {get_file: inner/other.yaml}}}
+"""
+ODD = """\
+heat_template_version: 2018-08-31
+resources:
+  v: {type: OS::Heat::Value, properties: {value: {get_parm: p}}}
+"""
+
+
+@pytest.mark.parametrize("command", [["template", "validate"], ["stack", "create", "p", "--dry-run", "-t"]])
+def test_warnings_of_children_are_shown_once(machine: Machine, command: list[str]) -> None:
+    """Those of a template that several children have, of the members of a group, and of a stack as a resource."""
+    template = write(machine, WARNED)
+    (machine.folder / "inner" / "odd.yaml").write_text(ODD)
+    (machine.folder / "inner" / "other.yaml").write_text(f"# another\n{ODD}")
+    done = machine.command("heat-config-agent", [*command, template], {"HEAT_CONFIG_STATE_DIR": str(machine.state)})
+    assert done.code == 0
+    warnings = [line for line in done.err.splitlines() if "warning: " in line]
+    assert [line.partition("/inner/")[2].partition(": ")[0] for line in warnings if "get_parm is not" in line] == [
+        "odd.yaml:3:51",
+        "other.yaml:4:51",
+    ]
+    (member,) = [line for line in warnings if "a stack has no action BACKUP" in line]
+    assert "p.yaml:5:3: " in member
+    assert len(warnings) == 3

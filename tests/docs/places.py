@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from docs.console import ROOT, Command, File
-from package.built import package
+from package.built import COMPAT, package
 from support.machine import BIN, Done
 from support.unprivileged import NOBODY, Unprivileged, need_open_checkout
 from system.booted import Booted, booted
@@ -66,14 +66,16 @@ class Places:
     def machine(self) -> Booted:
         """A machine with the checkout and its package in /root; booted, or the test is skipped."""
         if self._machine is None:
-            deb = package("deb")
+            debs = package("deb"), package("deb", COMPAT)
             self._machine = self._ending.enter_context(booted(commands=False))
             folder = self._machine.disk / "root/heat-config-agent"
             copy_checkout(folder)
             (folder / "dist").mkdir()
-            shutil.copy(deb, folder / "dist")
+            for deb in debs:
+                shutil.copy(deb, folder / "dist")
             if self._installed:
-                done = self._machine.run("sh", "-c", "dpkg --install /root/heat-config-agent/dist/*.deb")
+                agent = "/root/heat-config-agent/dist/heat-config-agent_*.deb"
+                done = self._machine.run("sh", "-c", f"dpkg --install {agent}")
                 assert done.code == 0, done.out + done.err
         return self._machine
 

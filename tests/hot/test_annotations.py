@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 import yaml
 
-from heat_config_agent.cli.annotations import github, sarif
+from heat_config_agent.cli.annotations import RULES, github, sarif
 from hot.made import VERSION
 from hot.test_template_command import validate
 from support.machine import Machine
@@ -45,11 +46,59 @@ def test_a_sarif_log_has_a_result_for_each_mistake(machine: Machine) -> None:
     assert (log["version"], result["level"]) == ("2.1.0", "error")
     assert result["ruleId"] in {rule["id"] for rule in run["tool"]["driver"]["rules"]}
     place = result["locations"][0]["physicalLocation"]
-    assert place["artifactLocation"]["uri"] == str(path).replace(" ", "%20")
+    assert place["artifactLocation"]["uri"] == "with%20blank.yaml"
+    assert run["invocations"] == [{"executionSuccessful": True}]
     assert place["region"]["startLine"] > 1
     path.write_text(f"{VERSION}resources: {{}}\n")
     done = validate(machine, "--format", "sarif", str(path))
     assert (done.code, json.loads(done.out)["runs"][0]["results"]) == (0, [])
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_file_that_cannot_be_read_is_a_result_too(machine: Machine, *, several: bool) -> None:
+    """The log says that not all was looked at, and the exit code is 2, with one file and with several."""
+    (machine.folder / "good.yaml").write_text(f"{VERSION}resources: {{}}\n")
+    names = ["none.yaml", *(["good.yaml"] if several else [])]
+    done = validate(machine, "--format", "sarif", *names)
+    assert (done.code, "none.yaml" in done.err) == (2, True)
+    [run] = json.loads(done.out)["runs"]
+    assert run["invocations"] == [{"executionSuccessful": False}]
+    [result] = run["results"]
+    assert result["ruleId"] == run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == "file"
+    assert result["locations"][0]["physicalLocation"] == {"artifactLocation": {"uri": "none.yaml"}}
+    done = validate(machine, "--format", "github", *names)
+    assert (done.code, done.out.startswith("::error file=none.yaml,title=file::")) == (2, True)
+
+
+def test_wrong_usage_is_no_result(machine: Machine) -> None:
+    """Nothing is printed where nothing was looked at."""
+    for words in ([], ["--parameter", "=x", "good.yaml"]):
+        (machine.folder / "good.yaml").write_text(f"{VERSION}resources: {{}}\n")
+        done = validate(machine, "--format", "sarif", *words)
+        assert (done.code, done.out) == (2, "")
+
+
+def test_each_rule_says_what_it_demands(machine: Machine) -> None:
+    """A rule of HOT is one of those that docs/templates.md lists, and has a sentence of its own."""
+    page = (ROOT / "docs/templates.md").read_text("utf-8")
+    for rule in RULES:
+        assert f"| `{rule}` |" in page
+    (machine.folder / "wrong.yaml").write_text(WRONG)
+    [run] = json.loads(validate(machine, "--format", "sarif", "wrong.yaml").out)["runs"]
+    [rule] = run["tool"]["driver"]["rules"]
+    assert rule["shortDescription"]["text"] == RULES[rule["id"]]
+
+
+def test_a_file_elsewhere_has_a_uri_of_its_own() -> None:
+    """With a scheme; a name with a colon, or with bytes that are not UTF-8, is escaped."""
+    for name, uri in {
+        "/x/a b.yaml": "file:///x/a%20b.yaml",
+        "c:d.yaml": "c%3Ad.yaml",
+        "\udcff.yaml": "%FF.yaml",
+    }.items():
+        found = [{"file": name, "mistakes": [{"problem": "one"}], "warnings": []}]
+        [result] = sarif(found)["runs"][0]["results"]
+        assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == uri
 
 
 def test_a_warning_is_no_error() -> None:

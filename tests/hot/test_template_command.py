@@ -256,3 +256,21 @@ def test_types_properties_and_attributes_are_looked_at(machine: Machine) -> None
     assert "3 mistakes" in done.err
     done = validate(machine, "--parameter", "many=2", str(path))
     assert "Unknown Property valu" in done.err
+
+
+def test_what_an_environment_may_still_give_is_a_warning(machine: Machine, tmp_path: Path) -> None:
+    """A parameter of a nested template with no value or a wrong default: `parameter_defaults` give it one."""
+    child = "parameters: {a: {type: string}, b: {type: string, default: '', constraints: [{length: {min: 1}}]}}\n"
+    (tmp_path / "child.yaml").write_text(f"{VERSION}{child}")
+    parent, environment = tmp_path / "parent.yaml", tmp_path / "environment.yaml"
+    parent.write_text(f"{VERSION}resources: {{c: {{type: child.yaml}}}}\n")
+    environment.write_text("parameter_defaults: {a: x, b: y}\n")
+    done = validate(machine, str(parent))
+    assert done.code == 0
+    assert "warning: resources.c.properties: Property a not assigned (unless parameter_defaults give a" in done.err
+    assert "Parameter 'b' is invalid: Invalid default  (" in done.err
+    done = validate(machine, str(parent), "-e", str(environment))
+    assert (done.code, done.err) == (0, "")
+    done = machine.command("heat-config-agent", ["stack", "create", "s", "--dry-run", "-t", str(parent)], {})
+    assert done.code == 2
+    assert "error: resources.c.properties: Property a not assigned" in done.err

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from package.built import ROOT, package
+from support import tested_on
 from support.tools import need, need_builder, need_root
 
-BY_HAND = pytest.mark.skipif("TEST_MACHINE" not in os.environ, reason="it takes minutes: `make test-machine`")
+BY_HAND = pytest.mark.skipif("TEST_MACHINE" not in os.environ, reason=tested_on.BY_HAND)
 """Of tests that need an image, or a whole machine."""
 
 _HERE = Path(__file__).parent

@@ -16,7 +16,8 @@ from support.tools import need
 
 ROOT = Path(__file__).parents[2]
 
-_PLACE = ROOT / ".venv/packages"
+PLACE = ROOT / ".venv/packages"
+"""Where packages are that tests have built."""
 _SOURCES = ("agent", "hooks", "systemd", "packaging", "docs", "examples", "pyproject.toml", "*.md", "LICENSE")
 _QUICK = {"DPKG_DEB_COMPRESSOR_LEVEL": "1"}
 """Nothing that is tested depends on how well a package is compressed."""
@@ -25,51 +26,71 @@ _MODULES = (
     "keystoneauth1, psutil, requests, shtab, yaml",
     "python3-keystoneauth1 python3-psutil python3-requests python3-shtab python3-yaml",
 )
-"""What the package for every release is built with, and the packages that have it."""
+"""What a package on the distribution's modules is built with, and the packages that have it."""
 
-_OPTIONS = {"deb": "", "deb-bundled": "", "rpm": "--nodeps"}
-"""Of an RPM, the database of packages knows nothing of what Debian has installed."""
+_RPM = f"--nodeps --load={Path(__file__).with_name('rpm.macros')}"
+_OPTIONS = {"deb": "", "deb-bundled": "", "rpm": _RPM, "rpm-bundled": _RPM}
+"""RPM's database knows nothing of what Debian has installed."""
 
 
-def package(kind: str) -> Path:
+_NAMES = {
+    "deb": "heat-config-agent_*.deb",
+    "deb-bundled": "heat-config-agent-bundled_*.deb",
+    "rpm": "heat-config-agent-[0-9]*.rpm",
+    "rpm-bundled": "heat-config-agent-bundled-*.rpm",
+}
+"""The package of each kind."""
+
+COMPAT = "heat-config-agent-compat_*.deb"
+"""The package of the hooks for older tools, which is built with `deb`."""
+
+
+def package(kind: str, name: str = "") -> Path:
     """Return a package, or skip the test, saying what is missing to build it.
 
-    `deb` is the one for every release, `deb-bundled` and `rpm` have the Python modules inside.
+    `deb` and `rpm` are on the distribution's Python modules, `deb-bundled` and `rpm-bundled` have them inside.
+    `name` is the pattern of another package that is built with it.
     """
-    if kind == "rpm":
+    if kind.startswith("rpm"):
         need("rpmbuild", "rpm")
     else:
         need("dh", "debhelper")
         need("dh_python3", "dh-python")
-    modules, packages = _MODULES if kind == "deb" else ("ensurepip, venv", "python3-venv")
+    modules, packages = _MODULES if kind in ("deb", "rpm") else ("ensurepip, venv", "python3-venv")
     if subprocess.run(["/usr/bin/python3", "-c", f"import {modules}"], capture_output=True, check=False).returncode:
         pytest.skip(f"/usr/bin/python3 lacks modules to build it: apt-get install {packages}")
-    folder = _PLACE / kind
+    folder = PLACE / kind
     folder.mkdir(parents=True, exist_ok=True)
     stamp = folder / f"{digest()}.built"
-    with (_PLACE / f"{kind}.lock").open("w") as lock:
+    with (PLACE / f"{kind}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not stamp.exists():
             shutil.rmtree(folder)
             build(kind, folder)
             stamp.touch()
-    [found] = folder.glob("heat-config-agent*.*")
+    [found] = folder.glob(name or _NAMES[kind])
     return found
 
 
 def build(kind: str, folder: Path) -> None:
     """Build a package as the Makefile does."""
+    make(kind, folder, BUILD_OPTIONS=_OPTIONS[kind], **_QUICK)
+
+
+def make(target: str, folder: Path, **environment: str) -> str:
+    """Have make build a target into a folder, and return what it says."""
     # Not as a part of the make that runs the tests.
     others = {name: value for name, value in os.environ.items() if not re.fullmatch("MAKE.*|MFLAGS|DIST", name)}
     done = subprocess.run(
-        ["make", kind, f"DIST={folder}"],
+        ["make", target, f"DIST={folder}"],
         cwd=ROOT,
-        env={**others, **_QUICK, "BUILD_OPTIONS": _OPTIONS[kind]},
+        env={**others, **environment},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def digest() -> str:

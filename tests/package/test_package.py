@@ -23,7 +23,7 @@ from package.built import ROOT, package
 from support.loopback import Answer, SignalServer, wait_until
 from support.machine import deployment
 from support.tools import need
-from system.booted import Booted, booted, small_debian
+from system.booted import Booted, booted
 from system.test_service import NAME, SETTINGS, deploy, eventually, process, shown, state_of, status
 
 pytestmark = pytest.mark.timeout(600)
@@ -41,16 +41,6 @@ PLACES = (
     "usr/share/lintian/overrides/heat-config-agent",
 )
 """Where the package has files, beside units."""
-
-LOADED = """
-import importlib, pkgutil
-import heat_config_agent, heat_config_hooks
-for top in (heat_config_agent, heat_config_hooks):
-    for module in pkgutil.walk_packages(top.__path__, f"{top.__name__}."):
-        if module.name != "heat_config_agent.sources.websocket":  # Zaqar's, which takes python3-websocket
-            importlib.import_module(module.name)
-"""
-"""Loads all there is of ours, but the one module that takes more than the package does."""
 
 
 @pytest.fixture(scope="module")
@@ -352,25 +342,6 @@ def earlier(bundled: Path, folder: Path) -> Path:
         ["dpkg-deb", "-Zgzip", "-z1", "--root-owner-group", "--build", tree, folder / "earlier.deb"], check=True
     )
     return folder / "earlier.deb"
-
-
-@pytest.mark.parametrize("release", ["bookworm", "trixie"])
-def test_one_package_works_on_every_release(deb: Path, release: str) -> None:
-    """On each, with its own Python and modules: by the daemon and by a command that is called once."""
-    with booted(commands=False, root=small_debian(release)) as machine:
-        shutil.copy(deb, machine.disk / "root/agent.deb")
-        deploy(machine, deployment("d1", "#!/bin/sh\necho first >>/root/ran\n"))
-        (machine.disk / "etc/heat-config-agent").mkdir(exist_ok=True)
-        (machine.disk / "etc/heat-config-agent/agent.conf").write_text(SETTINGS)
-        install(machine)
-        eventually(machine, lambda: state_of(machine, "d1") == "unasked")
-        assert (machine.disk / "root/ran").read_text() == "first\n"
-        example = "/usr/share/doc/heat-config-agent/examples/hello.yaml"
-        done = machine.run("heat-config-apply", "--state-dir", "/root/state", example)
-        assert (done.code, done.err) == (0, "")
-        assert "greeting = Hello, world!" in done.out
-        done = machine.run("python3", "-IWerror", "-c", LOADED)
-        assert (done.code, done.err) == (0, "")
 
 
 def test_what_is_missing_to_build_it_is_said(tmp_path: Path) -> None:

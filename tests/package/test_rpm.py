@@ -1,18 +1,23 @@
-"""The RPM package: the layout of the self-contained Debian package, and what a system with RPM is told of it.
+"""The RPM packages: the layouts of the Debian packages, and what becomes of a machine on which one comes and goes.
 
-None is here to install it on: what its scripts do is what that system's own macros make of them.
+The machine is a small Debian whose package manager is RPM: what the package depends on is declared by another package
+(`stub`), and systemd's macros are those of `rpm.macros`. No system that has RPM of its own is here to try it on.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from package.built import ROOT, package
+from heat_config_agent import __version__
+from package.built import ROOT, build, package
 from support.tools import need
+from system.booted import Booted, booted
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -24,12 +29,10 @@ OTHERWISE = {
 }
 """Where the one has what the other has elsewhere."""
 
-DEBIAN = {
-    "/usr/share/doc/heat-config-agent-bundled/copyright",
-    "/usr/share/doc/heat-config-agent-bundled/changelog",
-    "/usr/share/lintian/overrides/heat-config-agent-bundled",
-}
-"""What Debian wants beside that."""
+DOCUMENTS = "/usr/share/doc/heat-config-agent"
+
+DEBIAN = ("copyright", "changelog")
+"""What Debian wants in the folder of documents of a package."""
 
 MACROS = {
     "systemd_post": "was put there",
@@ -38,11 +41,47 @@ MACROS = {
 }
 """What is called when it comes and goes, on a system that has systemd's macros."""
 
+STUB = """\
+Name: stub
+Version: 1
+Release: 1
+Summary: Declares what a system with RPM would have
+License: Apache-2.0
+BuildArch: noarch
+Provides: {provides}
+%description
+It is empty.
+%files
+"""
+
 
 @pytest.fixture(scope="module")
 def rpm() -> Path:
-    """The package."""
+    """The package on the distribution's modules."""
     return package("rpm")
+
+
+@pytest.fixture
+def machine() -> Iterator[Booted]:
+    """A machine before its first boot, as where an image is made, with a database of RPM's."""
+    with booted(boot=False, commands=False) as machine:
+        assert rpm_on(machine, "--initdb") == ""
+        yield machine
+
+
+def rpm_on(machine: Booted, *words: str | Path) -> str:
+    """Have RPM do something on a machine, and return what it says; it has to be able to."""
+    done = rpm_tried_on(machine, *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def rpm_tried_on(machine: Booted, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    """Have RPM do something on a machine."""
+    _, _, holder, _, *disk = machine.disk.parts  # its database takes the path by which the holder sees it
+    there = ["nsenter", "--target", holder, "--mount"]
+    command = ["rpm", "--root", Path("/", *disk), "--dbpath", "/var/lib/rpm", *words]
+    return subprocess.run([*there, *command], capture_output=True, text=True, check=False)
 
 
 def asked(rpm: Path, *what: str) -> list[str]:
@@ -51,29 +90,109 @@ def asked(rpm: Path, *what: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_it_has_the_layout_of_the_other(rpm: Path) -> None:
-    """File by file, what the self-contained Debian package has."""
-    tar = subprocess.run(["dpkg-deb", "--fsys-tarfile", package("deb-bundled")], capture_output=True, check=True).stdout
+def stub(folder: Path, rpm: Path) -> Path:
+    """Return a package that declares what another one requires, but for what RPM itself is able to do."""
+    wanted = [each.replace(">=", "=") for each in asked(rpm, "--requires") if not each.startswith("rpmlib(")]
+    spec = folder / "stub.spec"
+    spec.write_text(STUB.format(provides=", ".join(dict.fromkeys(wanted))))
+    topdir = f"_topdir {folder}/rpm"
+    subprocess.run(["rpmbuild", "-bb", "--define", topdir, spec], capture_output=True, check=True)
+    return folder / "rpm/RPMS/noarch/stub-1-1.noarch.rpm"
+
+
+@pytest.mark.parametrize("bundled", ["", "-bundled"])
+def test_it_has_the_layout_of_the_other(bundled: str) -> None:
+    """File by file, each has what the Debian package of its kind has."""
+    tar = subprocess.run(
+        ["dpkg-deb", "--fsys-tarfile", package(f"deb{bundled}")], capture_output=True, check=True
+    ).stdout
     names = subprocess.run(["tar", "-t"], input=tar, capture_output=True, check=True).stdout.decode().splitlines()
-    expected = {each.removeprefix(".").removesuffix(".gz") for each in names if not each.endswith("/")} - DEBIAN
+    theirs = {f"/usr/share/doc/heat-config-agent{bundled}/{name}" for name in DEBIAN}
+    theirs.add(f"/usr/share/lintian/overrides/heat-config-agent{bundled}")
+    expected = {each.removeprefix(".").removesuffix(".gz") for each in names if not each.endswith("/")} - theirs
     found = set()
-    for line in asked(rpm, "--qf", "[%{FILEMODES:perms} %{FILENAMES}\n]"):
+    for line in asked(package(f"rpm{bundled}"), "--qf", "[%{FILEMODES:perms} %{FILENAMES}\n]"):
         mode, _, name = line.partition(" ")
         if mode.startswith("d") or name.startswith("/usr/share/licenses/"):
             continue
-        for ours, theirs in OTHERWISE.items():
-            name = name.replace(ours, theirs)
-        found.add(name)
+        for ours, other in OTHERWISE.items():
+            name = name.replace(ours, other)
+        found.add(name.removesuffix(".gz"))
     moved = {each.replace("/usr/lib/systemd/system/", "/lib/systemd/system/") for each in expected}
     assert found == moved
 
 
-def test_it_needs_the_python_that_it_was_built_for(rpm: Path) -> None:
-    """What is inside is for one minor version, which is needed by name; none of it is offered to others."""
-    [interpreter] = [each for each in asked(rpm, "--requires") if each.startswith("/usr/bin/python3.")]
-    assert Path(interpreter).exists()
-    assert "ca-certificates" in asked(rpm, "--requires")
+def test_it_needs_what_the_project_needs(rpm: Path) -> None:
+    """It is for every machine of a release: its Python and its modules, none older than the project supports."""
+    assert asked(rpm, "--qf", "%{ARCH}") == ["noarch"]
+    project = (ROOT / "pyproject.toml").read_text().partition("\ndependencies = [")[2].partition("]")[0]
+    modules = {f"python3-{name.lower()} >= {oldest}" for name, oldest in re.findall(r'"(\w+)>=(.*)"', project)}
+    version = subprocess.run(
+        ["/usr/bin/python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    others = {"ca-certificates", f"python(abi) = {version}", "/usr/bin/python3", "/bin/sh"}
+    assert {each for each in asked(rpm, "--requires") if not each.startswith("rpmlib(")} == modules | others
     assert all(each.startswith("heat-config-agent") for each in asked(rpm, "--provides"))
+
+
+def test_the_self_contained_one_needs_the_python_that_it_was_built_for() -> None:
+    """What is inside is for one minor version, which is needed by name; none of it is offered to others."""
+    bundled = package("rpm-bundled")
+    [interpreter] = [each for each in asked(bundled, "--requires") if each.startswith("/usr/bin/python3.")]
+    assert Path(interpreter).exists()
+    assert "ca-certificates" in asked(bundled, "--requires")
+    assert all(each.startswith("heat-config-agent") for each in asked(bundled, "--provides"))
+    assert asked(bundled, "--conflicts") == ["heat-config-agent"]
+
+
+def test_rpmlint_has_nothing_to_say(rpm: Path) -> None:
+    """What it does not like is in its settings, where each has its reason."""
+    need("rpmlint", "rpmlint")
+    settings = ROOT / "packaging/rpm/rpmlint.toml"
+    done = subprocess.run(["rpmlint", "--config", settings, rpm], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert " 0 errors, 0 warnings" in done.stdout, done.stdout
+
+
+def test_a_machine_on_which_it_comes_and_goes(machine: Booted, rpm: Path, tmp_path: Path) -> None:
+    """RPM installs it with what it requires, replaces it by the next one, and takes away all but what it has run."""
+    refused = rpm_tried_on(machine, "--install", rpm)
+    assert "python3-keystoneauth1 >= 4.5 is needed by heat-config-agent" in refused.stderr
+    assert refused.returncode
+    rpm_on(machine, "--install", stub(tmp_path, rpm))
+    rpm_on(machine, "--install", rpm)
+    assert not [line for line in rpm_on(machine, "--verify", "heat-config-agent").splitlines() if line]
+    assert machine.inside("systemctl", "is-enabled", "heat-config-apply").out.strip() == "disabled"  # our preset
+    assert machine.inside("systemctl", "is-enabled", "heat-config-agent").out.strip() == "enabled"  # Debian's own
+    assert machine.inside("heat-config-agent", "--version").out == f"heat-config-agent {__version__}\n"
+    apply = ("heat-config-apply", "--state-dir", "/root/state", f"{DOCUMENTS}/examples/hello.yaml")
+    done = machine.inside(*apply)  # a chroot of its own, with nothing mounted
+    assert (done.code, done.err.startswith("error: /proc is not mounted")) == (1, True), done.err
+    settings = machine.disk / "etc/heat-config-agent/agent.conf"
+    settings.write_text("[agent]\npolling_interval = 60\n")
+    machine.boot()
+    assert machine.run("systemctl", "is-active", "heat-config-agent").out == "active\n"
+    done = machine.run(*apply)
+    assert (done.code, "greeting = Hello, world!" in done.out) == (0, True), done.err
+
+    machine.crash()
+    rpm_on(machine, "--upgrade", "--replacepkgs", rpm)
+    assert machine.inside("systemctl", "is-enabled", "heat-config-agent").out.strip() == "enabled"
+    machine.boot()
+    done = machine.run(*apply)
+    assert (done.code, "2 skipped" in done.out) == (0, True), done.err
+
+    machine.crash()
+    rpm_on(machine, "--erase", "heat-config-agent")
+    assert machine.inside("systemctl", "is-enabled", "heat-config-agent").code
+    assert settings.read_text() == "[agent]\npolling_interval = 60\n"
+    assert (machine.disk / "var/lib/heat-config-agent/journal").exists()
+    left = machine.inside("find", "/usr", "-name", "*heat?config*").out.split()
+    compiled = "/usr/lib/python3/dist-packages/heat_config_"  # as those have done who ran it: this build has not
+    assert [each for each in left if not each.startswith(compiled)] == []
 
 
 def test_units_are_told_to_systemd() -> None:
@@ -97,6 +216,12 @@ def test_it_is_not_built_without_a_version() -> None:
     done = subprocess.run(["rpmspec", "--parse", SPEC], capture_output=True, text=True, check=False)
     assert done.returncode
     assert "build it with packaging/build rpm" in done.stderr
+
+
+def test_the_same_commit_makes_the_same_bytes(rpm: Path, tmp_path: Path) -> None:
+    """Nothing of the time and place of a build is in it."""
+    build("rpm", tmp_path)
+    assert (tmp_path / rpm.name).read_bytes() == rpm.read_bytes()
 
 
 def test_on_a_system_without_rpms_macros_it_is_refused(tmp_path: Path) -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import re
 import shutil
-import subprocess
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from package.built import ROOT
+from package import wheels
 from support.machine import deployment
 from system.booted import Booted, booted
 from system.test_service import NAME, SETTINGS, deploy, shown
@@ -23,18 +20,9 @@ UNITS = ("heat-config-agent.service", "heat-config-agent@.service", "heat-config
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this checkout; twine has found nothing wrong with it and with the source distribution."""
-    if not (ROOT / ".venv/dist/bin/twine").exists():
-        pytest.skip("twine is not installed: «tests/install-tools dist» (make test does it)")
-    folder = tmp_path_factory.mktemp("dist")
-    others = {name: value for name, value in os.environ.items() if not re.fullmatch("MAKE.*|MFLAGS|DIST", name)}
-    words = ["make", "dist", f"DIST={folder}"]
-    done = subprocess.run(words, cwd=ROOT, env=others, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("PASSED") == 2
-    [path] = folder.glob("heat_config_agent-*.whl")
-    return path
+def wheel() -> Path:
+    """The wheel of this checkout."""
+    return wheels.wheel()
 
 
 def install(machine: Booted, wheel: Path) -> None:

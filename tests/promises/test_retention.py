@@ -108,6 +108,19 @@ def test_secrets_stay_for_a_day(machine: Machine) -> None:
     assert ran(machine) == ["d1"]
 
 
+def test_secrets_stay_no_longer_than_the_output(machine: Machine) -> None:
+    """With `keep_for` of less than a day, and without the older `keep_secrets`; that still says otherwise."""
+    given = [secret(machine)]
+    machine.apply(given)
+    old(machine, 0.5)
+    assert prune(machine, keep_for=13 * 3600).code == 0
+    assert "runs/d1/stdout" in holds(machine)
+    assert prune(machine, keep_for=11 * 3600, keep_secrets=13 * 3600).code == 0
+    assert "deployed/d1.json" in holds(machine)
+    assert prune(machine, keep_for=11 * 3600).code == 0
+    assert holds(machine) == set()
+
+
 def test_secrets_stay_until_the_result_is_delivered(machine: Machine, heat: SignalServer) -> None:
     """However long that takes; the result that is delivered then is whole."""
     given = [secret(machine, signal=heat.url())]

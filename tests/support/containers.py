@@ -18,7 +18,7 @@ from support.tools import need
 IMAGE = "localhost/busybox:test"
 """Nothing but busybox, under the names in `APPLETS`."""
 
-APPLETS = ("sh", "sleep", "echo", "cat", "true", "false", "env", "id", "kill", "printf", "touch", "ls")
+APPLETS = ("sh", "sleep", "echo", "cat", "true", "false", "env", "id", "kill", "printf", "touch", "ls", "httpd")
 
 LASTING = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.05; done"]
 """A command that goes on until it is asked to end."""

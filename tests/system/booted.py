@@ -30,7 +30,10 @@ from support.machine import Done
 from support.tools import need, need_root
 
 _HERE = Path(__file__).parent
-_SOURCES = (_HERE.parents[1] / "agent/heat_config_agent", _HERE.parents[1] / "hooks/heat_config_hooks")
+_SOURCES = tuple(
+    _HERE.parents[1] / name
+    for name in ("agent/heat_config_agent", "hooks/heat_config_hooks", "hooks/heat_config_compat")
+)
 _PACKAGES = "/usr/lib/python3/dist-packages"
 _COMPILED = _HERE.parents[1] / ".venv/machine-code"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -223,14 +226,14 @@ def _compiled() -> Path:
     return folder
 
 
-def small_debian(release: str = "") -> Path:
-    """Return the root folder of a small Debian, of this machine's own release unless another one is named.
+def small_debian(release: str = "", architecture: str = "") -> Path:
+    """Return the root folder of a small Debian, of this machine's own release and architecture unless others are named.
 
     The test is skipped where none can be built.
     """
     need_root()
     need("mmdebstrap", "mmdebstrap")
-    words = [release] if release else []
+    words = [each for each in (release, architecture) if each]
     built = subprocess.run([_HERE / "build-root", *words], capture_output=True, text=True, check=False)
     if built.returncode:
         pytest.skip(f"there is no machine to boot: {built.stderr.strip()}")

@@ -14,7 +14,6 @@ import fcntl
 import hashlib
 import json
 import os
-import random
 import shutil
 import signal
 import socket
@@ -33,9 +32,12 @@ from typing import Any
 import pytest
 
 from support.tools import need
+from system import openstack_releases as releases
+from system.openstack_place import free_ports
 
 _HERE = Path(__file__).parent
-_ENVIRONMENT = _HERE.parents[1] / ".venv/heat"
+_ENVIRONMENT = releases.USUAL
+_ENGINE = releases.environment()
 _PYTHON = _ENVIRONMENT / "bin/python"
 _SERVICES = _HERE / "openstack_services.py"
 _NUMBERS = count(1)
@@ -148,7 +150,7 @@ class Lab:
         self._full: dict[str, str] = {}
         """The names of stacks with their ids: by the name alone Heat answers where to ask, and is to be asked again."""
         self._pids: dict[str, int] = {}
-        self._ports = _free_ports()
+        self._ports = free_ports(_PORTS)
         self._settings = {"ports": self._ports, "token_seconds": _TOKEN_SECONDS}
         self._write_settings()
         with (self.folder / "log/client.log").open("wb") as log:
@@ -380,7 +382,7 @@ class Lab:
         (self.folder / "lab.json").write_text(json.dumps(self._settings))
 
     def _launch(self, name: str) -> None:
-        argv: list[str] = [str(_PYTHON), str(_SERVICES), name, str(self.folder)]
+        argv: list[str] = [_python(name), str(_SERVICES), name, str(self.folder)]
         if name == "redis":
             port = str(self._ports["redis"])
             argv = ["redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", str(self.folder)]
@@ -460,8 +462,9 @@ def need_cloud() -> None:
     need("setpriv", "util-linux")
     if _postgres_bin() is None:
         pytest.skip("PostgreSQL is not installed: «apt install postgresql» (make test does it, as root on Debian)")
-    if not all((_ENVIRONMENT / "bin" / each).exists() for each in _PROGRAMS):
-        pytest.skip(f"OpenStack is not installed in {_ENVIRONMENT}: tests/install-tools does it (make test)")
+    programs = [_ENVIRONMENT / "bin" / each for each in _PROGRAMS]
+    if not all(path.exists() for path in (*programs, _ENGINE / "bin/heat-manage")):
+        pytest.skip(f"OpenStack is not installed in {_ENGINE}: tests/install-tools does it (make test)")
 
 
 def _postgres_bin() -> Path | None:
@@ -506,6 +509,11 @@ def _psql(folder: Path, database: str, *commands: str) -> None:
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=folder)  # that user may not enter every other
 
 
+def _python(service: str) -> str:
+    """Return the interpreter of a service: Heat and Keystone may be of another release than all others."""
+    return str((_ENGINE if service in releases.SERVICES else _ENVIRONMENT) / "bin/python")
+
+
 def _environment() -> dict[str, str]:
     """Return the environment of the services."""
     return {
@@ -523,14 +531,16 @@ def _copy_prepared(folder: Path) -> None:
 
     It is made once for what is installed, and for how it is made.
     """
-    installed = sorted(path.name for path in _ENVIRONMENT.glob("lib/*/site-packages/*.dist-info"))
+    installed = sorted(
+        str(path) for each in {_ENVIRONMENT, _ENGINE} for path in each.glob("lib/*/site-packages/*.dist-info")
+    )
     sources = [path.read_text() for path in (_SERVICES, _HERE / "openstack_place.py", Path(__file__))]
     stamp = hashlib.sha256(repr([installed, str(_postgres_bin()), os.geteuid(), sources]).encode()).hexdigest()[:12]
-    path = _ENVIRONMENT / f"lab-{stamp}"
-    with (_ENVIRONMENT / "lab.lock").open("w") as lock:
+    path = _ENGINE / f"lab-{stamp}"
+    with (_ENGINE / "lab.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
-            for old in _ENVIRONMENT.glob("lab-*"):
+            for old in _ENGINE.glob("lab-*"):
                 shutil.rmtree(old)
             _prepare(path)
         subprocess.run(["cp", "-a", *path.iterdir(), folder], check=True)
@@ -539,7 +549,7 @@ def _copy_prepared(folder: Path) -> None:
 def _prepare(path: Path) -> None:
     folder = Path(tempfile.mkdtemp(prefix="heat-config-lab-"))
     folder.chmod(0o711)
-    (folder / "lab.json").write_text(json.dumps({"ports": _free_ports(), "token_seconds": _TOKEN_SECONDS}))
+    (folder / "lab.json").write_text(json.dumps({"ports": free_ports(_PORTS), "token_seconds": _TOKEN_SECONDS}))
     holder = _Holder(folder)
     try:
         (folder / "postgres").mkdir()
@@ -551,7 +561,9 @@ def _prepare(path: Path) -> None:
         _wait_for_postgres(folder)
         _psql(folder, "postgres", "CREATE DATABASE keystone", "CREATE DATABASE heat")
         with ThreadPoolExecutor() as both:
-            steps = [[str(_PYTHON), str(_SERVICES), f"prepare-{name}", str(folder)] for name in ("keystone", "heat")]
+            steps = [
+                [_python(name), str(_SERVICES), name, str(folder)] for name in ("prepare-keystone", "prepare-heat")
+            ]
             list(both.map(_run, steps))
         holder.stop("postgres")
         part = path.with_suffix(".part")
@@ -573,23 +585,6 @@ def _definition(
 ) -> dict[str, Any]:
     words: dict[str, Any] = {"template": template, "parameters": dict(parameters or {}), "files": dict(files or {})}
     return {**words, "environment": environment} if environment else words
-
-
-def _free_ports() -> dict[str, int]:
-    """Return a free port for each that needs one, none of which the kernel gives to others."""
-    ports: dict[str, int] = {}
-    for name in _PORTS:
-        while name not in ports:
-            port = random.randrange(20000, 32000)  # noqa: S311
-            with socket.socket() as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                try:
-                    probe.bind(("127.0.0.1", port))
-                except OSError:
-                    continue
-            if port not in ports.values():
-                ports[name] = port
-    return ports
 
 
 def _answers(port: int) -> bool:

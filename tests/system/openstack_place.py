@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import socket
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -32,6 +34,23 @@ ENDPOINTS = {
 def placeholder(name: str) -> str:
     """Return what stands for a service's scheme, host and port in the catalogue until they are known."""
     return f"http://{name}.lab"
+
+
+def free_ports(names: Iterable[str]) -> dict[str, int]:
+    """Return a free port for each that needs one, none of which the kernel gives to others."""
+    ports: dict[str, int] = {}
+    for name in names:
+        while name not in ports:
+            port = random.randrange(20000, 32000)  # noqa: S311
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind(("127.0.0.1", port))
+                except OSError:
+                    continue
+            if port not in ports.values():
+                ports[name] = port
+    return ports
 
 
 class Place:
@@ -116,3 +135,14 @@ def serve(app: Callable[..., Any], place: Place, name: str, listen: str = "") ->
     threads = 1 if name == "keystone" else 16
     port = place.ports[listen or name]
     waitress.serve(noted, host=HOST, port=port, threads=threads, connection_limit=2000, ident=None)
+
+
+def serve_eventlet(app: Callable[..., Any], place: Place, name: str, listen: str = "") -> None:
+    """Serve an application for ever in eventlet's threads, which Heat had before 27."""
+    import eventlet  # type: ignore[import-not-found]  # noqa: PLC0415
+    import eventlet.wsgi  # type: ignore[import-not-found]  # noqa: PLC0415
+
+    noted = Arrivals(app, place.folder, name)
+    listening = eventlet.listen((HOST, place.ports[listen or name]), backlog=256)
+    with open(os.devnull, "w") as log:
+        eventlet.wsgi.server(listening, noted, log=log)

@@ -15,11 +15,23 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from support.http import Answer, Request, Stub
-from system.openstack_place import ENDPOINTS, HOST, LOOKS, PASSWORD, REGION, Notes, Place, placeholder, serve
+from system.openstack_place import (
+    ENDPOINTS,
+    HOST,
+    LOOKS,
+    PASSWORD,
+    REGION,
+    Notes,
+    Place,
+    placeholder,
+    serve,
+    serve_eventlet,
+)
 
 # Keystone
 
@@ -32,7 +44,8 @@ def _keystone_settings(place: Place) -> str:
 connection = {place.database("keystone")}
 [cache]
 # Without it Keystone asks its database for the same users, roles and projects again and again, at each request.
-backend = dogpile.cache.memory
+# With a copy for each: the Keystone of Heat 24 changes what it gets.
+backend = dogpile.cache.memory_pickle
 [identity]
 # Every login computes it; nobody steals these.
 password_hash_rounds = 4
@@ -108,8 +121,8 @@ def _fill(url: str) -> None:
             time.sleep(0.05)
     there = client.Client(session=ours, endpoint_override=url)
     roles = {each.name: each for each in there.roles.list()}
-    for name in ("heat_stack_user", "heat_stack_owner"):
-        roles[name] = there.roles.create(name)
+    for name in ("heat_stack_user", "heat_stack_owner", "service"):  # the last one is there since Keystone 25
+        roles[name] = roles.get(name) or there.roles.create(name)
     service = there.projects.create("service", "default")
     heat = there.users.create("heat", domain="default", password=PASSWORD, default_project=service)
     for name in ("admin", "service"):
@@ -175,9 +188,7 @@ def engine(place: Place) -> None:
 
     They are one process, so that they need no message broker between them.
     """
-    from oslo_service import backend  # type: ignore[import-not-found]  # noqa: PLC0415
-
-    backend.init_backend(backend.BackendType.THREADING)  # before anything else is imported
+    serve_app = _prepare_threads()
     from heat import version  # type: ignore[import-not-found]  # noqa: PLC0415
     from heat.common import config, messaging  # type: ignore[import-not-found]  # noqa: PLC0415
     from heat.engine import scheduler, template  # type: ignore[import-not-found]  # noqa: PLC0415
@@ -198,8 +209,24 @@ def engine(place: Place) -> None:
     _find_the_newest()
     service.EngineService(cfg.CONF.host, api.ENGINE_TOPIC).start()
     cfn = config.load_paste_app("heat-api-cfn")
-    threading.Thread(target=serve, args=(cfn, place, "cfn", "engine-cfn"), daemon=True).start()
-    serve(config.load_paste_app("heat-api"), place, "heat", "engine")
+    threading.Thread(target=serve_app, args=(cfn, place, "cfn", "engine-cfn"), daemon=True).start()
+    serve_app(config.load_paste_app("heat-api"), place, "heat", "engine")
+
+
+def _prepare_threads() -> Callable[..., None]:
+    """Prepare what Heat's threads are, before anything else of it is imported, and return what serves its APIs.
+
+    They are threads from 27 on, and eventlet's before that.
+    """
+    if int(metadata.version("openstack-heat").partition(".")[0]) >= 27:
+        from oslo_service import backend  # type: ignore[import-not-found]  # noqa: PLC0415
+
+        backend.init_backend(backend.BackendType.THREADING)
+        return serve
+    import eventlet  # type: ignore[import-not-found]  # noqa: PLC0415
+
+    eventlet.monkey_patch()
+    return serve_eventlet
 
 
 def _find_the_newest() -> None:
@@ -208,7 +235,10 @@ def _find_the_newest() -> None:
     While one is replaced there are two. Heat asks for them in no order, and MySQL gives them by their age; PostgreSQL
     gives last whichever was last changed. Then a signal for the new one, though taken, goes to the old one.
     """
-    from heat.db import api  # type: ignore[import-not-found]  # noqa: PLC0415
+    try:
+        from heat.db.sqlalchemy import api  # type: ignore[import-not-found]  # noqa: PLC0415
+    except ImportError:  # since 21
+        from heat.db import api  # type: ignore[import-not-found]  # noqa: PLC0415
 
     usual, current = api.resource_get_all_by_stack, api.resource_get_all_active_by_stack
 

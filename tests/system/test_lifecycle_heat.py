@@ -8,6 +8,7 @@ import pytest
 
 from system.agents import Agents, eventually
 from system.openstack import TRANSPORTS, Lab, Stack
+from system.openstack_releases import VERSION
 
 TEMPLATE = Path(__file__).with_name("lifecycle.yaml").read_text()
 
@@ -22,6 +23,9 @@ TOGETHER = (("POLL_SERVER_HEAT", "POLL_SERVER_CFN", "POLL_TEMP_URL"), ("ZAQAR_ME
 
 NO_SUSPEND = "POLL_TEMP_URL"
 """Where Heat cannot suspend a server: it disables the server's user, and there is none. Its deployments it can."""
+
+_TRIED = ("DELETE",) if VERSION else ("SUSPEND", "DELETE")
+"""What is tried there: before Heat 27 the failure also interrupts what happens to deployments at that moment."""
 
 OUTPUTS = {
     "code": 0,
@@ -118,7 +122,7 @@ def test_a_life(cloud: Lab, agents: Agents, tmp_path: Path, ways: tuple[str, ...
         assert life.ran() == {"one component UPDATE moon": 1, **_ran("UPDATE", "moon")}, way
 
     for action in ("SUSPEND", "RESUME", "DELETE"):
-        wanted = {way: life for way, life in lives.items() if action != "RESUME" or way != NO_SUSPEND}
+        wanted = {way: life for way, life in lives.items() if way != NO_SUSPEND or action in _TRIED}
         for life in wanted.values():
             life.have(action)
         for way, life in wanted.items():

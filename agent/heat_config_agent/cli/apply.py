@@ -173,7 +173,7 @@ def _apply_template(settings: Settings, options: SimpleNamespace | argparse.Name
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line, from which the manual page and the completion are generated too."""
-    import argparse  # noqa: PLC0415  # 6 ms, and seldom needed
+    import argparse  # noqa: PLC0415  # 6 ms, and rarely needed
 
     made = argparse.ArgumentParser(
         prog="heat-config-apply",

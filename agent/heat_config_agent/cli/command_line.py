@@ -29,7 +29,7 @@ class Option:
     read: Callable[[str], object] = str
     """Converts the text into the value. A ValueError says what was expected."""
     repeated: bool = False
-    """Whether it may be given several times: its value is a list then."""
+    """True if it may be given several times: its value is a list then."""
     short: str = ""
     """Another name with one letter."""
 

@@ -43,7 +43,7 @@ _NOT_USED = {
     "debug": "the agent always logs to standard error",
     "verbose": "the agent always logs to standard error",
 }
-"""Why the agent does not use some of os-collect-config's settings."""
+"""The reason why the agent does not use some of os-collect-config's settings."""
 
 
 def add(commands: state_options.Commands) -> None:
@@ -52,11 +52,21 @@ def add(commands: state_options.Commands) -> None:
         commands, "config", "show every setting, its value and its origin", __doc__, epilog=_EPILOG
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--schema",
+        action="store_true",
+        help="print a JSON Schema of sections and settings instead, and look at nothing",
+    )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the settings."""
+    """Show the settings, or print their schema."""
+    if options.schema:
+        from heat_config_agent.settings import json_schema  # noqa: PLC0415  # only this option needs it
+
+        terminal.say(json.dumps(json_schema.schema()))
+        return ExitCode.OK
     errors: list[str] = []
     settings = effective.make(os.environ, config=options.config, state=options.state_dir, mistakes=errors)
     view = _View(settings, options.state_dir, options.config)
@@ -74,6 +84,10 @@ def run(options: argparse.Namespace) -> int:
                         name: [_ways_values(name, offer) for offer in view.offers[name]] for name in TRANSPORTS
                     },
                     "not_used": [{"setting": name, "from": where, "why": why} for name, where, why in unused],
+                    "deprecated": [
+                        {"setting": f"{row.section} {row.name}", "from": origin, "use": row.replaced_by}
+                        for row, origin in settings.deprecated
+                    ],
                     "mistakes": mistakes,
                 }
             )
@@ -86,6 +100,9 @@ def run(options: argparse.Namespace) -> int:
         for line in terminal.table([(f"  {terminal.line(name)}", why) for name, _, why in unused]):
             terminal.say(line)
         terminal.say("")
+    for row, origin in settings.deprecated:
+        text = f"{row.name} of [{row.section}] is deprecated, and still works: use {row.replaced_by} instead ({origin})"
+        terminal.say(terminal.styled(f"warning: {terminal.line(text)}", "warn"))
     for mistake in mistakes:
         word, style = ("error", "bad") if mistake in errors else ("warning", "warn")
         terminal.say(terminal.styled(f"{word}: {terminal.line(mistake)}", style))
@@ -110,7 +127,7 @@ class _Offer:
 
     @property
     def word(self) -> str:
-        """Whether it is used, and why not."""
+        """The word for its use: used, the same as another, or the reason why it is not used."""
         if self.same is not None:
             return f"the same as {self.same}"
         if self.missing:

@@ -6,20 +6,23 @@ Nothing is changed.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import threading
 import time
 from collections.abc import Iterator
 
+import heat_config_hooks
 from heat_config_agent.cli import ready, state_options, terminal
 from heat_config_agent.deployments import metadata, selection
 from heat_config_agent.doctor import Finding, Verdict, machine, ok, warning
 from heat_config_agent.model.deployment import Document, Tool
-from heat_config_agent.model.errors import ExitCode
+from heat_config_agent.model.errors import ExitCode, StateError
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings import effective
 from heat_config_agent.settings.effective import Settings
+from heat_config_agent.state import journal
 from heat_config_hooks.values import dataclass, field
 
 _EPILOG = """\
@@ -100,6 +103,7 @@ class _Programs:
         self._tools = Tools(settings.hooks, self._unreadable.append)
         self._every = list(self._tools.installed().values())
         self._environment = settings.environment
+        self._state = settings.state
         self._states: list[ready.State] = []
         self._thread = threading.Thread(target=self._ask, daemon=True)
         self._thread.start()
@@ -114,10 +118,15 @@ class _Programs:
             return
         states = dict(zip((tool.name for tool in self._every), self._states, strict=True))
         needed = _needed(documents)
-        for name in sorted(needed - states.keys()):
-            yield warning(
-                "hooks", f"a deployment needs the tool {name!r}, which has no hook", "heat-config-agent hooks"
-            )
+        wanted = {}
+        with contextlib.suppress(StateError):  # the check of the agent reports it
+            wanted = ready.absent(journal.read(self._state), states.keys())
+        for name in sorted((needed | wanted.keys()) - states.keys()):
+            if problem := wanted.get(name) or heat_config_hooks.absent(name):
+                yield warning("hooks", f"a deployment needs the tool {name!r}: {problem}")
+            else:
+                problem = f"a deployment needs the tool {name!r}, which has no hook"
+                yield warning("hooks", problem, "heat-config-agent hooks")
         absent = []
         for tool in self._every:
             state = states[tool.name]

@@ -18,7 +18,7 @@ from heat_config_agent.language.mistakes import Invalid
 from heat_config_agent.language.positions import Json
 from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_agent.stack.definition import Identity
-from heat_config_agent.tosca import hot_export, reader
+from heat_config_agent.tosca import hot_export, hot_scripts, reader
 from heat_config_agent.tosca.hot_values import NotExpressible
 
 
@@ -48,6 +48,8 @@ def run(options: argparse.Namespace) -> int:
 
     try:
         template, remarks = hot_export.exported(read, deployed=options.deployed)
+        if options.tool == "script":
+            template = hot_scripts.as_scripts(template)
     except Invalid as error:
         for mistake in error.mistakes:
             terminal.say(mistake_line(mistake, "error", "bad", error.conceal), error=True)

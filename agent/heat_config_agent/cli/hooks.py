@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+from collections.abc import Sequence
+from pathlib import Path
 
 import heat_config_hooks
 from heat_config_agent.cli import ready, state_options, terminal
 from heat_config_agent.cli.ready import State
 from heat_config_agent.model.deployment import Tool
-from heat_config_agent.model.errors import AgentError, ExitCode
+from heat_config_agent.model.errors import AgentError, ExitCode, StateError
 from heat_config_agent.runs import tools
 from heat_config_agent.settings import effective
+from heat_config_agent.state import journal
 from heat_config_hooks import options
 from heat_config_hooks.options import Option
 
@@ -35,28 +39,41 @@ def add(commands: state_options.Commands) -> None:
     )
     parser.add_argument("tool", metavar="TOOL", nargs="?", help="show everything about one hook, with its options")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    state_options.HOOKS.add(parser)
+    parser.add_argument(
+        "--absent",
+        action="store_true",
+        help="only say which package to install for tools of this machine's deployments that have no hook",
+    )
+    for option in (state_options.HOOKS, *state_options.STATE):
+        option.add(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Show all hooks, or one."""
-    settings = effective.make(os.environ, hooks=tuple(arguments.hooks_dir))
+    settings = effective.make(
+        os.environ, config=arguments.config, state=arguments.state_dir, hooks=tuple(arguments.hooks_dir)
+    )
     installed = tools.Tools(settings.hooks, terminal.warn)
     if arguments.tool is not None:
         tool = installed.find(arguments.tool)
         if tool is None:
-            raise AgentError(
-                f"no hook for tool {arguments.tool!r}", hint="`heat-config-agent hooks` shows the installed ones"
-            )
+            problem = heat_config_hooks.absent(arguments.tool)
+            hint = "" if problem else "`heat-config-agent hooks` shows the installed ones"
+            raise AgentError(problem or f"no hook for tool {arguments.tool!r}", hint=hint)
         [state] = ready.states([tool], settings.environment)
         _show_one(tool, state, as_json=arguments.json)
         return ExitCode.OK
     hooks = list(installed.installed().values())
+    if arguments.absent:
+        for problem in ready.absent(journal.read(settings.state), installed.installed()).values():
+            terminal.say(problem)
+        return ExitCode.OK
+    absent = sorted(heat_config_hooks.COMPAT.difference(tool.name for tool in hooks))
     states = ready.states(hooks, settings.environment)
     if arguments.json:
         values = [_values(tool, state) for tool, state in zip(hooks, states, strict=True)]
-        terminal.say(json.dumps({"hooks": values}))
+        terminal.say(json.dumps({"hooks": values, "absent": dict.fromkeys(absent, heat_config_hooks.COMPAT_PACKAGE)}))
         return ExitCode.OK
     rows = [("TOOL", "HOOK", "PROGRAM", "VERSION", "DETAILS")]
     rows += [
@@ -67,7 +84,19 @@ def run(arguments: argparse.Namespace) -> int:
     terminal.say(terminal.styled(header, "quiet"))
     for state, line in zip(states, lines, strict=True):
         terminal.say(terminal.styled(line, "warn" if state.problem else ""))
+    if absent:
+        _show_absent(absent, settings.state, installed)
     return ExitCode.OK
+
+
+def _show_absent(names: Sequence[str], state: Path, installed: tools.Tools) -> None:
+    """Print which package has more tools, and which of them deployments of this machine need."""
+    more = f"more tools, {', '.join(names)}, are in the package {heat_config_hooks.COMPAT_PACKAGE}"
+    terminal.say(terminal.styled(f"\n{more}", "quiet"))
+    with contextlib.suppress(StateError):  # anybody may list the hooks, and only the agent's user can read the journal
+        for name in ready.absent(journal.read(state), installed.installed()):
+            problem = f"a deployment on this machine needs {name}: install {heat_config_hooks.COMPAT_PACKAGE}"
+            terminal.say(terminal.styled(problem, "warn"))
 
 
 def _show_one(tool: Tool, state: State, *, as_json: bool) -> None:

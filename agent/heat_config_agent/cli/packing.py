@@ -54,7 +54,7 @@ def _lacking(checked: Checked) -> list[Mistake]:
 
 
 def _write(target: str, members: dict[str, str], entry: str, lacking: int) -> Checked | None:
-    """Write an archive beside its place, and move it there if it has all that the service has.
+    """Write an archive next to its place, and move it there if it has all that the service has.
 
     Return what is wrong with it otherwise; `lacking` files are not there in the service either.
     """

@@ -1,7 +1,7 @@
 """`heat-config-agent prune`: Remove what is older or larger than the settings allow, or show it.
 
-The agent does this itself once an hour. The settings keep_secrets, keep_for, keep_count, keep_size and keep_files of
-[agent] say how long and how much is kept. A deployment whose result is not delivered yet loses nothing.
+The agent does this itself once an hour. The settings keep_for and keep_size of [agent] say how long and how much is
+kept. A deployment whose result is not delivered yet loses nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether the programs that tools need are installed, and can print their versions."""
+"""True if the programs that tools need are installed, and can print their versions."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 import heat_config_hooks
+from heat_config_agent.deployments import cleanup, selection
 from heat_config_agent.model.deployment import Tool
+from heat_config_agent.model.entry import Entry
 from heat_config_hooks import programs
 from heat_config_hooks.protocol import About
 from heat_config_hooks.values import dataclass
@@ -27,14 +29,14 @@ _VERSION = re.compile(r"\d+(\.\d+)+[\w.+~-]*")
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """Whether a tool can be used."""
+    """True if a tool can be used."""
 
     program: str = ""
     """The command line of the program that its hook runs; empty if there is none, or it is missing or not known."""
     version: str = ""
     """The version of the program; empty if it prints none."""
     problem: str = ""
-    """Why the tool cannot be used, and what to do; empty if it can."""
+    """The reason why the tool cannot be used, and what to do; empty if it can."""
 
 
 def about(tool: Tool) -> About | None:
@@ -48,6 +50,17 @@ def states(tools: Sequence[Tool], environment: Mapping[str, str]) -> list[State]
         asked = [_ask(tool, environment, stack) for tool in tools]
         deadline = time.monotonic() + SECONDS
         return [state if isinstance(state, State) else _first_that_works(state, deadline) for state in asked]
+
+
+def absent(entries: Mapping[str, Entry], tools: Collection[str]) -> dict[str, str]:
+    """Return which package to install for each tool of deployments in the journal, if its hook is not installed.
+
+    `tools` are the names of the tools that have a hook. Deployments that have left the metadata need none any more,
+    except for their cleanup.
+    """
+    used = [each for each in entries.values() if each.left_at is None or cleanup.is_pending(each, entries)]
+    names = sorted({selection.tool_name(each.tool) for each in used}.difference(tools))
+    return {name: problem for name in names if (problem := heat_config_hooks.absent(name))}
 
 
 @dataclass(frozen=True)

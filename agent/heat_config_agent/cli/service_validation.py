@@ -35,7 +35,7 @@ class Wishes:
     """Values of inputs by name, as texts."""
     as_json: bool
     strict: bool
-    """Whether warnings count as mistakes."""
+    """True if warnings count as mistakes."""
     emit: Callable[[dict[str, Any]], object]
     """Takes what was found in a file, if `as_json`."""
 

@@ -77,7 +77,7 @@ def _facts(entry: Entry, deployment: Deployment | None, state: Path) -> list[tup
         facts.append(("delivered", plan.clock(entry.at)))
     if entry.removed is not Removed.NOTHING:
         gone = "inputs and config" if entry.removed is Removed.SECRETS else "everything except that it ran"
-        facts.append(("pruned", f"{gone}; the settings keep_… say how long they are kept"))
+        facts.append(("pruned", f"{gone}; keep_for and keep_size say how long they are kept"))
     elif deployment is not None:
         facts.append(("result goes", deployment.target.described))
     return [fact for fact in facts if fact[1]]

@@ -56,7 +56,7 @@ def command(
     commands: Commands, name: str, brief: str, description: str | None, *, epilog: str = EXIT_CODES
 ) -> argparse.ArgumentParser:
     """Declare a command about a state directory."""
-    import argparse  # noqa: PLC0415  # not for heat-config-apply, which seldom needs it
+    import argparse  # noqa: PLC0415  # not for heat-config-apply, which rarely needs it
 
     parser = commands.add_parser(
         name,

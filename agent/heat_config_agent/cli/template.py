@@ -9,6 +9,7 @@ from typing import Any
 
 from heat_config_agent.cli import state_options, template_options, terminal
 from heat_config_agent.cli.languages import TOSCA, language_of
+from heat_config_agent.model.errors import ExitCode, UsageError
 
 _VALIDATE = """\
 Check a template with its environments and nested templates. Every mistake is shown with its position and path. If there
@@ -39,6 +40,18 @@ exit codes:
   0  the template is printed
   1  there are mistakes
   2  bad usage, a file that cannot be read, or a value that HOT cannot express
+"""
+
+_SCHEMA = """\
+Print a JSON Schema of HOT templates, with which editors complete and check sections, resource types, properties and
+functions. It has the types of Heat 27, and those of the plug-ins on this machine. It sees neither environments nor
+values: the command validate checks more.
+"""
+
+_SCHEMA_CODES = """\
+exit codes:
+  0  the schema is printed
+  2  bad usage or settings
 """
 
 _EXIT_CODES = """\
@@ -82,6 +95,7 @@ def add(commands: state_options.Commands) -> None:
     validate.set_defaults(run=run, state_dir=None)
     _add_pack(inner)
     _add_export(inner)
+    _add_schema(inner)
     from heat_config_agent.cli import capabilities  # noqa: PLC0415  # only this command needs it
 
     capabilities.add(inner)
@@ -114,8 +128,39 @@ def _add_export(inner: state_options.Commands) -> None:
     parser.add_argument(
         "--deployed", action="store_true", help="servers are machines that exist, with a parameter for each address"
     )
+    parser.add_argument(
+        "--tool",
+        choices=("tosca", "script"),
+        default="tosca",
+        help="what carries out the operations on the servers: the tool tosca of this agent, or scripts for any agent "
+        "that has the tool script (Bash, Python and executables only)",
+    )
     template_options.add_inputs(parser)
     parser.set_defaults(run=export, state_dir=None, environment=(), parameter_file=())
+
+
+def _add_schema(inner: state_options.Commands) -> None:
+    parser = inner.add_parser(
+        "schema",
+        help="print a JSON Schema of HOT templates for editors",
+        description=_SCHEMA,
+        epilog=_SCHEMA_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    state_options.CONFIG.add(parser)
+    parser.set_defaults(run=schema, state_dir=None)
+
+
+def schema(options: argparse.Namespace) -> int:
+    """Print the JSON Schema of templates."""
+    from heat_config_agent.cli.stack import sessions  # noqa: PLC0415  # only this command needs these
+    from heat_config_agent.hot.json_schema import functions, grammar  # noqa: PLC0415
+    from heat_config_agent.stack import json_schema  # noqa: PLC0415
+
+    types = sessions.types(state_options.of(options).words("plugin_dirs"))
+    language = json_schema.Language(functions.VALUE, functions.either)
+    terminal.say(json.dumps(grammar.schema(json_schema.definitions(types, language))))
+    return 0
 
 
 def export(options: argparse.Namespace) -> int:
@@ -140,9 +185,18 @@ def run(options: argparse.Namespace) -> int:
     from heat_config_agent.cli import annotations  # noqa: PLC0415  # only these formats need it
 
     found: list[dict[str, Any]] = []
-    code = _validate(options, found.append)
+    name = (options.file or [options.template])[0]
+    template_options.parameters(options)  # wrong ones are no mistake of a file
+    try:
+        code = _validate(options, found.append)
+    except UsageError as error:
+        if not name:
+            raise
+        terminal.say(terminal.line(str(error)), error=True)
+        unread = {"code": annotations.UNREADABLE, "problem": str(error)}
+        found, code = [{"file": name, "mistakes": [unread], "warnings": []}], ExitCode.USAGE
     for values in found:
-        values.setdefault("file", options.file[0] if options.file else options.template)
+        values.setdefault("file", name)
     lines = annotations.github(found) if options.format == "github" else [json.dumps(annotations.sarif(found))]
     for line in lines:
         terminal.say(line)

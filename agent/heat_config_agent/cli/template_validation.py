@@ -72,7 +72,7 @@ def _with_types(checked: Checked, types: Types, tools: Sequence[str]) -> Checked
         known = set(checked.mistakes)
         mistakes = [each for each in mistakes if each in known or not any("<" in str(part) for part in each.path)]
     warnings = checked.warnings if mistakes else [*checked.warnings, *advice.warnings(checked.definition, types, tools)]
-    return replace(checked, mistakes=mistakes, warnings=ordered(warnings))
+    return replace(checked, mistakes=mistakes, warnings=ordered(advice.once(capabilities.once(warnings))))
 
 
 def _show(checked: Checked) -> None:

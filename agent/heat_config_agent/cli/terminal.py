@@ -44,7 +44,7 @@ def defect(error: BaseException | None) -> None:
 
     The text of the error is left out, because it may contain secrets.
     """
-    import traceback  # noqa: PLC0415  # seldom needed
+    import traceback  # noqa: PLC0415  # rarely needed
 
     lines = ["error: a defect of heat-config-agent; please report it, with these lines (values are left out)"]
     seen: set[int] = set()

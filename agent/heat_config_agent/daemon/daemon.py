@@ -203,7 +203,7 @@ class Daemon:
         self._notifier.ready()
 
     def _write_status(self, *, ended: bool = False) -> None:
-        """Write the health file and tell systemd what is going on, when it has changed and now and then."""
+        """Write the health file and tell systemd what is going on, when it has changed and from time to time."""
         troubles = filter(None, [self._journal_trouble, self._settings_trouble, self._reboot.late])
         records = self._following.records() if self._following else ()
         snapshot = self._agent.snapshot(rebooting=self._reboot.is_under_way, troubles=troubles, followed=records)

@@ -1,4 +1,4 @@
-"""The process that keeps stacks at the revisions of their sources: started beside the daemon, and again if it ends.
+"""The process that keeps stacks at the revisions of their sources: started next to the daemon, and again if it ends.
 
 It ends with the daemon, however that ends, because its standard input does. The daemon never waits for it.
 """
@@ -26,7 +26,7 @@ _PROGRAM = "from heat_config_agent.cli.main import agent; raise SystemExit(agent
 
 
 class Following:
-    """The process beside the daemon; none without sections `[follow NAME]`."""
+    """The process next to the daemon; none without sections `[follow NAME]`."""
 
     def __init__(self, settings: Settings, warn: Callable[[str], None]) -> None:
         """Prepare to follow the sources in the settings; `warn` is called with troubles of the process."""

@@ -54,9 +54,9 @@ class Intake:
         self._passed_over: set[Hashable] = set()
         """Sources whose last document says only where the metadata is now."""
         self._untaken: dict[str, str] = {}
-        """Why a document is not in force, or not safe on disk, by the name of its source."""
+        """The reason why a document is not in force, or not safe on disk, by the name of its source."""
         self._set_aside: dict[str, str] = {}
-        """Why a document is not offered to the engine, by the name of its source."""
+        """The reason why a document is not offered to the engine, by the name of its source."""
         self._warned = Warned()
         self._documents_changed = self._sources_changed = False
         """This and the next two are what `take` returns next; they are kept so that nothing is lost if it fails."""

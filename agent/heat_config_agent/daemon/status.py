@@ -74,7 +74,7 @@ class Snapshot:
 
 
 class StatusWriter:
-    """Writes the health file and the metrics and tells systemd, when something has changed and now and then."""
+    """Writes the health file and the metrics and tells systemd, when something has changed and from time to time."""
 
     def __init__(self, state: Path, notifier: Notifier, log: Log) -> None:
         """Write the health file in the folder `state`; `log` is warned if the metrics cannot be written."""

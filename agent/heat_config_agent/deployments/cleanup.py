@@ -74,7 +74,11 @@ def key_of(entry: Entry) -> str:
 
 @functools.cache
 def _cleans(tool: str) -> str:
-    return heat_config_hooks.load(tool).ABOUT.cleans
+    return _OF_ABSENT.get(tool, "") if heat_config_hooks.absent(tool) else heat_config_hooks.load(tool).ABOUT.cleans
+
+
+_OF_ABSENT = {"kubelet": "config"}
+"""`About.cleans` of hooks that may not be installed any more: their cleanup fails and says so, until they are back."""
 
 
 def is_pending(entry: Entry, entries: Mapping[str, Entry]) -> bool:
@@ -92,7 +96,8 @@ def _tool(entry: Entry) -> str:
 @functools.cache
 def _builtin(hook: str) -> str:
     tool = hook.removeprefix(BUILTIN)
-    return tool if hook.startswith(BUILTIN) and tool in heat_config_hooks.HOOKS else ""
+    known = tool in heat_config_hooks.HOOKS or tool in heat_config_hooks.COMPAT
+    return tool if hook.startswith(BUILTIN) and known else ""
 
 
 def _is_of(entry: Entry, cleanup: Entry) -> bool:
@@ -117,7 +122,7 @@ def _is_done(entry: Entry, done: Entry | None, now: float) -> bool:
 def _is_kept(entry: Entry, current: Iterable[Deployment]) -> bool:
     """Return True if a deployment in the metadata still uses what the tool left running."""
     tool = _tool(entry)
-    by_name = heat_config_hooks.load(tool).ABOUT.cleans == "name"
+    by_name = _cleans(tool) == "name"
     for deployment in current:
         if tool not in selection.tools(deployment):
             continue

@@ -228,10 +228,14 @@ def _new(deployment: Deployment, known: Known, reason: str) -> Step:
     if tool is None and config.tool in TOOLLESS:
         why = f"the group {config.tool} names no tool" if deployment.document.get("group") else "no `group` is given"
         return Step(verb=Verb.SKIP, deployment=deployment, reason=f"{why}: nothing to run")
-    if tool is None:
-        name = selection.tool_name(config.tool)
-        file = f" (its file would have to be named {name!r})" if name not in ("", config.tool) else ""
-        sentence = f"no hook for the tool {config.tool!r}{file}; installed: {', '.join(sorted(known.tools))}"
+    sentence = (
+        selection.missing(config.tool, known.tools)
+        if tool is None
+        else heat_config_hooks.absent(tool.name)
+        if builtin
+        else ""
+    )
+    if tool is None or sentence:
         return Step(verb=Verb.ANSWER, deployment=deployment, reason=sentence, reply=failure(NO_TOOL, sentence))
     mistakes = _option_mistakes(deployment, config, tool, known)
     if mistakes:

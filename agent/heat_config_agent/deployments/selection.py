@@ -69,7 +69,7 @@ def select(deployment: Deployment) -> Config | Nothing | tuple[Mistake, ...]:
     return Config(
         tool=tool,
         config=config.get("config"),
-        options=options.own(deployment.options, tool, tools.union(heat_config_hooks.HOOKS)),
+        options=options.own(deployment.options, tool, tools.union(heat_config_hooks.HOOKS, heat_config_hooks.COMPAT)),
         section="options" if tool in without else f"options.{tool}",
         others=without - {tool} if tool in without else frozenset(),
     )
@@ -122,3 +122,12 @@ def request(deployment: Deployment, config: Config) -> dict[str, object]:
             for item in inputs
         ]
     return document
+
+
+def missing(tool: str, installed: Iterable[str]) -> str:
+    """Return a sentence about a tool that has no hook. `installed` are the names of those that have one."""
+    name = tool_name(tool)
+    if absent := heat_config_hooks.absent(name):
+        return absent
+    file = f" (its file would have to be named {name!r})" if name not in ("", tool) else ""
+    return f"no hook for the tool {tool!r}{file}; installed: {', '.join(sorted(installed))}"

@@ -75,6 +75,9 @@ def check_settings(settings: Settings, mistakes: Sequence[str]) -> Iterator[Find
         yield failed("settings", mistake, "correct it: the agent does not start with this mistake")
     for mistake in settings.warnings:
         yield warning("settings", mistake, "correct it: it is ignored")
+    for row, origin in settings.deprecated:
+        text = f"{row.name} of [{row.section}] is deprecated, and still works ({origin})"
+        yield warning("settings", text, f"use {row.replaced_by} instead, and remove it")
     yield from _readable_secrets(settings)
     files = [layer.origin for layer in (*settings.own, *((settings.other,) if settings.other else ()))]
     if not files:

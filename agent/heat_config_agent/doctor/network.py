@@ -51,7 +51,7 @@ class Server:
     ca_file: str | None = None
     ca_setting: str = "ca_file of [agent]"
     direct: bool = False
-    """Whether it is asked without a proxy."""
+    """True if it is asked without a proxy."""
 
 
 @dataclass

@@ -39,7 +39,7 @@ FOR_ONE = 40.0
 _ONCE = Schedule(least=3600.0, most=3600.0, splay=0.0)
 
 Tell = Callable[[str], None]
-"""Called now and then with the names of the sources that have not answered yet."""
+"""Called from time to time with the names of the sources that have not answered yet."""
 
 
 @dataclass

@@ -26,6 +26,7 @@ from heat_config_agent.engine.run_inputs import RunInputs
 from heat_config_agent.engine.survey import facts, survey
 from heat_config_agent.engine.workload import Workload
 from heat_config_agent.model.deployment import Document, Mistake
+from heat_config_agent.model.errors import AgentError
 from heat_config_agent.model.run_settings import RunSettings
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.signals.delivery import Delivery
@@ -36,6 +37,15 @@ from heat_config_hooks import processes
 from heat_config_hooks.values import replace
 
 WAITS = "a deployment waits for a reboot of the machine, before which nothing new is begun"
+
+
+def _keep_descriptors() -> None:
+    """Stop runs from inheriting what is open here. Raises AgentError in a chroot that has no /proc."""
+    try:
+        processes.keep_descriptors()
+    except FileNotFoundError as error:
+        hint = "in a chroot: mount -t proc proc /proc"
+        raise AgentError("/proc is not mounted, and the agent needs it to follow processes", hint=hint) from error
 
 
 class Applier:
@@ -54,7 +64,7 @@ class Applier:
         reader: metadata.Reader | None = None,
     ) -> None:
         """Work on an open journal. `reader` keeps the parsed documents of the last pass."""
-        processes.keep_descriptors()
+        _keep_descriptors()
         self._journal, self._tools, self._deployed = journal, tools, deployed
         self._delivery, self._report = delivery, report
         self._attempts = attempts or Attempts()
@@ -123,7 +133,7 @@ class Applier:
         may have been replaced, and Heat would take the result of the old one for the new one's.
 
         With `mark` false, only `settle` puts on record which files are in heat-agents' folder, with one flush for all.
-        That is for a caller who offers each deployment until it has ended: nobody asks for it again by removing a file.
+        That is for a caller who offers each deployment until it has ended: no one asks for it again by removing a file.
         """
         documents = list(documents)
         self._idle.forget()

@@ -29,11 +29,11 @@ class RunEnd:
     recorded: str = ""
     """The supervisor's record: the exit code, `run_folder.UNSTARTED`, or nothing."""
     ending: str = ""
-    """Why the agent ended the run; empty if it did not."""
+    """The reason why the agent ended the run; empty if it did not."""
     same_boot: bool
     """True if the machine has not been rebooted since the run began."""
     unreadable: str = ""
-    """Why the record of its end cannot be read; empty if it can."""
+    """The reason why the record of its end cannot be read; empty if it can."""
     had_ended: bool = False
     """True if the command ended before the machine went down."""
     had_remains: bool = False
@@ -41,7 +41,7 @@ class RunEnd:
 
 
 class Repeat(enum.Enum):
-    """Why a deployment is planned again."""
+    """The reason why a deployment is planned again."""
 
     NOT_STARTED = "not started"
     """The command was not run: the supervisor exited without the agent's word."""

@@ -44,7 +44,7 @@ class Active:
 
 @dataclass(frozen=True)
 class Obstacle:
-    """Why a command could not be started."""
+    """The reason why a command could not be started."""
 
     reason: str
     passing: bool

@@ -26,7 +26,7 @@ class Queue:
         self._deletes = 0
         self._retries = 0
         self.hold = ""
-        """Why nothing new begins; empty if it does."""
+        """The reason why nothing new begins; empty if it does."""
         self.rebooting: set[str] = set()
         """Keys of deployments that wait for a reboot of the machine, before which nothing new begins."""
 

@@ -21,7 +21,7 @@ class Workload:
 
     @property
     def hold(self) -> str:
-        """Why nothing new begins; empty if it does."""
+        """The reason why nothing new begins; empty if it does."""
         return self._queue.hold
 
     @hold.setter

@@ -11,7 +11,7 @@ from heat_config_hooks import files
 from heat_config_hooks.values import dataclass
 
 SUFFIX = ".signature"
-"""The end of the name of the evidence for a tree, which stands beside the tree."""
+"""The end of the name of the evidence for a tree, which stands next to the tree."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def allow(url: str) -> None:
 
 
 def keep(tree: Path, evidence: str) -> None:
-    """Put the evidence for a tree beside it; without evidence, remove an earlier one. Raises OSError."""
+    """Put the evidence for a tree next to it; without evidence, remove an earlier one. Raises OSError."""
     place = tree.with_name(tree.name + SUFFIX)
     if evidence:
         files.replace(place, evidence.encode("utf-8", "surrogateescape"), durable=True)

@@ -124,7 +124,7 @@ class Git:
         return evidence
 
     def _prepare(self) -> None:
-        """Make the repository for what is fetched. One that is too large, or incomplete, is made anew."""
+        """Make the repository for what is fetched. One that is too large, or incomplete, is made again."""
         if (self._store / "HEAD").is_file():
             size = sum(place.stat().st_size for place in self._store.rglob("*") if place.is_file())
             if size <= self._origin.size:

@@ -33,7 +33,7 @@ _REDIRECTS = 3
 class Oci:
     """An artifact in a registry. The tag or digest is `ref`; `latest` by default.
 
-    A signed list beside the template or document in it is for these.
+    A signed list next to the template or document in it is for these.
     """
 
     demand: Demand | None = None

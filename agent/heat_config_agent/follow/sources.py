@@ -62,7 +62,7 @@ def source(origin: Origin, folder: Path) -> Source:
 
 
 class Local:
-    """A file or a folder of this machine. A signed list beside its template or document is for it."""
+    """A file or a folder of this machine. A signed list next to its template or document is for it."""
 
     demand: Demand | None = None
     evidence = ""

@@ -8,7 +8,7 @@ from functools import partial
 
 from heat_config_agent.hot.conditions import Conditions
 from heat_config_agent.hot.expressions import Scope, decide, fold, parse, parse_condition
-from heat_config_agent.hot.parameters import PSEUDO, values, visible
+from heat_config_agent.hot.parameters import PSEUDO, Default, values, visible
 from heat_config_agent.hot.template import Template
 from heat_config_agent.hot.values import NOTHING, Call, Facade, Failing, Unknown, is_settled, open_values
 from heat_config_agent.language.mistakes import Invalid, Mistake
@@ -55,8 +55,10 @@ class Circumstances:
     """Returns the content of a file by its name in the template; None if there is no such file."""
     source: Json
     known: bool = True
-    """Whether a required parameter without a value is a mistake."""
+    """True if a required parameter without a value is a mistake."""
     is_child: bool = False
+    is_final: bool = True
+    """Whether the stack is created as it is, so that no more default values come from environments."""
 
 
 def definition(template: Template, of: Circumstances) -> tuple[Definition, list[Mistake]]:
@@ -65,7 +67,11 @@ def definition(template: Template, of: Circumstances) -> tuple[Definition, list[
     report.mistakes += template.mistakes
     report.warnings += [each for each in template.warnings if each not in report.warnings]
     checked = of.known or not of.is_child  # the values of a child are not final before it is created
-    parameters = values(template.schemas, of.given, of.defaults, report, of.places, known=of.known, checked=checked)
+    of_child = Default.REPLACED if of.is_final else Default.WARNED
+    default = of_child if of.is_child else Default.CHECKED
+    parameters = values(
+        template.schemas, of.given, of.defaults, report, of.places, known=of.known, checked=checked, default=default
+    )
     scope = Scope(template.version, visible(parameters, of.identity), of.content, report, is_child=of.is_child)
     _forgive(template, scope)
     scope.conditions = _conditions(template, scope)

@@ -73,7 +73,7 @@ def _examined(
         return None, ordered([*mistakes, *invalid.mistakes]), []
     merged = environment.merge(texts, source, {**templates.schemas(), **root.schemas})
     choice = Choice(merged, lambda name: templates.template(name, name))
-    surroundings = _Surroundings(templates, merged, Registry(choice.made()), root.file)
+    surroundings = _Surroundings(templates, merged, Registry(choice.made()), root.file, is_final=known)
     circumstances = Circumstances(
         merged.parameters,
         merged.places,
@@ -131,8 +131,11 @@ class _Templates:
 class _Surroundings:
     """The environment of a running stack (`definition.Environment`)."""
 
-    def __init__(self, templates: _Templates, merged: environment.Merged, registry: Registry, base: str) -> None:
+    def __init__(
+        self, templates: _Templates, merged: environment.Merged, registry: Registry, base: str, *, is_final: bool
+    ) -> None:
         self._templates, self._merged, self._registry, self._base = templates, merged, registry, base
+        self._is_final = is_final
 
     def candidates(self, type_: str, resource: str) -> Iterator[Found]:
         try:
@@ -153,6 +156,7 @@ class _Surroundings:
             parameters.with_defaults(found.schemas, self._merged.parameter_defaults),
             {name: str(each.get("description") or "") for name, each in outputs.items() if isinstance(each, dict)},
             found.description,
+            self._is_final,
         )
 
     def nested(
@@ -169,7 +173,7 @@ class _Surroundings:
     def of_text(
         self, resource: str, template: str, identity: Identity, parameters: Mapping[str, Json], *, known: bool = True
     ) -> Definition:
-        # The text of a file names other files beside that file; text of a property, beside its own template.
+        # The text of a file names other files next to that file; text of a property, next to its own template.
         files = self._templates.source.files
         name = next((name for name, text in files.items() if text == template), f"{self._base}#{resource}")
         try:
@@ -191,7 +195,7 @@ class _Surroundings:
         self, template: Template, inner: Registry, identity: Identity, given: Mapping[str, Json], *, known: bool
     ) -> Definition:
         """Return the definition of a child stack. Raises `Invalid`."""
-        surroundings = _Surroundings(self._templates, self._merged, inner, template.file)
+        surroundings = self._with(inner, template.file)
         made, mistakes = definition(
             template,
             Circumstances(
@@ -204,6 +208,7 @@ class _Surroundings:
                 None,
                 known=known,
                 is_child=True,
+                is_final=self._is_final,
             ),
         )
         if mistakes:
@@ -212,7 +217,10 @@ class _Surroundings:
 
     def inside(self, resource: str) -> _Surroundings:
         inner = self._registry.inside(resource)
-        return _Surroundings(self._templates, self._merged, inner, self._base)
+        return self._with(inner, self._base)
+
+    def _with(self, registry: Registry, base: str) -> _Surroundings:
+        return _Surroundings(self._templates, self._merged, registry, base, is_final=self._is_final)
 
     def restricted(self, resource: str) -> frozenset[str]:
         return self._registry.settings(resource, "restricted_actions")

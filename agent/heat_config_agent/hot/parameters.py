@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from enum import Enum
 from typing import Any
 
 from heat_config_agent.hot.text import heat_text
@@ -131,6 +132,14 @@ def with_defaults(declared: Mapping[str, Schema], defaults: Mapping[str, Json]) 
     }
 
 
+class Default(Enum):
+    """What happens with a default value that breaks a constraint of its own parameter."""
+
+    CHECKED = "it is a mistake"
+    REPLACED = "it is a mistake, unless an environment replaces it: of a nested template, Heat checks no other"
+    WARNED = "it is a warning: an environment may still replace it"
+
+
 def values(
     declared: Mapping[str, Schema],
     given: Mapping[str, Json],
@@ -140,6 +149,7 @@ def values(
     *,
     known: bool,
     checked: bool = True,
+    default: Default = Default.CHECKED,
 ) -> dict[str, Parameter]:
     """Return the parameters with their values; a missing one is `UNKNOWN`, and a mistake if `known`.
 
@@ -147,7 +157,12 @@ def values(
     mistake.
     """
     values_report = report if checked else Report(heat_text("", "", _STAGE))
-    doubtful = {name for name, schema in declared.items() if not _is_well_declared(name, schema, report)}
+    doubtful = set()
+    for name, schema in declared.items():
+        is_replaced = default is not Default.CHECKED and defaults.get(name) is not None
+        each = replace(schema, default=None) if is_replaced else schema
+        if not _is_well_declared(name, each, report, default):
+            doubtful.add(name)
     for name in given:
         if name not in declared:
             hint = "Heat sets it itself" if name in PSEUDO else meant(name, declared)
@@ -162,7 +177,7 @@ def values(
     return found
 
 
-def _is_well_declared(name: str, schema: Schema, report: Report) -> bool:
+def _is_well_declared(name: str, schema: Schema, report: Report, default: Default) -> bool:
     """Return whether a declaration has no mistakes, its default included. Mistakes go to the report."""
     path: Path = ("parameters", name)
     before = len(report.mistakes)
@@ -177,7 +192,11 @@ def _is_well_declared(name: str, schema: Schema, report: Report) -> bool:
             if problem:
                 shown = "******" if schema.hidden else schema.default
                 problem = each.description or _masked(schema, problem)
-                report.wrong(f"Parameter '{name}' is invalid: Invalid default {shown} ({problem})", (*path, "default"))
+                problem = f"Parameter '{name}' is invalid: Invalid default {shown} ({problem})"
+                if default is Default.WARNED:
+                    report.odd(problem, (*path, "default"), f"unless parameter_defaults give {name} a value")
+                else:
+                    report.wrong(problem, (*path, "default"))
     return len(report.mistakes) == before
 
 
@@ -218,7 +237,7 @@ def _value(schema: Schema, given: Json, report: Report, place: Place | None, *, 
 
 def _masked(schema: Schema, problem: str) -> str:
     """Return a problem; without the value if the parameter is hidden."""
-    return "its value does not do (it is hidden)" if schema.hidden else problem
+    return "it breaks a constraint, and is hidden" if schema.hidden else problem
 
 
 def converted(value: Json, type_: str) -> Json:

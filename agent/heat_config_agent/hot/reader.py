@@ -1,6 +1,6 @@
 """A template, its environments and all files that they name, from disk.
 
-A file that another file names is looked for beside that one: a literal get_file, a `type` that is a nested template,
+A file that another file names is looked for next to that one: a literal get_file, a `type` that is a nested template,
 the `TemplateURL` of a stack of CloudFormation, and the templates in the resource_registry of an environment, whose
 `base_url` may give another folder.
 """

@@ -34,7 +34,7 @@ class Source:
     parameters: Mapping[str, Json] = field(default_factory=dict)
     """Values that are given directly, not in an environment."""
     files_win: bool = True
-    """Whether environments override parameters that are given directly, as in Heat."""
+    """True if environments override parameters that are given directly, as in Heat."""
     signatures: tuple[str, ...] = ()
     """The evidence that the files are signed."""
 

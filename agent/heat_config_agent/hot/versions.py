@@ -41,12 +41,12 @@ class Version:
     constraints: tuple[str, ...] = ("range", "length", "allowed_values", "allowed_pattern", "custom_constraint")
     """In order of precedence: only the first one in an entry counts."""
     paths: bool = True
-    """Whether the resource resolves the path of get_attr."""
+    """True if the resource resolves the path of get_attr."""
     all_attributes: bool = False
-    """Whether get_attr works without the name of an attribute."""
+    """True if get_attr works without the name of an attribute."""
     lower_case_policies: bool = False
     nothing: bool = False
-    """Whether `if` works without an else."""
+    """True if `if` works without an else."""
 
     @property
     def deletion_policies(self) -> dict[str, str]:

@@ -50,7 +50,7 @@ class Unread(Exception):  # noqa: N818  # it is the file that is
     """A file cannot be had; the text says why."""
 
     def __init__(self, problem: str, hint: str, *, missing: bool = True) -> None:
-        """Take the reason and what to do about it; `missing` is false where nobody has looked for the file."""
+        """Take the reason and what to do about it; `missing` is false where no one has looked for the file."""
         super().__init__(problem)
         self.hint, self.missing = hint, missing
 

@@ -21,11 +21,11 @@ class Language:
     schema: Schema
     """The meaning of scalars: `heat_config_hooks.yaml_schema.YAML_1_1` or `YAML_1_2`."""
     unique_keys: bool = False
-    """Whether a key that is in a map twice is a mistake; otherwise it is a warning, and the last one counts."""
+    """True if a key that is in a map twice is a mistake; otherwise it is a warning, and the last one counts."""
     all_mistakes: bool = False
-    """Whether a text with wrong values is still looked through: then `Text.mistakes` has these mistakes."""
+    """True if a text with wrong values is still looked through: then `Text.mistakes` has these mistakes."""
     json_first: bool = False
-    """Whether a text that is a JSON object has the value that JSON gives it, where YAML gives it another one."""
+    """True if a text that is a JSON object has the value that JSON gives it, where YAML gives it another one."""
     largest: int = LARGEST
     """Values of a text at most, with all that its aliases stand for."""
 

@@ -45,7 +45,7 @@ class Unit:
     active: bool = False
     enabled: bool = False
     fixed: bool = False
-    """Whether it cannot be disabled, because it has no [Install] section."""
+    """True if it cannot be disabled, because it has no [Install] section."""
     masked: bool = False
     process: int = 0
     """Its main process; 0 if there is none."""
@@ -60,7 +60,7 @@ class Inventory:
     mistakes: tuple[str, ...] = ()
     """Mistakes in the settings with which our agent would not start."""
     systemd: bool = True
-    """Whether systemd runs here; in an image that is being built, only its files are there."""
+    """True if systemd runs here; in an image that is being built, only its files are there."""
     old_units: tuple[Unit, ...] = ()
     """The units of os-collect-config and os-refresh-config, with their timers."""
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -85,6 +85,8 @@ class Inventory:
     schedules: tuple[Path, ...] = ()
     """Files of cron that start one of the old programs."""
     tools: tuple[Tool, ...] = ()
+    absent: Mapping[str, str] = field(default_factory=dict)
+    """For each tool of the machine's deployments whose hook is in a package that is not installed: what to install."""
     unreadable_hooks: tuple[str, ...] = ()
     """A sentence about each hook directory that cannot be read."""
     deployed: Path = Path("/")
@@ -100,15 +102,15 @@ class Inventory:
     undone: tuple[str, ...] = ()
     """Keys of deployments that heat-agents were given but have not begun, and that our agent would run."""
     variables_taken: bool = False
-    """Whether the variables of the old units have been passed on before."""
+    """True if the variables of the old units have been passed on before."""
     message: Path | None = None
     """The file with os-collect-config's last message from Zaqar, if our agent has no newer one."""
     message_trouble: str = ""
-    """Why that message cannot be used; empty if it can."""
+    """The reason why that message cannot be used; empty if it can."""
 
 
 class Verdict(str, enum.Enum):
-    """Whether a finding allows the migration."""
+    """True if a finding allows the migration."""
 
     OK = "ok"
     WARNING = "warning"
@@ -150,7 +152,7 @@ class Step:
     """The step as an instruction, such as «stop os-collect-config.service»."""
     why: str
     done: bool = False
-    """Whether the machine is in that state already."""
+    """True if the machine is in that state already."""
 
 
 @dataclass(frozen=True)

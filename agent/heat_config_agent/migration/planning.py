@@ -208,6 +208,8 @@ def _hooks(inventory: Inventory) -> Iterator[Finding]:
             yield _ok("hooks", f"{text}, which is used when that file is removed")
         else:
             yield _ok("hooks", f"{tool.hook} remains the hook for {tool.name}")
+    for name, problem in inventory.absent.items():
+        yield _warning("hooks", f"deployments here use {name}: {problem}")
     builtin = [each.name for each in inventory.tools if each.builtin]
     yield _ok("hooks", f"the agent has its own hooks for {', '.join(builtin) or 'no tool'}")
 

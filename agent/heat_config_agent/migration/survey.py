@@ -6,12 +6,13 @@ import contextlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import psutil
 
-from heat_config_agent.deployments import cleanup, metadata
+import heat_config_hooks
+from heat_config_agent.deployments import cleanup, metadata, selection
 from heat_config_agent.deployments.plan import Verb
 from heat_config_agent.engine.survey import survey
 from heat_config_agent.migration import COLLECTOR, OTHERS_SETTINGS, OURS, REFRESHER, TAKEN, Inventory, Unit, units
@@ -91,6 +92,7 @@ def look() -> Inventory:
         template_folders=template_folders,
         schedules=tuple(each for each in _files(map(Path, _CRON)) if _is_scheduled(each)),
         tools=tools,
+        absent=_absent(settings, deployed or settings.deployed, done, {tool.name for tool in tools}),
         unreadable_hooks=unreadable_hooks,
         deployed=deployed or settings.deployed,
         done=done,
@@ -316,12 +318,28 @@ def _is_hollow(path: Path) -> bool:
     return False
 
 
-def _undone(settings: Settings) -> tuple[str, ...]:
-    """Return the keys of deployments that heat-agents were given but skipped, and that our agent would run."""
+def _absent(settings: Settings, folder: Path, done: Iterable[str], tools: Collection[str]) -> dict[str, str]:
+    """Return what to install for each tool of recorded and given deployments whose hook is not installed."""
+    recorded = Document(source="deployed", content=[kept(folder / f"{each}.json") for each in done])
+    given = _given(settings)
+    deployments = metadata.parse_all([recorded, given] if given else [recorded])[0]
+    names = {name for each in deployments for name in selection.tools(each)}.difference(tools)
+    return {name: problem for name in sorted(names) if (problem := heat_config_hooks.absent(name))}
+
+
+def _given(settings: Settings) -> Document | None:
+    """Return the document that heat-agents were given last; None if there is none."""
     path = settings.shell_config or effective.SHELL_CONFIG
     try:
-        document = Document(source="file", content=strict_json.loads(files.read(path).decode()))
+        return Document(source="file", content=strict_json.loads(files.read(path).decode()))
     except (OSError, ValueError):
+        return None
+
+
+def _undone(settings: Settings) -> tuple[str, ...]:
+    """Return the keys of deployments that heat-agents were given but skipped, and that our agent would run."""
+    document = _given(settings)
+    if document is None:
         return ()
     deployed = Deployed(settings.deployed, old=settings.deployed_old)
     steps = survey([document], journal.read(settings.state), Tools(settings.hooks), deployed, settings.state).steps

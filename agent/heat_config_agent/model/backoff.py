@@ -12,4 +12,4 @@ def back_off(tries: int) -> float:
     import random  # noqa: PLC0415  # 3 ms, and most results arrive at the first attempt
 
     longest: float = min(BACK_OFF_FIRST * 2.0 ** min(tries - 1, 16), BACK_OFF_LIMIT)
-    return longest * random.uniform(0.5, 1.0)  # noqa: S311  # nobody gains from guessing it
+    return longest * random.uniform(0.5, 1.0)  # noqa: S311  # no one gains from guessing it

@@ -122,13 +122,13 @@ class Entry:
     tries: int = 0
     """The number of failed attempts to send the result."""
     trouble: str = ""
-    """Why the last attempt failed."""
+    """The reason why the last attempt failed."""
     not_before: float = 0
     """The server asked for no attempt before this time (seconds since the epoch)."""
     again: bool = False
     """True if a person asked for another run."""
     marked: str = ""
-    """The folder in which its `ID.json` is known to be on disk: if the file is missing, somebody has removed it."""
+    """The folder in which its `ID.json` is known to be on disk: if the file is missing, someone has removed it."""
     settled_at: float = 0.0
     """The time at which it last settled. This and the next are times of `state.clock`, which ignores clock changes."""
     left_at: float | None = None

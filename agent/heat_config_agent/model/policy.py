@@ -35,11 +35,17 @@ class Policy:
     """The hosts that following, artifacts and signals may reach: names, `*.DOMAIN`, each perhaps with a port, and
     addresses or networks."""
     verified: Mapping[str, str] = field(default_factory=dict)
-    """Why each signature does not count, by its evidence; empty if it does. See `signing.ssh.with_verified`."""
+    """The reason why each signature does not count, by its evidence; empty if it does.
+
+    See `signing.ssh.with_verified`.
+    """
     lines: Mapping[str, str] = field(default_factory=dict)
     """The text of each rule as the file has it, by name."""
     mistake: str = ""
-    """Why the policy cannot be used, as one sentence; empty if it can. Nothing new may run until it is corrected."""
+    """The reason why the policy cannot be used, as one sentence; empty if it can.
+
+    Nothing new may run until it is corrected.
+    """
 
     def refusal(self, job: Job) -> str:
         """Return the sentence that refuses a job, with the rule and the file; empty if every rule allows the job."""

@@ -18,7 +18,7 @@ GIT = "git"
 """The namespace of git's signatures of commits and tags."""
 
 SUFFIX = ".signed"
-"""The end of the name of a signed list: it stands beside the file that it is for."""
+"""The end of the name of a signed list: it stands next to the file that it is for."""
 
 BEGIN, END = "-----BEGIN SSH SIGNATURE-----", "-----END SSH SIGNATURE-----"
 

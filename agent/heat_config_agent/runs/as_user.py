@@ -102,7 +102,7 @@ def become(name: str, base: Path, own: Path, artifacts: Path | None = None) -> N
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != 0 or found.st_mode & 0o022:
         raise UserError(f"{base} has to be a folder of root that nobody else may write to")
     own.mkdir(mode=0o700)
-    if artifacts is not None:  # nobody else can reach them before the folder is the user's
+    if artifacts is not None:  # no one else can reach them before the folder is the user's
         shutil.move(artifacts, own / artifacts.name)
         _own(own / artifacts.name, user.pw_uid, user.pw_gid)
         os.environ[VARIABLE] = str(own / artifacts.name)

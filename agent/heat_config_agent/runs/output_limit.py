@@ -1,4 +1,4 @@
-"""The limit on the output of runs: it is looked at now and then, and its middle is left out if it is too long."""
+"""The limit on the output of runs: it is looked at from time to time, and its middle is left out if it is too long."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class Running:
         self._kill_at: float | None = None
         self._kills = 0
         self.ending = "" if ours else noted_ending(directory, run)
-        """Why this agent or an earlier one is ending the run; empty if none is."""
+        """The reason why this agent or an earlier one is ending the run; empty if none is."""
         self._snapshot: list[psutil.Process] = []
 
     def fileno(self) -> int:

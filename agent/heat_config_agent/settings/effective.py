@@ -102,6 +102,15 @@ class Settings:
                 return value, layer.origin_of(section, name)
         return schema.setting(section, name).default, "default"
 
+    def _is_set(self, section: str, name: str) -> bool:
+        return any(layer.get(section, name) is not None for layer in self.layers)
+
+    @property
+    def deprecated(self) -> list[tuple[Setting, str]]:
+        """The deprecated settings that are set, each with its origin."""
+        rows = [row for row in self.rows if row.replaced_by and self._is_set(row.section, row.name)]
+        return [(row, self.lookup(row.section, row.name)[1]) for row in rows]
+
     def number(self, name: str) -> float:
         """Return the value of a setting of `[agent]` that is a number."""
         value = self.lookup("agent", name)[0]
@@ -110,9 +119,10 @@ class Settings:
     @property
     def limits(self) -> Limits:
         """The limits of retention."""
+        age, secrets = self.number("keep_for"), self.number("keep_secrets")
         return Limits(
-            secrets=self.number("keep_secrets"),
-            age=self.number("keep_for"),
+            secrets=secrets if self._is_set("agent", "keep_secrets") else min(secrets, age),
+            age=age,
             count=int(self.number("keep_count")),
             size=int(self.number("keep_size")),
             files=int(self.number("keep_files")),

@@ -48,6 +48,8 @@ class Setting:
     """True if the section of a transport is not valid without it."""
     shared: bool = False
     """True if os-collect-config has it too, in `[DEFAULT]` and in the metadata."""
+    replaced_by: str = ""
+    """The setting to use instead of this one, which still works; empty unless this one is deprecated."""
 
     @property
     def expected(self) -> str:

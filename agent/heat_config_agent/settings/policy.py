@@ -196,7 +196,9 @@ def _words(name: str, value: str) -> tuple[str, ...]:
     if not words:
         raise ValueError(f"{name}: name at least one")
     for word in words:
-        if name == "tools" and not word.startswith("/") and word not in heat_config_hooks.HOOKS:
+        if name == "tools" and not (
+            word.startswith("/") or word in heat_config_hooks.HOOKS or word in heat_config_hooks.COMPAT
+        ):
             raise ValueError(f"tools: {word!r} is not a built-in hook; name an executable hook by its full path")
         if name == "network" and not _HOST.fullmatch(word) and not _is_network(word):
             raise ValueError(f"network: expected HOST, *.DOMAIN, HOST:PORT, or an address or network, not {word!r}")

@@ -145,17 +145,29 @@ SETTINGS: tuple[Setting, ...] = (
             "the command that reboots the machine when a hook asks for it (exit code 194)",
         ),
         _row(
-            "keep_secrets", Kind.SECONDS, DAY, "how long inputs and configs stay on disk after the result is delivered"
-        ),
-        _row(
             "keep_for",
             Kind.SECONDS,
             30 * DAY,
-            "how long output stays, and results of deployments that have left the metadata",
+            "how long output stays, and results of deployments that have left the metadata; inputs and configs stay as "
+            "long, but at most a day",
         ),
-        _row("keep_count", Kind.COUNT, 1000, "the most deployments that are kept after they have left the metadata"),
         _row("keep_size", Kind.SIZE, 256 * MEBI, "the largest size of everything that is kept"),
-        _row("keep_files", Kind.COUNT, 20_000, "the most files that are kept"),
+        _row(
+            "keep_secrets",
+            Kind.SECONDS,
+            DAY,
+            "how long inputs and configs stay on disk after the result is delivered; without it, as long as keep_for "
+            "says, but at most a day",
+            replaced_by="keep_for",
+        ),
+        _row(
+            "keep_count",
+            Kind.COUNT,
+            1000,
+            "the most deployments that are kept after they have left the metadata",
+            replaced_by="keep_size",
+        ),
+        _row("keep_files", Kind.COUNT, 20_000, "the most files that are kept", replaced_by="keep_size"),
         _row(
             "output_limit",
             Kind.SIZE,

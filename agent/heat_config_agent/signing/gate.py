@@ -1,4 +1,4 @@
-"""Opens files only if they are signed: by a signed list beside the first of them, or by the commit that they are of."""
+"""Opens files only if they are signed: by a signed list next to the first of them, or by their commit."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def signers() -> str | None:
 
 
 def beside(path: str | Path, allowed: str, *, required: bool) -> Gate | None:
-    """Return the gate of the signed list beside a file or folder; None if there is none. Raises UsageError.
+    """Return the gate of the signed list next to a file or folder; None if there is none. Raises UsageError.
 
     The signature is checked before anything else of the list is looked at.
     """

@@ -111,7 +111,7 @@ def _why(done: subprocess.CompletedProcess[bytes]) -> str:
 
 
 class _memory:  # noqa: N801  # it is used as a function
-    """A descriptor of a file that is in memory only, so that nobody can change it before it is read."""
+    """A descriptor of a file that is in memory only, so that no one can change it before it is read."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content

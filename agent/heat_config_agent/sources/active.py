@@ -79,7 +79,7 @@ class Steering:
         self._make = make
         self._change = change
         self._lookout: Transport | None = None
-        """A live transport that is polled only now and then, to see if Heat has moved the metadata: see
+        """A live transport that is polled only from time to time, to see if Heat has moved the metadata: see
         `sources.transports.LIVE`."""
         self._newest: Layer | None = None
         """The settings in the metadata that has arrived since the start, or since the settings were read again."""
@@ -98,7 +98,7 @@ class Steering:
         """Use these settings of the machine from here on."""
         held = self._documents.held
         if base(settings, held) != base(self.settings, held):
-            self._newest = None  # somebody has changed the settings after this metadata
+            self._newest = None  # someone has changed the settings after this metadata
         self._own = settings
         self._apply()
 

@@ -1,7 +1,7 @@
 """The settings learned from the metadata, which are newer than those that the machine was created with.
 
 They are kept once they have been seen to work, together with a digest of the machine's own settings. If the machine's
-own settings have changed since, somebody has changed them on purpose, and they take precedence.
+own settings have changed since, someone has changed them on purpose, and they take precedence.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Condition:
     ever: bool = False
     """True if it has answered since it was last refused access."""
     trouble: str = ""
-    """Why it does not work, or another problem with it."""
+    """The reason why it does not work, or another problem with it."""
     since: float = field(default_factory=time.time)
     """The time of the last change of `working`; this and the next in seconds since the epoch."""
     answered: float | None = None
@@ -51,7 +51,7 @@ class Condition:
     failures: int = 0
     """The number of failures in a row."""
     seldom: bool = False
-    """True if it is polled only now and then, to see if Heat has moved the metadata. It may fail."""
+    """True if it is polled only from time to time, to see if Heat has moved the metadata. It may fail."""
     denied: bool = False
     """True if it refuses access."""
 
@@ -113,7 +113,7 @@ class Collection:
         """Poll these sources and no others: key → name, and a function that creates the source.
 
         The function receives a function that the source calls when it has news. New sources are due at once with `now`,
-        else within the splay. The source with the key `seldom` is polled only now and then.
+        else within the splay. The source with the key `seldom` is polled only from time to time.
         """
         for key in [key for key in self._asked if key not in sources]:
             removed = self._past[key] = self._asked.pop(key)
@@ -132,7 +132,7 @@ class Collection:
             condition.seldom = key == seldom
 
     def forget(self) -> None:
-        """Forget all sources and their conditions: they are created anew when they are used again."""
+        """Forget all sources and their conditions: they are created again when they are used again."""
         self.use({}, now=True)
         self._past.clear()
 
@@ -258,7 +258,7 @@ class Collection:
         return self.schedule.seldom if asked.condition.seldom else self.schedule
 
     def _give_up(self, asked: _Asked) -> Answer:
-        """Abandon a thread that hangs. Its source is created anew for the next poll."""
+        """Abandon a thread that hangs. Its source is created again for the next poll."""
         self._let_go(asked)
         return self._failed(
             asked, SourceError(f"{asked.condition.name} has not answered within {self.seconds + SLACK:g} s")

@@ -53,7 +53,7 @@ class Schedule:
 
     @property
     def seldom(self) -> Schedule:
-        """The schedule of a source that is polled only now and then, to see if Heat has moved the metadata."""
+        """The schedule of a source that is polled only from time to time, to see if Heat has moved the metadata."""
         return replace(self, least=self.longest, most=self.longest / ERRORS_FACTOR)
 
     def after_error(self, failures: int) -> float:
@@ -120,7 +120,7 @@ class Pace:
         self.at = _NOW
 
     def hurry(self, schedule: Schedule) -> None:
-        """Make it due now, because somebody asks for it."""
+        """Make it due now, because someone asks for it."""
         self.at, self.interval, self.quiet = _NOW, schedule.least, 0
 
 

@@ -42,7 +42,7 @@ class Level:
     """The place, for people."""
     transports: tuple[Transport, ...]
     troubles: tuple[str, ...] = ()
-    """Why transports of the place cannot be used, for people."""
+    """The reason why transports of the place cannot be used, for people."""
 
 
 def level(layer: Layer, only: Sequence[str] = ()) -> Level:

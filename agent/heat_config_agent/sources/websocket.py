@@ -54,7 +54,7 @@ class Listener(threading.Thread):
         """Call `ring` when there may be new messages in the queue. `client` is the id of the client that polls it."""
         super().__init__(name="zaqar websocket", daemon=True)
         self.trouble = ""
-        """Why Zaqar does not announce new messages; empty if it does, or soon will."""
+        """The reason why Zaqar does not announce new messages; empty if it does, or soon will."""
         self._credentials = credentials
         self._ca_file = ca_file
         self._queue = queue
@@ -99,7 +99,7 @@ class Listener(threading.Thread):
             return str(error)
         except (websocket.WebSocketException, OSError, ValueError) as error:
             return _cause(error)
-        except BaseException as error:  # noqa: BLE001  # nobody would notice the end of this thread
+        except BaseException as error:  # noqa: BLE001  # no one would notice the end of this thread
             return type(error).__name__
         finally:
             self._due = float("inf")

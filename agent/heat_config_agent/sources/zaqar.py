@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 CLAIM_SECONDS = 60
 """The time for which a claim hides a message: the least that Zaqar accepts, and ample time for writing it to disk. If
-the agent is killed, nobody sees the messages that it has claimed until this time is over."""
+the agent is killed, no one sees the messages that it has claimed until this time is over."""
 
 GRACE_SECONDS = 3600
 """The least lifetime of a message after its claim has ended. Heat's messages live for an hour. While the disk is full,
@@ -66,7 +66,7 @@ class _Message:
     """It was posted between these moments (monotonic seconds): Zaqar gives its age in whole seconds."""
     content: object
     problem: str
-    """Why its content is not metadata; empty if it is."""
+    """The reason why its content is not metadata; empty if it is."""
 
     @functools.cached_property
     def creation_times(self) -> Mapping[str, str]:

@@ -21,7 +21,7 @@
 | `deployments` | derived configs, the entries of a server's metadata, and results |
 | `resource`, `properties`, `attributes`, `constraints`, `support`, `exception`, `snippet` | the parts of a plug-in |
 | `transfer` | the state of a resource as data, for snapshots and adoption |
-| `translation`, `password_gen`, `clients` | what plug-ins use beside them |
+| `translation`, `password_gen`, `clients` | what plug-ins use next to them |
 | `host` | the stack of a resource, as the resource sees it |
 | `heat_types`, `type_schemas` | the facts of all resource types of Heat; the declaration of a type as JSON |
 | `plugins`, `facade` | plug-ins, and the modules that stand for Heat in them |

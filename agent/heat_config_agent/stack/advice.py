@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from heat_config_agent.language.mistakes import Mistake
+import heat_config_hooks
+from heat_config_agent.language.mistakes import Invalid, Mistake
 from heat_config_agent.language.positions import Path
-from heat_config_agent.stack import heat_types, type_schemas
-from heat_config_agent.stack.definition import Definition, ResourceDefinition
+from heat_config_agent.stack import heat_types, type_schemas, validation
+from heat_config_agent.stack.definition import Definition, Interface, ResourceDefinition
 from heat_config_agent.stack.exception import EntityNotFound
 from heat_config_agent.stack.properties import Schema, schemata
 from heat_config_agent.stack.records import CREATE, DELETE, RESUME, SUSPEND, UPDATE
@@ -24,20 +26,41 @@ _DOUBTFUL = {DEPRECATED: "is deprecated", HIDDEN: "is obsolete", UNSUPPORTED: "i
 
 
 def warnings(definition: Definition, types: Types, tools: Collection[str]) -> list[Mistake]:
-    """Return the warnings about a stack, without its nested stacks. `tools` are those that are installed."""
-    mistakes: list[Mistake] = []
+    """Return the warnings about the resources of a stack, and all warnings about its child stacks.
+
+    `tools` are those that are installed.
+    """
+    found = [each.concealed(definition.conceal) for each in _of_resources(definition, types, tools)]
+    for child in validation.children(definition, types):
+        made = child.definition
+        for each in (*made.warnings, *_of_resources(made, types, tools)):
+            hidden = each.concealed(made.conceal).concealed(definition.conceal).under(*child.path)
+            found.append(replace(hidden, place=hidden.place or child.place))
+    return found
+
+
+def once(mistakes: Iterable[Mistake]) -> list[Mistake]:
+    """Return warnings without those of several stacks of one template that say the same of the same place."""
+    kept: dict[object, Mistake] = {}
+    for each in mistakes:
+        kept.setdefault((each.place, each.problem) if each.place else each, each)
+    return list(kept.values())
+
+
+def _of_resources(definition: Definition, types: Types, tools: Collection[str]) -> Iterator[Mistake]:
+    """Yield the warnings about the resources of one stack."""
     for name, resource in definition.resources.items():
         try:
             mapped = types.found(resource, definition.environment)
-            class_ = None if mapped.template else types.class_of(mapped)
-        except (EntityNotFound, ValueError):  # a mistake, which is reported elsewhere
+            if mapped.template:
+                yield from _of_interface(definition, resource, definition.environment.interface(mapped.template))
+                continue
+            class_ = types.class_of(mapped)
+        except (EntityNotFound, ValueError, Invalid):  # a mistake, which is reported elsewhere
             continue
-        if class_ is None:
-            continue
-        mistakes += _of_type(definition, resource, mapped.type, class_)
+        yield from _of_type(definition, resource, mapped.type, class_)
         if mapped.type == COMPONENT:
-            mistakes += _of_component(definition, name, resource.properties.get("configs"), tools)
-    return [mistake.concealed(definition.conceal) for mistake in mistakes]
+            yield from _of_component(definition, name, resource.properties.get("configs"), tools)
 
 
 def _of_type(
@@ -57,6 +80,16 @@ def _of_type(
     for path, doubtful in _properties(schemas, resource.properties):
         problem = _sentence(f"the property {'.'.join(map(str, path))}", doubtful)
         yield definition.mistake(problem, (*here, *path))
+
+
+def _of_interface(definition: Definition, resource: ResourceDefinition, interface: Interface) -> Iterator[Mistake]:
+    """Yield the warnings about parameters of a nested template that only an environment may still give a value."""
+    if interface.is_final or not isinstance(resource.properties, Mapping):
+        return
+    for name, schema in interface.properties.items():
+        if schema.default is None and resource.properties.get(name) is None and name not in resource.omitted:
+            problem, hint = f"Property {name} not assigned", f"unless parameter_defaults give {name} a value"
+            yield definition.mistake(problem, ("resources", resource.name, "properties"), hint)
 
 
 def _sentence(subject: str, status: SupportStatus) -> str:
@@ -101,7 +134,9 @@ def _of_component(definition: Definition, name: str, configs: Any, tools: Collec
         tool = config.get("tool")
         if isinstance(tool, str) and tool not in tools:
             problem = f"no hook for the tool {tool} is installed on this machine: the config fails here"
-            yield definition.mistake(problem, (*path, "tool"), _meant(tool, tools))
+            package = heat_config_hooks.COMPAT_PACKAGE if heat_config_hooks.absent(tool) else ""
+            hint = f"install the package {package}" if package else _meant(tool, tools)
+            yield definition.mistake(problem, (*path, "tool"), hint)
 
 
 def _meant(word: str, words: Collection[str]) -> str:

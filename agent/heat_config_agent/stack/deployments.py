@@ -147,13 +147,16 @@ def entries(world: World, server: str) -> list[dict[str, Json]]:
     return sorted((each.entry() for each in configs if each is not None), key=lambda entry: str(entry["name"]))
 
 
-def take(world: World, deployment: DeploymentRecord, details: Mapping[str, Json] | None) -> bool:
-    """Accept the result of a deployment, and return whether the deployment waited for one."""
+def take(world: World, deployment: DeploymentRecord, details: Json) -> bool:
+    """Accept the result of a deployment, and return whether the deployment waited for one.
+
+    A result that is not a map is a failure.
+    """
     config = world.store.configs.get(deployment.config)
     if deployment.status != IN_PROGRESS or config is None:
         return False
-    details = details or {}
-    reasons = []
+    reasons = [] if isinstance(details, dict) or not details else ["the result is not a map"]
+    details = details if isinstance(details, dict) else {}
     code = details.get("deploy_status_code")
     if code and str(code) != "0":
         reasons.append(f"deploy_status_code : Deployment exited with non-zero status code: {code}")

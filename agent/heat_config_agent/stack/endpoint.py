@@ -81,7 +81,7 @@ class _Connection:
         self.request: _Request | None = None
         self.answered = False
         self.trusted = False
-        """Whether it has shown the token of a handle."""
+        """True if it has shown the token of a handle."""
 
     def read(self) -> bool:
         """Read what has arrived; return whether there may be more."""
@@ -290,7 +290,7 @@ def _taken(port: int) -> StateError:
 
 def _holder(port: int) -> str:
     """Return a description of the process that listens on a port; empty if it is not known."""
-    import pwd  # noqa: PLC0415  # seldom needed
+    import pwd  # noqa: PLC0415  # rarely needed
 
     import psutil  # noqa: PLC0415
 

@@ -35,11 +35,11 @@ class HeatType:
     service: str
     """The cloud service that has such resources; empty if none has."""
     is_nothing: bool
-    """Whether the service is gone: any property is accepted, and each attribute is None."""
+    """True if the service is gone: any property is accepted, and each attribute is None."""
     open_attributes: bool
-    """Whether there may be attributes beside the declared ones."""
+    """True if there may be attributes next to the declared ones."""
     snapshot: bool
-    """Whether the deletion policy may be Snapshot."""
+    """True if the deletion policy may be Snapshot."""
     translations: tuple[Mapping[str, str], ...]
     """Properties that take their value from an older property: `path`, and `value_path` or `value_name`."""
     expiring: tuple[str, ...]

@@ -50,7 +50,7 @@ class Kept(NamedTuple):
     trouble: str
     """What is wrong with the records; empty if nothing is."""
     blank: bool = False
-    """Whether nothing has been done yet, so that the stack counts as not existing."""
+    """True if nothing has been done yet, so that the stack counts as not existing."""
 
 
 def kept(state: Path, name: str) -> Kept | None:

@@ -65,7 +65,7 @@ class World:
     catching_up_until: float = 0.0
     """The time (in seconds since boot) until which no time limit ends a wait: scripts may deliver late signals."""
     creating: bool = False
-    """Whether the stacks are validated because they are about to be created."""
+    """True if the stacks are validated because they are about to be created."""
     forget: Callable[[str, str], None] | None = None
     """Receives the path and the failure of each resource that is forgotten because its deletion failed; None if such a
     resource is kept."""
@@ -94,15 +94,13 @@ class Stack:
         self.look: plain.Look = _Running(self)
         self.context = None
         self.validating = False
-        self.batches: tuple[int, float] | None = None
-        """The number of resources per batch, and the seconds between batches; None for no batches."""
         self.earlier: Definition | None = None
         """The definition that a rollback returns to."""
         self.traversal: Any = None
         self.in_turn = False
-        """Whether the resources are worked on one after the other, see `Definition.in_turn`."""
+        """True if the resources are worked on one after the other, see `Definition.in_turn`."""
         self.files: Mapping[str, Json] = {}
-        """The files beside those of operations, see `Definition.files`; kept while the stack is deleted."""
+        """The files next to those of operations, see `Definition.files`; kept while the stack is deleted."""
         world.stacks[record.id] = self
         self._definition: Definition | None = None
         self.resources: dict[str, Resource] = {}

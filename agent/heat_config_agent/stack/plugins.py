@@ -160,7 +160,7 @@ def _import(
     fromlist: Sequence[str] | None = (),
     level: int = 0,
 ) -> ModuleType:
-    """Import a module for a plug-in: one of ours under Heat's name, an installed one, or one beside the plug-in."""
+    """Import a module for a plug-in: one of ours under Heat's name, an installed one, or one next to the plug-in."""
     top = name.partition(".")[0]
     if level == 0 and fromlist and f"{name}.".startswith(f"{RESOURCES}."):
         return _of_resources(name, (globals or {}).get("__package__") or "", fromlist)

@@ -213,7 +213,7 @@ class Properties(Mapping[str, Any]):
             raise Wrong(str(error), (*self._path, key)) from error
 
     def _get(self, key: str, wrong: list[Wrong], *, checked: bool = False) -> Any:
-        """Return a value; if it is checked, add the mistakes beside its type to `wrong`."""
+        """Return a value; if it is checked, add the mistakes next to its type to `wrong`."""
         if key not in self.schema:
             raise KeyError(f"Invalid Property {key}")
         schema = self.schema[key]
@@ -350,12 +350,15 @@ _PARAMETERS = {
 }
 
 
-def of_parameter(parameter: definition.Schema) -> Schema:
-    """Return the schema of the property for a parameter of a nested template."""
+def of_parameter(parameter: definition.Schema, *, is_final: bool = True) -> Schema:
+    """Return the schema of the property for a parameter of a nested template.
+
+    While an environment may still give a default value (`is_final` is False), none is required.
+    """
     return Schema(
         _PARAMETERS[parameter.type],
         parameter.description,
-        required=parameter.default is None,
+        required=is_final and parameter.default is None,
         constraints=[limits.made(each.kind, each.value, each.description) for each in parameter.constraints],
         update_allowed=True,
         immutable=parameter.immutable,

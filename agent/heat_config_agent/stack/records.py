@@ -67,7 +67,7 @@ class StackRecord:
     port: int = 0
     """For the root, the port that last accepted signals for wait conditions."""
     rollback: bool = False
-    """Whether a failure starts a rollback."""
+    """True if a failure starts a rollback."""
     adopted: Json = None
     """Of a stack that is adopted, the state of each resource by its name, as Heat's API writes it."""
     restores: str = ""
@@ -89,7 +89,7 @@ class ResourceRecord:
     type: str = ""
     """The type after all mappings; for a nested template, the name of its file."""
     template: bool = False
-    """Whether the type is a nested template."""
+    """True if the type is a nested template."""
     action: str = INIT
     status: str = COMPLETE
     reason: str = ""

@@ -59,13 +59,13 @@ class Resource(ClientUser):
     support_status = SupportStatus()
     physical_resource_name_limit: ClassVar[int | None] = 255
     any_property: ClassVar[bool] = False
-    """Whether it accepts properties that are not in its schema."""
+    """True if it accepts properties that are not in its schema."""
     any_attribute: ClassVar[bool] = False
-    """Whether it may have attributes that are not in its schema; they are checked only once it exists."""
+    """True if it may have attributes that are not in its schema; they are checked only once it exists."""
     again_after_interruption: ClassVar[bool] = False
-    """Whether an interrupted handler may be called again. Otherwise the resource counts as failed."""
+    """True if an interrupted handler may be called again. Otherwise the resource counts as failed."""
     deletes_with_snapshot: ClassVar[bool] = False
-    """Whether it may have the deletion policy Snapshot."""
+    """True if it may have the deletion policy Snapshot."""
 
     def __init__(self, name: str, definition: ResourceDefinition, stack: Host) -> None:
         """Work on one resource of a stack; `attach` adds its record."""

@@ -73,7 +73,7 @@ class Session:
         self.root: Stack | None = None
         self._procedures = Procedures(self._finish)
         self._resumed = False
-        """Whether an earlier process was interrupted: its scripts may still be running."""
+        """True if an earlier process was interrupted: its scripts may still be running."""
         self._trouble: StateError | Invalid | None = None
         """The reason why the stack can only be deleted; None if there is no such reason."""
         try:
@@ -123,7 +123,7 @@ class Session:
 
     @property
     def interrupted(self) -> bool:
-        """Whether an earlier process began an action and did not finish it."""
+        """True if an earlier process began an action and did not finish it."""
         return self.root is not None and self.root.record.status == IN_PROGRESS
 
     # Commands.

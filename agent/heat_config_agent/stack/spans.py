@@ -1,7 +1,7 @@
 """The time that a resource has waited, unaffected by changes of the clock and ends of processes.
 
-While the machine is up, the kernel's clock since boot counts, which nobody can set. The time in which the machine was
-down cannot be known, and does not count. What had passed before it is noted now and then.
+While the machine is up, the kernel's clock since boot counts, which no one can set. The time in which the machine was
+down cannot be known, and does not count. What had passed before it is noted from time to time.
 """
 
 from __future__ import annotations

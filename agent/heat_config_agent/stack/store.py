@@ -49,7 +49,7 @@ EVENTS = 1000
 _SLACK = 2000
 """The number of obsolete lines that causes a rewrite of the file."""
 _JOURNAL = "journal"
-"""The journal beside it, with the deployments that were run."""
+"""The journal next to it, with the deployments that were run."""
 
 
 class Memory:
@@ -136,7 +136,7 @@ class Store(Memory):
         self.damage = ""
         """The reason why it is uncertain what was done with the stack; empty if it is certain."""
         self.blank = False
-        """Whether the file has no content: nothing had been done when it was created."""
+        """True if the file has no content: nothing had been done when it was created."""
         self._warn = warn
         self._pending: list[bytes] = []
         self._lines = 0
@@ -213,7 +213,7 @@ class Store(Memory):
             self._write_anew(durable=False)
             return
         file.find()
-        if self._pending:  # unless the file had to be written anew
+        if self._pending:  # unless the file had to be written again
             file.append(b"".join(self._pending))
             self._pending = []
 
@@ -232,7 +232,7 @@ class Store(Memory):
             return 0
 
     def _write_anew(self, *, durable: bool = True) -> None:
-        """Write a new file beside the old one, and replace it."""
+        """Write a new file next to the old one, and replace it."""
         self._made = os.urandom(8).hex()
         records: list[tuple[str, str, Json]] = [(MADE, "", self._made)]
         records += [(kind, key, to_json(record)) for kind, all_ in self._of.items() for key, record in all_.items()]

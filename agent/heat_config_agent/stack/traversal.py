@@ -7,34 +7,21 @@ is deleted if the stack no longer has it. A failure stops only what depends on t
 
 from __future__ import annotations
 
-import heapq
 import time
-from collections.abc import Callable, Iterable
-from functools import partial
-from graphlib import TopologicalSorter
-from typing import NamedTuple
+from collections.abc import Callable
 
 from heat_config_agent.language.mistakes import Invalid
-from heat_config_agent.model.errors import AgentError, shortage
 from heat_config_agent.stack import actions, procedure, records, spans
 from heat_config_agent.stack.definition import Definition
 from heat_config_agent.stack.definition.procedures import DEPLOY
-from heat_config_agent.stack.exception import ResourceFailure, UpdateReplace
+from heat_config_agent.stack.exception import UpdateReplace
 from heat_config_agent.stack.live import Stack, best
 from heat_config_agent.stack.records import COMPLETE, CREATE, DELETE, FAILED, IN_PROGRESS, INIT, ROLLBACK, UPDATE
 from heat_config_agent.stack.records import ResourceRecord as Record
 from heat_config_agent.stack.resource import Resource
+from heat_config_agent.stack.rolling import Rolling
 from heat_config_agent.stack.scheduler import Task
-
-
-class Node(NamedTuple):
-    """A step of a traversal."""
-
-    id: str
-    """The id of the resource; if it is replaced on the way, the id of the old one."""
-    last: bool
-    """Whether it is the second visit: delete the resource if the stack no longer has it."""
-
+from heat_config_agent.stack.steps import Node, Traversal
 
 TURNS: dict[str, Callable[[Resource], actions.Acting]] = {
     records.SUSPEND: actions.suspend,
@@ -45,12 +32,9 @@ TURNS: dict[str, Callable[[Resource], actions.Acting]] = {
 """The action for each resource in a traversal that leaves the definition as it is."""
 
 
-def key(stack: Stack) -> tuple[str, str]:
-    """Return the key that is woken when the traversal of a stack ends."""
-    return ("stack", stack.id)
-
-
-def converge(stack: Stack, action: str, definition: Definition | None, attempt: str = "") -> None:
+def converge(
+    stack: Stack, action: str, definition: Definition | None, attempt: str = "", rolling: Rolling | None = None
+) -> None:
     """Begin to create or update a stack to a definition; without one, to delete it."""
     record = stack.record
     if record.action != DELETE:
@@ -59,7 +43,7 @@ def converge(stack: Stack, action: str, definition: Definition | None, attempt: 
         record.before, record.revision = record.revision, record.latest + 1
         record.latest = record.revision
     _begin(stack, action, attempt)
-    _Convergence(stack, definition).start()
+    _Convergence(stack, definition, rolling).start()
 
 
 def turn(stack: Stack, action: str, attempt: str = "") -> None:
@@ -69,12 +53,13 @@ def turn(stack: Stack, action: str, attempt: str = "") -> None:
     _Turn(stack).start()
 
 
-def go_on(stack: Stack, definition: Definition | None) -> None:
+def go_on(stack: Stack, definition: Definition | None, rolling: Rolling | None = None) -> None:
     """Continue the traversal that an earlier process began."""
     if stack.record.action in TURNS:
         _Turn(stack).start()
     else:
-        _Convergence(stack, None if stack.record.action == DELETE else definition).start()
+        rest = rolling.left(each.name for each in stack.records()) if rolling else None
+        _Convergence(stack, None if stack.record.action == DELETE else definition, rest).start()
 
 
 def _begin(stack: Stack, action: str, attempt: str) -> None:
@@ -86,105 +71,7 @@ def _begin(stack: Stack, action: str, attempt: str) -> None:
         stack.happened([], action, IN_PROGRESS)
 
 
-class _Traversal:
-    """Runs the steps of a graph, each as soon as its dependencies are done."""
-
-    def __init__(self, stack: Stack) -> None:
-        self.stack = stack
-        self.graph: TopologicalSorter[Node] = TopologicalSorter()
-        """The graph. A failed step is never done, so the steps that depend on it never begin."""
-        self._open = 0
-        self._in_turn = stack.in_turn
-        self._waiting: list[tuple[int, Node]] = []
-        """The steps that could begin, if the stack is worked on in turn: a heap, by their positions."""
-        self._is_over = False
-        """Whether a step has failed after which nothing more is begun."""
-
-    def start(self) -> None:
-        """Begin with the steps that have no dependencies."""
-        self.stack.traversal = self
-        self.graph.prepare()
-        self._take()
-        if not self._open:
-            self._ended()
-
-    def step(self, node: Node) -> Task:
-        """Return the task of a step."""
-        raise NotImplementedError
-
-    def _take(self) -> None:
-        """Begin the steps whose dependencies are done."""
-        nodes = self._next(self.graph.get_ready()) if self._in_turn else self.graph.get_ready()
-        self._open += len(nodes)
-        for node in nodes:
-            done: list[bool] = []
-            self.stack.world.scheduler.add(self._guarded(node, done), partial(self._after, node, done))
-
-    def _next(self, nodes: Iterable[Node]) -> tuple[Node, ...]:
-        """Return the one step to begin; none while another one is open, or after a failure."""
-        for node in nodes:
-            heapq.heappush(self._waiting, (self.position(node), node))
-        if self.stack.record.failure is not None:  # only a removal goes on
-            self._waiting = [entry for entry in self._waiting if entry[1].last]
-            heapq.heapify(self._waiting)
-        if self._open or self._is_over or not self._waiting:
-            return ()
-        return (heapq.heappop(self._waiting)[1],)
-
-    def position(self, node: Node) -> int:
-        """Return the position of a step among those that could begin; the least is the first."""
-        raise NotImplementedError
-
-    def _guarded(self, node: Node, succeeded: list[bool]) -> Task:
-        try:
-            yield from self.step(node)
-            succeeded.append(True)
-        except ResourceFailure as failure:
-            self._fail(failure)
-        except (AgentError, GeneratorExit):
-            raise
-        except BaseException as error:  # plug-ins may raise anything, outside of their handlers too
-            if isinstance(error, OSError) and shortage(error):
-                raise
-            self._fail(self._broken(node, error))
-
-    def _fail(self, failure: ResourceFailure) -> None:
-        if self.stack.record.failure is None:
-            self.stack.record.failure = records.Failure(failure.kind, failure.path, failure.text)
-
-    def _broken(self, node: Node, error: BaseException) -> ResourceFailure:
-        """Record that a resource failed outside of its handlers; one that was not begun keeps its state."""
-        record = self.stack.world.store.resources.get(node.id)
-        failure = actions.failure(record.name if record else node.id, error, self.stack.world.conceal)
-        if record is not None and record.action != INIT:
-            record.status, record.reason, record.updated = FAILED, str(failure), time.time()
-            self.stack.keep(record)
-            self.stack.happened([record.name], record.action, FAILED, record.reason)
-        return failure
-
-    def _after(self, node: Node, succeeded: list[bool]) -> None:
-        self._open -= 1
-        self._is_over = self._is_over or not (succeeded or node.last)
-        if self.stack.traversal is self and (succeeded or self._in_turn):
-            if succeeded or node.last:
-                self.graph.done(node)
-            self._take()
-        if not self._open and self.stack.traversal is self:
-            self._ended()
-
-    def _ended(self) -> None:
-        self.stack.traversal = None
-        record = self.stack.record
-        record.status = FAILED if record.failure else COMPLETE
-        record.reason = f"Resource {record.action} failed: {record.failure}" if record.failure else ""
-        record.updated = time.time()
-        self.stack.keep(record)
-        if self.stack.owner is None:
-            self.stack.happened([], record.action, record.status, record.reason)
-        self.stack.world.scheduler.wake(key(self.stack))
-
-
-class _Turn(_Traversal):
+class _Turn(Traversal):
     """Suspends, resumes or checks each resource."""
 
     def __init__(self, stack: Stack) -> None:
@@ -213,23 +100,25 @@ class _Turn(_Traversal):
             yield from TURNS[action](resource)
 
 
-class _Convergence(_Traversal):
+class _Convergence(Traversal):
     """Creates, updates and deletes resources until the stack matches a definition."""
 
-    def __init__(self, stack: Stack, definition: Definition | None) -> None:
+    def __init__(self, stack: Stack, definition: Definition | None, rolling: Rolling | None = None) -> None:
         super().__init__(stack)
-        self._definition = definition
+        self._definition, self._rolling = definition, rolling or Rolling(())
         self._before = {each.id: each for each in stack.records()}
         self._current: dict[str, str] = {}
         """The ids of the resources of the definition at the start, by name."""
         self._names: dict[str, str] = {}
-        self._pauses: dict[str, float] = {}
-        """The seconds to wait before a resource is created or updated, by name."""
-        stack.define(definition)
+        self._pauses: dict[Node, float] = {}
+        """The seconds to wait before a step."""
+        widened = None if definition is None else self._rolling.widened(definition)
+        stack.define(widened)
         self._in_turn = stack.in_turn
-        if definition is not None:
-            self._plan(definition)
+        if widened is not None:
+            self._plan(widened)
         self._plan_removals()
+        self._plan_batches()
         self._positions = {Node(of, True): len(self._before) - at for at, of in enumerate(self._before)}
         self._positions |= {Node(of, False): at - len(self._names) for at, of in enumerate(self._names)}
 
@@ -254,13 +143,21 @@ class _Convergence(_Traversal):
             self.graph.add(Node(self._current[name], False), *(Node(other, False) for other in needs))
             if stack.resources[name].record.definition is None:
                 stack.resources[name].record.requires = sorted(needs)
-        if stack.batches:
-            names, size = list(definition.resources), stack.batches[0]
-            for at in range(size, len(names), size):
-                former = [Node(self._current[resource], False) for resource in names[at - size : at]]
-                for name in names[at : at + size]:
-                    self.graph.add(Node(self._current[name], False), *former)
-                    self._pauses[name] = stack.batches[1]
+        extra = {self._current[name]: stack.resources[name].record for name in self._rolling.extra}
+        self._before |= extra  # they are deleted again
+
+    def _plan_batches(self) -> None:
+        """Order each batch of a rolling update after the one before, with all that it removes."""
+        former: list[Node] = []
+        for batch in self._rolling.batches:
+            made = [self._current[name] for name in batch.made if name in self._current]
+            gone = [of for of, each in self._before.items() if each.name in batch.removed]
+            nodes = [*(Node(of, False) for of in made), *(Node(of, True) for of in gone)]
+            for node in nodes:
+                self.graph.add(node, *former)
+                self._pauses[node] = batch.pause
+            stay = [of for of in made if of in self._before and self._before[of].name not in self._rolling.extra]
+            former = [*nodes, *(Node(of, True) for of in stay)] or former
 
     def _plan_removals(self) -> None:
         """Visit each existing resource again, after its own first visit and after everything that depended on it."""
@@ -294,7 +191,7 @@ class _Convergence(_Traversal):
         if (record.passed, record.revision, record.status) == (attempt, self.stack.record.revision, COMPLETE):
             return
         if record.passed != attempt:
-            yield from self._paused(resource)
+            yield from self._paused(node, record)
         record.passed = attempt
         again = resource.state == (CREATE, IN_PROGRESS) and resource.again_after_interruption
         again = again or resource.state == (records.ADOPT, IN_PROGRESS)
@@ -316,13 +213,12 @@ class _Convergence(_Traversal):
             return actions.adopt(resource, (self.stack.record.adopted or {}).get(resource.name))
         return actions.create(resource)
 
-    def _paused(self, resource: Resource) -> Task:
-        """Wait before the batch of a resource; after an interruption, only for the rest of the pause."""
-        pause = self._pauses.get(resource.name, 0.0)
+    def _paused(self, node: Node, record: Record) -> Task:
+        """Wait before a step of a batch; after an interruption, only for the rest of the pause."""
+        pause = self._pauses.get(node, 0.0)
         if not pause:
             return
-        record = resource.record
-        spans.begin(record, self.stack.record.attempt)
+        spans.begin(record, f"{self.stack.record.attempt}{' removal' if node.last else ''}")
         self.stack.keep(record)
         while spans.lasted(record) < pause:
             if spans.renew(record):
@@ -347,10 +243,11 @@ class _Convergence(_Traversal):
     def _remove(self, node: Node) -> Task:
         """Delete a resource if the stack no longer has it."""
         record = self._before[node.id]
+        yield from self._paused(node, record)
         working = self.stack.resources.get(record.name)
         if working is None or working.record is not record:
             yield from actions.delete(self.stack.resource(record))
-        elif self._definition is None:
+        elif self._definition is None or record.name not in self._definition.resources:
             yield from actions.delete(working)
 
     def _ended(self) -> None:
@@ -364,6 +261,8 @@ class _Convergence(_Traversal):
             return
         if not failed and self._definition is None:
             self._clear()
+        if self._rolling.extra:
+            self.stack.define(self._definition)
         super()._ended()
 
     def _deployed(self) -> Task:

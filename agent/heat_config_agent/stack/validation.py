@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from heat_config_agent.language.mistakes import Invalid, Mistake
-from heat_config_agent.language.positions import Json, Path
+from heat_config_agent.language.positions import Json, Path, Place
 from heat_config_agent.model.errors import UsageError, blame
 from heat_config_agent.stack import heat_types
 from heat_config_agent.stack.definition import (
@@ -165,8 +165,57 @@ def _of_child(definition: Definition, name: str, resource: Any, count: _Count) -
         world = resource.stack.world
         for mistake in mistakes(child, world.types, resource, count, creating=world.creating):
             moved = mistake.under(*path)
-            yield moved if moved.place else definition.mistake(moved.problem, moved.path, moved.hint)
+            yield moved if moved.place else replace(moved, place=definition.place(("resources", name)))
         count.times = times
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A child stack, before it is created."""
+
+    path: Path
+    """The path under which its mistakes are reported."""
+    place: Place | None
+    """The position of what has no position of its own, such as a member of a group."""
+    definition: Definition
+
+
+def children(definition: Definition, types: Types) -> list[Child]:
+    """Return the child stacks of a stack, at all depths.
+
+    Of a group, it is the first member. A child that cannot be defined is left out: its mistakes are reported.
+    """
+    try:
+        return limits.within_template(lambda: list(_children(definition, types, None, _Count())))
+    except limits.TooMuch:
+        return []
+
+
+def _children(definition: Definition, types: Types, owner: Resource | None, count: _Count) -> Iterator[Child]:
+    count.number += len(definition.resources)
+    stack = Stack(
+        World(Memory(), types, _Nowhere()),
+        StackRecord(definition.identity.id, definition.identity.name),
+        definition,
+        owner,
+    )
+    stack.look, stack.validating = _Unmade(), True
+    for name in definition.resources if len(stack.path) < DEPTH else ():
+        if count.number > definition.largest:
+            return
+        try:
+            resource: Any = stack.as_defined(name)
+            if not hasattr(resource, "child_to_validate"):
+                continue
+            path = ("resources", resource.child_mistakes_path())
+            child = resource.child_to_validate(definition.identity)
+        except Exception:  # noqa: BLE001, S112  # a mistake, which is reported elsewhere
+            continue
+        if child is not None:
+            place = definition.place(("resources", name))
+            yield Child(path, place, child)
+            for each in _children(child, types, resource, count):
+                yield Child((*path, *each.path), each.place or place, each.definition)
 
 
 def _needs(definition: Definition) -> Iterator[Need]:

@@ -1,7 +1,7 @@
 """A clock that only goes forward: the time since the agent first used its state directory, over restarts and reboots.
 
 The ages of deployments are measured with it. The machine's clock may be set wrong by years, and then files would be
-removed too early or kept for years. While the machine is up, this clock follows the kernel's, which nobody can set. The
+removed too early or kept for years. While the machine is up, this clock follows the kernel's, which no one can set. The
 time for which the machine was down is not known for certain, and counts as a day at most.
 """
 

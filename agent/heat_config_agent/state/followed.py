@@ -34,7 +34,7 @@ class Followed:
     refused: str = ""
     """The newest revision, if it was refused or has failed."""
     reason: str = ""
-    """Why that revision was refused or has failed."""
+    """The reason why that revision was refused or has failed."""
     again: float = 0.0
     """When that revision is tried again, in seconds since the epoch; 0 for never."""
     begun: str = ""
@@ -42,7 +42,7 @@ class Followed:
     attempt: str = ""
     """The id of the last action of the stack before that one."""
     trouble: str = ""
-    """Why the source does not answer, or the stack cannot be worked on now; empty if nothing is wrong."""
+    """The reason why the source does not answer, or the stack cannot be worked on now; empty if nothing is wrong."""
     answered: float = 0.0
     """When the source last answered, in seconds since the epoch."""
     signed: str = ""

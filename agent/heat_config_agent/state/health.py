@@ -1,6 +1,6 @@
 """The state of a daemon for others to read: a file next to the journal, and metrics for Prometheus.
 
-The file is written when something changes and now and then. It is not flushed to disk.
+The file is written when something changes and from time to time. It is not flushed to disk.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Health:
     current: bool = False
     """True if a source has answered this daemon, and the journal has every deployment of the documents in force."""
     paused: str = ""
-    """Why the agent is paused; empty if it is not."""
+    """The reason why the agent is paused; empty if it is not."""
     reboot: tuple[str, ...] = ()
     """The names of deployments that wait for a reboot."""
     sources: tuple[Mapping[str, object], ...] = ()

@@ -76,7 +76,7 @@ def file_path(content: Mapping[str, Json], document: Document) -> str | None:
 
 
 def naming_document(artifact: ArtifactDefinition) -> Document:
-    """Return the document that names the file of an artifact: the file is beside that (O1)."""
+    """Return the document that names the file of an artifact: the file is next to that (O1)."""
     while artifact.content.get("file") is None and artifact.parent is not None:
         artifact = artifact.parent
     return artifact.names  # type: ignore[return-value]  # normative types have no artifacts

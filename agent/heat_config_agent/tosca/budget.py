@@ -1,6 +1,6 @@
 """The limit on the work of checking one file, because a file may be written to make the check slow.
 
-What is left out then is help or what nobody can check: hints, matches of requirements, and patterns that take long.
+What is left out then is help or what no one can check: hints, matches of requirements, and patterns that take long.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ from heat_config_agent.tosca.operations import (
     machine,
     surroundings,
 )
-from heat_config_agent.tosca.service import Template
+from heat_config_agent.tosca.templates import Template
 from heat_config_agent.tosca.topology import Layer, Part, Topology
 
 

@@ -21,7 +21,7 @@ _READ = frozenset({"integer", "float", "boolean"})
 
 @dataclass(frozen=True, slots=True)
 class Assertion(Later):
-    """Whether a value meets constraints. One that is not known meets nothing (W7)."""
+    """True if a value meets constraints. One that is not known meets nothing (W7)."""
 
     value: Tree
     clauses: tuple[Clause, ...]
@@ -51,7 +51,7 @@ class Assertion(Later):
 
 @dataclass(frozen=True, slots=True)
 class Combined(Later):
-    """Whether all, any or none of some conditions hold."""
+    """True if all, any or none of some conditions hold."""
 
     operator: str
     conditions: tuple[Later, ...]

@@ -105,7 +105,9 @@ def clauses(content: Sequence[Json], primitive: str, *, is_complex: bool) -> tup
     found = []
     for item in content:
         operator, argument, problem = _parsed(item)
-        if not problem and not _unfit(operator, argument, primitive, is_complex=is_complex):
+        if problem or _unfit(operator, argument, primitive, is_complex=is_complex):
+            continue
+        if operator != "in_range" or not _is_upside_down(argument, primitive):
             found.append(Clause(operator, argument, primitive))
     return tuple(found)
 
@@ -220,23 +222,30 @@ def check_clause(
     if problem:
         report.wrong("constraint-bad", problem[0], here, problem[1])
         return None
-    if primitive is None and not is_complex:
-        return Clause(operator, argument, "")
-    unfit = _unfit(operator, argument, primitive or "", is_complex=is_complex)
+    is_known = primitive is not None or is_complex
+    unfit = _unfit(operator, argument, primitive or "", is_complex=is_complex) if is_known else ""
     if unfit:
         report.wrong("constraint-unfit", unfit, here)
         return None
-    if operator in _COMPARISONS or operator == "in_range":
-        if primitive == "map" or is_complex:
-            report.warn("constraint-uncomparable", f"{operator} says little of maps: they are compared as text", here)
-        elif operator == "in_range" and _is_upside_down(argument, primitive or ""):
-            report.wrong("constraint-bad", "the range ends before it begins", here, "write the lower end first")
-            return None
+    if operator == "in_range" and _is_upside_down(argument, (primitive or "") if is_known else None):
+        report.wrong("constraint-bad", "the range ends before it begins", here, "write the lower end first")
+        return None
+    if (operator in _COMPARISONS or operator == "in_range") and (primitive == "map" or is_complex):
+        report.warn("constraint-uncomparable", f"{operator} says little of maps: they are compared as text", here)
     return Clause(operator, argument, primitive or "")
 
 
-def _is_upside_down(argument: Sequence[Json], primitive: str) -> bool:
+def _is_upside_down(argument: Sequence[Json], primitive: str | None) -> bool:
+    """Return whether a range ends before it begins, as far as that can be told (None: for an unknown type)."""
     if UNBOUNDED in argument or any(map(is_function, argument)):
         return False
-    lower, upper = (_end(end, primitive) for end in argument)
+    if primitive is None:
+        numbers = all(isinstance(end, int | float) and not isinstance(end, bool) for end in argument)
+        if not numbers and not all(isinstance(end, dict) for end in argument):
+            return False
+        primitive = "float" if numbers else ""
+    try:
+        lower, upper = (_end(end, primitive or "") for end in argument)
+    except ValueError:  # it is reported as unfit
+        return False
     return bool(upper < lower)

@@ -46,7 +46,7 @@ class Type(Protocol):
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether it is unknown what it inherits: a parent is not there, or the parents form a circle."""
+        """True if it is unknown what it inherits: a parent is not there, or the parents form a circle."""
 
     @property
     def keys(self) -> frozenset[object]:

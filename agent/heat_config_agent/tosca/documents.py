@@ -36,7 +36,7 @@ class Document:
         self.imports: list[tuple[str, Document]] = []
         """The documents that it imports, each with the prefix of its names."""
         self.is_checked = False
-        """Whether its types have been checked."""
+        """True if its types have been checked."""
         self._own: dict[str, dict[str, Type]] = {}
         self._visible: dict[str, dict[str, Type]] = {}
         self._found: dict[tuple[str, str], Type | None] = {}

@@ -1,6 +1,6 @@
 """The keynames of every entity of versions 1.0 to 1.3 (sections 3.5 to 3.9 of the specification), as tables.
 
-A keyname that one version has is taken in all others, as nobody is helped by a refusal.
+A keyname that one version has is taken in all others, as no one is helped by a refusal.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.tosca.grammar import (
     ANY,
-    RANGE,
+    OCCURRENCES,
     SCALAR,
     TEXT,
     TEXTS,
@@ -40,7 +40,11 @@ HOSTS = word("SELF", "HOST", "SOURCE", "TARGET", "ORCHESTRATOR")
 
 # Definitions (section 3.5).
 
-CREDENTIAL = entity("a credential", {"protocol": TEXT, "token_type": TEXT, "token": ANY, "keys": VALUES, "user": ANY})
+_secret = either(str=TEXT, dict=ANY)
+CREDENTIAL = entity(
+    "a credential",
+    {"protocol": TEXT, "token_type": TEXT, "token": _secret, "keys": map_of(_secret), "user": _secret},
+)
 REPOSITORY = entity("a repository", {"url": TEXT, "description": TEXT, "credential": CREDENTIAL}, "url", short="url")
 IMPORT = entity(
     "an import",
@@ -139,7 +143,7 @@ CAPABILITY_DEFINITION = entity(
         "properties": PROPERTIES,
         "attributes": ATTRIBUTES,
         "valid_source_types": NAMES,
-        "occurrences": RANGE,
+        "occurrences": OCCURRENCES,
     },
     short="type",
 )
@@ -152,7 +156,7 @@ REQUIREMENT_DEFINITION = entity(
         "relationship": entity(
             "a relationship", {"type": TEXT, "interfaces": map_of(INTERFACE_DEFINITION)}, "type", short="type"
         ),
-        "occurrences": RANGE,
+        "occurrences": OCCURRENCES,
         "node_filter": NODE_FILTER,
         "metadata": TEXTS,
     },
@@ -243,7 +247,7 @@ REQUIREMENT = entity(
         "capability": TEXT,
         "relationship": _relationship,
         "node_filter": NODE_FILTER,
-        "occurrences": RANGE,
+        "occurrences": OCCURRENCES,
         "directives": NAMES,
     },
     short="node",
@@ -251,7 +255,7 @@ REQUIREMENT = entity(
 )
 CAPABILITY = entity(
     "a capability",
-    {"properties": VALUES, "attributes": VALUES, "occurrences": RANGE, "directives": NAMES},
+    {"properties": VALUES, "attributes": VALUES, "occurrences": OCCURRENCES, "directives": NAMES},
     since=_since("1.3", "occurrences", "directives"),
 )
 _template: dict[str, Kind] = {"type": TEXT, "description": TEXT, "metadata": TEXTS, "properties": VALUES}

@@ -45,6 +45,8 @@ def _check_properties(
         name, clauses = entry
         schema = defined[name].schema if name in defined else None
         where = (*path, index, name)
+        if clauses == []:
+            document.report.wrong("constraint-bad", f"the filter of {name} has no constraint", where, "add one")
         check_clauses(clauses, schema, where, document)
         if scope is not None:
             functions.check(clauses, where, scope)

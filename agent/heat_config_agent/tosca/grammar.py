@@ -48,7 +48,7 @@ class Entity:
     others: Kind | None = None
     """The kind of what stands under any other key; without it, another key is a mistake."""
     exclusive: bool = False
-    """Whether exactly one of the keynames has to be there."""
+    """True if exactly one of the keynames has to be there."""
     since: Mapping[str, str] = field(default_factory=dict)
     """The first version that has a keyname, for those that 1.0 has not."""
 
@@ -59,7 +59,7 @@ TRUTH = Kind("truth")
 WHOLE = Kind("whole")
 SCALAR = Kind("scalar")
 VERSION = Kind("version")
-RANGE = Kind("range")
+OCCURRENCES = Kind("range")
 TEXTS = Kind("texts")
 
 
@@ -184,6 +184,9 @@ def _scalar(value: Json, kind: Kind, path: Path, report: Report) -> Any:
     elif form == "range":
         if not isinstance(value, list):
             return _misfit(value, "a range: a list of its two ends", path, report)
+        if value and isinstance(value[0], int) and value[0] < 0:
+            report.wrong("value", f"{_name(path)} must begin with a number from 0", path)
+            return ABSENT
         return _read("range", value, path, report)
     return value
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from heat_config_agent.tosca.definitions import Type
 from heat_config_agent.tosca.functions import Scope
 from heat_config_agent.tosca.report import nearest
-from heat_config_agent.tosca.service import Service, Template
+from heat_config_agent.tosca.service import Service
 from heat_config_agent.tosca.template_checks import check_attributes, check_interfaces, check_properties
+from heat_config_agent.tosca.templates import Template
 from heat_config_agent.tosca.triggers import check_triggers
 from heat_config_agent.tosca.type_checks import find
 from heat_config_agent.tosca.workflows import check_actions

@@ -103,7 +103,7 @@ class Marks:
     fixed: set[str] = field(default_factory=set)
     """Inputs that cannot be parameters: something was decided or computed with their values."""
     is_unclear: bool = False
-    """Whether a mark has not come through, and it is not known which one."""
+    """True if a mark has not come through, and it is not known which one."""
 
     @property
     def given(self) -> dict[str, Json]:

@@ -1,4 +1,4 @@
-"""Values of inputs that somebody gives, held against their definitions (S2)."""
+"""Values of inputs that someone gives, held against their definitions (S2)."""
 
 from __future__ import annotations
 

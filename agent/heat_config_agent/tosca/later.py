@@ -39,7 +39,7 @@ class Attribute(Later):
     attribute: str
     path: tuple[Json, ...] = ()
     is_awaited: bool = True
-    """Whether the resource has to be complete first; otherwise the value is null until it is there."""
+    """True if the resource has to be complete first; otherwise the value is null until it is there."""
 
     @property
     def requires(self) -> tuple[Need, ...]:

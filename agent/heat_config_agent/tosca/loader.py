@@ -23,13 +23,14 @@ from heat_config_agent.stack.definition import (
     Unresolved,
     limits,
 )
-from heat_config_agent.tosca import budget, values
+from heat_config_agent.tosca import budget, sensitive, values
 from heat_config_agent.tosca.archives import Files
 from heat_config_agent.tosca.compiler import Compiler
 from heat_config_agent.tosca.computed_properties import check_computed
 from heat_config_agent.tosca.definitions import PropertyDefinition
 from heat_config_agent.tosca.documents import Document, Library
 from heat_config_agent.tosca.evaluation import NOTHING, Context, Evaluator, TooDeep
+from heat_config_agent.tosca.hosts import warn_of_less
 from heat_config_agent.tosca.inputs import parsed
 from heat_config_agent.tosca.later import Attribute, is_known, static
 from heat_config_agent.tosca.operations import Scripts
@@ -107,16 +108,18 @@ def define(
     is_complete: bool = True,
     is_new: bool = True,
     marks: Mapping[str, Json] | None = None,
+    server: str = "",
 ) -> Definition:
     """Return the definition of a service whose document has no mistakes. Raises `Invalid`.
 
     With `is_complete` false, inputs may have no values: then the definition can be shown, but not used.
     With `is_new` false, it is that of a stack that exists: values that do not fit must not keep it from being deleted.
+    `server` names the node that is this machine; without it, each machine is.
     For an export, `marks` are values that stand for inputs, and addresses are attributes of the servers.
     """
     budget.left.renew()
     loading = _Loading(source, document, files, identity, substitutes)
-    loading.is_complete, loading.is_new = is_complete, is_new
+    loading.is_complete, loading.is_new, loading.server = is_complete, is_new, server
     if marks is not None:
         loading.marks = marks
         loading.evaluator.address_of = lambda part: Attribute(part.name, "first_address")
@@ -135,6 +138,7 @@ class _Loading:
         self.source, self.document, self.identity = source, document, identity
         self._substitutes = substitutes
         self.is_complete = self.is_new = True
+        self.server = ""
         self.service = Service(document)
         machine = Node("this_machine", machine_template(source.machine), document, ()) if source.machine else None
         self.evaluator = Evaluator(given=source.attributes)
@@ -164,6 +168,7 @@ class _Loading:
         compiler.compile()
         if self.is_complete and self.is_new and not self.marks:
             check_computed(self.topology, self.evaluator)
+            warn_of_less(self.topology, self.evaluator, self.source.machine, self.server)
         outputs = compiler.outputs(layer)
         procedures, actions = workflows(compiler, layer), triggers(compiler, layer)
         for procedure in (*procedures.values(), *actions.values()):
@@ -186,6 +191,10 @@ class _Loading:
             procedures=procedures,
             triggers=actions,
             largest=LARGEST,
+            secrets=(
+                *sensitive.of_inputs(self.service.inputs, parameters),
+                *sensitive.of_properties(self.topology, self.evaluator),
+            ),
         )
         if self.topology.mistakes:
             raise Invalid(ordered(self.topology.mistakes), made.conceal)
@@ -319,10 +328,8 @@ def _given(value: Json, of: PropertyDefinition) -> Json:
 
 
 def _schema(name: str, of: PropertyDefinition) -> Schema:
-    metadata = of.get("metadata") or {}
-    hidden = str(metadata.get("sensitive", "")).lower() == "true"
     type_ = _TYPES.get(of.schema.primitive, "json" if of.schema.primitive in _COMPLEX else "string")
-    return Schema(name, type_, "", str(of.get("description", "")), of.default, hidden)
+    return Schema(name, type_, "", str(of.get("description", "")), of.default, sensitive.is_marked(of))
 
 
 class _Types:

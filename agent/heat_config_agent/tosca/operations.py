@@ -1,4 +1,4 @@
-"""Operations as they are run: their scripts with the files beside them, their inputs, and the machine (section 11)."""
+"""Operations as they are run: their scripts with the files next to them, their inputs, and the machine (section 11)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from heat_config_agent.tosca.documents import Document
 from heat_config_agent.tosca.evaluation import Context, Evaluator, Subject
 from heat_config_agent.tosca.later import uses, written_out
 from heat_config_agent.tosca.processors import CONTAINER, OF_IMAGES, processor, refusal
-from heat_config_agent.tosca.service import Interface
+from heat_config_agent.tosca.templates import Interface
 from heat_config_agent.tosca.topology import Layer, Link, Part, Topology, variable
 
 STANDARD = "tosca.interfaces.node.lifecycle.Standard"
@@ -42,7 +42,7 @@ class Implemented:
 
     @property
     def document(self) -> Document:
-        """The document that names the implementation: its files are beside that (O1)."""
+        """The document that names the implementation: its files are next to that (O1)."""
         found = self.operation.implemented or self.operation
         return found.names  # type: ignore[return-value]  # normative types have no implementations
 
@@ -172,7 +172,7 @@ class Scripts:
         return inside
 
     def inside(self, path: str) -> str:
-        """Return the path that a file has beside the others of the service."""
+        """Return the path that a file has next to the others of the service."""
         relative = posixpath.relpath(path, self.base or ".") if self.base or not posixpath.isabs(path) else path[1:]
         parts = ["_up" if part == ".." else part for part in relative.split("/")]
         return "/".join(parts)

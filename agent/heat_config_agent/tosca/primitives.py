@@ -19,7 +19,7 @@ from heat_config_agent.tosca.text import written
 UNBOUNDED = "UNBOUNDED"
 
 _VERSION = re.compile(r"([0-9]+)\.([0-9]+)(?:\.([0-9]+)(?:\.([^\W\d_]\w*)(?:-([0-9]+))?)?)?")
-_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)")
+_QUANTITY = re.compile(r"([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]{1,3}(?=[^0-9]))?)\s*([A-Za-z]+)")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt]|[ \t]+|$)")
 _MOMENT = re.compile(
     r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})"

@@ -31,8 +31,9 @@ from heat_config_agent.tosca.inputs import check_inputs
 from heat_config_agent.tosca.later import written_out
 from heat_config_agent.tosca.operations import ORCHESTRATOR, Implemented, machine, surroundings
 from heat_config_agent.tosca.report import Report
-from heat_config_agent.tosca.service import Interface, Policy
-from heat_config_agent.tosca.topology import Layer, Link, Part
+from heat_config_agent.tosca.service import Group, Policy
+from heat_config_agent.tosca.templates import Interface
+from heat_config_agent.tosca.topology import Layer, Link, Part, variable
 
 MOST = 5000
 """Activities of a workflow at most, with those of the workflows that it inlines."""
@@ -144,6 +145,21 @@ def _action(action: Json, policy: Policy, layer: Layer) -> Mapping[str, Any] | N
     return {"steps": steps} if steps else None
 
 
+class _Group(Part):
+    """A group of a service, whose own operations workflows call: it is on no machine, and needs no node."""
+
+    kind = "group"
+
+    def __init__(self, template: Group, layer: Layer) -> None:
+        super().__init__(template, layer, f"{layer.prefix}{template.name}")  # type: ignore[arg-type]  # less is asked of it
+        self.id = variable(self.name)
+
+    @cached_property
+    def links(self) -> tuple[Link, ...]:
+        """None: the requirements of a group are those of its members."""
+        return ()
+
+
 class _Weaver:
     """Makes the plan of one workflow."""
 
@@ -193,6 +209,11 @@ class _Weaver:
 
     def _works(self, step: Mapping[str, Any], filters: Mapping[str, tuple[conditions.Combined, ...]]) -> Iterator[Work]:
         activities = [activity for activity in step.get("activities") or () if activity]
+        group = None if step.get("target") in self._layer.parts else self._service.groups.get(step.get("target") or "")
+        if group is not None:
+            own_operations = tuple(self._of_group(_Group(group, self._layer), activities, step))
+            if own_operations:
+                yield Work("", conditions.Combined("and", ()), own_operations)
         if step.get("target") is None:
             yield Work("", conditions.Combined("and", ()), tuple(self._activities(activities, step, None)))
         for part in self._targets(step.get("target")):
@@ -213,6 +234,14 @@ class _Weaver:
             elif part is not None and activity.get("set_state") is not None:
                 yield StateChange(part.name, str(activity["set_state"]))
             elif part is not None and activity.get("call_operation") is not None:
+                yield from self._called(activity["call_operation"], step, part)
+
+    def _of_group(
+        self, part: _Group, activities: list[Mapping[str, Any]], step: Mapping[str, Any]
+    ) -> Iterator[Delivery]:
+        """Return the operations of a group itself: they run before those of its members."""
+        for activity in activities:
+            if activity.get("call_operation") is not None and step.get("target_relationship") is None:
                 yield from self._called(activity["call_operation"], step, part)
 
     def _inlined(self, inline: Json) -> Steps:
@@ -249,7 +278,7 @@ class _Weaver:
         server = self._server(of, part, step.get("operation_host"))
         operation = of.operation.name
         place = self._evaluator.resource_of(of.subject, of.interface.name, operation)
-        keeper = place[0] if place else part.name
+        keeper = place[0] if place else "" if part.kind == _Group.kind else part.name
         names = [*self._evaluator.outputs.get(keeper, {}).get(operation, ())]
         properties: dict[str, Tree] = {
             "server": Reference(server),

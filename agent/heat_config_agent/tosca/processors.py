@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+import heat_config_hooks
 from heat_config_agent.language.positions import Json
 from heat_config_agent.tosca.definitions import Type
 from heat_config_agent.tosca.documents import Document
@@ -114,6 +115,9 @@ def lacking(name: str) -> tuple[str, str]:
     program = _PROGRAMS.get(name)
     if program is None:
         return "", ""
+    if heat_config_hooks.absent(name):
+        package = heat_config_hooks.COMPAT_PACKAGE
+        return package, f"install the package {package}"
     path = os.pathsep.join([os.environ.get("PATH", ""), *_FOLDERS])
     if any(shutil.which(command, path=path) for command in program.names):
         return "", ""

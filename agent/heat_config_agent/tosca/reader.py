@@ -18,14 +18,14 @@ from heat_config_agent.tosca.checker import Checked, Checker
 from heat_config_agent.tosca.definitions import PropertyDefinition
 from heat_config_agent.tosca.documents import Document
 from heat_config_agent.tosca.operations import lifecycle
-from heat_config_agent.tosca.service import Service
+from heat_config_agent.tosca.service import Node, Service
 from heat_config_agent.tosca.source import Recorder, Source, folder_of
 from heat_config_agent.tosca.substitution import DIRECTIVES
 from heat_config_agent.tosca.topology import Part
 
 MOST_BESIDE = 500
 LARGEST_BESIDE = 1024**2
-"""Files of an archive, and their bytes, that stand beside each script; of a larger one, only those that are named."""
+"""Files of an archive, and their bytes, that stand next to each script; of a larger one, only those that are named."""
 
 _MOST_FILES = 2000
 _DEEPEST = 4
@@ -42,7 +42,9 @@ class Wish:
     substitutes: Mapping[str, str]
     machine: Mapping[str, Mapping[str, Json]]
     is_complete: bool = True
-    """Whether an input without value is a mistake; a service that is only looked at needs none."""
+    """True if an input without value is a mistake; a service that is only looked at needs none."""
+    server: str = ""
+    """The name of the node that is this machine; without it, each machine is."""
     signatures: tuple[str, ...] = ()
     """The evidence that the files are signed."""
     disk: Disk | None = None
@@ -54,7 +56,8 @@ def define(name: str, wish: Wish, identity: Identity) -> Definition:
     reading = _Reading(name, wish)
     reading.take_all()
     choose, complete = reading.substitute, wish.is_complete
-    made = loader.define(reading.source, reading.document, reading.files, identity, choose, is_complete=complete)
+    source, document, files = reading.source, reading.document, reading.files
+    made = loader.define(source, document, files, identity, choose, is_complete=complete, server=wish.server)
     source = replace(
         reading.source,
         files=reading.files.contents,
@@ -74,7 +77,27 @@ def define_for_export(name: str, wish: Wish, identity: Identity, marks: Mapping[
     source, choose = reading.source, reading.substitute
     made = loader.define(source, reading.document, reading.files, identity, choose, is_complete=False, marks=marks)
     service = Service(reading.document)
-    return Exported(made, service.inputs, tuple(service.workflows), bool(service.policies))
+    provided = tuple(name for name, node in service.nodes.items() if _is_provided(node))
+    return Exported(made, service.inputs, tuple(service.workflows), bool(service.policies), provided)
+
+
+_PROVIDED = frozenset(
+    {
+        "tosca.nodes.network.Network",
+        "tosca.nodes.network.Port",
+        "tosca.nodes.Storage.BlockStorage",
+        "tosca.nodes.Storage.ObjectStorage",
+        "tosca.nodes.BlockStorage",
+        "tosca.nodes.ObjectStorage",
+        "tosca.nodes.LoadBalancer",
+    }
+)
+"""Types of nodes that a cloud provides."""
+
+
+def _is_provided(node: Node) -> bool:
+    keys = node.type.keys if node.type is not None else frozenset()
+    return bool(keys & _PROVIDED) and next(node.operations, None) is None
 
 
 @dataclass(frozen=True)
@@ -85,6 +108,8 @@ class Exported:
     inputs: Mapping[str, PropertyDefinition]
     workflows: tuple[str, ...]
     has_policies: bool
+    provided: tuple[str, ...] = ()
+    """The networks, ports, storage and load balancers without operations of their own."""
 
 
 def default_name(name: str) -> str:
@@ -140,7 +165,7 @@ class _Reading:
             )
 
     def take_all(self) -> None:
-        """Read all files of an archive or a folder: they stand beside each script (O12)."""
+        """Read all files of an archive or a folder: they stand next to each script (O12)."""
         if isinstance(self._live, Archive | Folder):
             names = self._live.all_members()
             if len(names) > MOST_BESIDE or self._live.size(names) > LARGEST_BESIDE:

@@ -32,7 +32,7 @@ CODES = {
         concat-empty misspelt""",
     "workflow": "step-unknown step-circle operation-unknown workflow-unknown workflow-circle",
     "archive": "archive archive-entry archive-metadata archive-member file",
-    "apply": "open-requirement open-input open-artifact open-tool open-substitution",
+    "apply": "open-requirement open-input open-artifact open-tool open-substitution small-machine",
 }
 """The codes of mistakes, warnings and open points, by the stage in which they are found."""
 

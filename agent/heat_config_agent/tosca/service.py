@@ -7,7 +7,7 @@ of a service without mistakes is complete, and can be compiled to a `stack.defin
 - `Service.nodes` are the node templates in their order, with `copy` carried out;
 - `Node.requirements` has each assignment with its target, the capability that fulfils it and its relationship;
 - `Node.operations` and `Relationship.operations` have each operation with its innermost implementation, the document
-  that names the implementation (files are beside that), and its inputs with their defaults.
+  that names the implementation (files are next to that), and its inputs with their defaults.
 
 Values are as they are written: functions are not evaluated here.
 """
@@ -22,17 +22,15 @@ from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.tosca.definitions import (
     ArtifactDefinition,
     CapabilityDefinition,
-    InterfaceDefinition,
-    OperationDefinition,
     PropertyDefinition,
     RequirementDefinition,
     Type,
     definitions,
 )
 from heat_config_agent.tosca.documents import Document
-from heat_config_agent.tosca.entities import operations
 from heat_config_agent.tosca.functions import Subject
 from heat_config_agent.tosca.grammar import EMPTY
+from heat_config_agent.tosca.templates import Relationship, Template
 
 _MERGED = ("properties", "attributes", "capabilities", "interfaces", "artifacts")
 
@@ -43,133 +41,6 @@ _RELATIONSHIPS = (
     ("tosca.capabilities.Node", "tosca.relationships.DependsOn"),
 )
 """The relationship for each capability, where no relationship is named (R12)."""
-
-
-class Interface:
-    """An interface of a template, with what its type says of it."""
-
-    def __init__(
-        self,
-        name: str,
-        content: Mapping[str, Json],
-        definition: InterfaceDefinition | None,
-        names: Document,
-        path: Path,
-    ) -> None:
-        self.name, self.content, self.definition, self.names, self.path = name, content, definition, names, path
-
-    @cached_property
-    def operations(self) -> Mapping[str, OperationDefinition]:
-        """All its operations by name; the template's own stand over those of the type."""
-        found = dict(self.definition.operations) if self.definition else {}
-        for name, content, path in operations(self.content, self.path):
-            found[name] = OperationDefinition(name, content, found.get(name), self.names, path)
-        return found
-
-    def input_definitions(self, operation: str) -> Mapping[str, PropertyDefinition]:
-        """Return the definitions of the inputs of an operation: its own over those of the interface."""
-        of_interface = self.definition.inputs if self.definition else {}
-        defined = self.definition.operations.get(operation) if self.definition else None
-        return {**of_interface, **defined.inputs} if defined else of_interface
-
-    def inputs(self, operation: str) -> Mapping[str, Json]:
-        """Return the values of the inputs of an operation (O7): those of the template over the defaults."""
-        defaults = {
-            name: of.default for name, of in self.input_definitions(operation).items() if of.default is not None
-        }
-        assigned = self.content.get("inputs") or {}
-        own = {name: content for name, content, _ in operations(self.content, ())}.get(operation) or {}
-        return {**defaults, **assigned, **(own.get("inputs") or {})}
-
-
-class Template:
-    """The common part of node and relationship templates, groups and policies."""
-
-    kind = ""
-    section = ""
-
-    def __init__(self, name: str, content: Mapping[str, Json], document: Document, path: Path) -> None:
-        self.name, self.content, self.document, self.path = name, content, document, path
-
-    def __repr__(self) -> str:
-        return self.name
-
-    @cached_property
-    def type(self) -> Type | None:
-        """Its type; None where that is missing or unknown."""
-        name = self.content.get("type")
-        return self.document.find(self.section, name) if name else None
-
-    @property
-    def is_known(self) -> bool:
-        """True if everything that its type says is known."""
-        return self.type is not None and not self.type.is_incomplete
-
-    def property_value(self, name: str) -> Json:
-        """Return the value of a property: the assigned one, or else the default; None where there is none."""
-        value = (self.content.get("properties") or {}).get(name)
-        if value is None and self.type is not None and name in self.type.properties:
-            return self.type.properties[name].default
-        return value
-
-    @cached_property
-    def interfaces(self) -> Mapping[str, Interface]:
-        """Its interfaces by the names that its type has for them; with one that only the template has (S8)."""
-        assigned: Mapping[str, Json] = self.content.get("interfaces") or {}
-        found: dict[str, Interface] = {}
-        of_type = self.type.interfaces if self.type else {}
-        for name, definition in of_type.items():
-            found[name] = Interface(name, {}, definition, self.document, (*self.path, "interfaces", name))
-        for name, content in assigned.items():
-            declared = self.type.interface(name) if self.type else None
-            path = (*self.path, "interfaces", name)
-            if declared is None:
-                own = self.document.find("interface_types", name)
-                declared = InterfaceDefinition(name, {"type": name}, None, self.document, path) if own else None
-            if declared is not None:
-                found[declared.name] = Interface(declared.name, content, declared, self.document, path)
-        return found
-
-    def interface(self, name: str) -> Interface | None:
-        """Return an interface by its name, its type's name or a short form of that."""
-        found = self.interfaces.get(name)
-        if found is None:
-            type_ = self.document.find("interface_types", name)
-            for interface in self.interfaces.values() if type_ else ():
-                of = interface.definition.type if interface.definition else None
-                if of is not None and type_ is not None and of.key == type_.key:
-                    return interface
-        return found
-
-    @property
-    def operations(self) -> Iterator[tuple[Interface, OperationDefinition]]:
-        """All operations that are implemented, each with its interface."""
-        for interface in self.interfaces.values():
-            for operation in interface.operations.values():
-                if operation.implemented is not None:
-                    yield interface, operation
-
-    # What functions ask (`functions.Subject`).
-
-    def interface_operations(self, interface: str) -> Collection[str] | None:
-        """Return the names of the operations of an interface; None where it has no such interface."""
-        found = self.interface(interface)
-        return found.operations if found else None
-
-    def artifact_names(self) -> Collection[str]:
-        """Return the names of its artifacts."""
-        return self.type.artifacts if self.type else ()
-
-    def targets(self, _requirement: str, /) -> Iterable[tuple[Subject, CapabilityDefinition | None]]:
-        """Return the templates that fulfil a requirement."""
-        return ()
-
-
-class Relationship(Template):
-    """A relationship template, or the relationship that a requirement describes (section 3.7.4)."""
-
-    kind = "relationship"
-    section = "relationship_types"
 
 
 class Requirement:
@@ -352,11 +223,7 @@ class Service:
                 continue
             original = contents.get(content.get("copy") or "")
             if original is not None and original.get("copy") is None:
-                merged = {**original, **content}
-                for key in _MERGED:
-                    if key in original and key in content:
-                        merged[key] = {**original[key], **content[key]}
-                content = merged  # noqa: PLW2901  # the copy has it from here on
+                content = _merged(original, content)  # noqa: PLW2901  # the copy has it from here on
             found[name] = class_(name, content, self.document, (*self.path, section, name))
         return found
 
@@ -379,14 +246,36 @@ class Service:
                 requirement.node_type = document.find("node_types", name)
         elif requirement.definition is not None:
             requirement.node_type = requirement.definition.node
-        relationship = content.get("relationship")
-        if relationship is not None and relationship.get("type") is not None:
-            template = self.relationships.get(relationship["type"])
-            if template is None:
-                requirement.named_type = document.find("relationship_types", relationship["type"])
-            if len(relationship) > 1 or template is None:
-                own = Relationship(requirement.name, relationship, document, (*requirement.path, "relationship"))
-                own.__dict__["type"] = template.type if template else requirement.named_type
-                requirement.relationship = own
-            else:
-                requirement.relationship = template
+        requirement.relationship = self._described(requirement)
+
+    def _described(self, requirement: Requirement) -> Relationship | None:
+        """Return the relationship that an assignment and its definition describe; None where they say nothing (R4)."""
+        content: Mapping[str, Json] = requirement.content.get("relationship") or {}
+        definition = requirement.definition
+        is_refined = definition is not None and bool(definition.interfaces)
+        if not content and not is_refined:
+            return None
+        name = content.get("type")
+        template = self.relationships.get(name) if name is not None else None
+        if template is None:
+            requirement.named_type = self.document.find("relationship_types", name) if name is not None else None
+        elif len(content) == 1 and not is_refined:
+            return template
+        merged = _merged(template.content, content) if template else content
+        described = Relationship(
+            requirement.name, merged, self.document, (*requirement.path, "relationship"), definition
+        )
+        if template is not None:
+            described.type = template.type
+        else:
+            described.type = requirement.named_type if name is not None else requirement.relationship_type
+        return described
+
+
+def _merged(original: Mapping[str, Json], content: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Return the content of a template over that of another one; values are merged by name (S5)."""
+    merged = {**original, **content}
+    for key in _MERGED:
+        if key in original and key in content:
+            merged[key] = {**original[key], **content[key]}
+    return merged

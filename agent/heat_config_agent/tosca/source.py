@@ -30,7 +30,7 @@ class Source:
     attributes: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
     """The attributes that people have given, by NODE, or by NODE.CAPABILITY."""
     beside: tuple[str, ...] = ()
-    """The paths of the files that stand beside each script: those of an archive."""
+    """The paths of the files that stand next to each script: those of an archive."""
     substitutes: Mapping[str, str] = field(default_factory=dict)
     """Node → the path of the service template that stands in its place."""
     machine: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)

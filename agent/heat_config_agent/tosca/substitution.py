@@ -99,6 +99,8 @@ class _SubstitutionCheck:
         for key in entry:
             if key not in known[: 3 if section == "capabilities" else 5]:
                 self.report.wrong("key-unknown", f"a mapping has no keyname {key}", (*path, key), nearest(key, known))
+        if not entry:
+            self.report.wrong("key-missing", "a mapping needs a node template and a name", path, "write [ NODE, NAME ]")
         if entry.get("mapping") is not None and len(entry) > 1:
             self.report.wrong("exclusive", "mapping stands alone", path, "leave out the rest")
 

@@ -14,7 +14,8 @@ from heat_config_agent.tosca.filters import check_filter
 from heat_config_agent.tosca.functions import Scope
 from heat_config_agent.tosca.report import nearest
 from heat_config_agent.tosca.requirements import check_requirements
-from heat_config_agent.tosca.service import Interface, Node, Relationship, Service, Template
+from heat_config_agent.tosca.service import Node, Service
+from heat_config_agent.tosca.templates import Interface, Relationship, Template
 from heat_config_agent.tosca.type_checks import find
 
 _SCALABLE = "tosca.capabilities.Scalable"
@@ -70,7 +71,7 @@ def _check_node(
     check_requirements(node, service, inner)
     for requirement in node.requirements:
         relationship = requirement.content.get("relationship")
-        if relationship and len(relationship) > 1 and requirement.relationship is not None:
+        if relationship and relationship.keys() != {"type"} and requirement.relationship is not None:
             check_relationship(requirement.relationship, relationship, inner)
     node_filter = content.get("node_filter")
     if node_filter:
@@ -200,18 +201,17 @@ def check_interfaces(
     """Report what is wrong with the interfaces of a template (S8, S9)."""
     for name, assigned in content.items():
         here = (*path, "interfaces", name)
-        definition = template.type.interface(name) if template.type else None
+        definition = template.declaration(name)
         own_type = None if definition else template.document.find("interface_types", name)
         interface = template.interfaces.get(definition.name if definition else name)
         is_declared = definition is not None or own_type is not None
         if not is_declared and template.is_known:
-            known = template.type.interfaces if template.type else {}
             problem = f"{template.name} has no interface {name}"
-            scope.report.wrong("undeclared", problem, here, nearest(name, known))
+            scope.report.wrong("undeclared", problem, here, nearest(name, template.declared))
         shared: Mapping[str, Json] = assigned.get("inputs") or {}
         for key, value in shared.items():
             functions.check(value, (*here, "inputs", key), scope)
-        if interface is not None and interface.definition is not None and shared:
+        if interface is not None and interface.definition is not None and "inputs" in assigned:
             elsewhere = {key: None for _, of, _ in operations(assigned, here) for key in of.get("inputs") or ()}
             _check_inputs(shared, elsewhere, interface.definition.inputs, (*here, "inputs"), scope)
         for key in assigned.keys() & {"type", "derived_from", "version", "description", "metadata"}:
@@ -225,7 +225,7 @@ def check_interfaces(
             own: Mapping[str, Json] = of.get("inputs") or {}
             for key, value in own.items():
                 functions.check(value, (*where, "inputs", key), scope)
-            if own and interface is not None:
+            if "inputs" in of and interface is not None:
                 _check_inputs(own, shared, interface.input_definitions(operation), (*where, "inputs"), scope)
             implementation = of.get("implementation")
             if implementation:

@@ -16,8 +16,9 @@ from heat_config_agent.language.mistakes import Mistake
 from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.stack.definition import Tree
 from heat_config_agent.tosca import filters, requirements
-from heat_config_agent.tosca.definitions import CapabilityDefinition, InterfaceDefinition, Type
-from heat_config_agent.tosca.service import Interface, Node, Relationship, Requirement, Service, Template
+from heat_config_agent.tosca.definitions import CapabilityDefinition, Type
+from heat_config_agent.tosca.service import Node, Requirement, Service
+from heat_config_agent.tosca.templates import Relationship, Template
 
 COMPUTE = "tosca.nodes.Compute"
 HOSTED_ON = "tosca.relationships.HostedOn"
@@ -369,27 +370,13 @@ def _unique(name: str, taken: set[str]) -> str:
 
 
 def _relationship(requirement: Requirement) -> Relationship:
-    """Return the relationship of a requirement, with what the definition of the requirement says of it."""
-    definition = requirement.definition
+    """Return the relationship of a requirement."""
     found = requirement.relationship
-    if found is None:
-        found = Relationship(requirement.name, {}, requirement.node.document, requirement.path)
-        found.__dict__["type"] = requirement.relationship_type
-    elif found.type is None:
-        found.__dict__["type"] = requirement.relationship_type
-    own = definition.interfaces if definition is not None else {}
-    if definition is None or not own or found.type is None:
+    if found is not None and found.type is not None:
         return found
-    made = Relationship(found.name, found.content, found.document, found.path)
-    made.__dict__["type"] = found.type
-    interfaces = dict(found.interfaces)
-    for name, content in own.items():
-        declared = found.type.interface(name)
-        key = declared.name if declared else name
-        inner = InterfaceDefinition(key, content, declared, definition.names, definition.path)
-        assigned: Mapping[str, Json] = interfaces[key].content if key in interfaces else {}
-        interfaces[key] = Interface(key, assigned, inner, found.document, found.path)
-    made.__dict__["interfaces"] = interfaces
+    content, path = (found.content, found.path) if found is not None else ({}, requirement.path)
+    made = Relationship(requirement.name, content, requirement.node.document, path, requirement.definition)
+    made.type = requirement.relationship_type
     return made
 
 

@@ -118,7 +118,7 @@ class _TypeCheck:
         for key in ("entry_schema", "key_schema"):
             check_schema(content.get(key), (*path, key), self.document)
         own = content.get("constraints")
-        if own and not type_.is_incomplete:
+        if own is not None and not type_.is_incomplete:
             where = (*path, "constraints")
             if type_.primitive:
                 constraints.check(own, type_.primitive, where, self.report)

@@ -76,7 +76,7 @@ class DefinedType:
 
     @cached_property
     def is_incomplete(self) -> bool:
-        """Whether it is unknown what it inherits: a parent is not there, or the parents form a circle."""
+        """True if it is unknown what it inherits: a parent is not there, or the parents form a circle."""
         last = self.lineage[-1]
         return last.content.get("derived_from") not in {None, NO_PARENT}
 

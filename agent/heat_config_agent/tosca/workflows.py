@@ -6,14 +6,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from heat_config_agent.language.positions import Json, Path
-from heat_config_agent.tosca import functions
+from heat_config_agent.tosca import functions, values
 from heat_config_agent.tosca.circles import circles, shown_circle
 from heat_config_agent.tosca.definitions import PropertyDefinition, definitions
 from heat_config_agent.tosca.filters import check_clauses
 from heat_config_agent.tosca.functions import Scope
 from heat_config_agent.tosca.grammar import EMPTY
 from heat_config_agent.tosca.report import nearest
-from heat_config_agent.tosca.service import Group, Node, Policy, Requirement, Service, Template
+from heat_config_agent.tosca.service import Group, Node, Policy, Requirement, Service
+from heat_config_agent.tosca.templates import Template
 from heat_config_agent.tosca.triggers import activities
 from heat_config_agent.tosca.type_checks import check_definitions
 
@@ -164,6 +165,18 @@ class _WorkflowCheck:
             value = activity.get(key)
             if isinstance(value, dict):
                 functions.check(value.get("inputs"), (*path, key, "inputs"), self.scope)
+        if isinstance(called, dict) and called.get("inputs") and step.get("target_relationship") is None:
+            self._check_inputs(called, target, (*path, "call_operation", "inputs"))
+
+    def _check_inputs(self, called: Mapping[str, Any], target: Template | None, path: Path) -> None:
+        """Report inputs of a call that do not fit their definitions."""
+        interface, _, operation = str(called.get("operation")).rpartition(".")
+        for node in self._nodes(target) if target is not None else ():
+            found = node.interface(interface)
+            defined = found.input_definitions(operation) if found is not None else {}
+            for name, value in called["inputs"].items():
+                if name in defined and value is not None:
+                    values.check(value, defined[name].schema, (*path, name), self.report)
 
     def _check_inline(self, name: str, path: Path) -> None:
         if name in self.service.workflows:

@@ -57,7 +57,7 @@ class Answer:
     body: bytes = b""
     """The body; of the answer to `Connection.send` only its beginning."""
     cut: str = ""
-    """Why the body of the answer to `Connection.send` is not complete, in words; empty if it is."""
+    """The reason why the body of the answer to `Connection.send` is not complete, in words; empty if it is."""
 
     @property
     def is_page(self) -> bool:

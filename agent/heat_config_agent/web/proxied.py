@@ -141,7 +141,7 @@ _url: contextvars.ContextVar[str] = contextvars.ContextVar("url")
 
 
 _reached: contextvars.ContextVar[bool] = contextvars.ContextVar("reached", default=False)
-"""Whether the request that is being sent has come past the proxy; urllib3 before 2.0 blames the proxy even then."""
+"""True if the request that is being sent has come past the proxy; urllib3 before 2.0 blames the proxy even then."""
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from heat_config_hooks import protocol, steps
 
 
 class Activity:
-    """Whether a playbook did anything: ansible-playbook succeeds even if no host matches or no task is selected."""
+    """True if a playbook did anything: ansible-playbook succeeds even if no host matches or no task is selected."""
 
     def __init__(self) -> None:
         """Begin before the first play."""

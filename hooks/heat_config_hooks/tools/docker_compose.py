@@ -176,7 +176,7 @@ class _Note:
     The same values are needed to take it down, and by then the deployment may be gone.
     """
     came_up: bool
-    """Whether the project was brought up successfully."""
+    """True if the project was brought up successfully."""
 
 
 class _Compose:
@@ -187,7 +187,7 @@ class _Compose:
         self._folder = folder.resolve()  # as on the labels of the containers
         self._watch = run / "watch"
         self._simple = any(Path(word).name.startswith("podman-compose") for word in program)
-        """Whether the program is podman-compose, of which many versions see no changes, orphans or failures."""
+        """True if the program is podman-compose, of which many versions see no changes, orphans or failures."""
 
     def up(self, project_files: Mapping[str, str], variables: Mapping[str, str], *, remove_orphans: bool) -> int:
         """Write the files of the project, bring it up, and return an exit code."""

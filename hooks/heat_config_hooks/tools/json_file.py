@@ -4,7 +4,7 @@ The config maps the path of each file to its data, or is the JSON text of such a
 
 The files have the form of heat-agents' hook of the same name: sorted, indented by four, without a newline at the end.
 Unlike there, only root can read them (option `mode`), a file is replaced as a whole,
-and DELETE removes the files unless somebody has changed them.
+and DELETE removes the files unless someone has changed them.
 The hook runs no command.
 """
 

@@ -30,26 +30,24 @@ Without inputs, the unit is written as it is.
 
 Units that an earlier config of the same deployment had, and this one does not have, are stopped, disabled and removed.
 DELETE does the same with all units of the deployment.
-A file that somebody has changed since is left in place.
+A file that someone has changed since is left in place.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import re
-import signal
-import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from heat_config_hooks import files, programs, protocol, steps
-from heat_config_hooks.errors import HookError
+from heat_config_hooks import programs, protocol, steps
 from heat_config_hooks.options import Kind, Option
-from heat_config_hooks.reply import CANNOT_START, Reply, nothing_done
-from heat_config_hooks.tools import unit_files
+from heat_config_hooks.reply import Reply, nothing_done
+from heat_config_hooks.tools import unit_files, unit_folder, unit_inputs, unit_start
 from heat_config_hooks.tools.systemctl import ANALYZE, SYSTEMCTL, Systemd, verify
 from heat_config_hooks.tools.unit_files import is_drop_in, is_service, pattern, unit_of
+from heat_config_hooks.tools.unit_folder import Pending
+from heat_config_hooks.tools.unit_inputs import Inputs
+from heat_config_hooks.tools.unit_start import AT_REST
 from heat_config_hooks.written import Written, owner
 
 ABOUT = protocol.About(
@@ -72,7 +70,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     """Check the config, and return the command."""
     delete = request.action == "DELETE"
     units = {} if delete else unit_files.read(request)
-    if not (units or Written(place.working).of(owner(request)) or _Pending(request, place).names):
+    if not (units or Written(place.working).of(owner(request)) or Pending(request, place).names):
         why = "there is nothing to remove" if delete else "the config is empty: nothing was run"
         return nothing_done(why)
     for program in (SYSTEMCTL, ANALYZE):
@@ -86,18 +84,17 @@ finish = protocol.collect
 def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     """Write, enable and start the units of the config, and remove those of earlier configs; return an exit code."""
     folder = Path(place.environment.get("HEAT_SYSTEMD_UNIT_DIR") or "/etc/systemd/system")
-    written, pending, inputs = Written(place.working), _Pending(request, place), _Inputs(request, place)
+    written, pending, inputs = Written(place.working), Pending(request, place), _inputs(request, place)
     mine = {str(path.relative_to(folder)) for path in written.of(owner(request)) if path.is_relative_to(folder)}
     units = {} if request.action == "DELETE" else inputs.added_to(unit_files.read(request))
     systemd = Systemd(place.environment)
     if code := verify(units, place):
         return code
-    if not Path("/run/systemd/system").is_dir():
-        raise _NotRunning("systemd does not run on this machine, so units can be neither started nor stopped")
+    unit_start.require()
 
     gone = mine - units.keys()
     retired = {name for name in gone if not is_drop_in(name)}
-    changed = {unit_of(name) for name, text in units.items() if _content(folder / name) != text.encode()}
+    changed = {unit_of(name) for name, text in units.items() if unit_folder.content(folder / name) != text.encode()}
     changed |= {unit_of(name) for name in gone} | pending.names
     if inputs.differ():
         changed |= {name for name in units if is_service(name)}
@@ -108,7 +105,7 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
         return code
     inputs.keep()
     for name, text in units.items():
-        _make_folder((folder / name).parent)
+        unit_folder.make((folder / name).parent)
         if written.write(folder / name, text.encode(), owner=owner(request), mode=0o644):
             steps.say(f"{folder / name} was written")
     if request.options["enable"] and (code := _enable(systemd, units, changed)):
@@ -126,76 +123,10 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     return 0
 
 
-class _NotRunning(HookError):  # noqa: N818  # systemd is not running
-    code = CANNOT_START
-
-
-def _make_folder(path: Path) -> None:
-    """Make a folder that everybody may read, as systemd's own folders are."""
-    if not path.is_dir():
-        path.mkdir(parents=True, exist_ok=True)
-        path.chmod(0o755)
-
-
-def _content(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes() if path.is_file() and not path.is_symlink() else None
-    except OSError:
-        return None
-
-
-class _Pending:
-    """Units that have changed and are not restarted yet: the next run restarts them, should this one be cut short."""
-
-    def __init__(self, request: protocol.Request, place: protocol.Workplace) -> None:
-        self._path = place.working / f"{protocol.file_key(owner(request))}.due"
-        self.names: frozenset[str] = frozenset()
-        with contextlib.suppress(OSError, ValueError):
-            self.names = frozenset(json.loads(self._path.read_bytes()))
-
-    def keep(self, names: Collection[str]) -> None:
-        """Record these units, and no others, on disk."""
-        if names:
-            files.make_directory(self._path.parent)
-            files.replace(self._path, json.dumps(sorted(names)).encode(), durable=True)
-        else:
-            self._path.unlink(missing_ok=True)
-
-
-class _Inputs:
-    """The inputs as a file of environment variables, which only root can read."""
-
-    def __init__(self, request: protocol.Request, place: protocol.Workplace) -> None:
-        self._path = place.working / f"{protocol.file_key(owner(request))}.env"
-        # Heat's own inputs differ at each action, which is no reason to restart a service.
-        own = {
-            name: value
-            for name, value in protocol.environment(request).items()
-            if not name.startswith("deploy_") or name in protocol.CREDENTIALS
-        }
-        self._text = "".join(f'{name}="{_escaped(value)}"\n' for name, value in own.items())
-        if request.action == "DELETE":
-            self._text = ""
-
-    def added_to(self, units: dict[str, str]) -> dict[str, str]:
-        """Return the units, with a reference to the file in each service."""
-        if not self._text:
-            return units
-        path = str(self._path).replace("%", "%%")
-        more = f"\n[Service]\n# the inputs of its deployment\nEnvironmentFile={path}\n"
-        return {name: text + more if is_service(name) else text for name, text in units.items()}
-
-    def differ(self) -> bool:
-        """Return whether the file on disk has other content."""
-        return (_content(self._path) or b"") != self._text.encode()
-
-    def keep(self) -> None:
-        """Write the file, or remove it if there are no inputs."""
-        if self._text:
-            files.make_directory(self._path.parent)
-            files.replace(self._path, self._text.encode(), durable=True)
-        else:
-            self._path.unlink(missing_ok=True)
+def _inputs(request: protocol.Request, place: protocol.Workplace) -> Inputs:
+    """Return the inputs as variables of services."""
+    variables = "".join(f'{name}="{_escaped(value)}"\n' for name, value in unit_inputs.variables(request).items())
+    return Inputs(request, place, variables, section="Service", names=is_service)
 
 
 _NO_CHARACTERS = re.compile(
@@ -208,10 +139,6 @@ def _escaped(value: str) -> str:
     return re.sub(r'(["\\$`])', r"\\\1", _NO_CHARACTERS.sub("\ufffd", value))
 
 
-_AT_REST = ("inactive", "failed")
-"""Values of `ActiveState` of a unit that has stopped."""
-
-
 def _retire(systemd: Systemd, written: Written, folder: Path, gone: Collection[str], *, kept: Collection[str]) -> int:
     """Stop, disable and remove the files that are `gone` from the config; return an exit code.
 
@@ -219,7 +146,7 @@ def _retire(systemd: Systemd, written: Written, folder: Path, gone: Collection[s
     """
     units = {name for name in gone if not is_drop_in(name)}
     known = systemd.show(map(pattern, units), "LoadState", "ActiveState")
-    stop = {unit["Id"] for unit in known if unit["LoadState"] != "not-found" or unit["ActiveState"] not in _AT_REST}
+    stop = {unit["Id"] for unit in known if unit["LoadState"] != "not-found" or unit["ActiveState"] not in AT_REST}
     if code := systemd.apply("stop", stop - set(kept)):
         steps.say("some units could not be stopped, so nothing else was done", error=True)
         return code
@@ -229,9 +156,7 @@ def _retire(systemd: Systemd, written: Written, folder: Path, gone: Collection[s
         return code
     for name in sorted(gone):
         steps.say(written.remove(folder / name))
-        if is_drop_in(name):
-            with contextlib.suppress(OSError):  # other drop-ins may be left
-                (folder / name).parent.rmdir()
+        unit_folder.remove_drop_ins(folder / name)
     written.forget(folder / name for name in gone)
     return 0
 
@@ -254,44 +179,7 @@ def _start(systemd: Systemd, units: Mapping[str, str], changed: Collection[str],
     restarts = begin & set(changed)
     # A socket cannot be restarted while its service holds it. The next connection starts that service again.
     holding = set().union(*(triggers[unit] for unit in restarts if unit.endswith(".socket")))
-    held = {unit["Id"] for unit in systemd.show(holding, "ActiveState") if unit["ActiveState"] not in _AT_REST}
+    held = {unit["Id"] for unit in systemd.show(holding, "ActiveState") if unit["ActiveState"] not in AT_REST}
     others = systemd.show(map(pattern, set(changed) - begin), "ActiveState")
     restarts |= {unit["Id"] for unit in others if unit["ActiveState"] == "active"} - held - (own - set(changed))
-    systemd.try_to("reset-failed", begin | restarts)  # this resets the counts of their starts, too
-    try:
-        code = (
-            systemd.apply("stop", held)
-            or systemd.apply("restart", restarts)
-            or systemd.apply("start", begin - restarts)
-        )
-        return _settled(systemd, begin | restarts, code, settle)
-    except SystemExit:  # the run has timed out: units that are still starting must not go on starting
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        starting = systemd.show(begin | restarts, "ActiveState")
-        systemd.apply("stop", {unit["Id"] for unit in starting if unit["ActiveState"] == "activating"}, "--no-block")
-        raise
-
-
-def _settled(systemd: Systemd, units: Collection[str], code: int, settle: float) -> int:
-    """Print the state of each unit; return `code`, the exit code of starting them, or 1 if a unit did not stay up."""
-    if not code and units:
-        time.sleep(settle)
-    failed, waiting = [], []
-    for properties in systemd.show(units, "ActiveState", "SubState", "Result", "NRestarts", "ConditionResult"):
-        unit, active, restarts = properties["Id"], properties["ActiveState"], properties.get("NRestarts", "0")
-        state, result = f"{active} ({properties['SubState']})", properties.get("Result", "unknown")
-        if active == "failed" or result not in ("success", "unknown"):
-            steps.say(f"{unit} failed: its state is {state}, its result is {result}", error=True)
-            failed.append(unit)
-        elif restarts != "0":
-            steps.say(f"{unit} does not stay up: systemd has restarted it {restarts} times so far", error=True)
-            failed.append(unit)
-        elif active == "inactive" and code:
-            waiting.append(unit)
-        elif active == "inactive" and properties.get("ConditionResult") == "no":
-            steps.say(f"{unit} was not started: a condition of it is not met")
-        else:
-            steps.say(f"{unit} is {state}")
-    for unit in failed or waiting:
-        systemd.explain(unit)
-    return code or (1 if failed else 0)
+    return unit_start.start(systemd, begin - restarts, restarts, settle, stop=held)

@@ -12,7 +12,7 @@ The config is an object, or its JSON text:
     files       path → text, {base64: …}, or {sha256: …} for a file in the folder that `HEAT_STACK_FILES` names
     root        a text that stands for the folder of the files, wherever it occurs in an input
     places      [{file, to, until}]: copies `file` to the path `to` before the first step, and removes the copy at the
-                `end` of the run, at the `delete` of the deployment unless somebody has changed it, or `never`
+                `end` of the run, at the `delete` of the deployment unless someone has changed it, or `never`
 
 The files are laid out in the folder of the run, under their paths. A file runs in its own folder.
 Inputs are environment variables, as in the hook `script`. Names that begin with `tosca.` are for the hook:
@@ -35,10 +35,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from heat_config_hooks import files, programs, protocol, steps, strict_json
+from heat_config_hooks import files, programs, protocol, script_outputs, steps, strict_json
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.reply import CANNOT_START, UNKNOWN, Capture, Reply, failure, fit, nothing_done, status_code
-from heat_config_hooks.tools import tosca_config, tosca_files, tosca_outputs, tosca_tools
+from heat_config_hooks.tools import tosca_config, tosca_files, tosca_tools
 from heat_config_hooks.tools.tosca_config import Config, Step
 from heat_config_hooks.tools.tosca_tools import Tool
 from heat_config_hooks.values import dataclass, replace
@@ -201,7 +201,7 @@ class _Task:
     @property
     def names(self) -> list[str]:
         """The outputs that may be variables."""
-        return tosca_outputs.names(self.request.outputs)
+        return script_outputs.names(self.request.outputs)
 
     @property
     def variables(self) -> Path:
@@ -259,7 +259,7 @@ def _bash(task: _Task) -> protocol.Command:
     folder = task.variables
     files.make_directory(folder)
     code = folder / "bash.env"
-    files.replace(code, tosca_outputs.bash_code(task.names, folder).encode())
+    files.replace(code, script_outputs.bash_code(task.names, folder).encode())
     return _script(task, argv, BASH_ENV=str(code))
 
 
@@ -296,8 +296,8 @@ def _python(task: _Task) -> protocol.Command:
     folder = task.variables
     files.make_directory(folder)
     program, arguments = folder / "run.py", folder / "arguments.json"
-    files.replace(program, tosca_outputs.python_code().encode())
-    files.replace(arguments, tosca_outputs.python_arguments(task.names, folder))
+    files.replace(program, script_outputs.python_code().encode())
+    files.replace(arguments, script_outputs.python_arguments(task.names, folder))
     return _script(task, (*python, "-u", str(program), str(arguments), str(task.file)))
 
 

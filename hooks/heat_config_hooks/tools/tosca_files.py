@@ -92,7 +92,7 @@ def _owner(request: protocol.Request, until: str) -> str:
 
 
 def take_away(config: Config, request: protocol.Request, place: protocol.Workplace) -> str:
-    """Remove the files whose time is over unless somebody has changed them; return a line for each failure."""
+    """Remove the files whose time is over unless someone has changed them; return a line for each failure."""
     written, problems = Written(place.working), ""
     for item in config.places:
         if item.until == "end" or (item.until == "delete" and request.removes):

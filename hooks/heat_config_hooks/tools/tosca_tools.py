@@ -1,6 +1,6 @@
 """The processors of the `tosca` hook that are tools with hooks of their own: each gets the laid-out file as its config.
 
-The tool works in the folder of the file, so the files beside it are found from there.
+The tool works in the folder of the file, so the files next to it are found from there.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import heat_config_hooks
-from heat_config_hooks import files, options, protocol
+from heat_config_hooks import files, options, protocol, script_outputs
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.reply import Reply
-from heat_config_hooks.tools import tosca_outputs
 from heat_config_hooks.tools.tosca_config import Container
 from heat_config_hooks.values import dataclass, replace
 
@@ -82,9 +81,9 @@ def tool(
 
 
 def write(processor: str, found: Tool, file: Path | None) -> None:
-    """Write what the tool needs beside its file. Raises OSError."""
+    """Write what the tool needs next to its file. Raises OSError."""
     if processor == "ansible":
-        names, path = tosca_outputs.names(found.request.outputs), str(_facts(found.place))
+        names, path = script_outputs.names(found.request.outputs), str(_facts(found.place))
         folder = _plugins(found.place)
         files.make_directory(folder)
         files.replace(folder / "heat_config_facts.py", _FACTS.format(names=names, path=path).encode())
@@ -115,7 +114,7 @@ def _text(file: Path) -> str:
 
 
 def _playbook(request: protocol.Request, place: protocol.Workplace, file: Path) -> protocol.Request:
-    own = {"callback_plugins": [str(_plugins(place))]} if tosca_outputs.names(request.outputs) else {}
+    own = {"callback_plugins": [str(_plugins(place))]} if script_outputs.names(request.outputs) else {}
     return replace(request, config=_text(file), options={**request.options, **own})
 
 

@@ -1,18 +1,19 @@
-"""The config of the `systemd-unit` hook: names and texts of unit files and drop-ins."""
+"""The configs of the hooks `systemd-unit` and `quadlet`: names and texts of unit files and drop-ins."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from heat_config_hooks import protocol, strict_json, strict_yaml
 from heat_config_hooks.errors import HookError
 
-_TYPES = "service|socket|target|mount|automount|swap|timer|path|slice"
-_NAME = re.compile(rf"(?!\.)[A-Za-z0-9:_.\\-]+(@[A-Za-z0-9:_.\\@-]*)?\.({_TYPES})")
-"""A unit's name as in systemd.unit(5), of a type that has unit files."""
-_DROP_IN = re.compile(rf"({_NAME.pattern})\.d/[A-Za-z0-9_][A-Za-z0-9_.@-]*\.conf")
+TYPES = ("service", "socket", "target", "mount", "automount", "swap", "timer", "path", "slice")
+"""The types of units that have unit files."""
+_NAME = r"(?!\.)[A-Za-z0-9:_.\\-]+(@[A-Za-z0-9:_.\\@-]*)?\.({types})"
+"""A unit's name as in systemd.unit(5)."""
+_DROP_IN = r"\.d/[A-Za-z0-9_][A-Za-z0-9_.@-]*\.conf"
 _LONGEST = 255
 _SECTION = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
 _SETTING = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -20,8 +21,11 @@ _INSTALL = re.compile(r"^\[Install\]\s*$", re.MULTILINE)
 _EXPECTED = "expected a map from names of units to units; for the text of a single unit, set options.name to its name"
 
 
-def read(request: protocol.Request) -> dict[str, str]:
-    """Return the files of a config: name in the unit folder → text. Raises HookError."""
+def read(request: protocol.Request, types: Sequence[str] = TYPES, plain: Sequence[str] = ()) -> dict[str, str]:
+    """Return the files of a config: name in the unit folder → text. Raises HookError.
+
+    The units are of these `types`. Files of the types `plain` are text of any form, without drop-ins.
+    """
     config, name = request.config, request.options["name"]
     if config is None or (isinstance(config, str) and not config.strip()):
         return {}
@@ -29,7 +33,7 @@ def read(request: protocol.Request) -> dict[str, str]:
     if not isinstance(units, Mapping):
         raise HookError(_EXPECTED, "config")
     path = "options.name" if name else "config"
-    return {_checked(file, path): _text(file, unit) for file, unit in units.items()}
+    return {_checked(file, path, types, plain): _text(file, unit, plain) for file, unit in units.items()}
 
 
 def is_drop_in(name: str) -> bool:
@@ -75,17 +79,22 @@ def _map(text: str) -> object:
         raise HookError(f"{_EXPECTED}; the text is not valid YAML: {error}", "config") from error
 
 
-def _checked(name: str, path: str) -> str:
-    if len(name) > _LONGEST or not (_NAME.fullmatch(name) or _DROP_IN.fullmatch(name)):
-        types = _TYPES.replace("|", ", ")
-        problem = f"{name!r} is not the name of a unit (NAME.TYPE or NAME.TYPE.d/FILE.conf; TYPE is one of {types})"
-        raise HookError(problem, path)
+def _checked(name: str, path: str, types: Sequence[str], plain: Sequence[str]) -> str:
+    unit = rf"{_NAME.format(types='|'.join(types))}({_DROP_IN})?"
+    other = _NAME.format(types="|".join(plain))
+    if len(name) > _LONGEST or not (re.fullmatch(unit, name) or (plain and re.fullmatch(other, name))):
+        more = f", or NAME.{' or NAME.'.join(plain)}" if plain else ""
+        kinds = f"NAME.TYPE or NAME.TYPE.d/FILE.conf{more}; TYPE is one of {', '.join(types)}"
+        raise HookError(f"{name!r} is not the name of a unit ({kinds})", path)
     return name
 
 
-def _text(name: str, unit: object) -> str:
+def _text(name: str, unit: object, plain: Sequence[str]) -> str:
     path = f"config[{json.dumps(name)}]"
-    if isinstance(unit, Mapping):
+    if name.endswith(tuple(f".{type_}" for type_ in plain)):
+        if not isinstance(unit, str):
+            raise HookError("expected the text of the file", path)
+    elif isinstance(unit, Mapping):
         lines = []
         for section, settings in unit.items():
             if not _SECTION.fullmatch(section):

@@ -118,7 +118,7 @@ class _Row:
     ended: float | None = None
     reason: str = ""
     deployed: bool = False
-    """Whether a deployment belongs to it: then only the time of its run counts."""
+    """True if a deployment belongs to it: then only the time of its run counts."""
 
     def happened(self, event: Mapping[str, Any]) -> None:
         """Take over the state of an event."""
@@ -274,7 +274,7 @@ class Tree(View):
 
 
 def _is_of_replaced(event: Mapping[str, Any]) -> bool:
-    """Whether an event is of a resource that another has replaced, and that now has the row; failures are shown."""
+    """True if an event is of a resource that another has replaced, and that now has the row; failures are shown."""
     return bool(event.get("replaced")) and event["status"] != FAILED
 
 

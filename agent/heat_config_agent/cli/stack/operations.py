@@ -14,6 +14,7 @@ from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.cli.mistakes import mistake_line
 from heat_config_agent.cli.stack import definitions, sessions, signatures, timeline, values
 from heat_config_agent.cli.stack.live_view import Earlier, view_of
+from heat_config_agent.hot import capabilities
 from heat_config_agent.language.mistakes import Invalid
 from heat_config_agent.language.report import ordered
 from heat_config_agent.model.errors import ExitCode, UsageError
@@ -58,7 +59,8 @@ def _types(settings: Settings) -> Types:
 
 def _warned(settings: Settings, definition: Definition) -> None:
     tools = tuple(Tools(settings.hooks, sessions.warned).installed())
-    for each in ordered([*definition.warnings, *advice.warnings(definition, _types(settings), tools)]):
+    found = [*definition.warnings, *advice.warnings(definition, _types(settings), tools)]
+    for each in ordered(advice.once(capabilities.once(found))):
         terminal.say(mistake_line(each, "warning", "warn", definition.conceal), error=True)
 
 

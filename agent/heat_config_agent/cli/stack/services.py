@@ -56,6 +56,7 @@ def wish(options: argparse.Namespace) -> reader.Wish:
         named.attributes_by_resource(options),
         _substitutes(options),
         machine_facts(),
+        server=getattr(options, "server", None) or "",
     )
 
 

@@ -42,7 +42,7 @@ def _field(name: str) -> bytes:
 
 
 def _credentials(path: str) -> dict[str, str]:
-    """Return the credentials of this machine, from a file that nobody else can read. Raises ProviderError."""
+    """Return the credentials of this machine, from a file that no one else can read. Raises ProviderError."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:

@@ -86,9 +86,9 @@ class Schema:
     default: Json = None
     """The default, after the `parameter_defaults` of the environment; None if a value is required."""
     hidden: bool = False
-    """Whether the value is shown as `******`."""
+    """True if the value is shown as `******`."""
     immutable: bool = False
-    """Whether an update that changes the value is refused."""
+    """True if an update that changes the value is refused."""
     constraints: tuple[Constraint, ...] = ()
     tags: tuple[str, ...] = ()
 
@@ -105,7 +105,7 @@ class Parameter:
     schema: Schema
     value: Json
     given: bool = False
-    """Whether a value was given; otherwise it is the default."""
+    """True if a value was given; otherwise it is the default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ class Found:
     """The position of the mapping in the resource_registry. The child stack does not see that entry, so a template can
     use the type that it replaces."""
     of_service: bool = False
-    """Whether it is one of the types for services: `HOST`, `NODE` or `OPERATION`."""
+    """True if it is one of the types for services: `HOST`, `NODE` or `OPERATION`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +212,8 @@ class Interface:
     attributes: Mapping[str, str]
     """The description of each output, by name."""
     description: str = ""
+    is_final: bool = True
+    """Whether the stack is created as it is. Else its environments may still give more default values."""
 
 
 class Environment(Protocol):
@@ -309,22 +311,25 @@ class Definition:
     nodes: Mapping[str, NodeDefinition] = field(default_factory=dict)
     """The nodes of a service, in the order of the template; none of a stack that is no service."""
     in_turn: bool = False
-    """Whether the resources are worked on one after the other. After a failure, nothing more is begun, except that a
+    """True if the resources are worked on one after the other. After a failure, nothing more is begun, except that a
     removal goes on."""
     files: Mapping[str, Json] = field(default_factory=dict)
-    """The files of a service that stand beside those of each operation, by path: text, or `{"base64": …}`."""
+    """The files of a service that stand next to those of each operation, by path: text, or `{"base64": …}`."""
     procedures: Mapping[str, Procedure] = field(default_factory=dict)
     """The procedures that people start, by name; `deploy` and `undeploy` are carried out to create and delete it."""
     triggers: Mapping[str, Procedure] = field(default_factory=dict)
     """The actions of triggers, as `POLICY.TRIGGER`: people start them, as nothing watches for their events."""
     largest: int = limits.MOST_RESOURCES
     """The maximum of resources."""
+    secrets: tuple[Json, ...] = ()
+    """Values that are never shown, beside those of secret parameters: of sensitive properties of a service."""
 
     @property
     def conceal(self) -> Concealer:
         """Hides the values of secret parameters: those that are hidden, or whose name says that they are secret."""
-        secret = ((name, parameter) for name, parameter in self.parameters.items() if parameter.schema.secret)
-        return Concealer(Input(name=name, value=parameter.value, hidden=True) for name, parameter in secret)
+        values = {name: parameter.value for name, parameter in self.parameters.items() if parameter.schema.secret}
+        items = [*values.items(), *(("secret", value) for value in self.secrets)]
+        return Concealer(Input(name=name, value=value, hidden=True) for name, value in items)
 
     def mistake(self, problem: str, path: Path, hint: str = "") -> Mistake:
         """Return a mistake in a part of the template, with its place."""

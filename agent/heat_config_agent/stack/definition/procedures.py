@@ -1,4 +1,4 @@
-"""Procedures: steps that people start on a stack, beside what is done to create, update and delete it."""
+"""Procedures: steps that people start on a stack, next to what is done to create, update and delete it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Work:
     node: str
     """The name of the node; empty if it is about none."""
     condition: Tree
-    """Whether it is done; a value that is not known counts as false."""
+    """True if it is done; a value that is not known counts as false."""
     activities: tuple[Activity, ...]
 
 

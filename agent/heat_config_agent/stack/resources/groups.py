@@ -11,12 +11,11 @@ from heat_config_agent.stack import attributes, exception
 from heat_config_agent.stack.attributes import Schema as Attribute
 from heat_config_agent.stack.constraints import AllowedValues, Length, Range
 from heat_config_agent.stack.definition import Definition, Identity, Later, ResourceDefinition, limits
+from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.properties import Properties, Schema
-from heat_config_agent.stack.records import CREATE
-from heat_config_agent.stack.resource import Resource
+from heat_config_agent.stack.records import CREATE, ResourceRecord
 from heat_config_agent.stack.resources.deployment import SHARED, STRUCTURED
-from heat_config_agent.stack.resources.nested import MEMBER, StackResource
-from heat_config_agent.stack.snippet import policy
+from heat_config_agent.stack.resources.members import Group
 
 _BATCH = {
     "max_batch_size": Schema(Schema.INTEGER, "Members per batch.", default=1, constraints=[Range(1)]),
@@ -33,113 +32,7 @@ _POLICY: dict[str, Schema] = {
 }
 
 
-class _Group(StackResource):
-    """The base class of all groups."""
-
-    batch: tuple[int, float] | None = None
-    """The size of a batch and the seconds between two, if the update policy names none."""
-
-    def members(self, properties: Properties) -> Iterator[ResourceDefinition]:
-        """Yield the definitions of the members; none that depends on an `Unknown` value."""
-        raise NotImplementedError
-
-    def child_definition(self, identity: Identity) -> Definition:
-        """Return a definition with all members."""
-        return self._stack_of(identity, self.members(self.properties))
-
-    def child_to_validate(self, identity: Identity) -> Definition | None:
-        """Return a definition with the first member: the others are like it."""
-        return self._stack_of(identity, itertools.islice(self.members(self.known()), 1))
-
-    def members_like_the_first(self) -> int:
-        """Return the number of members that the first one represents in validation."""
-        return len(list(self.members(self.known())))
-
-    def _stack_of(self, identity: Identity, members: Iterable[ResourceDefinition]) -> Definition:
-        room, resources = limits.Room(), {}
-        for each in members:
-            resources[each.name] = each
-            if len(resources) > limits.MOST_RESOURCES:
-                raise exception.Error(limits.too_many(len(resources)))
-            try:
-                room.take(each.properties)
-            except limits.TooMuch as error:
-                raise exception.Error(f"the properties of the members of {self.name} have {error}") from None
-        return Definition(
-            identity=identity,
-            description="",
-            parameters={},
-            groups=(),
-            resources=resources,
-            outputs={},
-            environment=self.stack.environment.inside(self.name),
-            source=None,
-        )
-
-    def has_attribute(self, name: str) -> bool:
-        """Return whether the group or its members have the attribute."""
-        if name in self.attributes or name.startswith(MEMBER):
-            return True
-        return self.attribute_of_members(name)
-
-    def attribute_of_members(self, name: str) -> bool:
-        """Return whether a member has the attribute, as far as is known."""
-        try:
-            first = next(self.members(self.known()), None)
-        except ValueError:  # a mistake in the properties, which is reported for them
-            return True
-        if first is None:
-            return True
-        environment, types = self.stack.environment.inside(self.name), self.stack.world.types
-        try:
-            of = types.class_of(types.found(first, environment))
-        except exception.EntityNotFound:
-            return True
-        return of.any_attribute or name in of.attributes_schema or name == attributes.SHOW
-
-    def _converge(self, action: str, child: Any, checked: Definition | None = None) -> str:
-        named = "batch_create" if action == CREATE else "rolling_update"
-        rules = policy(self.update_policy_schema, self.definition.update_policy, self.resolve)
-        batch = rules[named] if named in rules and named in rules.data else None
-        child.batches = (batch["max_batch_size"], float(batch["pause_time"])) if batch else self.batch
-        return super()._converge(action, child, checked)
-
-    def _members(self) -> dict[str, Resource]:
-        child = self.child
-        if child is None or child.defined is None:
-            return {}
-        return {name: child.resources[name] for name in child.defined.resources if name in child.resources}
-
-    def _refs(self) -> dict[str, Json]:
-        """Return the reference of every member, by the member's name; while there is no child stack, null."""
-        if self.child is None:
-            return {each.name: None for each in self.members(self.properties)}
-        return {name: each.FnGetRefId() for name, each in self._members().items()}
-
-    def by_name(self, key: str, path: tuple[Json, ...]) -> dict[str, Json]:
-        """Return an attribute of every member, by the member's name; while there is no child stack, null."""
-        if self.child is None:
-            return {each.name: None for each in self.members(self.properties)}
-        return {name: each.FnGetAtt(key, *path) for name, each in self._members().items()}
-
-    def get_attribute(self, key: str, *path: Json) -> Json:
-        """Return an attribute of the group, or of its members."""
-        if key.startswith(MEMBER):
-            return self.of_member(key, path)
-        if key == attributes.SHOW:
-            return None
-        if key == "attributes":
-            if not path:
-                raise exception.InvalidTemplateAttribute(resource=self.name, key=key)
-            return self.by_name(str(path[0]), path[1:])
-        refs = self._refs()
-        own = {"refs": list(refs.values()), "refs_map": refs, "removed_rsrc_list": self.data().get("removed", [])}
-        if key in own:
-            return attributes.select_from_attribute(own[key], path)
-        return list(self.by_name(key, path).values())
-
-
-class ResourceGroup(_Group):
+class ResourceGroup(Group):
     """Several resources with the same definition."""
 
     properties_schema: ClassVar[Mapping[str, Schema]] = {
@@ -191,10 +84,27 @@ class ResourceGroup(_Group):
         self._remove_names()
         return super().handle_create()
 
-    def _converge(self, action: str, child: Any, checked: Definition | None = None) -> str:
+    def prepare(self, action: str, child: Stack) -> None:
+        """Record the names that are not to be used, and store the batches."""
         if action != CREATE:
             self._remove_names()
-        return super()._converge(action, child, checked)
+        super().prepare(action, child)
+
+    def is_rolled(self) -> bool:
+        """Return whether an update changes the members, and not only their number."""
+        return "resource_def" in self.changes
+
+    def names(self, number: int) -> list[str]:
+        """Return the names of a number of members."""
+        return list(itertools.islice(self._free_names(), number))
+
+    def _free_names(self) -> Iterator[str]:
+        removed = set(self.data().get("removed", ()))
+        return (str(number) for number in itertools.count() if str(number) not in removed)
+
+    def _records(self, child: Stack) -> dict[str, ResourceRecord]:
+        removed = set(self.data().get("removed", ()))
+        return {name: each for name, each in super()._records(child).items() if name not in removed}
 
     def _remove_names(self) -> None:
         """Record the names that are not to be used."""
@@ -214,17 +124,21 @@ class ResourceGroup(_Group):
 
     def members(self, properties: Properties) -> Iterator[ResourceDefinition]:
         """Yield the members, or one more than a stack may have."""
-        member, variable, count = properties["resource_def"], properties["index_var"], properties["count"]
+        count = properties["count"]
+        many = 1 if isinstance(count, Later) else min(count, limits.MOST_RESOURCES + 1)
+        return self.named(properties, itertools.islice(self._free_names(), many))
+
+    def named(self, properties: Properties, names: Iterable[str]) -> Iterator[ResourceDefinition]:
+        """Yield members with given names."""
+        member, variable = properties["resource_def"], properties["index_var"]
         if isinstance(member, Later) or isinstance(member["type"], Later) or isinstance(variable, Later):
             return
-        removed = set(self.data().get("removed", ()))
-        names = (str(number) for number in itertools.count() if str(number) not in removed)
-        many = 1 if isinstance(count, Later) else min(count, limits.MOST_RESOURCES + 1)
-        for name in itertools.islice(names, many):
+        for name in names:
+            given = _indexed(member["properties"] or {}, variable, name)
             yield ResourceDefinition(
                 name=name,
                 type=member["type"],
-                properties=_indexed(member["properties"] or {}, variable, name),
+                properties={key: each for key, each in given.items() if each is not None},
                 metadata=member["metadata"] or {},
             )
 
@@ -237,7 +151,7 @@ def _indexed(tree: Any, variable: str, index: str) -> Any:
     return [_indexed(each, variable, index) for each in tree] if isinstance(tree, list) else tree
 
 
-class ResourceChain(_Group):
+class ResourceChain(Group):
     """Resources of several types with the same properties, one after the other."""
 
     properties_schema: ClassVar[Mapping[str, Schema]] = {
@@ -278,7 +192,7 @@ class ResourceChain(_Group):
         return self._stack_of(identity, self.members(self.known()))
 
 
-class SoftwareDeploymentGroup(_Group):
+class SoftwareDeploymentGroup(Group):
     """A config for several servers."""
 
     MEMBER_TYPE: ClassVar[str] = "OS::Heat::SoftwareDeployment"
@@ -296,10 +210,15 @@ class SoftwareDeploymentGroup(_Group):
 
     def members(self, properties: Properties) -> Iterator[ResourceDefinition]:
         """Yield a deployment for each server."""
+        servers = properties["servers"] or {}
+        return self.named(properties, () if isinstance(servers, Later) else servers)
+
+    def named(self, properties: Properties, names: Iterable[str]) -> Iterator[ResourceDefinition]:
+        """Yield deployments for given servers."""
         same = {name: properties[name] for name in self.SAME}
         servers = properties["servers"] or {}
-        for name, server in () if isinstance(servers, Later) else servers.items():
-            yield ResourceDefinition(name=name, type=self.MEMBER_TYPE, properties={**same, "server": server})
+        for name in names:
+            yield ResourceDefinition(name=name, type=self.MEMBER_TYPE, properties={**same, "server": servers.get(name)})
 
     def get_attribute(self, key: str, *path: Json) -> Json:
         """Return an output of all members, by name."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from heat_config_agent.language.positions import Json
-from heat_config_agent.stack import exception
+from heat_config_agent.stack import exception, rolling
 from heat_config_agent.stack.attributes import Schema as Attribute
 from heat_config_agent.stack.constraints import AllowedValues, CustomConstraint, Range
 from heat_config_agent.stack.definition import Later, ResourceDefinition, requires
 from heat_config_agent.stack.properties import Properties, Schema
-from heat_config_agent.stack.resources.scaling import CHANGE, EXACT, NAMES, PERCENT, AutoScalingGroup, ScalingPolicy
+from heat_config_agent.stack.records import CREATE
+from heat_config_agent.stack.resources.scaling import CHANGE, EXACT, PERCENT, AutoScalingGroup, ScalingPolicy
 from heat_config_agent.stack.resources.servers import Named
 from heat_config_agent.stack.snippet import policy
 
@@ -143,20 +144,25 @@ class InstanceGroup(AutoScalingGroup):
         size = properties["Size"]
         return size, size, size
 
-    def rolling(self) -> tuple[int, float]:
-        """Return the size of a batch of an update, and the seconds between two."""
-        rules = policy(self.update_policy_schema, self.definition.update_policy, self.resolve)[self.POLICY]
-        if not rules:
-            return self.ALL_AT_ONCE
-        return max(rules["MaxBatchSize"], 1), float(_seconds(rules["PauseTime"]))
+    def is_rolled(self) -> bool:
+        """Return whether an update changes the members, and not only their number."""
+        return LAUNCH in self.changes
 
-    def members(self, properties: Properties) -> Iterator[ResourceDefinition]:
-        """Yield the members."""
+    def rules(self, action: str) -> rolling.Policy | None:
+        """Return the rules of a rolling update; None if all members are created or updated at once."""
+        rules = policy(self.update_policy_schema, self.definition.update_policy, self.resolve)[self.POLICY]
+        if not rules or action == CREATE or not self.is_rolled():
+            return None
+        pause = float(_seconds(rules["PauseTime"]))
+        return rolling.Policy(max(rules["MaxBatchSize"], 1), pause, rules["MinInstancesInService"])
+
+    def named(self, properties: Properties, names: Iterable[str]) -> Iterator[ResourceDefinition]:
+        """Yield members with given names."""
         shared = self._shared(properties)
         if shared is None:
             return
         values, metadata = shared
-        for name in self.data().get(NAMES, ["0"]):
+        for name in names:
             mapped = next(self.stack.environment.inside(self.name).candidates(SCALED, name))
             type_ = SCALED if mapped.template or mapped.type != SCALED else INSTANCE
             yield ResourceDefinition(name=name, type=type_, properties=values, metadata=metadata)

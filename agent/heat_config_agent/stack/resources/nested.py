@@ -6,11 +6,12 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import ClassVar
 
 from heat_config_agent.language.positions import Json
-from heat_config_agent.stack import attributes, exception, properties, records, traversal, validation
+from heat_config_agent.stack import attributes, exception, properties, records, steps, traversal, validation
 from heat_config_agent.stack.definition import Definition, Found, Identity, Interface, Unresolved, limits, requires
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.records import COMPLETE, CREATE, DELETE, IN_PROGRESS, StackRecord
 from heat_config_agent.stack.resource import Resource
+from heat_config_agent.stack.rolling import Rolling
 from heat_config_agent.stack.snippet import Snippet
 
 MEMBER = "resource."
@@ -80,7 +81,7 @@ class StackResource(Resource):
 
     def awaits(self) -> Hashable | None:
         """Wait for the end of the child's traversal."""
-        return traversal.key(self.child) if self.child else None
+        return steps.key(self.child) if self.child else None
 
     def always_update(self) -> bool:
         """Return whether there is a child: its resources decide what an update changes."""
@@ -176,11 +177,16 @@ class StackResource(Resource):
         """Begin to create or update the child, or continue."""
         if self._is_under_way(child, action):
             if child.traversal is None:
-                traversal.go_on(child, self.child_definition(self._identity_of(child.record)))
+                definition = self.child_definition(self._identity_of(child.record))
+                traversal.go_on(child, definition, self.rolling(definition))
         elif child.record.attempt != self.record.attempt:
             definition = checked or self._checked(child.record, action)
-            traversal.converge(child, action, definition, self.record.attempt)
+            traversal.converge(child, action, definition, self.record.attempt, self.rolling(definition))
         return action
+
+    def rolling(self, definition: Definition) -> Rolling | None:
+        """Return the batches in which the child becomes like a definition; None if all is done at once."""
+        return None
 
     def _turn(self, action: str) -> str:
         child = self.child
@@ -263,10 +269,11 @@ class TemplateResource(StackResource):
     def schema_of_properties(self) -> Mapping[str, properties.Schema]:
         """Return the parameters of the template."""
         try:
-            declared = self.interface().properties
+            interface = self.interface()
         except Exception:  # noqa: BLE001  # without the template, it can only be deleted
             return {}
-        return {name: properties.of_parameter(each) for name, each in declared.items()}
+        final = interface.is_final
+        return {name: properties.of_parameter(each, is_final=final) for name, each in interface.properties.items()}
 
     def schema_of_attributes(self) -> Mapping[str, attributes.Schema]:
         """Return the outputs of the template."""

@@ -5,21 +5,22 @@ A policy is signalled by a command; there are no alarms here. The oldest members
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from heat_config_agent.language.positions import Json
-from heat_config_agent.stack import exception, records, traversal
+from heat_config_agent.stack import exception, records, rolling, traversal
 from heat_config_agent.stack.attributes import Schema as Attribute
 from heat_config_agent.stack.constraints import AllowedValues, Range
-from heat_config_agent.stack.definition import Definition, Identity, Later, ResourceDefinition, limits
+from heat_config_agent.stack.definition import Identity, Later, ResourceDefinition, limits
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.properties import Properties, Schema
 from heat_config_agent.stack.records import CREATE, FAILED, IN_PROGRESS
 from heat_config_agent.stack.resource import NoActionRequired, Resource
-from heat_config_agent.stack.resources.groups import _Group
+from heat_config_agent.stack.resources.members import Group
 from heat_config_agent.stack.resources.nested import MEMBER
 from heat_config_agent.stack.snippet import Snippet
 
@@ -42,7 +43,7 @@ def new_size(size: int, adjustment: float, kind: str, least_step: int | None) ->
     return size + rounded
 
 
-class AutoScalingGroup(_Group):
+class AutoScalingGroup(Group):
     """A group of members with one definition, at its desired size."""
 
     properties_schema: ClassVar[Mapping[str, Schema]] = {
@@ -74,9 +75,6 @@ class AutoScalingGroup(_Group):
         "refs": Attribute("The references of all members.", type=Attribute.LIST),
         "refs_map": Attribute("The references of all members by name.", type=Attribute.MAP),
     }
-
-    ALL_AT_ONCE: ClassVar[tuple[int, float]] = (limits.MOST_RESOURCES, 0.0)
-    """The size of a batch, and the seconds between two, of an update without batches."""
 
     def sizes(self, properties: Properties) -> tuple[Any, Any, Any]:
         """Return the least, the desired (None for any) and the largest size."""
@@ -132,14 +130,18 @@ class AutoScalingGroup(_Group):
                 names.append(str(number))
             number += 1
         self.data_set(NAMES, names)
-        self.data_set(NEXT, number)
+        self.data_set(NEXT, max(number, *(int(name) + 1 for name in names if name.isdecimal()), 0))
 
     def members(self, properties: Properties) -> Iterator[ResourceDefinition]:
         """Yield the members."""
+        return self.named(properties, self.data().get(NAMES, ["0"]))
+
+    def named(self, properties: Properties, names: Iterable[str]) -> Iterator[ResourceDefinition]:
+        """Yield members with given names."""
         member = properties["resource"]
         if isinstance(member, Later) or not isinstance(member.get("type"), str):
             return
-        for name in self.data().get(NAMES, ["0"]):
+        for name in names:
             yield ResourceDefinition(
                 name=name,
                 type=member["type"],
@@ -169,15 +171,44 @@ class AutoScalingGroup(_Group):
         self.data_set(SIZE, desired or self._current_size())
         return super().handle_update(json_snippet, tmpl_diff, prop_diff)
 
-    def _converge(self, action: str, child: Any, checked: Definition | None = None) -> str:
-        self._choose_names()
-        self.batch = None if action == CREATE else self.rolling()
-        return super()._converge(action, child, checked)
+    def prepare(self, action: str, child: Stack) -> None:
+        """Choose the members, and store the batches in which they are updated."""
+        super().prepare(action, child)
+        if action == CREATE or not self.rules(action):
+            self._choose_names()
 
-    def rolling(self) -> tuple[int, float]:
-        """Return the size of a batch of an update, and the seconds between two."""
+    def batches(self, child: Stack, rules: rolling.Policy) -> list[rolling.Batch]:
+        """Return the batches in which the members are updated: first all that are there, and then their number."""
+        there = self._records(child)
+        target = min(self._size(self.properties), len(there))
+        numbers = rolling.sizes(target, len(there), rules, extra_stay=True)
+        batches, names = rolling.plan(
+            [*sorted(there, key=lambda name: there[name].status != FAILED)],
+            self._up_to_date(there),
+            numbers,
+            rules.pause,
+            in_order=lambda now, _after: now,
+            names=lambda _number: self._free_names(),
+        )
+        self.data_set(NAMES, names)
+        self._choose_names()
+        final = self.data()[NAMES]
+        made = tuple(name for name in final if name not in names)
+        return [*batches, rolling.Batch(made, tuple(name for name in names if name not in final), 0.0)]
+
+    def _free_names(self) -> Iterator[str]:
+        return map(str, itertools.count(int(self.data().get(NEXT, 0))))
+
+    def is_rolled(self) -> bool:
+        """Return whether an update changes the members, and not only their number."""
+        return "resource" in self.changes
+
+    def rules(self, action: str) -> rolling.Policy | None:
+        """Return the rules of a rolling update; None if all members are created or updated at once."""
+        if action == CREATE or not self.is_rolled():
+            return None
         rules = self.properties["rolling_updates"]
-        return rules["max_batch_size"], float(rules["pause_time"])
+        return rolling.Policy(rules["max_batch_size"], float(rules["pause_time"]), rules["min_in_service"])
 
     def adjust(self, adjustment: float, kind: str, least_step: int | None) -> None:
         """Change the size. Raises NoActionRequired if it stays the same, ValueError while the group changes."""

@@ -172,7 +172,7 @@ class WaitCondition(Resource):
         return False
 
     def _waited(self) -> float:
-        """Return the seconds that it has waited, and note them now and then in case the machine goes down."""
+        """Return the seconds that it has waited, and note them from time to time in case the machine goes down."""
         if spans.renew(self.record):
             self.stack.keep(self.record)
         return spans.lasted(self.record)

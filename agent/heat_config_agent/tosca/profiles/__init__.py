@@ -1,6 +1,6 @@
 """The normative types of each version of the profile (chapters 5 and 8.5 of the specification).
 
-Each version is a TOSCA document beside this module, and is read once.
+Each version is a TOSCA document next to this module, and is read once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ALIASES = {
         "EndPoint.Database": "tosca.capabilities.Endpoint.Database",
     },
 }
-"""Names that the specification uses beside those that it defines; versions differ in which is which."""
+"""Names that the specification uses next to those that it defines; versions differ in which is which."""
 
 PREFIX = "tosca:"
 

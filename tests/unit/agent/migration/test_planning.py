@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import heat_config_hooks
 from heat_config_agent.migration import OURS, Deed, Inventory, Plan, Unit, Verdict, planning, survey, units
 from heat_config_agent.model.deployment import BUILTIN, Tool
 from heat_config_agent.settings import effective, layers
 from heat_config_hooks.values import replace
 
 NAME = "os-collect-config.service"
+COMPONENT = {"configs": [{"actions": ["CREATE"], "tool": "kubelet"}, {"actions": ["DELETE"], "tool": "script"}]}
 
 
 def unit(*texts: str) -> Unit:
@@ -202,6 +205,31 @@ def test_a_hook_directory_that_cannot_be_read_is_said(tmp_path: Path) -> None:
     tools, unreadable = survey.installed_tools(settings)
     plan = planning.plan(found(tools=tools, unreadable_hooks=unreadable))
     assert f"cannot read the hook directory {folder}: Not a directory" in says(plan, Verdict.WARNING)
+
+
+def test_the_package_of_older_tools_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If recorded or given deployments need it, and it is not installed; nothing is installed."""
+    for tool in heat_config_hooks.COMPAT:
+        monkeypatch.delitem(heat_config_hooks.HOOKS, tool)
+    done: dict[str, dict[str, Any]] = {
+        "d1": {"group": "hiera"},
+        "d2": {"group": "script"},
+        "d3": {"group": "component", "config": COMPONENT},
+    }
+    for name, fields in done.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps({"id": name, "inputs": [], **fields}))
+    given = tmp_path / "given"
+    given.write_text(json.dumps([{"id": "d4", "group": "cfn-init"}]))
+    settings = effective.make({"HEAT_SHELL_CONFIG": str(given)})
+    tools, _ = survey.installed_tools(settings)
+
+    absent = survey._absent(settings, tmp_path, done, {tool.name for tool in tools})  # noqa: SLF001
+    said = says(planning.plan(found(absent=absent)), Verdict.WARNING)
+
+    assert list(absent) == ["cfn-init", "hiera", "kubelet"]
+    for tool in absent:
+        assert f"deployments here use {tool}: the hook for the tool {tool!r} is not installed" in said
+    assert "install the package heat-config-agent-compat" in said
 
 
 def test_work_of_theirs_is_waited_for_even_where_no_unit_runs() -> None:

@@ -1,0 +1,84 @@
+"""Which Heat a cloud has: that of its environment, or another release, named by the variable HEAT_VERSION.
+
+Another release is in an environment of its own, with the Python, the modules and the Keystone of its day. Swift and
+Zaqar stay those of the usual environment.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+VERSION = os.environ.get("HEAT_VERSION", "")
+"""The release that is asked for; empty for the usual one."""
+
+SERVICES = ("engine", "prepare-heat", "keystone", "prepare-keystone")
+"""What is of that release."""
+
+_ROOT = Path(__file__).parents[2]
+
+USUAL = _ROOT / ".venv/heat"
+"""The environment of all services."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """How a release of Heat is installed."""
+
+    python: str
+    """The minor version of Python that it was made for."""
+    day: str
+    """No module in its environment is newer: releases of that day work with what there was on it."""
+    bounds: tuple[str, ...] = ()
+    """What of that day was too new for it all the same."""
+
+
+RELEASES = {
+    "16.0.0": Release("3.8", "2021-04-20", ("SQLAlchemy<1.4",)),
+    "20.0.0": Release("3.10", "2023-03-25", ("SQLAlchemy<2", "oslo.db<12.3")),
+    "24.0.0": Release("3.11", "2025-05-01"),
+}
+"""Releases that are tried beside the usual one, the oldest first. The template of the lifecycle is for 16 and later."""
+
+
+def install(version: str) -> str:
+    """Install a release of Heat and its Keystone, if it is not there; return what hinders that, or an empty text."""
+    release = RELEASES[version]
+    folder = environment(version)
+    if (folder / "installed").exists():
+        return ""
+    python = interpreter(release.python)
+    if python is None:
+        return f"there is no interpreter python{release.python}"
+    uv = _ROOT / ".venv/uv"
+    wanted = (f"openstack-heat=={version}", "keystone", "waitress", "psycopg2-binary", "setuptools<70", *release.bounds)
+    of_the_day = ("--python", folder / "bin/python", "--exclude-newer", release.day)
+    for command in (
+        (sys.executable, "-m", "venv", uv),
+        (uv / "bin/pip", "install", "--quiet", "uv"),
+        (uv / "bin/uv", "venv", "--quiet", "--allow-existing", "--python", python, folder),
+        (uv / "bin/uv", "pip", "install", "--quiet", *of_the_day, *wanted),
+    ):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            return f"{Path(command[0]).name} fails: {' '.join(done.stderr.split())[-300:]}"
+    (folder / "installed").touch()
+    return ""
+
+
+def environment(version: str = VERSION) -> Path:
+    """Return the environment with Heat's engine."""
+    return _ROOT / f".venv/heat-{version}" if version else USUAL
+
+
+def interpreter(version: str) -> str | None:
+    """Return an interpreter of a minor version of Python, if there is one that runs."""
+    kept = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+    for path in (shutil.which(f"python{version}"), *map(str, kept)):
+        if path and not subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode:
+            return path
+    return None

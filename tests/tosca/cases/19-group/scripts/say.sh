@@ -1,0 +1,2 @@
+#!/bin/bash
+echo "$TOSCA_NODE ${title:-no title} ${text:-no text}" >>"$log"
