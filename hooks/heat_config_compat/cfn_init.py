@@ -21,6 +21,7 @@ from pathlib import Path
 
 from heat_config_hooks import files, programs, protocol, steps, strict_json
 from heat_config_hooks.errors import HookError
+from heat_config_hooks.options import ISOLATE
 from heat_config_hooks.reply import Reply, nothing_done
 
 PROGRAM = programs.Program(
@@ -32,6 +33,7 @@ PROGRAM = programs.Program(
 
 ABOUT = protocol.About(
     config="the value of `AWS::CloudFormation::Init`: an object, or its JSON text",
+    options=ISOLATE,
     program=PROGRAM,
     variables=(
         "HEAT_CFN_INIT_CMD",

@@ -75,9 +75,21 @@ def remove(path: str | Path) -> None:
     except OSError:
         if os.path.islink(path) or not os.path.isdir(path):
             raise
-        import shutil  # noqa: PLC0415  # rarely needed, and slow to load
+        _remove_all(path)
 
+
+def _remove_all(path: str | Path) -> None:
+    """Remove a folder with its contents, also if it has more folders within folders than Python can follow."""
+    import shutil  # noqa: PLC0415  # rarely needed, and slow to load
+
+    try:
         shutil.rmtree(path)
+    except RecursionError:
+        import subprocess  # noqa: PLC0415
+
+        done = subprocess.run(["rm", "-rf", "--", path], check=False, capture_output=True)
+        if done.returncode:
+            raise OSError(errno.EIO, "rm has failed", str(path)) from None
 
 
 def open_regular(path: str | Path) -> int:

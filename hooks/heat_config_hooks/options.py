@@ -32,6 +32,7 @@ class Kind(str, enum.Enum):
     MAP = "an object"
     CHOICE = "one of"
     ARTIFACTS = "a list of objects with url, sha256, to and unpack"
+    ISOLATION = "an object with network, home, tmp and system"
     RETRY = "an object with codes, times and delay"
 
 
@@ -68,6 +69,17 @@ COMMON: Mapping[str, Option] = {
 USER: Mapping[str, Option] = {"user": Option(Kind.TEXT, "the user of the machine as whom it is run; only by the agent")}
 """The option of the hooks that need nothing of root's: the agent calls them as that user."""
 
+ISOLATE: Mapping[str, Option] = {
+    "isolate": Option(Kind.ISOLATION, "the parts of the machine from which the run is kept away; only by the agent")
+}
+"""The option of the hooks whose work is done by the processes of the run alone, and not by a service or an engine."""
+
+AGENT_ONLY: Mapping[str, str] = {
+    "user": "it runs as the user of the agent only",
+    "isolate": "its work is not done in the run alone, so it cannot be isolated",
+}
+"""Why a hook does not have an option that others have."""
+
 BOUNDS = ("memory_max", "cpu_quota", "tasks_max")
 """Common options that systemd enforces: if it cannot, a run with one of them does not begin."""
 
@@ -87,8 +99,8 @@ def read(options: Mapping[str, object], known: Mapping[str, Option]) -> dict[str
     """Return a value for each known and each common option: that of the deployment, or the default.
 
     `FLAG` gives a bool, `TEXT` and `CHOICE` a str, `TEXTS` a list of str, `SECONDS` a float,
-    `SIZE`, `PERCENT` and `COUNT` an int, `MAP` a mapping, `ARTIFACTS` a list for `artifacts.read`, and `RETRY` a
-    value for `retry.read`.
+    `SIZE`, `PERCENT` and `COUNT` an int, `MAP` a mapping, `ARTIFACTS` a list for `artifacts.read`,
+    `ISOLATION` a mapping of the levels of `isolation.LEVELS`, and `RETRY` a value for `retry.read`.
     The value is None if there is neither a value nor a default.
     Unknown options are ignored here; `mistakes` reports them. Raises HookError for a wrong value.
     """
@@ -120,7 +132,8 @@ def mistakes(
             except HookError as error:
                 errors.append(error)
         elif name not in also:
-            errors.append(HookError(f"{tool} has no such option{_hint(str(name), options_by_name)}", f"options.{name}"))
+            why = f": {AGENT_ONLY[name]}" if name in AGENT_ONLY else _hint(str(name), options_by_name)
+            errors.append(HookError(f"{tool} has no such option{why}", f"options.{name}"))
     return errors
 
 
@@ -139,6 +152,10 @@ def _value(name: str, value: object, option: Option) -> object:
 
         artifacts.read(value, f"options.{name}")
         return value
+    if option.kind is Kind.ISOLATION:
+        from heat_config_hooks import isolation  # noqa: PLC0415  # few deployments are isolated
+
+        return isolation.read(value, f"options.{name}")
     if option.kind is Kind.RETRY:
         from heat_config_hooks import retry  # noqa: PLC0415  # few deployments have it
 

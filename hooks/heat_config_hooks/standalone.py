@@ -192,6 +192,8 @@ def _options(name: str, document: dict[str, object], hook: protocol.Hook) -> Map
         raise HookError("only the agent can fetch artifacts, not a hook that runs alone", "options.artifacts")
     if own.get("user") and "user" in hook.ABOUT.options:
         raise HookError("only the agent can run as another user, not a hook that runs alone", "options.user")
+    if own.get("isolate") and "isolate" in hook.ABOUT.options:
+        raise HookError("only the agent can isolate a run, not a hook that runs alone", "options.isolate")
     if mistakes:  # the options may be those of a component, whose other tools are unknown here
         also = {option for tool in heat_config_hooks.HOOKS for option in heat_config_hooks.load(tool).ABOUT.options}
         also |= {option for option, value in own.items() if isinstance(value, Mapping)}

@@ -55,6 +55,17 @@ def test_a_result_that_is_on_its_way_obeys_a_policy_that_comes_later(governed: G
     assert len(heat.signals) == 1
 
 
+def test_events_go_only_to_a_listed_host(governed: Governed, other: SignalServer) -> None:
+    """The deployment runs either way: a report never replaces a result."""
+    (governed.own / "agent.conf").write_text(f"[agent]\nreport_url = {other.origin}/events\n")
+    governed.policy("network = heat.example")
+    assert governed.apply([deployment("d1")]).code == 0
+    assert other.signals == []
+    governed.policy("network = 127.0.0.0/8")
+    assert governed.apply([deployment("d2")]).code == 0
+    assert [json.loads(each.body)["subject"] for each in other.signals] == ["d2", "d2"]
+
+
 def test_artifacts_come_only_from_listed_hosts(governed: Governed, tmp_path: Path) -> None:
     """Another host is refused before anything is asked, and a redirect to one where it leads there."""
     proof, content = tmp_path / "proof", b"anything"

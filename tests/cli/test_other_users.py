@@ -21,7 +21,7 @@ from support.governed import POLICY, Governed
 from support.http import Answer, Stub
 from support.loopback import SignalServer, wait_until
 from support.machine import BIN, Done, Machine, deployment
-from support.tools import need, need_root
+from support.tools import need, need_root, need_salt
 
 SH = "#!/bin/sh\n"
 USER = "nobody"
@@ -81,6 +81,21 @@ def test_a_script_is_that_user(machine: Machine, place: Path, heat: SignalServer
     assert list(place.iterdir()) == []
 
 
+@pytest.mark.usefixtures("place")
+def test_it_has_the_groups_of_that_user_and_a_private_folder(machine: Machine) -> None:
+    """All groups of the machine's record and none of the agent's; PATH is that of all runs."""
+    (machine.folder / "group").write_text(f"{Path('/etc/group').read_text()}heat-extra:x:64711:daemon,{USER}\n")
+    governed = Governed(machine, f"mount --bind {machine.folder}/group /etc/group")
+    script = f'{SH}id -G; echo "$PATH"; stat -c "%a %U" . .. ../.. ../run "$HEAT_INPUTS_FILE"\n'
+    given = theirs("d1", script, inputs={"given": "an input"})
+    done = governed.apply([given], "--config", str(machine.config))
+    assert done.code == 0, done.out
+    groups, path, *folders = governed.agent("log", "d1").out.splitlines()
+    assert groups.split() == [str(pwd.getpwnam(USER).pw_gid), "64711"]
+    assert path == machine.environment["PATH"]
+    assert folders == [f"700 {USER}", f"700 {USER}", "711 root", f"700 {USER}", f"600 {USER}"]
+
+
 def test_artifacts_are_the_users(machine: Machine, place: Path, heat: SignalServer) -> None:
     """They are fetched by the agent, and then belong to the user, in the folder of the run."""
     body = b"an artifact\n"
@@ -117,17 +132,20 @@ def test_an_output_is_only_what_the_user_can_read(machine: Machine, place: Path,
     assert list(place.iterdir()) == []
 
 
-@pytest.mark.parametrize("tool", ["python", "ansible", "puppet"])
+@pytest.mark.parametrize("tool", ["python", "ansible", "puppet", "salt"])
 def test_other_tools_work_as_that_user(machine: Machine, place: Path, tool: str) -> None:
     """Each has its own way to run and to report; a file that they make belongs to the user."""
     if tool == "puppet":
         need("puppet", "puppet")
+    path = f"{need_salt()}:{machine.environment['PATH']}" if tool == "salt" else machine.environment["PATH"]
     made = place.parent / "made"
     made.mkdir()
     made.chmod(0o777)
     config = {
         "python": f"import os\nopen('{made}/it', 'w').write(inputs['given'])\noutputs['one'] = os.getuid()\n",
         "puppet": f"file {{ '{made}/it': content => $facts['given'] }}\n",
+        "salt": f"{made}/it:\n  file.managed:\n    - contents_newline: false\n"
+        "    - contents: {{ opts['given'] }}\n",
         "ansible": "- hosts: localhost\n  connection: local\n  gather_facts: false\n"
         f"  tasks: [{{raw: 'printf %s \"{{{{ given }}}}\" >{made}/it'}}]\n",
     }[tool]
@@ -135,7 +153,7 @@ def test_other_tools_work_as_that_user(machine: Machine, place: Path, tool: str)
     open_home = f"mount -t overlay overlay -o lowerdir={made}:{Path.home()} {Path.home()}"  # our Python may be there
     governed = Governed(machine, open_home)
     given = [theirs("d1", config, group=tool, inputs={"given": "text"}, outputs=outputs)]
-    done = governed.apply(given, "--config", str(machine.config))
+    done = governed.apply(given, "--config", str(machine.config), PATH=path)
     assert done.code == 0, done.out + machine.agent("log", "d1").err
     assert (made / "it").read_text() == "text"
     assert (made / "it").stat().st_uid == pwd.getpwnam(USER).pw_uid
@@ -150,7 +168,7 @@ def test_other_tools_work_as_that_user(machine: Machine, place: Path, tool: str)
         ({"options": {"user": "4711"}}, "there is no user '4711' on this machine"),
         ({"options": {"user": "--x"}}, "there is no user '--x' on this machine"),
         ({"options": {"user": ["nobody"]}}, "options.user: expected text"),
-        ({"group": "json-file", "config": {}}, "json-file has no such option"),
+        ({"group": "json-file", "config": {}}, "json-file has no such option: it runs as the user of the agent only"),
         ({"group": "systemd-unit"}, "systemd-unit has no such option"),
     ],
 )

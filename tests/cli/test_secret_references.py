@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support import kill_points, planted
-from support.http import Answer, Stub
+from support import planted
 from support.loopback import SignalServer, wait_until
 from support.machine import Done, Machine, deployment
 from support.tools import need
@@ -214,53 +210,6 @@ def test_the_log_of_a_run_is_masked_while_it_goes_on(machine: Machine, vault: Pa
     agent.communicate(timeout=30)
     assert agent.returncode == 0
     assert traces(machine) == []
-
-
-POINTS = (
-    *("runner.prepared", "runner.announced", "journal.running.after", "runner.word", "runner.closed"),
-    *("journal.finished.after", "deployed.result", "runner.tidied"),
-)
-
-
-@pytest.mark.fault(
-    4,
-    "kill -9 of the agent at each transition of a run whose input refers to a secret",
-    "no secret is on disk after it",
-)
-@pytest.mark.usefixtures("vault")
-def test_no_secret_is_left_after_kills(machine: Machine, heat: SignalServer, tried: Callable[[int], None]) -> None:
-    """The next agent masks what the run has printed, and sends the one result; whichever providers have the secrets."""
-    answer = json.dumps({"data": {"data": {"f": f"{SECRET}-vault"}}}).encode()
-    server = Stub(lambda _request: Answer(body=answer))  # a stand-in for Vault
-    server.start()
-    (machine.folder / "vault.json").write_text('{"token": "t"}')
-    (machine.folder / "vault.json").chmod(0o600)
-    provider(machine, "own", f"echo '{SECRET}-own'")
-    assert machine.config is not None
-    with machine.config.open("a") as settings:
-        settings.write(f"vault_url = http://127.0.0.1:{server.port}\nvault_credentials = {machine.folder}/vault.json\n")
-    references = {"from_env": "env:DB", "from_vault": "vault:a/b#f", "from_own": "own:x"}
-    if shutil.which("systemd-creds") and os.geteuid() == 0:
-        sealed = machine.folder / "secrets/sealed.cred"
-        words = ["systemd-creds", "encrypt", "--name=sealed", "-", str(sealed)]
-        if subprocess.run(words, input=SECRET.encode(), capture_output=True, check=False).returncode == 0:
-            references["from_creds"] = "systemd-creds:sealed"
-    names = ["password", *references]
-    more = {name: {"secret": reference} for name, reference in references.items()}
-    config = f'{SH}echo "it is {" ".join(f"${name}" for name in names)}"\n'
-    for number, point in enumerate(POINTS):
-        file = machine.folder / f"armed{number}"
-        file.touch()
-        given = [referring(f"d{number}", config, signal=heat.url(f"d{number}"), inputs=more)]
-        apply(machine, given, SECRET_DB=SECRET, **kill_points.environment(point, 1, file))
-        assert not file.exists(), point
-        apply(machine, given, SECRET_DB=SECRET)
-        results = [json.loads(each.body) for each in heat.signals if f"/d{number}" in each.path]
-        assert results, point
-        assert all(each["deploy_stdout"] == f"it is{' ***' * len(names)}\n" for each in results), (point, results)
-        assert traces(machine) == [], point
-    tried(len(POINTS))
-    server.stop()
 
 
 HOT = """\

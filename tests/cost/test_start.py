@@ -21,6 +21,9 @@ DAEMON = {"heat_config_agent.sources.poller", "heat_config_agent.doctor", "heat_
 SECRETS = {"heat_config_agent.runs.resolution", "heat_config_agent.runs.resolved", "heat_config_agent.runs.providers"}
 """Only for inputs that refer to secrets."""
 
+CHANNELS = {f"heat_config_agent.notices.{name}" for name in ("channel", "console", "events", "journal")}
+"""Only for a machine with a console or a server for notices, or under systemd."""
+
 POLICY = {"configparser", "heat_config_agent.model.policy", "heat_config_agent.settings.policy"}
 """Only for a machine with a policy."""
 
@@ -38,7 +41,7 @@ def loaded(done: Done) -> set[str]:
 def test_a_run_loads_what_it_needs(machine: Machine) -> None:
     """It applies a deployment of which nobody wants the result."""
     found = loaded(machine.apply([deployment()], PYTHONPROFILEIMPORTTIME="1"))
-    assert not found & (SLOW | SENDING | OTHERS | DAEMON | POLICY | SECRETS)
+    assert not found & (SLOW | SENDING | OTHERS | DAEMON | POLICY | SECRETS | CHANNELS)
     assert not [name for name in found if name.startswith(("heat_config_agent.hot", "heat_config_agent.tosca"))]
 
 
@@ -46,7 +49,7 @@ def test_a_run_that_sends_a_result_loads_what_sends_it(machine: Machine, heat: S
     """And not what few servers need."""
     found = loaded(machine.apply([deployment(signal=heat.url("d1"))], PYTHONPROFILEIMPORTTIME="1"))
     assert len(heat.signals) == 1
-    assert not found & (SLOW | OTHERS | DAEMON)
+    assert not found & (SLOW | OTHERS | DAEMON | CHANNELS)
 
 
 def test_a_run_that_finds_nothing_new_loads_no_more(machine: Machine) -> None:

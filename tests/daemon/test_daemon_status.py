@@ -114,11 +114,12 @@ def test_status_shows_whether_the_daemon_runs_and_what_it_does(daemon: Daemon, m
     assert daemon.command("status").code == 0
 
 
-_SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{([a-z_]+)="([^"\\\n]*)"\})? (-?[0-9.e+-]+)')
+_LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\["\\n])*)"')
+_SAMPLE = re.compile(rf"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{{({_LABEL.pattern}(?:,{_LABEL.pattern})*)\}})? (-?[0-9.e+-]+)")
 
 
 def samples(text: str) -> dict[tuple[str, str], float]:
-    """Return name and label → value of metrics in Prometheus' text format, which they have to have."""
+    """Return name and labels → value of metrics in Prometheus' text format, which they have to have."""
     assert text.endswith("\n")
     found: dict[tuple[str, str], float] = {}
     described: Counter[tuple[str, str]] = Counter()
@@ -130,8 +131,9 @@ def samples(text: str) -> dict[tuple[str, str], float]:
         match = _SAMPLE.fullmatch(line)
         assert match, line
         assert described["HELP", match[1]] == described["TYPE", match[1]] == 1, line
-        assert (match[1], match[3] or "") not in found
-        found[match[1], match[3] or ""] = float(match[4])
+        labels = " ".join(value for _, value in _LABEL.findall(match[2] or ""))
+        assert (match[1], labels) not in found
+        found[match[1], labels] = float(match[7])
     return found
 
 
@@ -165,10 +167,17 @@ def test_metrics_are_in_the_text_format_of_prometheus_without_secrets(
         (f"{prefix}_results_undelivered", ""): 0,
         (f"{prefix}_source_working", "local"): 1,
         (f"{prefix}_source_failures", "local"): 0,
+        (f"{prefix}_deployment_state", "d1 CREATE script failed"): 1,
+        (f"{prefix}_deployment_state", "d2 CREATE script running"): 1,
+        (f"{prefix}_deployment_state", "d3 CREATE script accepted"): 1,
     }
     wait_until(lambda: wanted.items() <= samples(path.read_text()).items(), LONG)
     found = samples(path.read_text())
     assert before - 1 <= found[f"{prefix}_start_time_seconds", ""] <= time.time() + 1
+    for name in ("d1 CREATE script", "d2 CREATE script"):
+        assert before - 1 <= found[f"{prefix}_deployment_start_time_seconds", name] <= time.time() + 1
+        assert 0 <= found[f"{prefix}_deployment_duration_seconds", name] <= time.time() - before + 1
+    assert (f"{prefix}_deployment_start_time_seconds", "d3 CREATE script") not in found
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert "geheim" not in path.read_text()
     assert "Signature" not in path.read_text()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,7 @@ from support.daemon import LONG, Daemon, counting, ran
 from support.daemon_runs import meeting
 from support.loopback import Answer, SignalServer, wait_until
 from support.machine import Machine, deployment
+from support.repositories import Repository, template
 
 STACK = """\
 heat_template_version: 2018-08-31
@@ -174,3 +177,26 @@ def test_what_cannot_be_meant_is_refused(daemon: Daemon, machine: Machine) -> No
         done = machine.agent("wait", *words)
         assert done.code == 2, words
         assert "Traceback" not in done.err
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git")
+def test_a_followed_stack_is_waited_for(daemon: Daemon, machine: Machine, tmp_path: Path) -> None:
+    """Also where nothing else is a source; a refused revision counts as a failure."""
+    repository = Repository(tmp_path / "repository")
+    log, go = tmp_path / "ran", tmp_path / "go"
+    repository.commit({"stack.yaml": template(log, "one", f"until [ -e {go} ]; do sleep 0.05; done")})
+    daemon.settings["follow web"] = {"url": repository.url, "path": "stack.yaml", "interval": 0.2}
+    daemon.configure(collectors="file")
+    daemon.start()
+    words = ("--config", str(daemon.path))
+    wait_until(log.exists, LONG)
+    assert daemon.health()["sources"] == []
+    done = daemon.command("wait", "--timeout", "0")
+    assert (done.code, "follow web: revision " in done.err, "is being carried out" in done.err) == (7, True, True)
+    every = machine.start("heat-config-agent", "wait", *words)
+    go.touch()
+    assert every.communicate(timeout=LONG) == ("0 deployments done\n", "")
+    assert every.returncode == 0
+    repository.commit({"stack.yaml": "heat_template_version: 2018-08-31\nresources: 7\n"})
+    wait_until(lambda: daemon.command("wait", "--timeout", "0").code == 1, LONG)
+    assert "is refused" in daemon.command("wait", "--timeout", "0").err

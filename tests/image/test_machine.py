@@ -103,6 +103,16 @@ def test_it_is_a_whole_machine(instance: Instance) -> None:
     assert script(instance, "first", "#!/bin/sh\necho here\n")["deploy_stdout"] == "here\n"
 
 
+def test_the_serial_port_shows_what_is_deployed(instance: Instance) -> None:
+    """The console of the machine is its serial port: a cloud shows what comes out of it."""
+    settings = "printf '[agent]\\nconsole = /dev/console\\n' >/etc/heat-config-agent/console.conf"
+    done = instance.machine.run("sh", "-c", f"{settings} && systemctl reload heat-config-agent")
+    assert done.code == 0, done.err
+    assert script(instance, "shown", "#!/bin/sh\nexit 3\n")["deploy_status_code"] == 3
+    wait_until(lambda: "heat-config-agent: shown: FAILED after " in instance.machine.console(), PATIENCE)
+    assert "heat-config-agent: shown: begins CREATE (script)\r\n" in instance.machine.console()
+
+
 def test_a_run_that_takes_too_much_memory_is_killed(instance: Instance) -> None:
     """It alone: neither what others have left running, nor the agent."""
     assert script(instance, "server", "#!/bin/sh\nsetsid sleep 5000 >/dev/null 2>&1 &\n")["deploy_status_code"] == 0

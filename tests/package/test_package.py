@@ -166,6 +166,8 @@ def test_an_instance_is_configured_from_its_first_boot(bare: Booted) -> None:
     eventually(bare, lambda: state_of(bare, "d2") == "unasked")
     assert (bare.disk / "root/ran").read_text() == "first\nsecond\n"
     eventually(bare, lambda: bare.run("heat-config-agent", "status", "--check").code == 0)
+    assert bare.run("systemctl", "start", "heat-config-settled.target").code == 0
+    assert shown(bare, "ActiveState", "heat-config-settled.target") == "active"
 
     example = "/usr/share/doc/heat-config-agent/examples/hello.yaml"
     (bare.disk / "root/json.py").write_text("raise SystemExit('not this one')")

@@ -16,7 +16,10 @@ from system.test_service import NAME, SETTINGS, deploy, shown
 pytestmark = pytest.mark.timeout(300)
 
 PLACE = "opt/agent"
-UNITS = ("heat-config-agent.service", "heat-config-agent@.service", "heat-config-apply.service", "heat.slice")
+UNITS = (
+    *("heat-config-agent.service", "heat-config-agent@.service", "heat-config-apply.service"),
+    *("heat-config-settled.service", "heat-config-settled.target", "heat.slice"),
+)
 
 
 @pytest.fixture(scope="module")

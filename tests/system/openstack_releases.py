@@ -57,12 +57,13 @@ def install(version: str) -> str:
     uv = _ROOT / ".venv/uv"
     wanted = (f"openstack-heat=={version}", "keystone", "waitress", "psycopg2-binary", "setuptools<70", *release.bounds)
     of_the_day = ("--python", folder / "bin/python", "--exclude-newer", release.day)
-    for command in (
+    commands: tuple[tuple[str | Path, ...], ...] = (
         (sys.executable, "-m", "venv", uv),
         (uv / "bin/pip", "install", "--quiet", "uv"),
         (uv / "bin/uv", "venv", "--quiet", "--allow-existing", "--python", python, folder),
         (uv / "bin/uv", "pip", "install", "--quiet", *of_the_day, *wanted),
-    ):
+    )
+    for command in commands:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             return f"{Path(command[0]).name} fails: {' '.join(done.stderr.split())[-300:]}"

@@ -15,7 +15,7 @@ ROWS = (
     {"daemon", "doctor", "migration", "follow", "hot", "tosca"},
     {"stack"},
     {"engine"},
-    {"signals", "sources", "state", "language"},
+    {"signals", "sources", "state", "language", "notices"},
     {"runs"},
     {"signing"},
     {"deployments", "settings", "web"},
@@ -26,7 +26,7 @@ may import one another."""
 
 HOOKS = {"protocol", "processes", "options", "programs", "errors", "reply", "files", "load", "HOOKS"}
 HOOKS |= {"strict_json", "strict_yaml", "yaml_schema", "yaml_tree", "memory", "values", "alphabet", "artifacts"}
-HOOKS |= {"script_outputs", "retry"}
+HOOKS |= {"script_outputs", "isolation", "retry"}
 """What the agent knows of the hooks."""
 
 

@@ -289,6 +289,7 @@ def _apply(
         book.close()
         code = progress.exit_code(steps, entries, applier.mistakes)
         report.summary(steps, entries, applier.mistakes, code)
+        place.announcer.close()
         if code is ExitCode.OK and not (applier.work.hold or pruning.busy) and _is_idle(steps, book.entries):
             with contextlib.suppress(OSError):  # on a full disk, the next run looks at everything again
                 idle(processes.since_boot() + pruning.idle_for)
@@ -307,8 +308,8 @@ def _check_only(only: Sequence[str], documents: Sequence[Document]) -> None:
 def _show_plan(settings: Settings, documents: list[Document], only: Sequence[str], *, as_json: bool) -> int:
     entries = journal.read(settings.state)
     deployed = Deployed(settings.deployed, old=settings.deployed_old)
-    installed, user = tools.Tools(settings.hooks, terminal.warn), settings.text("user")
-    found = survey(documents, entries, installed, deployed, settings.state, user=user, only=only)
+    installed = tools.Tools(settings.hooks, terminal.warn)
+    found = survey(documents, entries, installed, deployed, settings.state, defaults=settings.defaults, only=only)
     steps, mistakes = found.steps, found.mistakes
     gone = [entries[key] for key in found.superseded]
     if as_json:
@@ -328,7 +329,7 @@ def _show_plan(settings: Settings, documents: list[Document], only: Sequence[str
                 step.deployment.name,
                 step.deployment.action or "-",
                 progress.tool(step),
-                step.reason.replace("\n", "; "),
+                step.reason.replace("\n", "; ") + progress.surroundings(step),
             )
             for step in steps
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import os
 import sys
@@ -15,6 +16,7 @@ from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.deployments.plan import clock
 from heat_config_agent.follow.follower import Follower, abandon, abandoned
 from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
+from heat_config_agent.notices.journal import reader_of as journal_of
 from heat_config_agent.settings import effective
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import followed, lock
@@ -68,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
 def _held(settings: Settings, name: str) -> Iterator[Follower]:
     """Return what follows a source; no other process follows it meanwhile. Raises LockedError and StateError."""
     with lock.held(followed.folder(settings.state, name)):
-        yield Follower(settings, name, _note)
+        yield Follower(settings, name, functools.partial(_note, stack=name))
 
 
 def _once(settings: Settings, name: str) -> Followed:
@@ -80,16 +82,19 @@ def _once(settings: Settings, name: str) -> Followed:
     return record
 
 
-def _note(text: str) -> None:
-    """Print a line about an event: for the system's journal, or else with the time."""
+def _note(text: str, stack: str = "") -> None:
+    """Print a line about an event of a stack: for the system's journal with the stack as a field, or with the time."""
+    line = terminal.line(f"follow {text}")
     before = "<5>" if os.environ.get("JOURNAL_STREAM") else time.strftime("%Y-%m-%d %H:%M:%S ")
-    terminal.say(terminal.line(f"{before}follow {text}"), error=True)
+    journal = journal_of(2, os.environ)
+    if journal is None or not journal.send(5, line, {"STACK": stack} if stack else {}):
+        terminal.say(f"{before}{line}", error=True)
 
 
 def _abandon(settings: Settings) -> None:
     for record in abandoned(settings):
         with lock.held(followed.folder(settings.state, record.name)):
-            abandon(settings, record, _note)
+            abandon(settings, record, functools.partial(_note, stack=record.name))
 
 
 def _attached(settings: Settings, names: Sequence[str]) -> int:
@@ -132,7 +137,7 @@ def _follow(settings: Settings, name: str, hurry: threading.Event) -> None:
         except AgentError as error:
             if str(error) != told:
                 told = str(error)
-                _note(f"{name}: {told}")
+                _note(f"{name}: {told}", name)
             hurry.wait(10)
             hurry.clear()
 

@@ -90,7 +90,7 @@ def _refused(settings: Settings, policy: Policy) -> tuple[list[tuple[str, str, s
     """Return the name, action and refusal of what would be refused, and the number of deployments without a config."""
     policy = replace(policy, signers=None)  # signatures are in documents, which are not kept
     entries = journal.read(settings.state)
-    known = Known(entries=entries, tools=Tools(settings.hooks).installed(), now=time.time(), user=settings.text("user"))
+    known = Known(entries=entries, tools=Tools(settings.hooks).installed(), now=time.time(), defaults=settings.defaults)
     present = {entry.key: state_options.deployment(settings, entry) for entry in entries.values() if _is_here(entry)}
     sources = {entry.source for entry in entries.values()}
     cleanups = cleanup.due([], sources, entries, time.time()).left

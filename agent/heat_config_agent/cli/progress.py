@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from heat_config_agent.cli import attempts, terminal
+from heat_config_agent.cli import terminal
 from heat_config_agent.deployments.plan import NOT_CHOSEN, Step, Verb
 from heat_config_agent.deployments.redaction import beginning, concealer, redactor
 from heat_config_agent.engine.report import Report
@@ -16,7 +16,7 @@ from heat_config_agent.model.deployment import STANDARD_OUTPUTS, Deployment, Mis
 from heat_config_agent.model.entry import Entry, Run, State
 from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.signals.delivery import Fate, Outcome
-from heat_config_hooks import files
+from heat_config_hooks import files, isolation
 from heat_config_hooks.reply import EDGE
 
 _DELIVERIES = ("delivered", "refused")
@@ -60,10 +60,12 @@ class Lines(Report):
         self._line("reboot", "warn", step, "", "it asks for a reboot of the machine, and continues after it")
 
     def retry(self, step: Step, entry: Entry) -> None:
-        self._running.pop(entry.key, None)
-        self._line("retry", "warn", step, "", f"{entry.reason.replace(chr(10), '; ')}; {attempts.next_attempt(entry)}")
+        from heat_config_agent.engine import retries  # noqa: PLC0415  # few deployments have the option
 
-    def resent(self, step: Step) -> None:
+        self._running.pop(entry.key, None)
+        self._line("retry", "warn", step, "", f"{entry.reason.replace(chr(10), '; ')}; {retries.next_attempt(entry)}")
+
+    def resent(self, step: Step, entry: Entry) -> None:  # noqa: ARG002
         self.clear()
         self._resent[step.deployment.key] = step
 
@@ -188,7 +190,7 @@ class Collected(Report):
     def ended(self, step: Step, entry: Entry) -> None:
         """Show nothing: the object at the end has it."""
 
-    def resent(self, step: Step) -> None:
+    def resent(self, step: Step, entry: Entry) -> None:
         """Show nothing: the object at the end has it."""
 
     def retry(self, step: Step, entry: Entry) -> None:
@@ -292,7 +294,16 @@ def step_values(step: Step) -> dict[str, object]:
         "source": deployment.source,
         "step": step.verb.value,
         "why": conceal.text(step.reason),
+        "user": (step.job.user if step.job else "") or None,
+        "isolated": (isolation.described(step.job.isolation) if step.job else "") or None,
     }
+
+
+def surroundings(step: Step) -> str:
+    """Return in words as whom a step runs something, and from what it is isolated; empty if that is as always."""
+    job = step.job
+    user = f"; as {job.user}" if job and job.user else ""
+    return f"{user}; isolated: {isolation.described(job.isolation)}" if job and job.isolation else user
 
 
 def entry_values(entry: Entry | None, deployment: Deployment) -> dict[str, object]:

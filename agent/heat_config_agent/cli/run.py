@@ -7,20 +7,28 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Mapping
 from functools import partial
+from types import MappingProxyType
 
-from heat_config_agent.cli import attempts, progress, state_options, terminal
+from heat_config_agent.cli import progress, state_options, terminal
 from heat_config_agent.daemon.daemon import Daemon
 from heat_config_agent.daemon.oneshot import once
 from heat_config_agent.daemon.systemd import Notifier
 from heat_config_agent.deployments.plan import Step
-from heat_config_agent.deployments.redaction import concealer
+from heat_config_agent.engine import notices
 from heat_config_agent.engine.report import Report
 from heat_config_agent.model.entry import Entry, Run
 from heat_config_agent.model.errors import ExitCode, UsageError
+from heat_config_agent.notices.notice import Notice, fields
 from heat_config_agent.settings import effective
-from heat_config_agent.signals.delivery import Fate, Outcome
+from heat_config_agent.signals.delivery import Outcome
 from heat_config_agent.state import lock
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_agent.notices.journal import Journal
 
 _EPILOG = """\
 Settings are read from /etc/heat-config-agent/*.conf and /etc/os-collect-config.conf, or only from FILE, which may have
@@ -64,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
         if options.once:
             return _once(settings, as_json=options.json)
         threading.excepthook = lambda thread: terminal.defect(thread.exc_value)
-        Daemon(settings, reread, Log(), Notifier(os.environ)).run()
+        Daemon(settings, reread, Log(_journal()), Notifier(os.environ)).run()
     return ExitCode.OK
 
 
@@ -86,52 +94,55 @@ def _once(settings: effective.Settings, *, as_json: bool) -> int:
     return code
 
 
-class Log(Report):
-    """A line for each event on standard error: with a priority for the system's journal, or else with the time."""
+def _journal() -> Journal | None:
+    """Return the journal of the system if it reads standard error; else None."""
+    if not os.environ.get("JOURNAL_STREAM"):
+        return None
+    from heat_config_agent.notices import journal  # noqa: PLC0415  # only under systemd
 
-    def __init__(self) -> None:
-        """Find out whether the system's journal reads standard error."""
-        self._journal = bool(os.environ.get("JOURNAL_STREAM"))
+    return journal.reader_of(2, os.environ)
+
+
+class Log(Report):
+    """A line for each event: to the system's journal if it reads standard error, or else to standard error.
+
+    In the journal, the lines about a deployment have fields. A line on standard error begins with the time; if the
+    system's journal reads it and its socket does not answer, with a priority.
+    """
+
+    def __init__(self, journal: Journal | None = None) -> None:
+        """Send lines to `journal`, if there is one."""
+        self._journal = journal
+        self._read = bool(os.environ.get("JOURNAL_STREAM"))
 
     def begun(self, step: Step, run: Run) -> None:
-        deed = " ".join(filter(None, (step.deployment.action, f"({progress.tool(step)})")))
-        if step.reason.startswith("started earlier"):
-            self._say(5, f"{_name(step)}: follows {deed}, which is already running as process {run.pid}")
-        else:
-            self._say(5, f"{_name(step)}: begins {deed}")
+        self._tell(notices.begun(step, run))
 
     def ended(self, step: Step, entry: Entry) -> None:
-        took = f" after {terminal.duration(entry.ended - entry.started)}" if entry.started and entry.ended else ""
-        why = entry.reason or (step.reason if entry.failed or not entry.run else "")
-        word, priority = ("FAILED", 3) if entry.failed else ("done", 5)
-        self._say(priority, f"{_name(step)}: {word}{took}{_because(concealer(step.deployment).text(why))}")
+        self._tell(notices.ended(step, entry))
 
     def reboot(self, step: Step, entry: Entry) -> None:
-        self._say(5, f"{_name(step)}: asks for a reboot of the machine, and continues after it ({entry.reboots})")
+        self._tell(notices.reboot(step, entry))
 
     def retry(self, step: Step, entry: Entry) -> None:
-        why = concealer(step.deployment).text(entry.reason)
-        self._say(4, f"{_name(step)}: {why}; {attempts.next_attempt(entry)}")
+        self._tell(notices.retry(step, entry))
 
-    def resent(self, step: Step) -> None:
-        self._say(6, f"{_name(step)}: the result is sent again")
+    def resent(self, step: Step, entry: Entry) -> None:
+        self._tell(notices.resent(step, entry))
 
     def skipped(self, step: Step) -> None:
         """Print nothing: every poll would repeat it."""
 
-    def postponed(self, step: Step, why: str) -> None:  # noqa: ARG002
-        self._say(4, f"{why}; the agent retries")
+    def postponed(self, step: Step, why: str) -> None:
+        self._tell(notices.postponed(step, why))
 
     def delivered(self, entry: Entry, outcome: Outcome | None) -> None:
-        name = terminal.line(entry.name)
-        if outcome is None:
-            self._say(4, f"{name}: the result is not sent: the deployment has been replaced")
-        elif outcome.fate is Fate.SENT:
-            self._say(6, f"{name}: the result is delivered")
-        elif outcome.fate is Fate.REFUSED:
-            self._say(3, f"{name}: the result was refused for good, and is not sent again: {outcome.trouble}")
-        elif entry.tries == 1:
-            self._say(4, f"{name}: the result could not be delivered yet: {outcome.trouble}")
+        notice = notices.delivered(entry, outcome)
+        if notice is not None:
+            self._tell(notice)
+
+    def remarked(self, step: Step, text: str, *, warning: bool = True) -> None:
+        self._tell(notices.remarked(step, text, warning=warning))
 
     def warn(self, text: str) -> None:
         self._say(4, text)
@@ -139,15 +150,12 @@ class Log(Report):
     def note(self, text: str) -> None:
         self._say(6, text)
 
-    def _say(self, priority: int, text: str) -> None:
+    def _tell(self, notice: Notice) -> None:
+        self._say(notice.priority, notice.text, fields(notice) if self._journal else {})
+
+    def _say(self, priority: int, text: str, about: Mapping[str, str] = MappingProxyType({})) -> None:
         line = terminal.line(text)
-        before = f"<{priority}>" if self._journal else time.strftime("%Y-%m-%d %H:%M:%S ")
+        if self._journal is not None and self._journal.send(priority, line, about):
+            return
+        before = f"<{priority}>" if self._read else time.strftime("%Y-%m-%d %H:%M:%S ")
         terminal.say(f"{before}{line}", error=True)
-
-
-def _name(step: Step) -> str:
-    return step.deployment.name
-
-
-def _because(why: str) -> str:
-    return f": {why}" if why else ""

@@ -66,6 +66,8 @@ def _facts(entry: Entry, deployment: Deployment | None, state: Path) -> list[tup
     ]
     if entry.run and entry.run.user:
         facts.append(("user", entry.run.user))
+    if entry.run and entry.run.isolated:
+        facts.append(("isolated", entry.run.isolated))
     if entry.started:
         facts.append(("started", plan.clock(entry.started)))
     if entry.run and entry.run.scope and (left := scopes.members(entry.run.scope, entry.run.mark)):

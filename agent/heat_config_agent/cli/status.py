@@ -8,8 +8,9 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from heat_config_agent.cli import attempts, state_options, terminal
+from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.deployments import plan
+from heat_config_agent.engine.retries import next_attempt
 from heat_config_agent.model.entry import Entry, Removed, State
 from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.runs import run_folder, supervisor
@@ -182,6 +183,7 @@ def _agent(state: Path) -> dict[str, object]:
         "paused": {"reason": pause[0], "since": pause[1], "until": pause[2]} if pause else None,
         "reboot": report.get("reboot", []),
         "sources": report.get("sources", []),
+        "channels": report.get("channels", []),
         "troubles": report.get("troubles", []),
     }
 
@@ -237,6 +239,10 @@ def _show(agent: Mapping[str, object], problems: list[str]) -> None:
         moment = each.get("answered")
         last = f"answered {plan.clock(moment)}" if isinstance(moment, float) else "has not answered yet"
         terminal.say(terminal.line(f"source {each.get('name')}: {last}"))
+    for each in [each for each in _maps(agent["channels"]) if agent["running"] and each.get("lost")]:
+        why = f": {each['trouble']}" if each.get("trouble") else ""
+        lost = f"{each.get('name')}: {each['lost']} notices lost{why}"
+        terminal.say(terminal.styled(terminal.line(lost), "warn"))
     for problem in problems if agent["running"] else []:
         terminal.say(terminal.styled(terminal.line(problem), "warn"))
     terminal.say("")
@@ -273,7 +279,7 @@ def details(entry: Entry, state: Path) -> str:
     if entry.state is State.REBOOT:
         return f"waits for a reboot of the machine; it has asked for one {plan.times(entry.reboots)}"
     if entry.state is State.RETRY:
-        return f"{_reason(entry)}{attempts.next_attempt(entry)}{again}"
+        return f"{_reason(entry)}{next_attempt(entry)}{again}"
     if entry.state is State.FINISHED:
         due = f" at {plan.clock(entry.not_before)}" if entry.not_before > time.time() else ""
         attempt = f"next attempt{due or ' soon'}" if _daemon(state) else "the next run sends it"
@@ -324,6 +330,8 @@ def values(entry: Entry, state: Path) -> dict[str, object]:
         "what": details(entry, state),
         "process": entry.run.pid if entry.run and entry.state is State.RUNNING else None,
         "scope": Path(entry.run.scope).name if entry.run and entry.run.scope else None,
+        "user": entry.run.user or None if entry.run else None,
+        "isolated": entry.run.isolated or None if entry.run else None,
         "tries": entry.tries,
         "trouble": entry.trouble,
         "not_before": entry.not_before or None,

@@ -6,6 +6,10 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 
+from heat_config_agent.model import wording
+
+line, plain, duration = wording.line, wording.plain, wording.duration
+
 _STYLES = {"good": "32", "bad": "1;31", "quiet": "2", "warn": "33", "live": "36"}
 
 
@@ -71,18 +75,6 @@ def ask(question: str) -> str | None:
     return sys.stdin.readline()
 
 
-def plain(text: str) -> str:
-    """Return text from outside with control characters replaced, so that it cannot steer the terminal."""
-    if text.isprintable():
-        return text
-    return "".join(sign if sign.isprintable() or sign in "\n\t" else "\ufffd" for sign in text)
-
-
-def line(text: str) -> str:
-    """Return text from outside in one line, without control characters."""
-    return text if text.isprintable() else plain(text.replace("\n", " ").replace("\t", " "))
-
-
 def columns(text: str) -> int:
     """Return the number of terminal columns that a line takes."""
     if text.isascii():
@@ -139,17 +131,6 @@ def height() -> int:
     import shutil  # noqa: PLC0415  # as above
 
     return shutil.get_terminal_size((100, 24)).lines
-
-
-def duration(seconds: float) -> str:
-    """Return a duration for people: 0.02 s, 12 s, 3 min 20 s, 2 h 5 min."""
-    if seconds < 10:
-        return f"{seconds:.2f} s"
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    if seconds < 3600:
-        return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
-    return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min"
 
 
 def table(rows: Iterable[Sequence[str]]) -> list[str]:

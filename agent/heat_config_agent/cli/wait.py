@@ -6,20 +6,22 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from heat_config_agent.cli import state_options, status, terminal
 from heat_config_agent.cli.command_line import Option, seconds
 from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.errors import ExitCode, StateError, UsageError
-from heat_config_agent.state import health, journal, lock
+from heat_config_agent.state import followed, health, journal, lock
+from heat_config_agent.state.followed import Followed
 from heat_config_hooks.values import dataclass
 
 _DESCRIPTION = """: Wait until a deployment, a stack, or all deployments are done, and print how they ended. Without ID
-and --stack, wait until the running agent has the document of every source that it uses, and each deployment in force
-has run. This works before the agent, the deployment or the stack is there. It does not wait until a server accepts the
-result. If several deployments have the name ID, the newest one counts.
+and --stack, wait until the running agent has the document of every source that it uses, each deployment in force has
+run, and each followed stack is at the newest revision of its source, or has refused it. This works before the agent,
+the deployment or the stack is there. It does not wait until a server accepts the result. If several deployments have
+the name ID, the newest one counts.
 """
 
 _EPILOG = """\
@@ -91,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
     if options.stack:
         look = _stack(settings.state, options.stack, action)
     else:
-        look = _deployments(settings.state, options.id or "", action)
+        look = _deployments(settings.state, options.id or "", action, settings.followed)
     end = None if options.timeout is None else time.monotonic() + options.timeout
     view = look()
     while not view.is_done and (end is None or time.monotonic() < end):
@@ -105,20 +107,27 @@ def run(options: argparse.Namespace) -> int:
     return view.code
 
 
-def _deployments(state: Path, wanted: str, action: str) -> Callable[[], _View]:
-    """Return a function that looks at one deployment, or at all of them if none is `wanted`."""
+def _deployments(state: Path, wanted: str, action: str, names: Sequence[str]) -> Callable[[], _View]:
+    """Return a function that looks at one deployment, or at all of them if none is `wanted`.
+
+    `names` are those of the stacks that follow sources.
+    """
     seen: object = ()
     entries: Mapping[str, Entry] = {}
 
     def look() -> _View:
         nonlocal seen, entries
         # Before the journal: what the agent says in its file is already in the journal.
-        trouble = "" if wanted else _trouble_of_agent(state)
+        stacks = {} if wanted else {name: followed.read(state, name) for name in names}
+        trouble = "" if wanted else _trouble_of_agent(state, stacks)
         changed = _last_change(state / journal.FILE)
         if changed != seen:
             seen, entries = changed, journal.read(state)
         chosen = {key: each for key, each in entries.items() if not action or each.action == action}
-        return _one(chosen, wanted, action, state) if wanted else _all(chosen, action, trouble, state)
+        if wanted:
+            return _one(chosen, wanted, action, state)
+        refused = [each.problem for each in stacks.values() if each and each.refused]
+        return _all(chosen, action, trouble, refused, state)
 
     return look
 
@@ -139,8 +148,11 @@ def _one(entries: Mapping[str, Entry], wanted: str, action: str, state: Path) ->
     return _View(code=ExitCode.FAILED if failed else ExitCode.OK, line=_line(entry, state), entries=(entry,))
 
 
-def _all(entries: Mapping[str, Entry], action: str, trouble: str, state: Path) -> _View:
-    """Return how far the deployments in force are; `trouble` says why more of them may be to come."""
+def _all(entries: Mapping[str, Entry], action: str, trouble: str, refused: list[str], state: Path) -> _View:
+    """Return how far the deployments in force are; `trouble` says why more of them may be to come.
+
+    `refused` are the sentences about followed stacks whose newest revision was refused or has failed.
+    """
     current = tuple(entry for entry in entries.values() if entry.left_at is None or entry.state is State.RUNNING)
     if trouble:
         code = ExitCode.TIMED_OUT if lock.holder(state) else ExitCode.NOT_THERE
@@ -149,14 +161,18 @@ def _all(entries: Mapping[str, Entry], action: str, trouble: str, state: Path) -
         return _View(code=ExitCode.NOT_THERE, line=f"no deployment for {action} in {state}")
     if unfinished := [entry for entry in current if not _has_ended(entry)]:
         return _View(code=ExitCode.TIMED_OUT, line=_lines(unfinished, state), entries=current)
-    if failed := [entry for entry in current if entry.failed]:
-        return _View(code=ExitCode.FAILED, line=_lines(failed, state), entries=current)
+    if refused or any(entry.failed for entry in current):
+        failed = _lines([entry for entry in current if entry.failed], state)
+        return _View(code=ExitCode.FAILED, line="; ".join(filter(None, (failed, *refused))), entries=current)
     number = terminal.count(len(current), "deployment")
     return _View(code=ExitCode.OK, line=f"{number} done", entries=current)
 
 
-def _trouble_of_agent(state: Path) -> str:
-    """Return why deployments may be missing in the journal; empty if the running agent has all of them there."""
+def _trouble_of_agent(state: Path, stacks: Mapping[str, Followed | None]) -> str:
+    """Return why the running agent may have more to begin; empty if it has not.
+
+    `stacks` has the record of each stack that follows a source, None for one without a record.
+    """
     holder = lock.holder(state)
     if holder is None or holder[1] != lock.DAEMON:
         return "no agent is running"
@@ -167,7 +183,19 @@ def _trouble_of_agent(state: Path) -> str:
     asked = [each for each in sources if not each.get("seldom")] if isinstance(sources, list) else []
     if silent := [str(each.get("name")) for each in asked if not each.get("working")]:
         return f"no answer yet from {', '.join(silent)}"
-    return "" if report.get("current") else "the agent has not read the documents of its sources yet"
+    if not report.get("current") and (asked or not stacks):
+        return "the agent has not read the documents of its sources yet"
+    return next(filter(None, map(_unfinished, stacks.items())), "")
+
+
+def _unfinished(stack: tuple[str, Followed | None]) -> str:
+    """Return what a stack that follows a source waits for; empty if it is as far as it gets."""
+    name, record = stack
+    if record is not None and record.trouble:
+        return record.problem
+    if record is None or not (record.begun or record.concluded):
+        return f"follow {name}: no revision was carried out yet"
+    return f"follow {name}: revision {followed.short(record.begun)} is being carried out" if record.begun else ""
 
 
 def _stack(state: Path, name: str, action: str) -> Callable[[], _View]:

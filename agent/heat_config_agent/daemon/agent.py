@@ -83,7 +83,7 @@ class Agent:
             reader=reader,
         )
         self.journal, self._deployed = place.journal, place.deployed
-        self.applier, self.pruning = place.applier, place.pruning
+        self.applier, self.pruning, self._announcer = place.applier, place.pruning, place.announcer
         self.pruning.request()
         self.settings = settings
         self.stale = True
@@ -207,6 +207,7 @@ class Agent:
     def _explain(self, steps: Iterable[Step]) -> None:
         """Note which deployments are skipped although no agent has run them, and which another agent has begun."""
         entries = self.journal.entries
+        skipped = [step for step in steps if step.verb is Verb.SKIP and step.deployment.key not in entries]
         self._skipped = tuple(
             {
                 "key": step.deployment.key,
@@ -215,12 +216,11 @@ class Agent:
                 "action": step.deployment.action,
                 "reason": step.reason,
             }
-            for step in steps
-            if step.verb is Verb.SKIP and step.deployment.key not in entries
+            for step in skipped
         )
-        notes = [f"{each['name']}: skipped: {each['reason']}" for each in self._skipped]
-        for line in self._warned.update("skipped", notes):
-            self._report.note(line)
+        notes = {f"{step.deployment.name}: skipped: {step.reason}": step for step in skipped}
+        for line in self._warned.update("skipped", list(notes)):
+            self._report.remarked(notes[line], line, warning=False)
         self._warn("begun elsewhere", report_of(begun_elsewhere(self.settings.deployed, entries)))
 
     def work(self, timeout: float, wakeup: int, before: tuple[object, ...]) -> None:
@@ -262,6 +262,7 @@ class Agent:
         self.pruning.limits = settings.limits
         self.pruning.request()
         self._steering.reload(settings)
+        self._announcer.reconfigure(settings)
         self.applier.reconfigure(Tools(settings.hooks, self._report.warn), _run_settings(settings), settings.ca_file)
         self.collection.seconds = settings.number("collect_timeout")
         self.collection.forget()  # every source is made again
@@ -284,6 +285,7 @@ class Agent:
             entries=self.journal.entries,
             changes=self.journal.changes,
             skipped=self._skipped,
+            channels=self._announcer.channels,
             troubles=(*troubles, *self.intake.troubles),
             followed=followed,
             metrics_file=self.settings.text("metrics_file"),
@@ -294,6 +296,7 @@ class Agent:
         self.collection.close()
         with contextlib.suppress(StateError):  # the next agent can go on from what is on record
             self.applier.settle()
+        self._announcer.close()
 
     def _last_changes(self) -> tuple[float, ...]:
         return tuple(map(_last_change, self._places))

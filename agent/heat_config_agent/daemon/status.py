@@ -23,6 +23,7 @@ from heat_config_hooks.values import dataclass
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
+    from heat_config_agent.notices.channel import ChannelState
     from heat_config_agent.state.followed import Followed
 
 INTERVAL = 45.0
@@ -65,6 +66,8 @@ class Snapshot:
     """The number of changes to the journal so far."""
     skipped: tuple[Mapping[str, object], ...]
     """The deployments that the last plan skipped and the journal does not have, see `Health.skipped`."""
+    channels: tuple[ChannelState, ...] = ()
+    """The channels to those outside: see `Health.channels`."""
     troubles: tuple[str, ...]
     """The problems other than those of the sources."""
     followed: tuple[Followed, ...]
@@ -101,7 +104,9 @@ class StatusWriter:
         self.notifier.status(line)
         troubles = tuple(trouble for trouble in (*snapshot.troubles, self._metrics_trouble) if trouble)
         sources = tuple((each.name, each.working, each.trouble) for each in snapshot.conditions.values())
-        content = (line, sources, troubles, snapshot.skipped, snapshot.changes, snapshot.current, snapshot.followed)
+        lost = tuple((each.name, each.lost) for each in snapshot.channels)
+        journal = (snapshot.skipped, snapshot.changes, snapshot.current)
+        content = (line, sources, troubles, *journal, snapshot.followed, lost)
         now = time.monotonic()
         self.pending = content != self._content
         if not ended and now - self._written < (LEAST_INTERVAL if self.pending else INTERVAL):
@@ -144,6 +149,7 @@ class StatusWriter:
             reboot=snapshot.reboots,
             skipped=snapshot.skipped,
             sources=tuple({"from": active.describe(key), **vars(condition)} for key, condition in conditions),
+            channels=tuple(vars(channel) for channel in snapshot.channels),
             troubles=troubles,
         )
 

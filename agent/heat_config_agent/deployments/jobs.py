@@ -1,13 +1,17 @@
-"""Makes the job of a run: the selected config, its tool, and what its options say about the run."""
+"""Makes the job of a deployment: the work of one run, with what its options and the settings say. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import heat_config_hooks
-from heat_config_agent.deployments import cleanup, selection
-from heat_config_agent.model.deployment import Config, Deployment, Tool
+from heat_config_agent.deployments import selection
+from heat_config_agent.model.deployment import CLEANUP, Config, Deployment, Tool
 from heat_config_agent.model.entry import Run
 from heat_config_agent.model.job import Job
+from heat_config_agent.model.run_defaults import RunDefaults
 from heat_config_hooks import options
+from heat_config_hooks.errors import HookError
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
@@ -16,15 +20,16 @@ if TYPE_CHECKING:
     from heat_config_hooks.retry import Retry  # the same
 
 
-def new(deployment: Deployment, config: Config, tool: Tool, user: str) -> Job:
-    """Return the job of a new run; `user` is the user of runs whose tool can work as another one."""
+def new(deployment: Deployment, config: Config, tool: Tool, defaults: RunDefaults) -> Job:
+    """Return the job of a deployment that is about to run with its selected config."""
     return Job(
         deployment=deployment,
         config=config,
         tool=tool,
         request=selection.request(deployment, config),
         limit=_limit(config),
-        user=_user(config, tool, user),
+        user=_user(config, tool, defaults.user),
+        isolation=_isolation(config, tool, defaults.isolation),
         artifacts=_artifacts(deployment, config),
         retry=_retry(deployment, config),
         bounds=_bounds(config),
@@ -52,18 +57,44 @@ def _limit(config: Config) -> float | None:
     return limit if isinstance(limit, float) else None
 
 
-def _user(config: Config, tool: Tool, usual: str) -> str:
+def _user(config: Config, tool: Tool, default: str) -> str:
     """Return the user as whom a tool is run; empty for the agent's own."""
     own = config.options.get("user")
-    if not (own or usual) or not tool.builtin or "user" not in heat_config_hooks.load(tool.name).ABOUT.options:
+    if not (own or default) or not tool.builtin or "user" not in heat_config_hooks.load(tool.name).ABOUT.options:
         return ""
-    return own if isinstance(own, str) and own else usual
+    return own if isinstance(own, str) and own else default
+
+
+def _isolation(config: Config, tool: Tool, default: Mapping[str, str]) -> Mapping[str, str]:
+    """Return how a run is isolated: as its deployment says, and in all else by default.
+
+    An executable hook may use an option of that name for something else, and what it starts is not known.
+    """
+    own = config.options.get("isolate")
+    if own is None and not default:
+        return {}
+    if not tool.builtin:
+        default = {}
+    elif "isolate" not in heat_config_hooks.load(tool.name).ABOUT.options:
+        return {}
+    from heat_config_hooks import isolation  # noqa: PLC0415  # few runs are isolated
+
+    try:
+        chosen = isolation.read(own or {}, f"{config.section}.isolate")
+    except HookError:  # of an executable hook; for the others it is a mistake
+        chosen = {}
+    return {name: level for name, level in {**default, **chosen}.items() if level}
 
 
 def _artifacts(deployment: Deployment, config: Config) -> tuple[Artifact, ...]:
-    """Return the artifacts of a deployment. An executable hook may use an option of that name for something else."""
-    found = options.common(config.options, "artifacts") if config.options.get("artifacts") else None
-    if not isinstance(found, list) or deployment.action == cleanup.ACTION:
+    """Return the artifacts of a deployment; none for a cleanup.
+
+    An executable hook may use an option of that name for something else.
+    """
+    if deployment.action == CLEANUP or not config.options.get("artifacts"):
+        return ()
+    found = options.common(config.options, "artifacts")
+    if not isinstance(found, list):
         return ()
     from heat_config_hooks import artifacts  # noqa: PLC0415  # few deployments have any
 
@@ -71,9 +102,14 @@ def _artifacts(deployment: Deployment, config: Config) -> tuple[Artifact, ...]:
 
 
 def _retry(deployment: Deployment, config: Config) -> Retry | None:
-    """Return the option `retry`. An executable hook may use an option of that name for something else."""
-    found = options.common(config.options, "retry") if config.options.get("retry") else None
-    if found is None or deployment.action == cleanup.ACTION:
+    """Return the option `retry`; None for a cleanup.
+
+    An executable hook may use an option of that name for something else.
+    """
+    if deployment.action == CLEANUP or not config.options.get("retry"):
+        return None
+    found = options.common(config.options, "retry")
+    if found is None:
         return None
     from heat_config_hooks import retry  # noqa: PLC0415  # few deployments have it
 

@@ -22,9 +22,10 @@ from heat_config_agent.model.deployment import (
 )
 from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.job import Job
+from heat_config_agent.model.run_defaults import RunDefaults
 from heat_config_hooks import options
 from heat_config_hooks.reply import CANNOT_START, NO_TOOL, UNKNOWN, Reply, failure
-from heat_config_hooks.values import dataclass, replace
+from heat_config_hooks.values import dataclass, field, replace
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
@@ -95,8 +96,8 @@ class Known:
     """Seconds since the epoch."""
     policy: Policy | None = None
     """The policy of the machine; None if it has none."""
-    user: str = ""
-    """The user of runs whose tool can work as another one; empty for the agent's own."""
+    defaults: RunDefaults = field(default_factory=RunDefaults)
+    """The user and the isolation of runs whose deployments do not name them."""
 
 
 def make(deployments: Iterable[Deployment], known: Known, *, only: Collection[str] = ()) -> list[Step]:
@@ -240,7 +241,7 @@ def _new(deployment: Deployment, known: Known, reason: str) -> Step:
     mistakes = _option_mistakes(deployment, config, tool, known)
     if mistakes:
         return _refuse(deployment, mistakes)
-    job = jobs.new(deployment, config, tool, known.user)
+    job = jobs.new(deployment, config, tool, known.defaults)
     return _governed(Step(verb=Verb.RUN, deployment=deployment, reason=reason, job=job), job, known.policy)
 
 

@@ -46,6 +46,7 @@ def findings(settings: Settings, mistakes: Sequence[str]) -> Iterator[Finding]:
     yield from reach.check_signing()
     yield from reach.check_reach()
     yield from check_user(settings.text("user"))
+    yield from reach.check_isolation(settings.defaults.isolation)
     yield from check_secrets(Path(settings.text("secrets_dir")))
     yield from check_state(settings.state)
     yield from check_scripts(settings)

@@ -145,7 +145,7 @@ class Applier:
             self._tools,
             self._deployed,
             self._launcher.settings.state,
-            user=self._launcher.settings.user,
+            defaults=self._launcher.settings.defaults,
             only=only,
             parse=self._reader.parse,
         )
@@ -236,7 +236,7 @@ class Applier:
             self._admission.withdraw(key)
             return
         entries, settings = self._journal.entries, self._launcher.settings
-        known = facts([deployment], entries, self._tools, self._deployed, settings.state, user=settings.user)
+        known = facts([deployment], entries, self._tools, self._deployed, settings.state, defaults=settings.defaults)
         for again in plan.make([deployment], known, only=self._offer.only):
             if again.deployment.key == key:
                 self._take_on(self._offer.confirmed(again))

@@ -15,6 +15,7 @@ from heat_config_agent.engine.offer import Offer
 from heat_config_agent.engine.queue import Queue
 from heat_config_agent.engine.report import Report
 from heat_config_agent.engine.run_inputs import RunInputs
+from heat_config_agent.model.deployment import TRACE
 from heat_config_agent.model.entry import Entry, Run
 from heat_config_agent.model.job import Job
 from heat_config_agent.signals.delivery import Delivery
@@ -97,7 +98,10 @@ class Execution:
             self._mirror.write_deployment(step)
             self._report.begun(step, started.running.run)
             for note in started.notes:
-                self._report.warn(f"{step.deployment.name}: {note}")
+                self._report.remarked(step, f"{step.deployment.name}: {note}")
+            if not step.deployment.trace and step.deployment.input(TRACE):
+                why = f"the input {TRACE} is not passed on: W3C Trace Context has another form"
+                self._report.remarked(step, f"{step.deployment.name}: {why}")
             self._delivery.expect(step.deployment.target)
         else:
             self._completion.finish(step, started, _note(started))

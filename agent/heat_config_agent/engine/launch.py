@@ -22,6 +22,7 @@ from heat_config_agent.runs.output_limit import OutputLimit
 from heat_config_agent.runs.scopes import Scope, ScopeError
 from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_hooks import processes, protocol
+from heat_config_hooks.isolation import described
 from heat_config_hooks.reply import UNKNOWN, Capture, Reply, failure
 from heat_config_hooks.values import dataclass, replace
 
@@ -114,6 +115,7 @@ class Launcher:
                 outputs=str(place.outputs),
                 scope=scope,
                 user=job.user,
+                isolated=described(job.isolation) if job.isolation else "",
             )
             record(run)
             return run
@@ -123,6 +125,8 @@ class Launcher:
             environment["HEAT_REBOOTS"] = str(entry.reboots)
         if entry.attempts:
             environment["HEAT_ATTEMPT"] = str(entry.attempts + 1)
+        if job.deployment.trace:
+            environment["TRACEPARENT"] = job.deployment.trace
         try:
             run_folder.make(folder, mark)
             command = self._command(job, place)
@@ -138,7 +142,7 @@ class Launcher:
 
     def _command(self, job: Job, place: protocol.Workplace) -> protocol.Command | Reply:
         """Return the command of a run, or the reply if nothing needs to be run. Raises OSError."""
-        if not (job.deployment.references or job.user or job.artifacts):
+        if not (job.deployment.references or job.user or job.isolation or job.artifacts):
             return hook.prepare(job, place)
         from heat_config_agent.runs import resolution  # noqa: PLC0415  # few runs need it
 
@@ -224,7 +228,8 @@ class Launcher:
         """Let go of a run; return what its supervisor recorded, and why the agent ended it (empty if it did not)."""
         running = active.running
         if running.hopeless:
-            self._report.warn(f"cannot end process {running.run.pid}; the agent gives up {active.step.deployment.name}")
+            text = f"cannot end process {running.run.pid}; the agent gives up {active.step.deployment.name}"
+            self._report.remarked(active.step, text)
         return running.close(), running.ending
 
     def close_lost(self, key: str, run: Run) -> tuple[str, str]:
@@ -255,12 +260,12 @@ class Launcher:
     def reply(self, step: Step, run: Run, code: int) -> Reply:
         """Return the reply that the hook makes of a command that ended with this exit code."""
         folder = self.folder(step.deployment.key)
-        if step.deployment.references or run.user or (step.job and step.job.artifacts):
+        if step.deployment.references or run.user or run.isolated or (step.job and step.job.artifacts):
             from heat_config_agent.runs import resolution  # noqa: PLC0415  # few runs need it
 
             prepared, notes = resolution.prepared(folder)
             for note in notes:
-                self._report.warn(f"{step.deployment.name}: {note}")
+                self._report.remarked(step, f"{step.deployment.name}: {note}")
             if prepared is not None:
                 return prepared
             if self.revealed(step.deployment) is None:

@@ -62,7 +62,7 @@ class Mailroom:
             self._alive()
             key = step.deployment.key
             self._mirror.write_result(step, self._journal.entries[key].values)
-            if step.verb is not Verb.ANSWER:
+            if step.verb is not Verb.ANSWER or self._journal.entries[key].run is not None:  # perhaps an earlier run
                 self._run_inputs.tidy(key)
             self._report.ended(step, self._journal.entries[key])
             if self._send(key, offer):
@@ -73,7 +73,7 @@ class Mailroom:
         """Send a result of an earlier run. Returns True if it is superseded, and must never be sent."""
         key = step.deployment.key
         self._journal.sync()  # a result is on disk before it is sent; the flush after the run may have failed
-        self._report.resent(step)
+        self._report.resent(step, self._journal.entries[key])
         self._run_inputs.tidy(key)  # the agent that had the result may have been killed before it could
         if self._journal.entries[key].state is not State.FINISHED:
             self._journal.send_again(key)

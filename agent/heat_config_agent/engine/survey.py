@@ -13,6 +13,7 @@ from heat_config_agent.deployments import cleanup, metadata, plan
 from heat_config_agent.deployments.plan import Known, Step
 from heat_config_agent.model.deployment import Deployment, Document, Mistake
 from heat_config_agent.model.entry import Entry, State
+from heat_config_agent.model.run_defaults import RunDefaults
 from heat_config_agent.runs import run_folder
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.in_force import policy_in_force
@@ -25,6 +26,9 @@ TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
     from heat_config_agent.model.policy import Policy
+
+_AGENTS = RunDefaults()
+"""The defaults without settings: runs of the agent's own user, which are not isolated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,21 +54,21 @@ def survey(
     deployed: Deployed,
     state: Path,
     *,
-    user: str = "",
+    defaults: RunDefaults = _AGENTS,
     only: Collection[str] = (),
     parse: Callable[[Document], metadata.Parsed] = metadata.parse,
 ) -> Survey:
     """Return what there is to do for the documents, given the journal's `entries` and the state directory.
 
-    `only` names deployments by name or id, as in `plan.make`; `user` is the setting. Raises StateError if heat-agents'
-    folder cannot be read.
+    `only` names deployments by name or id, as in `plan.make`; `defaults` are those of the settings.
+    Raises StateError if heat-agents' folder cannot be read.
     """
     deployments, sources, mistakes = metadata.parse_all(list(documents), parse)
     now = time.time()
     concerned = entries.concerning([deployment.key for deployment in deployments], sources)
     due = cleanup.due(deployments, sources, concerned, now)
     deployments = [*due.left, *deployments]  # cleanups first: new deployments may need the same place
-    known = facts(deployments, concerned, tools, deployed, state, now=now, back=due.back, user=user)
+    known = facts(deployments, concerned, tools, deployed, state, now=now, back=due.back, defaults=defaults)
     return Survey(
         deployments=deployments,
         sources=sources,
@@ -84,7 +88,7 @@ def facts(
     *,
     now: float | None = None,
     back: Collection[str] = (),
-    user: str = "",
+    defaults: RunDefaults = _AGENTS,
 ) -> Known:
     """Return what a plan for these deployments has to know. `now` is in seconds since the epoch.
 
@@ -104,7 +108,7 @@ def facts(
         now=time.time() if now is None else now,
         boot=processes.boot_id(),
         policy=with_verified(policy_in_force(), deployments) if may_run else None,
-        user=user,
+        defaults=defaults,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from heat_config_agent.deployments.metadata import Reader
+from heat_config_agent.engine.announcer import Announcer
 from heat_config_agent.engine.applier import Applier
 from heat_config_agent.engine.report import Report
 from heat_config_agent.model.run_settings import RunSettings
@@ -26,6 +27,7 @@ class Workplace:
     deployed: Deployed
     applier: Applier
     pruning: Pruning
+    announcer: Announcer
 
 
 def open_state(
@@ -49,14 +51,16 @@ def open_state(
     while journal.warnings:
         report.warn(journal.warnings.pop(0))
     folder = Deployed(deployed) if deployed else Deployed(settings.deployed, old=settings.deployed_old)
+    announcer = Announcer(report, settings)
     applier = Applier(
         journal=journal,
         tools=Tools(settings.hooks, report.warn),
         deployed=folder,
         delivery=Delivery(outgoing, patience),
         run_settings=run_settings,
-        report=report,
+        report=announcer,
         attempts=attempts,
         reader=reader,
     )
-    return Workplace(journal, folder, applier, Pruning(journal, folder, run_settings.state, settings.limits, report))
+    pruning = Pruning(journal, folder, run_settings.state, settings.limits, report)
+    return Workplace(journal, folder, applier, pruning, announcer)

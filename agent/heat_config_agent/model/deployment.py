@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping
 
 from heat_config_hooks.values import dataclass, field
@@ -28,6 +29,11 @@ WAIT_LIMIT = 3600.0
 TOOLLESS = frozenset({"Heat::Ungrouped", "os-apply-config"})
 """Groups that name no tool: Heat's default, and metadata for other programs. Nothing is run and nothing is
 signalled."""
+
+TRACE = "traceparent"
+"""The input that tells where a deployment belongs in a trace, as W3C Trace Context has it."""
+
+_TRACE = "(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,6 +192,12 @@ class Deployment:
     def references(self) -> tuple[str, ...]:
         """The secrets that the inputs refer to, as SCHEME:REFERENCE, each once."""
         return tuple(dict.fromkeys(reference for item in self.inputs for reference in item.references))
+
+    @property
+    def trace(self) -> str:
+        """The input `traceparent`: where the deployment belongs in a trace; empty if it has no valid one."""
+        value = self.input(TRACE)
+        return value if isinstance(value, str) and re.fullmatch(_TRACE, value) else ""
 
     @property
     def owner(self) -> str:

@@ -31,6 +31,8 @@ class Job:
     """The timeout that the deployment sets, in seconds; None if it sets none."""
     user: str = ""
     """The user as whom it runs; empty for the agent's own."""
+    isolation: Mapping[str, str] = field(default_factory=dict)
+    """The levels of `isolation.LEVELS` by which it is isolated."""
     artifacts: tuple[Artifact, ...] = ()
     """The files that are fetched before it begins."""
     retry: Retry | None = None

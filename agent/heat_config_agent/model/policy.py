@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from heat_config_agent.model import signed
 from heat_config_agent.model.deployment import BUILTIN, CLEANUP, DELETE
 from heat_config_agent.model.job import Job
+from heat_config_hooks import isolation
 from heat_config_hooks.values import dataclass, field
 
 
@@ -27,6 +28,8 @@ class Policy:
     """Names of users; `root` stands for the agent's own."""
     secrets: tuple[str, ...] | None = None
     """The references to secrets that inputs may have: a scheme, SCHEME:REFERENCE, or the beginning of it before `*`."""
+    isolate: Mapping[str, str] | None = None
+    """The least levels of `isolation.LEVELS` by which each run is isolated."""
     max_timeout: float | None = None
     """Seconds."""
     signers: str | None = None
@@ -64,6 +67,8 @@ class Policy:
         for reference in job.deployment.references if self.secrets is not None else ():
             if not any(_covers(allowed, reference) for allowed in self.secrets or ()):
                 return self._sentence("secrets", f"the reference {reference} is not in it")
+        if self.isolate is not None and (lacking := isolation.missing(job.isolation, self.isolate)):
+            return self._sentence("isolate", f"the run is not isolated by {isolation.described(lacking)}")
         if self.max_timeout is not None and job.limit is not None and job.limit > self.max_timeout:
             return self._sentence(
                 "max_timeout", f"the timeout of {job.limit:g} s is longer than {self.max_timeout:g} s"
@@ -145,7 +150,7 @@ def _is_host(allowed: str, host: str, port: int) -> bool:
 
 
 def _covers(allowed: str, reference: str) -> bool:
-    """Return whether a word of the rule `secrets` allows a reference."""
+    """Return whether a word of the rule `secrets` allows a reference. A beginning allows none that leads upwards."""
     if allowed.endswith("*") and ":" in allowed:
-        return reference.startswith(allowed[:-1])
+        return reference.startswith(allowed[:-1]) and ".." not in reference.partition(":")[2].split("/")
     return allowed in (reference, reference.partition(":")[0])

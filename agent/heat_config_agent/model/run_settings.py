@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from heat_config_agent.model.run_defaults import RunDefaults
 from heat_config_hooks.values import dataclass, field
 
 
@@ -42,8 +43,7 @@ class RunSettings:
     artifacts_size: int = 256 * 1024 * 1024
     """The most bytes of the artifacts of a deployment, and of those that are kept for later ones."""
 
-    user: str = ""
-    """The user of runs whose tool can work as another one, and whose deployment names none; empty for the agent's."""
+    defaults: RunDefaults = field(default_factory=RunDefaults)
     user_dir: str = ""
     """The folder with the files of such runs."""
 

@@ -7,7 +7,6 @@ file that was opened before: it is in the folder of the run, which the user cann
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import pwd
@@ -21,13 +20,18 @@ from pathlib import Path
 from heat_config_agent.model.entry import Run
 from heat_config_agent.model.errors import obstacle
 from heat_config_agent.model.job import Job
-from heat_config_agent.runs import hook
+from heat_config_agent.runs import hook, namespaces
 from heat_config_hooks import files, memory, protocol
 from heat_config_hooks.artifacts import VARIABLE
 from heat_config_hooks.reply import CANNOT_START, NO_TOOL, Capture, Reply, failure
+from heat_config_hooks.values import replace
 
 _STREAMS = {"/proc/self/fd/1": "stdout", "/proc/self/fd/2": "stderr"}
 """The output of the run as the user reads it; the path of its files leads through folders of the agent."""
+
+
+_HOME = "home"
+"""The folder that is HOME in the place of that of the user, if the run is kept away from that."""
 
 
 class UserError(Exception):
@@ -44,15 +48,8 @@ def place(folder: Path, mark: str, environment: Mapping[str, str]) -> protocol.W
 
 def remove(run: Run) -> None:
     """Remove the folder that has everything of a run of another user. Raises OSError."""
-    folder = run.private
-    if not folder:
-        return
-    try:
-        files.remove(folder)
-    except RecursionError:  # the user has made folders within folders, too many for Python
-        done = subprocess.run(["rm", "-rf", "--", folder], check=False, capture_output=True)
-        if done.returncode:
-            raise OSError(errno.EIO, "rm has failed", folder) from None
+    if run.private:
+        files.remove(run.private)
 
 
 def encoded(reply: Reply) -> bytes:
@@ -84,11 +81,14 @@ def decoded(reply: dict[str, object], folder: Path) -> Reply:
     return found
 
 
-def become(name: str, base: Path, own: Path, artifacts: Path | None = None) -> None:
-    """Make the folder of the run, move the artifacts into it, and become the user for good.
+def become(
+    name: str, where: protocol.Workplace, artifacts: Path | None = None, isolation: Mapping[str, str] | None = None
+) -> None:
+    """Make the folder of the run, move the artifacts into it, isolate the run, and become the user for good.
 
-    Raises UserError, OSError.
+    Raises UserError, IsolationError, OSError.
     """
+    own, base = where.run.parent, where.run.parent.parent
     try:
         user = pwd.getpwnam(name)
     except KeyError:
@@ -109,11 +109,15 @@ def become(name: str, base: Path, own: Path, artifacts: Path | None = None) -> N
     os.chown(own, user.pw_uid, user.pw_gid)
     for number in (1, 2):  # a script may open /dev/stderr, which is a matter of the file's owner
         os.fchown(number, user.pw_uid, user.pw_gid)
+    if isolation:
+        namespaces.enter(isolation, (own,))
+        namespaces.keep_privileges_down()
     os.setgroups(os.getgrouplist(name, user.pw_gid))
     os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
     os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
     memory.keep_no_core()
-    os.environ.update(HOME=user.pw_dir, USER=name, LOGNAME=name)
+    hidden = isolation and isolation.get("home") == "true"
+    os.environ.update(HOME=str(where.run / _HOME) if hidden else user.pw_dir, USER=name, LOGNAME=name)
 
 
 def _own(folder: Path, user: int, group: int) -> None:
@@ -128,6 +132,9 @@ def carry_out(job: Job, where: protocol.Workplace) -> tuple[Reply, int]:
     """Prepare, run and finish a job in this process; return the reply, and the exit code of the command."""
     for path in (where.run, where.working, where.outputs):
         path.mkdir(mode=0o700)
+    if os.environ["HOME"] == str(where.run / _HOME):
+        (where.run / _HOME).mkdir(mode=0o700)
+    where = replace(where, environment={**where.environment, "HOME": os.environ["HOME"]})
     try:
         command = hook.prepare(job, where)
     except OSError as error:

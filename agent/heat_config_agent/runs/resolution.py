@@ -24,7 +24,7 @@ from heat_config_agent.model.deployment import Config, Document, Tool
 from heat_config_agent.model.errors import obstacle
 from heat_config_agent.model.job import Job
 from heat_config_agent.model.run_settings import RunSettings
-from heat_config_agent.runs import as_user, hook, providers, resolved
+from heat_config_agent.runs import as_user, hook, namespaces, providers, resolved
 from heat_config_hooks import alphabet, artifacts, files, memory, protocol
 from heat_config_hooks.reply import CANNOT_START, NO_TOOL, Reply, failure
 from heat_config_hooks.values import replace
@@ -61,6 +61,7 @@ def command(job: Job, folder: Path, place: protocol.Workplace, settings: RunSett
         "tool": job.tool.name,
         "hook": job.tool.hook,
         "user": job.user,
+        "isolation": dict(job.isolation),
         "run": str(place.run),
         "working": str(place.working),
         "outputs": str(place.outputs),
@@ -117,10 +118,12 @@ def main() -> int:
             job = _with_artifacts(job, folder, request)
         if request["user"] and isinstance(job, Job):
             return _as_user(request["user"], job, folder, place)
+        if isinstance(job, Job) and job.isolation:
+            place = _isolated(job, place)
         command = hook.prepare(job, place) if isinstance(job, Job) else job
-    except OSError as error:
+    except (OSError, namespaces.IsolationError) as error:
         name = request["document"].get("name") or request["key"]
-        command = failure(CANNOT_START, f"cannot start {name}: {obstacle(error)}")
+        command = failure(CANNOT_START, f"cannot start {name}: {_why(error)}")
     if not isinstance(command, protocol.Command):
         files.replace(folder / _REPLY, json.dumps(command).encode())
         return 0
@@ -158,6 +161,7 @@ def _job(request: dict[str, Any], folder: Path) -> Job | Reply:
         ),
         tool=Tool(request["tool"], request["hook"]),
         request=document,
+        isolation=request["isolation"],
     )
 
 
@@ -183,8 +187,8 @@ def _as_user(name: str, job: Job, folder: Path, place: protocol.Workplace) -> in
     os.chdir("/")
     try:
         fetched = folder / _ARTIFACTS if artifacts.VARIABLE in os.environ else None
-        as_user.become(name, place.run.parent.parent, place.run.parent, fetched)
-    except as_user.UserError as error:
+        as_user.become(name, place, fetched, job.isolation)
+    except (as_user.UserError, namespaces.IsolationError) as error:
         reply, code = failure(CANNOT_START, f"cannot start {job.deployment.name}: {error}"), 0
     else:
         reply, code = as_user.carry_out(job, place)
@@ -192,6 +196,23 @@ def _as_user(name: str, job: Job, folder: Path, place: protocol.Workplace) -> in
     os.close(descriptor)
     as_user.clear(place)
     return code
+
+
+def _isolated(job: Job, place: protocol.Workplace) -> protocol.Workplace:
+    """Isolate this process, and return the place of its hook. Raises OSError, IsolationError."""
+    for path in (place.working, place.outputs):
+        files.make_directory(path)
+    namespaces.enter(job.isolation, (place.run, place.working, place.outputs))
+    if job.isolation.get("home") != "true":
+        return place
+    home = place.run / "home"  # that of the user is out of reach
+    home.mkdir(mode=0o700)
+    os.environ["HOME"] = str(home)
+    return replace(place, environment={**place.environment, "HOME": str(home)})
+
+
+def _why(error: OSError | namespaces.IsolationError) -> str:
+    return obstacle(error) if isinstance(error, OSError) else str(error)
 
 
 def _filled(item: Mapping[str, object], secrets: Mapping[str, str]) -> Mapping[str, object]:

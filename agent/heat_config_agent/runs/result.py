@@ -24,8 +24,8 @@ def make(
     """Return the result: secrets masked, short enough for a signal, and judged by Heat's rules.
 
     `reason` says for people why the deployment failed, if the reply does not. It may contain values of inputs, which
-    are masked too. `alive` is called from time to time: masking many secrets in much text takes a while. `attempts` is
-    the number of runs if the option `retry` was the reason for some, else 0.
+    are masked too. `alive` is called from time to time: masking many secrets in much text takes a while.
+    `attempts` is the number of runs if the option `retry` was the reason for some, else 0.
     """
     limit = QUEUE_LIMIT if deployment.target.kind == "zaqar" else BODY_LIMIT
     redact = redactor(deployment)

@@ -12,10 +12,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from heat_config_agent.model.errors import UsageError
+from heat_config_agent.model.run_defaults import RunDefaults
 from heat_config_agent.model.run_settings import Limits, RunSettings
 from heat_config_agent.settings import layers, paths, schema
 from heat_config_agent.settings.kinds import Setting
 from heat_config_agent.settings.layers import Layer
+from heat_config_hooks import isolation
 from heat_config_hooks.values import dataclass, replace
 
 SYSTEM_STATE = Path(paths.SYSTEM_STATE)
@@ -142,7 +144,7 @@ class Settings:
             scopes=self.flag("scopes"),
             ca_file=self.ca_file,
             artifacts_size=int(self.number("keep_size")),
-            user=self.text("user"),
+            defaults=self.defaults,
             user_dir=self.text("user_dir"),
             secrets={
                 "HEAT_SECRETS_DIR": self.text("secrets_dir"),
@@ -153,6 +155,11 @@ class Settings:
             },
             providers=(*self.words("provider_dirs"), paths.PROVIDERS),
         )
+
+    @property
+    def defaults(self) -> RunDefaults:
+        """The user and the isolation of runs whose deployments do not name them."""
+        return RunDefaults(user=self.text("user"), isolation=isolation.of_words(self.words("isolate")))
 
     def text(self, name: str) -> str:
         """Return the value of a setting of `[agent]` that is text."""
@@ -290,6 +297,8 @@ def _complete(
         trouble = certificate_trouble(ca_file)
         if trouble:
             layers.refuse(UsageError(trouble, hint=_place(merged, "ca_file")), mistakes)
+    if trouble := _trouble_of_url(merged.text("report_url")):
+        layers.refuse(UsageError(trouble, hint=_place(merged, "report_url")), mistakes)
     for name in merged.followed:
         if not merged.lookup(f"follow {name}", "url")[0]:
             layers.refuse(UsageError(f"cannot use the settings: [follow {name}] needs the setting url"), mistakes)
@@ -312,6 +321,20 @@ def _place(settings: Settings, name: str) -> str:
     """Return the place of a setting of `[agent]`, for people."""
     origin = settings.lookup("agent", name)[1]
     return f"--{name.replace('_', '-')}" if origin == COMMAND_LINE else f"{name} of [agent], {origin}"
+
+
+def _trouble_of_url(url: str) -> str:
+    """Return why nothing can be posted to a URL; empty if something can, or if there is no URL."""
+    if not url:
+        return ""
+    from urllib.parse import urlsplit  # noqa: PLC0415  # few machines have one
+
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    return "" if usable else "cannot use the settings: report_url needs a URL of http or https"
 
 
 def _variables(settings: Settings, mistakes: list[str] | None) -> dict[str, str]:

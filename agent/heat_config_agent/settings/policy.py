@@ -16,6 +16,7 @@ import heat_config_hooks
 from heat_config_agent.model.policy import Policy
 from heat_config_agent.settings.kinds import READ, Kind
 from heat_config_agent.settings.schema import COLLECTORS
+from heat_config_hooks import isolation
 
 SECTION = "policy"
 
@@ -25,7 +26,7 @@ LARGEST = 64 * 1024
 SOURCES = (*COLLECTORS, "stdin", "stack")
 """The first parts of the names of sources."""
 
-_WORDS = ("tools", "sources", "actions", "users", "secrets", "network")
+_WORDS = ("tools", "sources", "actions", "users", "secrets", "network", "isolate")
 
 LARGEST_SIGNERS = 1024 * 1024
 """Maximum size of the allowed signers file in bytes."""
@@ -156,6 +157,7 @@ def parse(path: str, text: str) -> Policy:
         users=values.get("users"),
         secrets=values.get("secrets"),
         network=values.get("network"),
+        isolate=isolation.of_words(values["isolate"]) if "isolate" in values else None,
         max_timeout=longest,
         signers=signers,
         lines=lines,
@@ -202,6 +204,8 @@ def _words(name: str, value: str) -> tuple[str, ...]:
             raise ValueError(f"tools: {word!r} is not a built-in hook; name an executable hook by its full path")
         if name == "network" and not _HOST.fullmatch(word) and not _is_network(word):
             raise ValueError(f"network: expected HOST, *.DOMAIN, HOST:PORT, or an address or network, not {word!r}")
+        if name == "isolate" and word not in isolation.WORDS:
+            raise ValueError(f"isolate: expected words of {', '.join(isolation.WORDS)}, not {word!r}")
         if name == "sources" and word.partition(":")[0] not in SOURCES:
             raise ValueError(f"sources: there is no source {word!r}; the sources are {', '.join(SOURCES)}")
     return words

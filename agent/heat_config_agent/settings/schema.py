@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from heat_config_agent.settings import paths
 from heat_config_agent.settings.kinds import Kind, Setting
+from heat_config_hooks import isolation
 
 TRANSPORTS = ("heat", "cfn", "request", "zaqar")
 """The sources of Heat's metadata, in the order in which their documents are applied."""
@@ -108,6 +109,14 @@ SETTINGS: tuple[Setting, ...] = (
         _row(
             "user_dir", Kind.PATH, paths.USERS, "the folder with the files of runs of other users, which they can reach"
         ),
+        _row(
+            "isolate",
+            Kind.WORDS,
+            (),
+            "the parts of the machine from which runs are kept away whose tools have the option `isolate`",
+            "network, home, tmp, system=strict",
+            choices=isolation.WORDS,
+        ),
         _row("secrets_dir", Kind.PATH, paths.SECRETS, "the folder from which inputs may refer to secrets"),
         _row(
             "age_identity",
@@ -182,6 +191,20 @@ SETTINGS: tuple[Setting, ...] = (
             "",
             "a file with metrics for the textfile collector of Prometheus; empty for none",
             "/var/lib/prometheus/node-exporter/heat.prom",
+        ),
+        _row(
+            "console",
+            Kind.PATH,
+            "",
+            "a console to which one line goes when a deployment begins, and one when it ends; empty for none",
+            "/dev/console",
+        ),
+        _row(
+            "report_url",
+            Kind.TEXT,
+            "",
+            "the URL of a server to which each change of a deployment is posted as a CloudEvent; empty for none",
+            "https://events.example/heat",
         ),
         _row(
             "replaced",

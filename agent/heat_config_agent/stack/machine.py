@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from heat_config_agent.deployments.plan import Step
-from heat_config_agent.engine.report import Report
+from heat_config_agent.engine.report import Relay, Report
 from heat_config_agent.engine.workplace import open_state
 from heat_config_agent.model.deployment import DELETE, TOOLLESS, Document, Target
-from heat_config_agent.model.entry import Entry, Run
 from heat_config_agent.model.errors import AgentError, ExitCode, StateError
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.signals.delivery import Fate, Outcome
@@ -100,41 +99,15 @@ class RebootError(AgentError):
     exit_code = ExitCode.REBOOT
 
 
-class _Heard(Report):
+class _Heard(Relay):
     """Forwards to another report, and remembers why something could not begin."""
 
-    def __init__(self, report: Report) -> None:
-        self._report = report
-        self.obstacle = ""
-        """The reason why the last deployment could not begin."""
-
-    def begun(self, step: Step, run: Run) -> None:
-        self._report.begun(step, run)
-
-    def ended(self, step: Step, entry: Entry) -> None:
-        self._report.ended(step, entry)
-
-    def reboot(self, step: Step, entry: Entry) -> None:
-        self._report.reboot(step, entry)
-
-    def resent(self, step: Step) -> None:
-        self._report.resent(step)
-
-    def skipped(self, step: Step) -> None:
-        self._report.skipped(step)
+    obstacle = ""
+    """The reason why the last deployment could not begin."""
 
     def postponed(self, step: Step, why: str) -> None:
         self.obstacle = why
-        self._report.postponed(step, why)
-
-    def delivered(self, entry: Entry, outcome: Outcome | None) -> None:
-        self._report.delivered(entry, outcome)
-
-    def warn(self, text: str) -> None:
-        self._report.warn(text)
-
-    def note(self, text: str) -> None:
-        self._report.note(text)
+        super().postponed(step, why)
 
 
 class ThisMachine:
@@ -164,7 +137,7 @@ class ThisMachine:
             deployed=folder / "deployed",
             patience=settings.delivery,
         )
-        self._journal, self._applier = place.journal, place.applier
+        self._journal, self._applier, self._announcer = place.journal, place.applier, place.announcer
         self._world: World | None = None
         self._new: dict[str, DeploymentRecord] = {}
         self._pending: dict[str, DeploymentRecord] = {}
@@ -181,6 +154,7 @@ class ThisMachine:
         self._applier.settle()
         self._journal.close()
         self._inbox.close()
+        self._announcer.close()
         self._held.close()
 
     # The interface for stacks.

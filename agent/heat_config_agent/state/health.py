@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from heat_config_agent.model.entry import Entry, Removed, State
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from heat_config_agent.state.followed import Followed
 
 FILE = "health.json"
+
+MOST_DEPLOYMENTS = 100
+"""The number of deployments that have metrics of their own: those that changed last."""
+
+_LONGEST_LABEL = 200
+"""The most characters of a label's value."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +62,9 @@ class Health:
     skipped: tuple[Mapping[str, object], ...] = ()
     """For each deployment that the last plan skipped and the journal does not have: `key`, `id`, `name`, `action` and
     `reason`."""
+    channels: tuple[Mapping[str, object], ...] = ()
+    """For each channel to those outside (the settings `console` and `report_url`): `name`, `waiting`, `lost` and
+    `trouble`."""
     troubles: tuple[str, ...] = ()
     """Everything else that is wrong."""
 
@@ -82,6 +91,7 @@ def is_from(report: Mapping[str, object], process: int) -> bool:
 
 def metrics(health: Health, entries: Iterable[Entry], followed: Iterable[Followed] = ()) -> str:
     """Return metrics in Prometheus' text format; `followed` are the records of stacks that follow sources."""
+    entries = tuple(entries)
     states = dict.fromkeys((state.value for state in State), 0)
     failed = undelivered = 0
     for entry in entries:
@@ -107,9 +117,62 @@ def metrics(health: Health, entries: Iterable[Entry], followed: Iterable[Followe
         *_metric(
             "source_answered_time_seconds", "gauge", "When a source last answered", _per_source(health, "answered")
         ),
+        *_metric(
+            "notices_lost_total",
+            "counter",
+            "Notices that a channel to the outside did not accept",
+            [(f'channel="{channel["name"]}"', _number(channel["lost"])) for channel in health.channels],
+        ),
+        *_metrics_of_deployments(_newest(entries), health.at),
         *_metrics_of_followed(tuple(followed)),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _newest(entries: Iterable[Entry]) -> list[tuple[str, Entry]]:
+    """Return the labels and entries of the deployments with metrics of their own, those that changed last first.
+
+    An action of a deployment that was deployed again has one sample, for its last run.
+    """
+    newest: dict[tuple[str, str, str], Entry] = {}
+    for entry in entries:
+        name = (entry.name, entry.action, entry.tool)
+        if entry.removed is not Removed.ALL and (name not in newest or newest[name].accepted <= entry.accepted):
+            newest[name] = entry
+    chosen = sorted(newest.items(), key=lambda item: item[1].at, reverse=True)[:MOST_DEPLOYMENTS]
+    labels = (dict(zip(("name", "action", "tool"), name, strict=True)) for name, _ in chosen)
+    return [(_labels(each), entry) for each, (_, entry) in zip(labels, chosen, strict=True)]
+
+
+def _metrics_of_deployments(newest: Sequence[tuple[str, Entry]], now: float) -> list[str]:
+    states = [(f'{labels},state="{_outcome(entry)}"', 1) for labels, entry in newest]
+    begun = [(labels, entry, entry.started) for labels, entry in newest if entry.started is not None]
+    started = [(labels, moment) for labels, _, moment in begun]
+    lasted = [(labels, max((entry.ended or now) - moment, 0.0)) for labels, entry, moment in begun]
+    return [
+        *_metric("deployment_state", "gauge", "1 for the state of each of the deployments that changed last", states),
+        *_metric("deployment_start_time_seconds", "gauge", "When the last run of a deployment began", started),
+        *_metric("deployment_duration_seconds", "gauge", "How long the last run took, or has taken so far", lasted),
+    ]
+
+
+def _outcome(entry: Entry) -> str:
+    if entry.ended is None:
+        return entry.state.value
+    return "failed" if entry.failed else "ok"
+
+
+def _labels(values: Mapping[str, str]) -> str:
+    """Return labels in Prometheus' text format. Long values keep their beginning."""
+    return ",".join(f'{name}="{_escaped(value[:_LONGEST_LABEL])}"' for name, value in values.items())
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def _metrics_of_followed(records: tuple[Followed, ...]) -> list[str]:

@@ -31,7 +31,7 @@ from typing import BinaryIO, NoReturn, TextIO, cast
 
 from heat_config_hooks import files, processes, programs, protocol, steps
 from heat_config_hooks.errors import HookError, MissingTool
-from heat_config_hooks.options import USER, Kind, Option
+from heat_config_hooks.options import ISOLATE, USER, Kind, Option
 from heat_config_hooks.reply import CANNOT_START, UNKNOWN, Reply, nothing_done
 from heat_config_hooks.tools import ansible_settings
 from heat_config_hooks.tools.ansible_recap import Activity, LastError, Recap
@@ -48,6 +48,7 @@ ABOUT = protocol.About(
     config="a playbook, as text or as a list of plays",
     options={
         **USER,
+        **ISOLATE,
         "tags": Option(Kind.TEXTS, "run only tasks with one of these tags"),
         "skip_tags": Option(Kind.TEXTS, "skip tasks with one of these tags"),
         "modulepath": Option(Kind.TEXTS, "folders with modules"),

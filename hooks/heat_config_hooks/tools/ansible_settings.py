@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,8 +35,8 @@ def environment(request: protocol.Request, place: protocol.Workplace, *, local: 
     base = own.get("ANSIBLE_HOME") or f"{home}/.ansible"
     if not _is_usable(home):
         base = variables["ANSIBLE_HOME"] = own.get("ANSIBLE_HOME") or str(place.run / "ansible")
-        if local:  # other machines have other homes
-            variables["ANSIBLE_REMOTE_TMP"] = own.get("ANSIBLE_REMOTE_TMP") or str(place.run / "remote")
+    if local and not (_is_usable(home) and _is_usable(_home_of_the_user())):  # other machines have other homes
+        variables["ANSIBLE_REMOTE_TMP"] = own.get("ANSIBLE_REMOTE_TMP") or str(place.run / "remote")
     # The runner sets the next two variables, which would override ansible.cfg. So its values are passed on in them.
     configured = _configured(place)
     if stdout := own.get("ANSIBLE_STDOUT_CALLBACK") or configured.get("stdout_callback"):
@@ -63,6 +64,14 @@ def environment(request: protocol.Request, place: protocol.Workplace, *, local: 
 def _is_usable(home: str) -> bool:
     """Return whether ansible can keep files in a home directory."""
     return home not in ("", "/") and os.access(home, os.W_OK | os.X_OK)
+
+
+def _home_of_the_user() -> str:
+    """Return the home directory of the user of this process, which modules use on this machine; empty if unknown."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:
+        return ""
 
 
 def _configured(place: protocol.Workplace) -> Mapping[str, str]:

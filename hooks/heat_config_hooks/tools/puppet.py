@@ -19,7 +19,7 @@ from pathlib import Path
 
 from heat_config_hooks import files, programs, protocol
 from heat_config_hooks.errors import HookError
-from heat_config_hooks.options import USER, Kind, Option
+from heat_config_hooks.options import ISOLATE, USER, Kind, Option
 from heat_config_hooks.reply import UNKNOWN, Capture, Reply, failure, nothing_done
 
 PUPPET = programs.Program(
@@ -33,6 +33,7 @@ ABOUT = protocol.About(
     config="a Puppet manifest",
     options={
         **USER,
+        **ISOLATE,
         "enable_facter": Option(Kind.FLAG, "turn the inputs into facts", True),
         "enable_hiera": Option(Kind.FLAG, "write the inputs to Hiera's folder, as heat_config_NAME.json", False),
         "use_facter": Option(Kind.FLAG, "another name of enable_facter, from heat-agents' documentation", True),

@@ -18,7 +18,7 @@ import json
 
 from heat_config_hooks import files, programs, protocol, strict_json
 from heat_config_hooks.errors import MissingTool
-from heat_config_hooks.options import USER, Kind, Option
+from heat_config_hooks.options import ISOLATE, USER, Kind, Option
 from heat_config_hooks.reply import UNKNOWN, Capture, Reply, failure, nothing_done
 from heat_config_hooks.values import replace
 
@@ -32,6 +32,7 @@ ABOUT = protocol.About(
     config="a Python script",
     options={
         **USER,
+        **ISOLATE,
         "interpreter": Option(Kind.TEXT, "the Python (3.6 or later) that runs it: a name, a path or a command line"),
         "path": Option(Kind.TEXTS, "folders with modules, which are searched first"),
     },

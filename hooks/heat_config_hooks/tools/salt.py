@@ -26,7 +26,7 @@ from pathlib import Path
 
 from heat_config_hooks import files, programs, protocol, strict_json
 from heat_config_hooks.errors import HookError
-from heat_config_hooks.options import Kind, Option
+from heat_config_hooks.options import ISOLATE, USER, Kind, Option
 from heat_config_hooks.reply import UNKNOWN, Capture, Reply, failure, nothing_done
 
 PROGRAM = programs.Program(
@@ -38,6 +38,8 @@ PROGRAM = programs.Program(
 ABOUT = protocol.About(
     config="a salt state file: text for any of salt's renderers, or a map of states",
     options={
+        **USER,
+        **ISOLATE,
         "test": Option(Kind.FLAG, "only report what would be changed", False),
         "minion": Option(Kind.MAP, "minion options for this deployment, in addition to the machine's own"),
     },

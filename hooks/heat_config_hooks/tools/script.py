@@ -16,7 +16,7 @@ from heat_config_hooks.reply import CANNOT_START, Reply, failure, nothing_done
 
 ABOUT = protocol.About(
     config="the text of a script",
-    options=options.USER,
+    options={**options.USER, **options.ISOLATE},
     variables=("HEAT_SCRIPT_WORKING", "HEAT_SCRIPT_OUTPUTS"),
     tested="real scripts",
 )

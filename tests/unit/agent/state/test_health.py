@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from heat_config_agent.model.entry import Entry, Removed, State
 from heat_config_agent.state import health
 from heat_config_agent.state.health import Health
 
@@ -37,3 +39,71 @@ def test_metrics_of_sources() -> None:
     assert "source_working" not in text
     assert "heat_config_agent_up 0.0\n" in text
     assert "heat_config_agent_deployments_failed 0.0\n" in text
+
+
+def entry(name: str, **fields: Any) -> Entry:
+    """Return the record of a deployment that has succeeded, and was accepted at 1."""
+    usual: dict[str, Any] = {"action": "CREATE", "state": State.UNASKED, "at": 3.0, "accepted": 1.0, "document": {}}
+    usual.update(started=1.0, ended=3.0, key=name, id=name, name=name, tool="script", source="", addressee="")
+    return Entry(**{**usual, **fields})
+
+
+def of_deployments(*entries: Entry) -> list[str]:
+    """Return the samples of single deployments, without the beginning of their names."""
+    text = health.metrics(Health(process=1, version="1", started=0, at=10.0), entries)
+    beginning = "heat_config_agent_deployment_"
+    return [line.removeprefix(beginning) for line in text.splitlines() if line.startswith(beginning)]
+
+
+def test_each_deployment_has_metrics() -> None:
+    """Its state, and when its run began and how long it took, or has taken so far."""
+    given = [
+        entry("web"),
+        entry("import", state=State.RUNNING, started=4.0, ended=None),
+        entry("bad", failed=True, action="", started=None),
+        entry("new", state=State.ACCEPTED, started=None, ended=None),
+    ]
+    assert sorted(of_deployments(*given)) == [
+        'duration_seconds{name="import",action="CREATE",tool="script"} 6.0',
+        'duration_seconds{name="web",action="CREATE",tool="script"} 2.0',
+        'start_time_seconds{name="import",action="CREATE",tool="script"} 4.0',
+        'start_time_seconds{name="web",action="CREATE",tool="script"} 1.0',
+        'state{name="bad",action="",tool="script",state="failed"} 1.0',
+        'state{name="import",action="CREATE",tool="script",state="running"} 1.0',
+        'state{name="new",action="CREATE",tool="script",state="accepted"} 1.0',
+        'state{name="web",action="CREATE",tool="script",state="ok"} 1.0',
+    ]
+
+
+def test_a_deployment_that_came_again_has_one_sample() -> None:
+    """For the one that was accepted last; what was removed has none."""
+    older = entry("web", key="a", failed=True)
+    newer = entry("web", key="b", accepted=2.0)
+    gone = entry("web", key="c", accepted=3.0, removed=Removed.ALL)
+    for given in ((older, newer, gone), (gone, newer, older)):
+        [state] = [line for line in of_deployments(*given) if line.startswith("state")]
+        assert state == 'state{name="web",action="CREATE",tool="script",state="ok"} 1.0'
+
+
+def test_their_number_is_bounded() -> None:
+    """Those that changed last have samples."""
+    given = [entry(f"d{number}", at=float(number)) for number in range(health.MOST_DEPLOYMENTS + 50)]
+    states = [line for line in of_deployments(*given) if line.startswith("state")]
+    assert len(states) == health.MOST_DEPLOYMENTS
+    assert 'name="d50"' in states[-1]
+
+
+def test_names_cannot_break_the_format() -> None:
+    """They are escaped, and shortened."""
+    state = next(line for line in of_deployments(entry('a"b\\c\nd')) if line.startswith("state"))
+    assert state == 'state{name="a\\"b\\\\c\\nd",action="CREATE",tool="script",state="ok"} 1.0'
+    assert len(of_deployments(entry("x" * 10_000))[0]) < 400
+
+
+def test_metrics_of_channels() -> None:
+    """The lost notices are a counter; without channels there is none."""
+    channel = {"name": "console", "waiting": 0, "lost": 3, "trouble": ""}
+    text = health.metrics(Health(process=1, version="1", started=0, channels=(channel,)), [])
+    assert "# TYPE heat_config_agent_notices_lost_total counter\n" in text
+    assert 'heat_config_agent_notices_lost_total{channel="console"} 3.0\n' in text
+    assert "notices_lost" not in health.metrics(Health(process=1, version="1", started=0), [])

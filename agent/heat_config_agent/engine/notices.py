@@ -1,0 +1,170 @@
+"""Makes notices of the events of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from heat_config_agent.deployments.plan import Step, Verb
+from heat_config_agent.deployments.redaction import concealer
+from heat_config_agent.engine.report import Report
+from heat_config_agent.engine.retries import next_attempt
+from heat_config_agent.model.entry import Entry, Run
+from heat_config_agent.model.wording import duration, line
+from heat_config_agent.notices.notice import BEGUN, DELIVERED, ENDED, NOTE, REBOOT, Notice, stack_of
+from heat_config_agent.signals.delivery import Fate, Outcome
+from heat_config_hooks.values import replace
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_agent.notices.channel import Channel
+
+_ERROR, _WARNING, _NOTICE, _INFORMATION = 3, 4, 5, 6
+"""Priorities of syslog."""
+
+
+class ChannelReport(Report):
+    """Hands a notice of each change of a deployment to channels."""
+
+    def __init__(self, channels: Sequence[Channel]) -> None:
+        """Hand them to these channels."""
+        self._channels = channels
+
+    def begun(self, step: Step, run: Run) -> None:
+        self._hand_on(begun(step, run))
+
+    def ended(self, step: Step, entry: Entry) -> None:
+        self._hand_on(ended(step, entry))
+
+    def reboot(self, step: Step, entry: Entry) -> None:
+        self._hand_on(reboot(step, entry))
+
+    def delivered(self, entry: Entry, outcome: Outcome | None) -> None:
+        notice = delivered(entry, outcome)
+        if notice is not None:
+            self._hand_on(notice)
+
+    def _hand_on(self, notice: Notice) -> None:
+        for channel in self._channels:
+            channel.put(notice)
+
+
+def begun(step: Step, run: Run) -> Notice:
+    """Return the notice that a command runs, which an earlier agent may have started."""
+    deed = " ".join(filter(None, (step.deployment.action, f"({_tool(step)})")))
+    if step.reason.startswith("started earlier"):
+        text = f"follows {deed}, which is already running as process {run.pid}"
+    else:
+        text = f"begins {deed}"
+    return _about(step, BEGUN, _NOTICE, text, state="running")
+
+
+def ended(step: Step, entry: Entry) -> Notice:
+    """Return the notice that the result of a deployment is known."""
+    took = f" after {duration(entry.ended - entry.started)}" if entry.started and entry.ended else ""
+    why = entry.reason or (step.reason if entry.failed or not entry.run else "")
+    why = concealer(step.deployment).text(why)
+    word, priority = ("FAILED", _ERROR) if entry.failed else ("done", _NOTICE)
+    text = f"{word}{took}: {why}" if why else f"{word}{took}"
+    return _about(step, ENDED, priority, text, entry, reason=why)
+
+
+def reboot(step: Step, entry: Entry) -> Notice:
+    """Return the notice that a command asks for a reboot."""
+    text = f"asks for a reboot of the machine, and continues after it ({entry.reboots})"
+    return _about(step, REBOOT, _NOTICE, text, entry)
+
+
+def retry(step: Step, entry: Entry) -> Notice:
+    """Return the notice that an attempt has failed, and that the command is run again."""
+    why = concealer(step.deployment).text(entry.reason)
+    return _about(step, NOTE, _WARNING, f"{why}; {next_attempt(entry)}", entry)
+
+
+def resent(step: Step, entry: Entry) -> Notice:
+    """Return the notice that the result of an earlier run is sent again."""
+    return _about(step, NOTE, _INFORMATION, "the result is sent again", entry)
+
+
+def remarked(step: Step, text: str, *, warning: bool = True) -> Notice:
+    """Return the notice of a line about a deployment, which names it and changes no state."""
+    state = "skipped" if step.verb is Verb.SKIP else "running"
+    made = _about(step, NOTE, _WARNING if warning else _INFORMATION, "", state=state)
+    return replace(made, text=line(concealer(step.deployment).text(text)))
+
+
+def postponed(step: Step, why: str) -> Notice:
+    """Return the notice that a deployment could not begin yet."""
+    why = concealer(step.deployment).text(why)  # it names the deployment
+    return replace(_about(step, NOTE, _WARNING, "", state="accepted"), text=line(f"{why}; the agent retries"))
+
+
+def delivered(entry: Entry, outcome: Outcome | None) -> Notice | None:
+    """Return the notice of what became of a result; None if it failed again like the time before."""
+    if outcome is None:
+        word, priority, text = "replaced", _WARNING, "the result is not sent: the deployment has been replaced"
+    elif outcome.fate is Fate.SENT:
+        word, priority, text = "accepted", _INFORMATION, "the result is delivered"
+    elif outcome.fate is Fate.REFUSED:
+        word, priority = "refused", _ERROR
+        text = f"the result was refused for good, and is not sent again: {outcome.trouble}"
+    elif entry.tries == 1:
+        word, priority = "waiting", _WARNING
+        text = f"the result could not be delivered yet: {outcome.trouble}"
+    else:
+        return None
+    return Notice(
+        change=DELIVERED,
+        text=line(f"{entry.name}: {text}"),
+        priority=priority,
+        id=entry.id or entry.key,
+        name=entry.name,
+        action=entry.action,
+        tool=entry.tool,
+        source=entry.source,
+        stack=stack_of(entry.document),
+        state=_state(entry),
+        delivery=word,
+        started=entry.started,
+        ended=entry.ended,
+    )
+
+
+def _about(
+    step: Step,
+    change: str,
+    priority: int,
+    text: str,
+    entry: Entry | None = None,
+    *,
+    state: str = "",
+    reason: str = "",
+) -> Notice:
+    deployment = step.deployment
+    trace = deployment.trace
+    return Notice(
+        change=change,
+        text=line(f"{deployment.name}: {text}"),
+        priority=priority,
+        id=deployment.id or deployment.key,
+        name=deployment.name,
+        action=deployment.action,
+        tool=_tool(step),
+        source=deployment.source,
+        stack=stack_of(deployment.document),
+        state=_state(entry) if entry is not None else state,
+        reason=reason,
+        started=entry.started if entry else None,
+        ended=entry.ended if entry else None,
+        trace=trace if concealer(deployment).text(trace) == trace else "",
+    )
+
+
+def _state(entry: Entry) -> str:
+    if entry.ended is None:
+        return entry.state.value
+    return "failed" if entry.failed else "ok"
+
+
+def _tool(step: Step) -> str:
+    return step.job.config.tool if step.job is not None else step.deployment.group or "-"

@@ -1,0 +1,375 @@
+"""Ways around the rules of the policy that lead nowhere: times, names, users, secrets, cleanups, reboots, stacks."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import threading
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.governed import POLICY, Governed
+from support.machine import BIN, Machine, deployment
+from support.stage import mounted
+from support.tools import need
+from support.unprivileged import NOBODY, need_open_checkout
+
+SH = "#!/bin/sh\n"
+
+
+@pytest.fixture
+def governed(machine: Machine) -> Governed:
+    """A machine whose /etc/heat-config-agent is a folder of the test."""
+    return Governed(machine)
+
+
+@pytest.fixture
+def proof(machine: Machine) -> Path:
+    """A file that a script leaves if it runs."""
+    return machine.folder / "proof"
+
+
+def script(proof: Path, more: str = "") -> str:
+    """Return a script that leaves the proof that it has run."""
+    return f"{SH}echo ran >>{shlex.quote(str(proof))}\n{more}"
+
+
+# Time.
+
+
+@pytest.mark.parametrize("way", ["--timeout", "setting"])
+def test_no_usual_timeout_outlasts_the_longest(governed: Governed, way: str) -> None:
+    """Neither a longer one nor «no timeout» of the command line or of the settings."""
+    governed.policy("max_timeout = 1")
+    (governed.own / "agent.conf").write_text(f"[agent]\ntime_limit = {0 if way == 'setting' else 50}\n")
+    words = (way, "0") if way.startswith("-") else ()
+    done = governed.apply([deployment("d1", f"{SH}sleep 30\n")], *words)
+    assert done.code == 1
+    assert "timed out after 1 s" in done.out
+
+
+@pytest.mark.parametrize("timeout", [" +1e3 ", "61", 60.1, 366 * 24 * 3600])
+def test_no_spelling_of_a_timeout_is_too_long_for_the_rule(governed: Governed, proof: Path, timeout: object) -> None:
+    """What counts is what the agent would take it for; text counts as its number."""
+    governed.policy("max_timeout = 60")
+    done = governed.apply([deployment("d1", script(proof), options={"timeout": timeout})])
+    assert "refused by the rule max_timeout" in done.out
+    assert not proof.exists()
+
+
+def test_an_executable_hook_has_the_longest_timeout_too(governed: Governed, machine: Machine) -> None:
+    """Whatever it takes the option for."""
+    machine.hooks.mkdir()
+    (machine.hooks / "own").write_text(f"{SH}sleep 30\n")
+    (machine.hooks / "own").chmod(0o755)
+    governed.policy("max_timeout = 1")
+    given = [deployment("d1", group="own", options={"timeout": "as long as it takes"})]
+    assert "timed out after 1 s" in governed.apply(given, "--hooks-dir", str(machine.hooks)).out
+
+
+# Names.
+
+
+def test_of_two_actions_the_one_that_runs_counts(governed: Governed, proof: Path) -> None:
+    """An input that is there twice does not show the policy one action, and the tool another."""
+    governed.policy("actions = CREATE")
+    twice = [{"name": "deploy_action", "value": "CREATE"}, {"name": "deploy_action", "value": "DELETE"}]
+    given = deployment("d1", script(proof))
+    given["inputs"] = [*(each for each in given["inputs"] if each["name"] != "deploy_action"), *twice]
+    done = governed.apply([given])
+    assert "refused by the rule actions" in done.out
+    assert not proof.exists()
+
+
+@pytest.mark.parametrize("key", ["source", "hook", "user", "tool", "policy", "left_at", "heat_config_left", "again"])
+def test_no_key_of_a_deployment_stands_for_what_the_agent_knows(governed: Governed, proof: Path, key: str) -> None:
+    """Where it comes from and how it runs is not for its author to say."""
+    value = {"source": "heat", "hook": "builtin:ansible", "user": "nobody", "tool": "ansible"}.get(key, "CREATE")
+    governed.policy("sources = heat", "tools = ansible", "users = nobody")
+    assert governed.apply([{**deployment("d1", script(proof)), key: value}]).code == 1
+    assert "refused by the rule" in governed.agent("show", "d1").out
+    assert not proof.exists()
+
+
+def test_a_link_of_a_hook_is_not_the_hook_that_it_leads_to(governed: Governed, machine: Machine, proof: Path) -> None:
+    """A path in the rule allows that path, in that directory."""
+    machine.hooks.mkdir()
+    (machine.hooks / "allowed").write_text(f"{SH}echo ran >>{proof}\necho '{{\"deploy_status_code\": 0}}'\n")
+    (machine.hooks / "allowed").chmod(0o755)
+    (machine.hooks / "linked").symlink_to("allowed")
+    other = machine.folder / "other"
+    other.symlink_to(machine.hooks)
+    governed.policy(f"tools = {machine.hooks}/allowed")
+    done = governed.apply([deployment("d1", group="linked")], "--hooks-dir", str(machine.hooks))
+    assert f"the hook {machine.hooks}/linked is not in it" in done.out
+    done = governed.apply([deployment("d2", group="allowed")], "--hooks-dir", str(other))
+    assert f"the hook {other}/allowed is not in it" in done.out
+    assert not proof.exists()
+    assert governed.apply([deployment("d3", group="allowed")], "--hooks-dir", str(machine.hooks)).code == 0
+    assert proof.read_text() == "ran\n"
+
+
+# Users.
+
+
+@pytest.mark.parametrize("user", ["root", "toor", "0", "+0", "ROOT", "root ", "", None, "nobody\n", "--", "a,b"])
+def test_no_spelling_of_root_is_another_user(governed: Governed, machine: Machine, proof: Path, user: object) -> None:
+    """Nor an alias of root in the record of users, which is a name of its own."""
+    (machine.folder / "passwd").write_text(f"{Path('/etc/passwd').read_text()}toor:x:0:0::/root:/bin/sh\n")
+    governed.before = (*governed.before, *mounted(f"mount --bind {machine.folder}/passwd /etc/passwd"))
+    governed.policy("users = nobody")
+    assert governed.apply([deployment("d1", script(proof), options={"user": user})]).code == 1
+    assert not proof.exists()
+
+
+def test_a_hook_of_ones_own_runs_as_root_whatever_its_options_say(governed: Governed, machine: Machine) -> None:
+    """For such a hook the option is text like any other."""
+    machine.hooks.mkdir()
+    (machine.hooks / "own").write_text(f"{SH}echo ran >{machine.folder}/proof\n")
+    (machine.hooks / "own").chmod(0o755)
+    governed.policy("users = nobody")
+    given = [deployment("d1", group="own", options={"user": "nobody"})]
+    done = governed.apply(given, "--hooks-dir", str(machine.hooks))
+    assert "refused by the rule users" in done.out
+    assert not (machine.folder / "proof").exists()
+
+
+# Secrets.
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "file:db",
+        "file:web/../db",
+        "file:web//../db",
+        "file:web/./../db",
+        "file:web",
+        "file: web/a",
+        "env:X",
+    ],
+)
+def test_a_reference_beside_the_rule_is_refused(governed: Governed, proof: Path, reference: str) -> None:
+    """Also one that would lead out of the folder that the rule names."""
+    folder = governed.own / "secrets"
+    (folder / "web").mkdir(parents=True, mode=0o700)
+    for name in ("db", "web/a"):
+        (folder / name).write_text("a secret of the machine")
+        (folder / name).chmod(0o600)
+    governed.policy("secrets = file:web/*")
+    given = deployment("d1", script(proof), inputs={"given": {"secret": reference}})
+    assert governed.apply([given], SECRET_X="another").code == 1
+    assert "refused by the rule secrets" in governed.agent("show", "d1").out
+    assert not proof.exists()
+    allowed = deployment("d2", script(proof), inputs={"given": {"secret": "file:web/a"}})
+    assert governed.apply([allowed]).code == 0
+
+
+def test_a_secret_may_not_hide_in_text_or_in_a_default(governed: Governed, proof: Path) -> None:
+    """All forms in which a reference counts are forms that the rule sees."""
+    governed.policy("secrets = none")
+    forms: list[dict[str, Any]] = [
+        {"value": '{"secret": "env:X"}'},
+        {"type": "Json", "default": {"secret": "env:X"}},
+        {"type": "Json", "value": {"a": {"secret": "env:X"}}},
+    ]
+    given = [
+        deployment(f"d{number}", script(proof), inputs=[{"name": "given", **form}]) for number, form in enumerate(forms)
+    ]
+    assert governed.apply(given, SECRET_X="another").code == 1
+    for number, _ in enumerate(forms):
+        assert "the reference env:X is not in it" in governed.agent("show", f"d{number}").out
+    assert not proof.exists()
+
+
+# Isolation.
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"isolate": {}},
+        {"isolate": {"network": False, "system": "strict"}},
+        {"isolate": {"network": "true", "system": True}},
+        {"script": {"isolate": {}}, "isolate": {"network": True, "system": "strict"}},
+    ],
+)
+def test_less_isolation_than_the_rule_has_is_refused(governed: Governed, proof: Path, options: dict[str, Any]) -> None:
+    """The section of the tool counts, as it does for the run."""
+    governed.policy("isolate = network, system=full")
+    configs = [{"actions": ["CREATE"], "config": script(proof), "tool": "script"}]
+    done = governed.apply([deployment("d1", {"configs": configs}, group="component", options=options)])
+    assert "refused by the rule isolate" in done.out
+    assert not proof.exists()
+
+
+# What comes later.
+
+
+COMPOSE = "services: {web: {image: none}}\n"
+
+
+def test_a_cleanup_obeys_the_policy(governed: Governed, machine: Machine) -> None:
+    """It counts as a DELETE of its tool, by root; `policy explain` says before what would be refused."""
+    calls = machine.folder / "calls"
+    engine = machine.folder / "engine"
+    engine.write_text(f'{SH}echo "$*" >>{calls}\n')
+    engine.chmod(0o755)
+    variables = {"HEAT_DOCKER_COMPOSE_CMD": str(engine)}
+    given = deployment("d1", COMPOSE, group="docker-compose", name="web")
+    assert governed.apply([given, deployment("other")], **variables).code == 0
+    before = calls.read_text()
+    for rule, why in (
+        ("tools = script", "the tool 'docker-compose' is not in it"),
+        ("actions = CREATE", "the action 'DELETE' is not in it"),
+        ("users = nobody", "the user 'root' is not in it"),
+        ("isolate = network", "the run is not isolated by network"),
+    ):
+        governed.policy(rule)
+        explained = " ".join(governed.agent("policy", "explain").out.split())
+        assert f"web (left) refused by the rule {rule.split()[0]} of {POLICY}: {why}" in explained
+        governed.apply([deployment("other")], **variables)
+        assert why in governed.agent("show", "d1-left").out
+        assert calls.read_text() == before
+        governed.agent("retry", "d1-left")
+    governed.policy("tools = script, docker-compose")
+    governed.agent("retry", "d1-left")
+    governed.apply([deployment("other")], **variables)
+    assert "down" in calls.read_text().removeprefix(before)
+
+
+def test_a_run_that_continues_after_a_reboot_obeys_it(governed: Governed, machine: Machine, proof: Path) -> None:
+    """It was allowed to begin, and is not allowed to go on."""
+    given = [deployment("d1", script(proof, "exit 194\n"))]
+    assert governed.apply(given).code == 6
+    governed.policy("tools = ansible")
+    boot = machine.folder / "boot"
+    boot.write_text(f"{uuid.uuid4()}\n")
+    governed.before = (*governed.before, *mounted(f"mount --bind {boot} /proc/sys/kernel/random/boot_id"))
+    assert "refused by the rule tools" in governed.apply(given).out
+    assert proof.read_text() == "ran\n"
+
+
+def test_a_run_that_may_be_repeated_obeys_it(governed: Governed, machine: Machine, proof: Path) -> None:
+    """Its first run was interrupted, and the policy has changed by then."""
+    more = f"printf '[policy]\\ntools = ansible\\n' >{POLICY}\nkill -9 $PPID $$\n"
+    done = governed.apply([deployment("d1", script(proof, more), options={"idempotent": True})])
+    assert "refused by the rule tools" in done.out
+    assert proof.read_text() == "ran\n"
+    assert machine.processes() == []
+
+
+TEMPLATE = """\
+heat_template_version: 2018-08-31
+resources:
+  config:
+    type: OS::Heat::SoftwareConfig
+    properties: {{group: script, config: "{script}"}}
+  server: {{type: OS::Nova::Server, properties: {{name: this, flavor: m1}}}}
+  deployment:
+    type: OS::Heat::SoftwareDeployment
+    properties: {{config: {{get_resource: config}}, server: {{get_resource: server}}, actions: [CREATE, DELETE]}}
+"""
+
+SERVICE = """\
+tosca_definitions_version: tosca_simple_yaml_1_3
+topology_template:
+  node_templates:
+    app:
+      type: tosca.nodes.Root
+      interfaces: {Standard: {operations: {create: run.sh}}}
+"""
+
+
+def test_the_deletion_of_a_stack_obeys_it(governed: Governed, machine: Machine, proof: Path) -> None:
+    """What it would run is refused, and the stack says so."""
+    (machine.folder / "run.sh").write_text(script(proof))
+    text = TEMPLATE.format(script=f"#!/bin/sh\\necho ran >>{proof}\\n")
+    path = machine.write(text, "site.yaml")
+    state = ("--state-dir", str(machine.state))
+    assert governed.run("heat-config-apply", *state, str(path)).code == 0
+    governed.policy("actions = CREATE")
+    done = governed.agent("stack", "delete", "--yes", "site")
+    assert done.code == 1
+    assert "refused by the rule actions" in done.out + done.err
+    assert proof.read_text() == "ran\n"
+
+
+def test_a_service_obeys_it(governed: Governed, machine: Machine, proof: Path) -> None:
+    """The scripts of TOSCA are run by the tool `tosca`, and by nothing else."""
+    (machine.folder / "run.sh").write_text(script(proof))
+    path = machine.write(SERVICE, "service.yaml")
+    governed.policy("tools = script, ansible")
+    done = governed.run("heat-config-apply", "--state-dir", str(machine.state), str(path))
+    assert done.code == 1
+    assert "the tool 'tosca' is not in it" in done.out + done.err
+    assert not proof.exists()
+
+
+# The file.
+
+
+@pytest.mark.parametrize("closed", ["file", "folder"])
+def test_a_policy_that_the_agent_cannot_read_stops_new_work(governed: Governed, closed: str) -> None:
+    """An agent that is not root does not take it for an absent one."""
+    need_open_checkout()
+    setpriv = need("setpriv", "util-linux")
+    governed.policy("tools = script").chmod(0o600 if closed == "file" else 0o644)
+    governed.own.chmod(0o755 if closed == "file" else 0o700)
+    command = [str(BIN / "heat-config-agent"), "policy", "explain", "--state-dir", "/nonexistent"]
+    user = [setpriv, "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups"]
+    shown = ("sh", "-c", 'mount -t overlay overlay -o lowerdir="$1:$2" "$2"; chmod 755 /; shift 2; exec "$@"', "sh")
+    home = str(Path(os.path.realpath(BIN / "python")).parents[4])  # our Python may be where only root may look
+    open_home = governed.machine.folder / "open"
+    open_home.mkdir(mode=0o755)
+    done = subprocess.run(
+        [*governed.before, *shown, str(open_home), home, *user, *command],
+        env=governed.machine.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 1, done.stderr
+    assert f"nothing new begins: cannot use the policy {POLICY}: Permission denied" in done.stdout
+
+
+def test_what_is_checked_is_what_is_read(governed: Governed, proof: Path) -> None:
+    """A loose policy of another user takes the place of the strict one and back, all the time."""
+    strict = governed.policy("tools = ansible")
+    text = strict.read_text()
+    loose = governed.own / "loose"
+    loose.write_text("[policy]\ntools = script\n")
+    os.chown(loose, 4321, 4321)
+    swapped, done = [0], threading.Event()
+
+    def swap() -> None:
+        while not done.is_set():
+            for kind in ("link", "file", "strict"):
+                new = governed.own / "new"
+                if kind == "link":
+                    new.symlink_to("loose")
+                else:
+                    new.write_text(text if kind == "strict" else loose.read_text())
+                    new.chmod(0o644)
+                if kind == "file":
+                    os.chown(new, 4321, 4321)
+                new.replace(strict)
+                swapped[0] += 1
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    try:
+        given = [deployment(f"d{number}", script(proof)) for number in range(30)]
+        for _ in range(3):
+            governed.apply(given)
+    finally:
+        done.set()
+        swapper.join()
+    assert swapped[0] > 100
+    assert not proof.exists()

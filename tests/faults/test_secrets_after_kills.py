@@ -1,0 +1,163 @@
+"""Secrets to which inputs refer, with every provider, and kills at every transition of their run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import kill_points, planted
+from support.cloud import PASSWORD, PROJECT, Cloud
+from support.http import Answer, Stub
+from support.loopback import SignalServer
+from support.machine import Done, Machine, deployment
+
+SH = "#!/bin/sh\n"
+SECRET = f'{planted.WORD}-by/reference"&ünd'
+BARBICAN = "0a1b2c3d-1111-2222-3333-444455556666"
+
+TRANSITIONS = (
+    *("journal.accepted.before", "journal.accepted.after", "runner.folder", "runner.prepared", "runner.spawned"),
+    *("journal.running.before", "journal.running.after", "runner.announced", "runner.word", "deployed.deployment"),
+    *("runner.closed", "runner.concluded", "journal.finished.before", "journal.finished.after"),
+    *("deployed.result", "runner.tidied", "signals.before", "signals.after"),
+    *("journal.settled.before", "journal.settled.after"),
+)
+"""All that an agent passes on the way of such a deployment, in this order."""
+
+
+class Safe:
+    """A machine with a secret in each place that a provider knows, and the inputs that refer to them."""
+
+    def __init__(self, machine: Machine, cloud: Cloud, vault: Stub) -> None:
+        self.machine = machine
+        self._folder = machine.folder / "secrets"
+        self._folder.mkdir(mode=0o700)
+        self.references = {"file": "file:it", "env": "env:IT", "vault": "vault:a/b#f", "own": "own:it"}
+        self.references["barbican"] = f"barbican:{BARBICAN}"
+        self._private(self._folder / "it", f"{SECRET}-file")
+        self._private(machine.folder / "vault.json", '{"token": "t"}')
+        self.provider("own", f"echo '{SECRET}-own'")
+        self._encrypted()
+        settings = {
+            "secrets_dir": self._folder,
+            "age_identity": machine.folder / "age.key",
+            "provider_dirs": machine.folder / "providers",
+            "vault_url": f"http://127.0.0.1:{vault.port}",
+            "vault_credentials": machine.folder / "vault.json",
+        }
+        machine.config = machine.folder / "agent.conf"
+        machine.config.write_text("[agent]\n" + "".join(f"{name} = {value}\n" for name, value in settings.items()))
+        user = {"auth_url": cloud.keystone.origin, "user_id": "u1", "password": PASSWORD, "project_id": PROJECT}
+        self._user = {f"deploy_{name}": value for name, value in user.items()}
+
+    def _private(self, path: Path, text: str) -> None:
+        path.write_text(text)
+        path.chmod(0o600)
+
+    def _encrypted(self) -> None:
+        """Encrypt secrets by the programs that are here and can do so."""
+        text = f"{SECRET}-encrypted"
+        if shutil.which("age"):
+            key = self.machine.folder / "age.key"
+            subprocess.run(["age-keygen", "-o", key], check=True, capture_output=True)
+            made = subprocess.run(["age-keygen", "-y", key], check=True, capture_output=True, text=True).stdout.strip()
+            words = ["age", "--encrypt", "--recipient", made, "--output", str(self._folder / "it.age")]
+            subprocess.run(words, input=text.encode(), check=True, capture_output=True)
+            self.references["age"] = "age:it"
+        if shutil.which("systemd-creds"):
+            words = ["systemd-creds", "encrypt", "--with-key=host", "--name=it", "-", str(self._folder / "it.cred")]
+            if not subprocess.run(words, input=text.encode(), check=False, capture_output=True).returncode:
+                self.references["creds"] = "systemd-creds:it"
+
+    def provider(self, name: str, script: str) -> None:
+        """Install a provider."""
+        folder = self.machine.folder / "providers"
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_text(f"{SH}{script}\n")
+        (folder / name).chmod(0o755)
+
+    def deployment(self, identity: str, url: str, more: str = "", **references: str) -> dict[str, Any]:
+        """Return a deployment that prints all secrets, then does more."""
+        names = [*self.references, *references]
+        given: dict[str, object] = {**self._user, "deploy_signal_transport": "CFN_SIGNAL"}
+        given |= {name: {"secret": reference} for name, reference in {**self.references, **references}.items()}
+        script = f"{SH}echo it is {' '.join(f'${name}' for name in names)}\n{more}"
+        found = deployment(identity, script, inputs=given, signal=url)
+        found["inputs"] = [each for each in found["inputs"] if each["name"] != "planted"]
+        return found
+
+    def apply(self, given: dict[str, Any], **environment: Any) -> Done:
+        """Run `heat-config-apply` with the settings of the machine."""
+        return self.machine.apply([given], "--config", str(self.machine.config), SECRET_IT=SECRET, **environment)
+
+    def traces(self) -> list[str]:
+        """Return the files in the state directory that have a secret in them, in any form."""
+        files = [path for path in self.machine.state.rglob("*") if path.is_file() and not path.is_symlink()]
+        return planted.leaks(((str(path), path.read_bytes()) for path in files), planted.pattern(planted.WORD))
+
+
+@pytest.fixture
+def safe(machine: Machine) -> Iterator[Safe]:
+    """A machine with all providers; Keystone, Barbican and Vault are stand-ins."""
+    cloud = Cloud()
+    cloud.start()
+    cloud.service.always = Answer(headers={"Content-Type": "text/plain"}, body=f"{SECRET}-barbican".encode())
+    answer = json.dumps({"data": {"data": {"f": f"{SECRET}-vault"}}}).encode()
+    vault = Stub(lambda _request: Answer(body=answer))
+    vault.start()
+    yield Safe(machine, cloud, vault)
+    vault.stop()
+    cloud.stop()
+
+
+@pytest.mark.fault(
+    4,
+    "kill -9 of the agent at each transition of a run whose inputs refer to secrets of every provider",
+    "no secret is on disk after it",
+)
+def test_no_secret_is_left_after_kills(safe: Safe, heat: SignalServer, tried: Callable[[int], None]) -> None:
+    """The next agent masks what the run has printed, and sends the one result; each dies at another transition."""
+    aims = {point: safe.machine.folder / f"armed-{point}" for point in TRANSITIONS}
+    for file in aims.values():
+        file.touch()
+    armed = kill_points.environment_of((point, 1, file) for point, file in aims.items())
+    for life in range(3):
+        given = safe.deployment(f"d{life}", heat.url(f"d{life}"))
+        while safe.apply(given, **armed).code == -9:
+            pass
+        results = heat.values(f"d{life}")
+        assert results, life
+        expected = f"it is{' ***' * len(safe.references)}\n"
+        assert all(each["deploy_stdout"] == expected for each in results), results
+        assert safe.machine.agent("log", f"d{life}").out.count(planted.WORD) == 0
+        assert safe.traces() == [], life
+        if not any(file.exists() for file in aims.values()):
+            break
+    assert [point for point, file in aims.items() if file.exists()] == []
+    tried(len(aims))
+
+
+@pytest.mark.fault(
+    4,
+    "kill -9 of the program that resolves secrets, of the command that has printed them, and of its supervisor",
+    "a failure; no secret is on disk after it",
+)
+@pytest.mark.parametrize("victim", ["program", "command", "supervisor"])
+def test_no_secret_is_left_after_a_run_that_was_killed(safe: Safe, heat: SignalServer, victim: str) -> None:
+    """After the secrets of all other providers were resolved, or printed."""
+    safe.provider("kills", f"kill -9 $PPID; echo '{SECRET}-late'")
+    more = {"program": "", "command": "kill -9 $$\n", "supervisor": "kill -9 $PPID; kill -9 $$\n"}[victim]
+    given = safe.deployment("d1", heat.url("d1"), more, **({"last": "kills:x"} if victim == "program" else {}))
+    assert safe.apply(given).code == 1
+    (result,) = heat.values("d1")
+    printed = f"it is{' ***' * len(safe.references)}\n"
+    assert result["deploy_stdout"] == ("" if victim == "program" else printed)
+    assert result["deploy_status_code"] != 0
+    assert planted.WORD not in json.dumps(result)
+    assert safe.traces() == []
