@@ -234,7 +234,14 @@ def _listings(machine: Machine, place: Path) -> Iterator[tuple[str, str]]:
     except AgentError:
         known = []
     settings = machine.config if machine.config and machine.config.exists() else None
-    usual = {"state_dir": place, "config": settings, "check": False, "unfinished": False, "follow": False}
+    usual = {
+        "state_dir": place,
+        "config": settings,
+        "check": False,
+        "unfinished": False,
+        "follow": False,
+        "schema": False,
+    }
     for as_json in (False, True):
         options = Namespace(**usual, json=as_json, all=True)
         yield "status", printed(status.run, options)
