@@ -470,14 +470,16 @@ class Place:
     def too_often(self, step: Step) -> list[str]:
         """Return which scripts have run in this step more often than runs were killed in it.
 
-        What a way back has made anew is deleted, as well as what it replaces.
+        A killed run fails an update. With a rollback, what has run by then runs once more on the way back, and again
+        when the step is taken again. What a way back has made again is deleted, as well as what it replaces.
         """
+        more = self.hits * (2 if step.rollback else 1)
         begun = Counter(" ".join(each[1:4]) for each in self.lines()[self._read :] if each[0] == "begun")
         made = {what.replace(" CREATE ", " DELETE "): times for what, times in begun.items() if " CREATE " in what}
         return [
             f"{what} ran {times} times in {step.what}"
             for what, times in begun.items()
-            if times > 1 + self.hits + made.get(what, 0)
+            if times > 1 + more + made.get(what, 0)
         ]
 
 
