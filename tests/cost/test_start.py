@@ -21,7 +21,7 @@ DAEMON = {"heat_config_agent.sources.poller", "heat_config_agent.doctor", "heat_
 SECRETS = {"heat_config_agent.runs.resolution", "heat_config_agent.runs.resolved", "heat_config_agent.runs.providers"}
 """Only for inputs that refer to secrets."""
 
-CHANNELS = {f"heat_config_agent.notices.{name}" for name in ("channel", "console", "events", "journal")}
+CHANNELS = {f"heat_config_agent.signals.notices.{name}" for name in ("channel", "console", "events", "journal")}
 """Only for a machine with a console or a server for notices, or under systemd."""
 
 POLICY = {"configparser", "heat_config_agent.model.policy", "heat_config_agent.settings.policy"}

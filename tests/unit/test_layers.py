@@ -15,7 +15,7 @@ ROWS = (
     {"daemon", "doctor", "migration", "follow", "hot", "tosca"},
     {"stack"},
     {"engine"},
-    {"signals", "sources", "state", "language", "notices"},
+    {"signals", "sources", "state", "language"},
     {"runs"},
     {"signing"},
     {"deployments", "settings", "web"},

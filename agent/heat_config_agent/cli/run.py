@@ -20,15 +20,15 @@ from heat_config_agent.engine import notices
 from heat_config_agent.engine.report import Report
 from heat_config_agent.model.entry import Entry, Run
 from heat_config_agent.model.errors import ExitCode, UsageError
-from heat_config_agent.notices.notice import Notice, fields
 from heat_config_agent.settings import effective
 from heat_config_agent.signals.delivery import Outcome
+from heat_config_agent.signals.notices.notice import Notice, fields
 from heat_config_agent.state import lock
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
-    from heat_config_agent.notices.journal import Journal
+    from heat_config_agent.signals.notices.journal import Journal
 
 _EPILOG = """\
 Settings are read from /etc/heat-config-agent/*.conf and /etc/os-collect-config.conf, or only from FILE, which may have
@@ -98,7 +98,7 @@ def _journal() -> Journal | None:
     """Return the journal of the system if it reads standard error; else None."""
     if not os.environ.get("JOURNAL_STREAM"):
         return None
-    from heat_config_agent.notices import journal  # noqa: PLC0415  # only under systemd
+    from heat_config_agent.signals.notices import journal  # noqa: PLC0415  # only under systemd
 
     return journal.reader_of(2, os.environ)
 

@@ -23,7 +23,7 @@ from heat_config_hooks.values import dataclass
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
-    from heat_config_agent.notices.channel import ChannelState
+    from heat_config_agent.signals.notices.channel import ChannelState
     from heat_config_agent.state.followed import Followed
 
 INTERVAL = 45.0

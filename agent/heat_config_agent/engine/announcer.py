@@ -8,7 +8,7 @@ from heat_config_agent.settings.effective import Settings
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
-    from heat_config_agent.notices.channel import Channel, ChannelState
+    from heat_config_agent.signals.notices.channel import Channel, ChannelState
 
 _LAST_SECONDS = 2.0
 """Seconds for which the end of a process waits for each of its last notices."""
@@ -56,11 +56,11 @@ def _opened(path: str, url: str, ca_file: str | None) -> tuple[Channel, ...]:
     """Return the channels to the console at `path`, and to the server at `url`; each may be empty."""
     channels: list[Channel] = []
     if path:
-        from heat_config_agent.notices import console  # noqa: PLC0415  # 10 ms for each, and few machines have it
+        from heat_config_agent.signals.notices import console  # noqa: PLC0415  # 10 ms for each, and few machines have it
 
         channels.append(console.channel(path))
     if url:
-        from heat_config_agent.notices import events  # noqa: PLC0415
+        from heat_config_agent.signals.notices import events  # noqa: PLC0415
 
         channels.append(events.channel(url, ca_file))
     return tuple(channels)

@@ -10,14 +10,14 @@ from heat_config_agent.engine.report import Report
 from heat_config_agent.engine.retries import next_attempt
 from heat_config_agent.model.entry import Entry, Run
 from heat_config_agent.model.wording import duration, line
-from heat_config_agent.notices.notice import BEGUN, DELIVERED, ENDED, NOTE, REBOOT, Notice, stack_of
 from heat_config_agent.signals.delivery import Fate, Outcome
+from heat_config_agent.signals.notices.notice import BEGUN, DELIVERED, ENDED, NOTE, REBOOT, Notice, stack_of
 from heat_config_hooks.values import replace
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
-    from heat_config_agent.notices.channel import Channel
+    from heat_config_agent.signals.notices.channel import Channel
 
 _ERROR, _WARNING, _NOTICE, _INFORMATION = 3, 4, 5, 6
 """Priorities of syslog."""

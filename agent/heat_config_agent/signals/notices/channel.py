@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from heat_config_agent.notices.notice import Notice
+from heat_config_agent.signals.notices.notice import Notice
 from heat_config_hooks.values import dataclass
 
 MOST = 256

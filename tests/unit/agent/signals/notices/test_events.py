@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from heat_config_agent.notices import events
-from heat_config_agent.notices.channel import UndeliveredError
-from heat_config_agent.notices.events import Poster
-from heat_config_agent.notices.notice import ENDED, Notice
+from heat_config_agent.signals.notices import events
+from heat_config_agent.signals.notices.channel import UndeliveredError
+from heat_config_agent.signals.notices.events import Poster
+from heat_config_agent.signals.notices.notice import ENDED, Notice
 from support.http import Answer
 from support.loopback import SignalServer
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from heat_config_agent.notices.notice import BEGUN, Notice
+from heat_config_agent.signals.notices.notice import BEGUN, Notice
 from heat_config_hooks.values import replace
 
 _NOTICE = Notice(

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.notices.channel import UndeliveredError
-from heat_config_agent.notices.console import Console
-from heat_config_agent.notices.notice import Notice
+from heat_config_agent.signals.notices.channel import UndeliveredError
+from heat_config_agent.signals.notices.console import Console
+from heat_config_agent.signals.notices.notice import Notice
 
 Make = Callable[..., Notice]
 

@@ -6,9 +6,9 @@ from functools import partial
 
 import pytest
 
-from heat_config_agent.notices import channel as channels
-from heat_config_agent.notices.channel import MOST, Channel, UndeliveredError
-from heat_config_agent.notices.notice import BEGUN, ENDED, NOTE, Notice
+from heat_config_agent.signals.notices import channel as channels
+from heat_config_agent.signals.notices.channel import MOST, Channel, UndeliveredError
+from heat_config_agent.signals.notices.notice import BEGUN, ENDED, NOTE, Notice
 from support.loopback import wait_until
 
 Make = Callable[..., Notice]

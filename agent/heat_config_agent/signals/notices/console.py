@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 
-from heat_config_agent.notices.channel import Channel, UndeliveredError
-from heat_config_agent.notices.notice import BEGUN, ENDED, REBOOT, Notice
+from heat_config_agent.signals.notices.channel import Channel, UndeliveredError
+from heat_config_agent.signals.notices.notice import BEGUN, ENDED, REBOOT, Notice
 
 _LONGEST = 500
 """The most characters of a line."""

@@ -15,8 +15,8 @@ from heat_config_agent.deployments import metadata
 from heat_config_agent.deployments.plan import Step, Verb
 from heat_config_agent.model.deployment import Document
 from heat_config_agent.model.entry import Entry, Run, State
-from heat_config_agent.notices.journal import Journal, reader_of
 from heat_config_agent.signals.delivery import Fate, Outcome
+from heat_config_agent.signals.notices.journal import Journal, reader_of
 from heat_config_hooks.values import replace
 from support.machine import deployment
 

@@ -9,9 +9,9 @@ from urllib.parse import quote, urlsplit
 
 from heat_config_agent import web
 from heat_config_agent.model.errors import UnreachableError
-from heat_config_agent.notices.channel import Channel, UndeliveredError
-from heat_config_agent.notices.notice import BEGUN, DELIVERED, ENDED, REBOOT, Notice
 from heat_config_agent.settings.in_force import refused_url
+from heat_config_agent.signals.notices.channel import Channel, UndeliveredError
+from heat_config_agent.signals.notices.notice import BEGUN, DELIVERED, ENDED, REBOOT, Notice
 
 TYPE = "heat-config-agent.deployment"
 """The beginning of the type of each event; the change follows."""
