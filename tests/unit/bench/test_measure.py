@@ -110,7 +110,8 @@ def test_what_a_process_took_counts_its_children() -> None:
     assert took.wall >= 0.3
     assert took.cpu >= 0.3
     assert 100_000_000 < took.peak < 200_000_000
-    assert measure.run(("/bin/true",), env={}).peak < 10_000_000
+    # Not the tests' own process, but the bare Python that starts it: 9 to 11 MB, by its version.
+    assert measure.run(("/bin/true",), env={}).peak < 20_000_000
 
 
 def test_a_command_that_fails_is_not_measured() -> None:

@@ -140,15 +140,12 @@ def test_values_are_compared_the_same(ours: Any, theirs: Any) -> None:
     every = all_fields(ours)
     for name in (None, *every):
         other = {**every, **({name: -1} if name else {})}
-        seen = [
-            (
-                kind(**every) == kind(**other),
-                kind(**every) != kind(**other),
-                outcome(lambda kind=kind, other=other: hash(kind(**every)) == hash(kind(**other))),  # type: ignore[misc]
-                (kind.__hash__ is None, kind.__hash__ is object.__hash__, kind.__eq__ is object.__eq__),
-            )
-            for kind in (ours, theirs)
-        ]
+        seen = []
+        for kind in (ours, theirs):
+            one, another = kind(**every), kind(**other)  # both live on: hashes by identity must not be of one address
+            same_hash = outcome(lambda pair=(one, another): hash(pair[0]) == hash(pair[1]))  # type: ignore[misc]
+            by_identity = (kind.__hash__ is None, kind.__hash__ is object.__hash__, kind.__eq__ is object.__eq__)
+            seen.append((one == another, one != another, same_hash, by_identity))
         assert seen[0] == seen[1], name
     assert ours(**every) != theirs(**every)
 
