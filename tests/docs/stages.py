@@ -6,7 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 from docs.places import Places
@@ -315,5 +315,6 @@ def _web_server(places: Places) -> Iterator[None]:
         yield
     finally:
         number = places.checkout / "nginx.pid"
-        if number.exists():  # the page has failed before it ends the server
+        with suppress(FileNotFoundError, ProcessLookupError):  # the page ends the server, unless it has failed
             os.kill(int(number.read_text()), signal.SIGTERM)
+        wait_until(lambda: not number.exists(), 10)  # it ends when it is told to, but not at once
