@@ -110,7 +110,7 @@ def test_the_serial_port_shows_what_is_deployed(instance: Instance) -> None:
     assert done.code == 0, done.err
     assert script(instance, "shown", "#!/bin/sh\nexit 3\n")["deploy_status_code"] == 3
     wait_until(lambda: "heat-config-agent: shown: FAILED after " in instance.machine.console(), PATIENCE)
-    assert "heat-config-agent: shown: begins CREATE (script)\r\n" in instance.machine.console()
+    assert "heat-config-agent: shown: begins CREATE (script)\n" in instance.machine.console()
 
 
 def test_a_run_that_takes_too_much_memory_is_killed(instance: Instance) -> None:
