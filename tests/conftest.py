@@ -211,7 +211,9 @@ def pytest_runtest_makereport(
     """Record what came of a fault, and of a test on another system."""
     report = yield
     row = fault_of(item)
-    if row and call.when == "call" and not report.skipped:
+    if row and report.skipped:
+        fault_table.record(row, 0, held=True)
+    elif row and call.when == "call":
         fault_table.record(row, item.stash.get(_TIMES, 1), held=report.passed)
     mark = item.get_closest_marker("tested_on")
     if mark and (call.when == "call" or (call.when == "setup" and not report.passed)):

@@ -38,3 +38,14 @@ def test_what_did_not_hold_makes_no_table(tmp_path: Path, monkeypatch: pytest.Mo
     fault_table.record(row, 1, held=False)
     with pytest.raises(ValueError, match="did not hold"):
         fault_table.recorded()
+
+
+def test_what_was_skipped_makes_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that could not try a fault is not made a table of; one test of several that try it is enough."""
+    monkeypatch.setattr(fault_table, "LOG", tmp_path / "log")
+    row = fault_table.Row(3, "a server that stalls", "it is given up")
+    fault_table.record(row, 0, held=True)
+    with pytest.raises(ValueError, match="was skipped"):
+        fault_table.recorded()
+    fault_table.record(row, 2, held=True)
+    assert fault_table.recorded() == {row: 2}

@@ -53,7 +53,10 @@ def record(row: Row, times: int, *, held: bool) -> None:
 
 
 def recorded() -> dict[Row, int]:
-    """Return what the last run has tried, and how often. Raises ValueError where something did not hold."""
+    """Return what the last run has tried, and how often.
+
+    Raises ValueError where something did not hold, or was skipped: a page without it would fail the next whole run.
+    """
     found: dict[Row, int] = {}
     for line in LOG.read_text().splitlines():
         said = json.loads(line)
@@ -61,6 +64,9 @@ def recorded() -> dict[Row, int]:
         if not said["held"]:
             raise ValueError(f"it did not hold: {row}")
         found[row] = found.get(row, 0) + said["times"]
+    for row, times in found.items():
+        if not times:
+            raise ValueError(f"it was skipped; pytest -rs says what it needs: {row}")
     return found
 
 
