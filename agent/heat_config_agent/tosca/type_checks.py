@@ -176,7 +176,7 @@ class _TypeCheck:
 
     def _check_relationship(self) -> None:
         self._check_interfaces()
-        self._check_listed("valid_target_types", "capability_types", "node_types")
+        self._check_listed("valid_target_types", "capability_types")
 
     def _check_node(self) -> None:
         self._check_interfaces()
