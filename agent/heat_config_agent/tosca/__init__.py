@@ -25,6 +25,7 @@
 | `operations` | the scripts of operations with their files, inputs and machines |
 | `compiler` | nodes and operations as the resources of a stack, in their order |
 | `procedures`, `conditions` | workflows and the actions of triggers as procedures of a stack |
+| `interface_mappings`, `generated_workflows` | workflows in the place of operations of a substituted node |
 | `source`, `loader`, `reader` | what was read, as it is stored; its definition; a service from disk |
 
 Operations become deployments: `create` and `delete`, `start` and `stop`, `add_target` and `remove_target` are one

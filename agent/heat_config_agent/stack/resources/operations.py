@@ -140,7 +140,8 @@ class Operation(SoftwareDeployment):
 
     def _act(self, action: str) -> str:
         is_of_procedure = self.record.stack != self.stack.id
-        if not is_of_procedure and self.stack.is_done_by_procedure(action):
+        is_operation = self.properties["kind"] != "artifacts"
+        if is_operation and not is_of_procedure and self.stack.is_done_by_procedure(action):
             return ""
         if self._steps(action):
             if not is_of_procedure:
