@@ -291,13 +291,9 @@ class Weaver:
         known = {**part.inner.inputs, **values}
         for name, definition in own.items():
             if known.get(name) is None and definition.get("default") is None and definition.get("required", True):
-                problem = (
-                    f"the workflow {of.workflow}, which stands for {of.name} of {part.name}, needs the input {name}"
-                )
-                path = (*part.template.path, "interfaces")
-                self._compiler.topology.wrong(
-                    "open-input", problem, part.template, path, "give it as an input of the operation"
-                )
+                problem = f"the workflow {of.workflow} for {of.name} of {part.name} needs the input {name}"
+                path, hint = (*part.template.path, "interfaces"), "give it as an input of the operation"
+                self._compiler.topology.wrong("open-input", problem, part.template, path, hint)
         inner = Weaver(self._compiler, part.inner)
         inner._left = self._left  # it is of the same class
         steps = inner.inlined(of.workflow, values)
