@@ -21,6 +21,7 @@ from typing import Any
 from heat_config_agent.language.positions import Json
 from heat_config_agent.model.errors import LockedError, StateError
 from heat_config_agent.stack import lines
+from heat_config_agent.stack.kept_files import KeptFiles
 from heat_config_agent.stack.lines import Damage, Line
 from heat_config_agent.stack.records import (
     ConfigRecord,
@@ -63,6 +64,8 @@ class Memory:
         self.snapshots: dict[str, SnapshotRecord] = {}
         self.procedures: dict[str, ProcedureRecord] = {}
         self.events: list[Json] = []
+        self.files: KeptFiles | None = None
+        """The files that configs name by digest; None if all are within them."""
         self._of: dict[str, dict[str, Any]] = {
             StackRecord.KIND: self.stacks,
             ResourceRecord.KIND: self.resources,
@@ -82,7 +85,11 @@ class Memory:
     def put(self, record: Record) -> None:
         """Keep the current state of a record."""
         self._know(record)
-        self._append(record.KIND, record.id, to_json(record))
+        self._append(record.KIND, record.id, self._json(record))
+
+    def _json(self, record: Record) -> Json:
+        values = to_json(record)
+        return self.files.outside(values) if self.files is not None and isinstance(record, ResourceRecord) else values
 
     def drop(self, record: Record) -> None:
         """Delete a record."""
@@ -133,6 +140,7 @@ class Store(Memory):
         super().__init__()
         self.folder = folder
         self.path = folder / FILE
+        self.files = KeptFiles(folder, write=write)
         self.damage = ""
         """The reason why it is uncertain what was done with the stack; empty if it is certain."""
         self.blank = False
@@ -183,6 +191,9 @@ class Store(Memory):
             return
         try:
             self.flush(durable=True)
+            if self.files is not None:
+                with contextlib.suppress(OSError):  # then they stay until the next time
+                    self.files.sweep(self.resources.values(), self.configs.values())
             if self._lines > _SLACK + 2 * sum(map(len, self._of.values())) + EVENTS:
                 with contextlib.suppress(OSError):  # then it stays long
                     self._write_anew()
@@ -235,7 +246,7 @@ class Store(Memory):
         """Write a new file next to the old one, and replace it."""
         self._made = os.urandom(8).hex()
         records: list[tuple[str, str, Json]] = [(MADE, "", self._made)]
-        records += [(kind, key, to_json(record)) for kind, all_ in self._of.items() for key, record in all_.items()]
+        records += [(kind, key, self._json(record)) for kind, all_ in self._of.items() for key, record in all_.items()]
         records += [(EVENT, "", record) for record in self.events[-EVENTS:]]
         records += [(DAMAGED, "", self.damage)] if self.damage else []
         if self._file is not None:
@@ -274,6 +285,8 @@ class Store(Memory):
                 unsure.update({result} if result.kind != EVENT else ())
             elif isinstance(line, Line):
                 unsure.discard(Damage(line.kind, line.key))
+        if self.files is not None:
+            self.files.restore(self.stacks.values(), self.resources.values())
         gone = self._remembered() > size
         if hurt or gone:
             self._set_aside(content, hurt, unsure=bool(unsure) or gone or self.root is None)
