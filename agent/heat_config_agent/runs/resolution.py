@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 _REQUEST, _REPLY, _NOTES = "request.json", "reply.json", "notes.json"
 """The files in the folder of a run: from the agent, and for it."""
 
-_STACK_FILES = "HEAT_STACK_FILES"
-"""The variable with the folder of the files that configs of a stack name by digest."""
-
 _ARTIFACTS = "artifacts"
 """The folder of the artifacts, in that of the run."""
 
@@ -205,9 +202,7 @@ def _isolated(job: Job, place: protocol.Workplace) -> protocol.Workplace:
     """Isolate this process, and return the place of its hook. Raises OSError, IsolationError."""
     for path in (place.working, place.outputs):
         files.make_directory(path)
-    kept = place.environment.get(_STACK_FILES)
-    own = (place.run, place.working, place.outputs, *([Path(kept)] if kept else []))
-    namespaces.enter(job.isolation, own)
+    namespaces.enter(job.isolation, (place.run, place.working, place.outputs))
     if job.isolation.get("home") != "true":
         return place
     home = place.run / "home"  # that of the user is out of reach
