@@ -86,7 +86,8 @@ class Case:
     def ask(self, *words: str) -> Any:
         """Return what a command prints as JSON."""
         done = self.stack(*words, "--json")
-        return json.loads(done.out) if done.code == 0 else f"{done.out}{done.err}"
+        assert done.code == 0, f"stack {' '.join(words)} ends with {done.code}: {done.out}{done.err}"
+        return json.loads(done.out)
 
     def compare(self, step: dict[str, Any], done: Done, lines: list[str]) -> Iterator[str]:
         """Yield what is not as a step expects."""

@@ -15,7 +15,8 @@ CASES = Path(__file__).parent / "cases"
 
 def test_a_service_does_what_its_case_says(service_case: Path, machine: Machine) -> None:
     """Each step has its lines, states, outputs and exit code."""
-    assert [*Case(service_case, machine).differences()] == []
+    differences = [*Case(service_case, machine).differences()]
+    assert not differences, "\n".join(differences)  # all of it: pytest shortens what it compares
 
 
 def test_a_difference_is_noticed(machine: Machine, tmp_path: Path) -> None:

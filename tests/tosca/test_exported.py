@@ -69,7 +69,8 @@ def test_an_exported_service_does_the_same(machine: Machine, name: str, forms: t
         for step in case.content["steps"]:
             step.pop("outputs", None)
 
-    assert [*case.differences()] == []
+    differences = [*case.differences()]
+    assert not differences, "\n".join(differences)
 
 
 PROVIDED = """\

@@ -132,10 +132,13 @@ class Memory:
 class Store(Memory):
     """The records of one stack and its children, in a folder."""
 
-    def __init__(self, folder: Path, *, write: bool = True, warn: Callable[[str], None] = lambda _text: None) -> None:
+    def __init__(
+        self, folder: Path, *, write: bool = True, warn: Callable[[str], None] = lambda _text: None, only: str = ""
+    ) -> None:
         """Read the records, if there are any; lock the folder to write to it. Raises AgentError.
 
-        `warn` receives sentences about damage, and about changes of the file by other programs.
+        `warn` receives sentences about damage, and about changes of the file by other programs. With `only`, those of
+        one kind are read.
         """
         super().__init__()
         self.folder = folder
@@ -145,7 +148,7 @@ class Store(Memory):
         """The reason why it is uncertain what was done with the stack; empty if it is certain."""
         self.blank = False
         """True if the file has no content: nothing had been done when it was created."""
-        self._warn = warn
+        self._warn, self._only = warn, only
         self._pending: list[bytes] = []
         self._lines = 0
         self._file: RecordFile | None = None
@@ -277,8 +280,10 @@ class Store(Memory):
             return
         hurt = 0
         unsure: set[Damage] = set()
-        for line in lines.read(content):
+        for line in lines.read(content, self._only):
             self._lines += 1
+            if line is None:
+                continue
             result = line if isinstance(line, Damage) else self._take(line)
             if isinstance(result, Damage):
                 hurt += 1

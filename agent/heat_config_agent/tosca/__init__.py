@@ -11,7 +11,7 @@
 | `grammar`, `entities` | what may stand where; the keynames of each entity, as tables |
 | `versions`, `profiles/` | the versions, and the normative types of each, as TOSCA documents |
 | `documents` | a document with its imports and the names that it knows |
-| `types`, `definitions` | types with what they inherit; definitions of properties, capabilities, requirements, … |
+| `types`, `definitions`, `interface_definitions` | types with what they inherit; definitions of their members |
 | `primitives`, `constraints`, `values` | values of primitive types; constraints; values held against types |
 | `functions` | calls of functions, checked |
 | `service` | the model of a service: nodes, requirements with their targets, operations with their inputs |
