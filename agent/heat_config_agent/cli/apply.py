@@ -89,7 +89,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     watched = _watched(settings)
     before = at_first, shortcut.seen(watched)
-    if any(map(_is_packed, options.file)) or (len(options.file) == 1 and _is_service(options.file[0])):
+    if any(map(_is_packed, options.file)) or (len(options.file) == 1 and is_service(options.file[0])):
         return _apply_template(settings, options, None)
     sources, drop_in = _sources(options.file, settings, options.signature or "")
     try:
@@ -144,7 +144,7 @@ def _is_packed(name: str) -> bool:
     return any(each == "TOSCA-Metadata" or each.endswith((".yaml", ".yml")) for each in names)
 
 
-def _is_service(name: str) -> bool:
+def is_service(name: str) -> bool:
     """Return whether a file is certainly a service template, as its first key says, before all of it is read."""
     try:
         if name == "-" or not os.path.isfile(name):  # noqa: PTH113  # once for each document
