@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from heat_config_agent.language.mistakes import Invalid
 from heat_config_agent.stack.definition import Definition, Identity
 from heat_config_agent.stack.definition.procedures import DEPLOY, UNDEPLOY
-from heat_config_agent.tosca import reader
+from heat_config_agent.tosca import hot_export, reader
 from support.machine import Machine
 
 FACTS: dict[str, dict[str, Any]] = {"host": {"num_cpus": 4}, "os": {"type": "linux"}}
@@ -110,6 +111,17 @@ def test_an_input_without_value_is_refused(tmp_path: Path) -> None:
         compiled(tmp_path, "{ Standard: { create: make } }", "inputs: { word: { type: string } },")
     given = OUTER.replace("directives:", "interfaces: { Standard: { create: { inputs: { word: now } } } }, directives:")
     compiled(tmp_path, "{ Standard: { create: make } }", "inputs: { word: { type: string } },", given)
+
+
+def test_an_export_says_that_the_inner_nodes_have_their_own_order(tmp_path: Path) -> None:
+    """Heat has no workflows."""
+    remark = "Workflows stand for operations of a substituted node"
+    for interfaces, is_said in (("{ Standard: { create: make } }", True), ("{ }", False)):
+        compiled(tmp_path, interfaces)
+        wish, identity, path = reader.Wish({}, {}, {}, FACTS), Identity("s", "1"), str(tmp_path / "service.yaml")
+        read = partial(reader.define_for_export, path, wish, identity)
+        _, remarks = hot_export.exported(read, deployed=True)
+        assert any(remark in each for each in remarks) is is_said
 
 
 def test_artifacts_are_copied_before_a_workflow_creates_nodes(machine: Machine) -> None:
