@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.tosca.constraints import Clause, clauses
 from heat_config_agent.tosca.primitives import UNBOUNDED
 from heat_config_agent.tosca.report import Report
-
-if TYPE_CHECKING:
-    from heat_config_agent.tosca.interface_definitions import InterfaceDefinition, OperationDefinition
 
 
 class Names(Protocol):
@@ -81,10 +78,10 @@ class Type(Protocol):
         """Artifacts."""
 
     @property
-    def interfaces(self) -> Mapping[str, InterfaceDefinition]:
-        """Definitions of interfaces."""
+    def interfaces(self) -> Mapping[str, Any]:
+        """Definitions of interfaces (`interface_definitions`, which knows this module)."""
 
-    def interface(self, name: str) -> InterfaceDefinition | None:
+    def interface(self, name: str) -> Any:
         """Return the interface of a name: its own, its type's, or a short form of that (section 5.8)."""
 
     @property
@@ -92,7 +89,7 @@ class Type(Protocol):
         """Of an interface type: definitions of the inputs of all its operations."""
 
     @property
-    def operations(self) -> Mapping[str, OperationDefinition]:
+    def operations(self) -> Mapping[str, Any]:
         """Of an interface type: its operations."""
 
     @property
