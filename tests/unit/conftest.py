@@ -6,6 +6,9 @@ import os
 
 import pytest
 
+from heat_config_agent.web import login_process
+from support import loaded_login
+
 
 @pytest.fixture(autouse=True)
 def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -13,3 +16,9 @@ def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.lower().endswith("_proxy") or name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def _logins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process that logs in begins loaded. A file that tests how it is started overrides this."""
+    monkeypatch.setattr(login_process, "_started", loaded_login.start)

@@ -285,15 +285,13 @@ def test_nothing_secret_is_logged(openstack: cloud.Cloud, caplog: pytest.LogCapt
     openstack.keystone.always = Answer(401)
     with pytest.raises(DeniedError):
         ask(client(openstack))
-    assert {each.name for each in caplog.records} == {"urllib3.connectionpool"}
-    assert "token-1" not in caplog.text
-    assert cloud.PASSWORD not in caplog.text
+    assert caplog.records == []
     assert cloud.PASSWORD not in repr(openstack.credentials())
 
 
 def test_users_share_connections(openstack: cloud.Cloud) -> None:
     """Each with its own token, and no other's cookies."""
-    shared = keystone.Connections()
+    shared = keystone.Connections(keep=True)
     openstack.service.always = Answer(headers={"Set-Cookie": "whose=first"})
     for number in ("1", "2"):
         openstack.keystone.always = openstack.lets_in(f"token-{number}")
@@ -301,6 +299,7 @@ def test_users_share_connections(openstack: cloud.Cloud) -> None:
     assert (openstack.keystone.connections, openstack.service.connections) == (1, 1)
     assert [each.headers["X-Auth-Token"] for each in openstack.asked] == ["token-1", "token-2"]
     assert not any("Cookie" in each.headers for each in openstack.asked + openstack.logins)
+    shared.rest()
 
 
 def test_the_environment_is_read_as_for_all_servers(

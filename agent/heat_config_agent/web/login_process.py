@@ -1,0 +1,241 @@
+"""The process that logs in to Keystone for the agent, as the agent sees it.
+
+It is started for a login, and killed after it, or at the deadline of the login. So the agent never loads requests and
+keystoneauth1 for one login an hour (`docs/decisions/0011-keystone.md`). `login_program` is what runs in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import select
+import signal
+import sys
+import time
+
+from heat_config_agent.model.errors import UnreachableError, obstacle
+from heat_config_agent.web import answers, login_messages
+from heat_config_agent.web.login_messages import Access, Request
+from heat_config_hooks import alphabet
+
+NAME = "the process that logs in to Keystone"
+"""Its name in messages."""
+
+LARGEST = 8 * 1024 * 1024
+"""The longest answer in bytes."""
+
+GONE_SECONDS = 1.0
+"""The time after which a process that has to be gone is left to the kernel."""
+
+PART = 64 * 1024
+"""The most bytes that are read from the process at once."""
+
+_PROGRAM = "from heat_config_agent.web.login_program import main; main()"
+
+_left_over: set[int] = set()
+"""Processes that were not gone in time: the kernel waits for a disk. The start of the next process reaps them."""
+
+
+class Logins:
+    """Logs in, in a process that does nothing else. Not for use by two threads at once."""
+
+    def __init__(self, *, keep: bool = False) -> None:
+        """With `keep`, the process stays for further logins, until `rest` is called."""
+        self._keep = keep
+        self._process: _Process | None = None
+
+    def prepare(self) -> None:
+        """Start the process ahead of time, because that takes longer than a login. The login reports failures."""
+        with contextlib.suppress(UnreachableError):
+            self._process = self._process or _Process()
+
+    def log_in(self, request: Request) -> Access:
+        """Return what Keystone grants.
+
+        Raises DeniedError and UnreachableError as `login.Keystone` does, UnreachableError if the process fails, and
+        TimeoutError if there is no answer at the deadline.
+        """
+        try:
+            answer = self._answer(request)
+        except _EndedError as error:
+            raise UnreachableError(f"{NAME} ended without an answer{error}") from None
+        except _UnknownError:
+            raise UnreachableError(f"{NAME} gave an answer that cannot be understood") from None
+        finally:
+            if not self._keep:
+                self.rest()
+        if isinstance(answer, UnreachableError):
+            raise answer
+        return answer
+
+    def rest(self) -> None:
+        """End the process. The next login starts another one."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.end()
+
+    def _answer(self, request: Request) -> Access | UnreachableError:
+        """Return the answer to a request. A process that does not answer as it should is ended."""
+        was_there = self._process is not None
+        while True:
+            self._process = self._process or _Process()
+            try:
+                return self._process.ask(request)
+            except _EndedError:
+                self.rest()
+                if not was_there:
+                    raise
+                was_there = False  # it ended while it was not needed, as when the machine had no memory left
+            except BaseException:
+                self.rest()
+                raise
+
+
+class _EndedError(Exception):
+    """The process has ended; the text says how, in brackets, if that is known."""
+
+
+class _UnknownError(Exception):
+    """The process does not answer as it should."""
+
+
+class _Process:
+    """One process, in a session of its own. Its standard error is not read: that may contain secrets."""
+
+    def __init__(self) -> None:
+        """Start it. Raises UnreachableError."""
+        _reap_left_over()
+        self._pid: int | None
+        """Its process id, and group; None once it is reaped."""
+        try:
+            self._pid, self._input, self._output = _started()
+        except (OSError, MemoryError, ValueError) as error:
+            raise UnreachableError(f"{NAME} cannot be started: {obstacle(error)}") from error
+        self._is_ready = False
+
+    def ask(self, request: Request) -> Access | UnreachableError:
+        """Return the answer to a request.
+
+        Raises TimeoutError at the deadline, UnreachableError if the process did not start by then, _EndedError, and
+        _UnknownError.
+        """
+        if not self._is_ready:
+            try:
+                first = self._line()
+            except TimeoutError:
+                raise UnreachableError(f"{NAME} did not start in time") from None
+            if first != login_messages.READY:
+                raise _UnknownError
+            self._is_ready = True
+        self._write(login_messages.request_line(request))
+        try:
+            answer = login_messages.answer(self._line())
+        except ValueError:
+            raise _UnknownError from None
+        if isinstance(answer, Access) and not answer.covers(request.services):
+            raise _UnknownError
+        return answer
+
+    def end(self) -> None:
+        """End it, in the middle of a login or not."""
+        os.close(self._input)
+        os.close(self._output)
+        if self._pid is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._pid, signal.SIGKILL)
+        _status(self._pid)
+
+    def _write(self, line: bytes) -> None:
+        poll = select.poll()
+        poll.register(self._input, select.POLLOUT)
+        rest = memoryview(line)
+        while rest:
+            _wait(poll)
+            try:
+                rest = rest[os.write(self._input, rest) :]
+            except BrokenPipeError:
+                raise self._ended() from None
+
+    def _line(self) -> bytes:
+        poll = select.poll()
+        poll.register(self._output, select.POLLIN)
+        line = bytearray()
+        while not line.endswith(b"\n"):
+            _wait(poll)
+            part = os.read(self._output, PART)
+            if not part:
+                raise self._ended()
+            line += part
+            if len(line) > LARGEST:
+                raise _UnknownError
+        return bytes(line)
+
+    def _ended(self) -> _EndedError:
+        """Return how the process, which has closed a pipe, has ended."""
+        status = None if self._pid is None else _status(self._pid)
+        if status is None:
+            return _EndedError("")
+        self._pid = None
+        return _EndedError(f" (exit code {status})" if status >= 0 else f" (signal {-status})")
+
+
+def _started() -> tuple[int, int, int]:
+    """Start a process; return its id, and the descriptors of its standard input and output. Raises OSError."""
+    with contextlib.ExitStack() as ours, contextlib.ExitStack() as its:
+        reader, to_it = os.pipe()
+        its.callback(os.close, reader)
+        ours.callback(os.close, to_it)
+        from_it, writer = os.pipe()
+        its.callback(os.close, writer)
+        ours.callback(os.close, from_it)
+        os.set_blocking(to_it, False)
+        pid = os.posix_spawn(
+            sys.executable,
+            # `-I` ignores the variables of Python, the modules of the user, and the working directory.
+            [sys.executable, "-I", *alphabet.UTF8_MODE, "-c", _PROGRAM],
+            os.environ,
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, reader, 0),
+                (os.POSIX_SPAWN_DUP2, writer, 1),
+                (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+            ],
+            setsid=True,
+            setsigmask=(),
+        )
+        ours.pop_all()
+    return pid, to_it, from_it
+
+
+def _wait(poll: select.poll) -> None:
+    """Wait for a descriptor. Raises TimeoutError at the deadline."""
+    while not poll.poll(math.ceil(answers.left() * 1000)):
+        pass
+
+
+def _status(pid: int) -> int | None:
+    """Return the exit code of a process, or minus the signal that ended it; None if it is not gone in time."""
+    until = time.monotonic() + GONE_SECONDS
+    while True:
+        try:
+            done, status = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:  # whatever started the agent has it reap no processes
+            return None
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > until:
+            _left_over.add(pid)
+            return None
+        time.sleep(0.001)
+
+
+def _reap_left_over() -> None:
+    waiting = []
+    while _left_over:
+        with contextlib.suppress(KeyError):  # another thread has taken the last one
+            waiting.append(_left_over.pop())
+    for pid in waiting:
+        with contextlib.suppress(ChildProcessError):
+            if not os.waitpid(pid, os.WNOHANG)[0]:
+                _left_over.add(pid)
