@@ -145,7 +145,8 @@ class _Process:
             return
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._pid, signal.SIGKILL)
-        _status(self._pid)
+        if not _reaped(self._pid)[0]:
+            _left_over.add(self._pid)
 
     def _write(self, line: bytes) -> None:
         poll = select.poll()
@@ -174,11 +175,12 @@ class _Process:
 
     def _ended(self) -> _EndedError:
         """Return how the process, which has closed a pipe, has ended."""
-        status = None if self._pid is None else _status(self._pid)
-        if status is None:
+        if self._pid is None:
             return _EndedError("")
-        self._pid = None
-        return _EndedError(f" (exit code {status})" if status >= 0 else f" (signal {-status})")
+        is_gone, how = _reaped(self._pid)
+        if is_gone:
+            self._pid = None
+        return _EndedError(how)
 
 
 def _started() -> tuple[int, int, int]:
@@ -214,19 +216,19 @@ def _wait(poll: select.poll) -> None:
         pass
 
 
-def _status(pid: int) -> int | None:
-    """Return the exit code of a process, or minus the signal that ended it; None if it is not gone in time."""
+def _reaped(pid: int) -> tuple[bool, str]:
+    """Wait for a process that is about to end; return whether it is gone, and in brackets how it ended, if known."""
     until = time.monotonic() + GONE_SECONDS
     while True:
         try:
             done, status = os.waitpid(pid, os.WNOHANG)
-        except ChildProcessError:  # whatever started the agent has it reap no processes
-            return None
+        except ChildProcessError:  # the agent was started so that the kernel reaps its processes
+            return True, ""
         if done:
-            return os.waitstatus_to_exitcode(status)
+            code = os.waitstatus_to_exitcode(status)
+            return True, f" (exit code {code})" if code >= 0 else f" (signal {-code})"
         if time.monotonic() > until:
-            _left_over.add(pid)
-            return None
+            return False, ""
         time.sleep(0.001)
 
 
