@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -19,6 +20,8 @@ def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _logins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process that logs in begins loaded. A file that tests how it is started overrides this."""
+def _logins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The process that logs in begins loaded, and serves one test. A file that tests its start overrides this."""
     monkeypatch.setattr(login_process, "_started", loaded_login.start)
+    yield
+    login_process.LOGINS.rest()

@@ -26,9 +26,6 @@ TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 if TYPE_CHECKING:
     from heat_config_agent.signals.servers import Server
 
-REST_SECONDS = 10.0
-"""Seconds without a result after which a sender lets go of what it needs only to send."""
-
 PATIENCE = 90.0
 """Seconds after which a request counts as unanswered. Its own timeouts should end it sooner."""
 
@@ -221,12 +218,11 @@ class _Sender:
         with contextlib.suppress(Exception):  # the first letter reports it
             server = servers.server_of(self._target, self._ca_file)
         while not self.abandoned:
-            letter = self._next(server)
+            letter = self.letters.get()
             if letter.withdrawn:
                 continue
             letter.begun = time.monotonic()
             if self._renewed:
-                _rest(server)
                 self._renewed, server = False, None
             try:
                 server = server or servers.server_of(self._target, self._ca_file)
@@ -241,19 +237,3 @@ class _Sender:
             except BaseException as error:  # noqa: BLE001  # if the thread ended, no later result would be sent
                 outcome = Outcome(letter.key, Fate.RETRY, f"{type(error).__name__} while sending")
             self._deliver(letter, outcome)
-        _rest(server)
-
-    def _next(self, server: Server | None) -> _Letter:
-        """Return the next letter. Until there is one, the server may rest."""
-        import queue  # noqa: PLC0415  # loaded already
-
-        try:
-            return self.letters.get(timeout=REST_SECONDS)
-        except queue.Empty:
-            _rest(server)
-            return self.letters.get()
-
-
-def _rest(server: Server | None) -> None:
-    if server is not None:
-        server.rest()

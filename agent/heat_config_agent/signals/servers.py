@@ -121,9 +121,6 @@ class Server(Protocol):
     def send(self, target: Target, body: bytes) -> web.Answer:
         """Send a result. Raises UnreachableError."""
 
-    def rest(self) -> None:
-        """Let go of what is not needed while there is nothing to send."""
-
 
 def _allow(url: str) -> None:
     """Raise UnreachableError if the policy refuses to reach a URL. The result is sent once the policy allows it."""
@@ -149,9 +146,6 @@ class _Web:
         except UnreachableError as error:
             raise UnreachableError(f"{self._host}: {error}") from error
 
-    def rest(self) -> None:
-        """Keep the connection, which takes little."""
-
 
 class _OpenStack:
     """Heat's API or Zaqar. The last users stay logged in, and share the connections."""
@@ -161,11 +155,11 @@ class _OpenStack:
     def __init__(self, ca_file: str | None) -> None:
         import uuid  # noqa: PLC0415  # 2 ms, and the next 30 ms; only if there is a result to send
 
-        from heat_config_agent.web import keystone  # noqa: PLC0415
+        from heat_config_agent.web import keystone, login_process  # noqa: PLC0415
 
+        login_process.LOGINS.prepare()
         self._keystone = keystone
-        self._connections = keystone.Connections(ca_file, _allow, keep=True)
-        self._connections.prepare()
+        self._connections = keystone.Connections(ca_file, _allow)
         self._users: dict[Credentials, keystone.Cloud] = {}
         """The user who was used last is the last."""
         self._id = str(uuid.uuid4())
@@ -183,10 +177,6 @@ class _OpenStack:
             )
         path = self._keystone.resource_path(target.stack, target.resource)
         return cloud.ask("POST", "orchestration", f"{path}/signal", body=body, largest=0)
-
-    def rest(self) -> None:
-        """End the process that logs in."""
-        self._connections.rest()
 
     def _user(self, credentials: Credentials) -> keystone.Cloud:
         cloud = self._users.pop(credentials, None) or self._keystone.Cloud(credentials, session=self._connections)

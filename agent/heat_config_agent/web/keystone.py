@@ -17,7 +17,7 @@ from heat_config_agent.model.deployment import Credentials
 from heat_config_agent.model.errors import UnreachableError
 from heat_config_agent.web import answers, causes
 from heat_config_agent.web.login_messages import Access, Request
-from heat_config_agent.web.login_process import Logins
+from heat_config_agent.web.login_process import LOGINS
 from heat_config_hooks.values import replace
 
 SECONDS = 60.0
@@ -147,26 +147,14 @@ def _joined(endpoint: str, path: str) -> str:
 class Connections:
     """Kept-alive connections with limits of time and size. Several users can share them, one after the other."""
 
-    def __init__(
-        self, ca_file: str | None = None, allow: Callable[[str], None] = lambda _url: None, *, keep: bool = False
-    ) -> None:
+    def __init__(self, ca_file: str | None = None, allow: Callable[[str], None] = lambda _url: None) -> None:
         """Trust the certificates in `ca_file`; None for the default ones.
 
-        `allow` is called with each URL, and raises UnreachableError if that may not be reached. With `keep`, the
-        process that logs in stays for the next user, until `rest` is called.
+        `allow` is called with each URL, and raises UnreachableError if that may not be reached.
         """
         self._allow = allow
         self._ca_file = ca_file
-        self._logins = Logins(keep=keep)
         self._servers: dict[str, web.Connection] = {}
-
-    def prepare(self) -> None:
-        """Prepare for a login that comes soon."""
-        self._logins.prepare()
-
-    def rest(self) -> None:
-        """Let go of what only a login needs."""
-        self._logins.rest()
 
     def log_in(self, credentials: Credentials, services: tuple[str, ...]) -> Access:
         """Return what Keystone grants a user, with the URLs of services. Raises DeniedError and UnreachableError."""
@@ -178,7 +166,7 @@ class Connections:
             until = time.monotonic() + answers.left()
         request = Request(credentials=credentials, services=services, ca_file=self._ca_file, until=until)
         try:
-            return self._logins.log_in(request)
+            return LOGINS.log_in(request)
         except TimeoutError:
             raise UnreachableError(f"{host}: {causes.LATE}") from None
 

@@ -1,7 +1,7 @@
 """The process that logs in to Keystone for the agent, as the agent sees it.
 
-It is started for a login, and killed after it, or at the deadline of the login. So the agent never loads requests and
-keystoneauth1 for one login an hour (`docs/decisions/0011-keystone.md`). `login_program` is what runs in it.
+It is started for a login, and killed at the deadline of the login, or soon after it. So the agent never loads requests
+and keystoneauth1 for one login an hour (`docs/decisions/0011-keystone.md`). `login_program` is what runs in it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import select
 import signal
 import sys
+import threading
 import time
 
 from heat_config_agent.model.errors import UnreachableError, obstacle
@@ -24,6 +25,9 @@ NAME = "the process that logs in to Keystone"
 
 LARGEST = 8 * 1024 * 1024
 """The longest answer in bytes."""
+
+IDLE_SECONDS = 10.0
+"""The time for which a process waits for another login: results of many users follow one another."""
 
 GONE_SECONDS = 1.0
 """The time after which a process that has to be gone is left to the kernel."""
@@ -38,17 +42,21 @@ _left_over: set[int] = set()
 
 
 class Logins:
-    """Logs in, in a process that does nothing else. Not for use by two threads at once."""
+    """Logs in, each time in a process that does nothing else meanwhile. For any thread."""
 
-    def __init__(self, *, keep: bool = False) -> None:
-        """With `keep`, the process stays for further logins, until `rest` is called."""
-        self._keep = keep
-        self._process: _Process | None = None
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[_Process] = []
+        self._until = 0.0
+        """The moment at which idle processes are ended (monotonic seconds)."""
+        self._is_watched = False
+        """True if a thread waits for that moment."""
 
     def prepare(self) -> None:
-        """Start the process ahead of time, because that takes longer than a login. The login reports failures."""
+        """Start a process for a login that comes soon, unless one is idle. The login reports failures."""
         with contextlib.suppress(UnreachableError):
-            self._process = self._process or _Process()
+            if not self._idle:
+                self._put(_Process())
 
     def log_in(self, request: Request) -> Access:
         """Return what Keystone grants.
@@ -62,34 +70,62 @@ class Logins:
             raise UnreachableError(f"{NAME} ended without an answer{error}") from None
         except _UnknownError:
             raise UnreachableError(f"{NAME} gave an answer that cannot be understood") from None
-        finally:
-            if not self._keep:
-                self.rest()
         if isinstance(answer, UnreachableError):
             raise answer
         return answer
 
     def rest(self) -> None:
-        """End the process. The next login starts another one."""
-        process, self._process = self._process, None
-        if process is not None:
+        """End all idle processes."""
+        while process := self._take():
             process.end()
 
     def _answer(self, request: Request) -> Access | UnreachableError:
         """Return the answer to a request. A process that does not answer as it should is ended."""
-        was_there = self._process is not None
         while True:
-            self._process = self._process or _Process()
+            idle = self._take()
+            process = idle or _Process()
             try:
-                return self._process.ask(request)
-            except _EndedError:
-                self.rest()
-                if not was_there:
-                    raise
-                was_there = False  # it ended while it was not needed, as when the machine had no memory left
-            except BaseException:
-                self.rest()
+                answer = process.ask(request)
+            except BaseException as error:
+                process.end()
+                if idle and isinstance(error, _EndedError):
+                    continue  # it ended while it was idle, as when the machine had no memory left
                 raise
+            self._put(process)
+            return answer
+
+    def _take(self) -> _Process | None:
+        with self._lock:
+            return self._idle.pop() if self._idle else None
+
+    def _put(self, process: _Process) -> None:
+        """Keep a process for the next login, for a while."""
+        with self._lock:
+            self._idle.append(process)
+            self._until = time.monotonic() + IDLE_SECONDS
+            if self._is_watched:
+                return
+            self._is_watched = True
+        try:
+            threading.Thread(target=self._watch, name="idle logins", daemon=True).start()
+        except RuntimeError:  # the machine has no room for one more thread
+            self._is_watched = False
+            self.rest()
+
+    def _watch(self) -> None:
+        """End idle processes after a while."""
+        while True:
+            with self._lock:
+                seconds = self._until - time.monotonic()
+                if seconds <= 0:
+                    self._is_watched = False
+                    break
+            time.sleep(seconds)
+        self.rest()
+
+
+LOGINS = Logins()
+"""The processes of this program."""
 
 
 class _EndedError(Exception):

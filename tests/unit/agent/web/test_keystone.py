@@ -10,7 +10,7 @@ import pytest
 
 from heat_config_agent import web
 from heat_config_agent.model.errors import DeniedError, UnreachableError
-from heat_config_agent.web import keystone
+from heat_config_agent.web import keystone, login_process
 from support import cloud, proxy, proxy_faults
 from support.certificates import CERTIFICATE, KEY
 from support.loopback import Answer, SignalServer
@@ -291,7 +291,7 @@ def test_nothing_secret_is_logged(openstack: cloud.Cloud, caplog: pytest.LogCapt
 
 def test_users_share_connections(openstack: cloud.Cloud) -> None:
     """Each with its own token, and no other's cookies."""
-    shared = keystone.Connections(keep=True)
+    shared = keystone.Connections()
     openstack.service.always = Answer(headers={"Set-Cookie": "whose=first"})
     for number in ("1", "2"):
         openstack.keystone.always = openstack.lets_in(f"token-{number}")
@@ -299,7 +299,6 @@ def test_users_share_connections(openstack: cloud.Cloud) -> None:
     assert (openstack.keystone.connections, openstack.service.connections) == (1, 1)
     assert [each.headers["X-Auth-Token"] for each in openstack.asked] == ["token-1", "token-2"]
     assert not any("Cookie" in each.headers for each in openstack.asked + openstack.logins)
-    shared.rest()
 
 
 def test_the_environment_is_read_as_for_all_servers(
@@ -316,6 +315,7 @@ def test_the_environment_is_read_as_for_all_servers(
     assert openstack.requests == (1, 2)
     assert not any("Authorization" in each.headers for each in openstack.asked + openstack.logins)
     other.always = openstack.keystone.always
+    login_process.LOGINS.rest()  # else it would know the environment of before
     client(openstack).token()
     assert [each.path for each in other.signals] == [openstack.keystone.origin + cloud.LOGIN]
 

@@ -8,8 +8,10 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -18,7 +20,7 @@ from heat_config_agent.model.errors import DeniedError, UnreachableError
 from heat_config_agent.web import keystone, login_messages, login_process, login_program
 from heat_config_agent.web.login_messages import Access
 from support import cloud
-from support.loopback import Answer, wait_until
+from support.loopback import Answer, SignalServer, wait_until
 
 NAME = login_process.NAME
 
@@ -27,9 +29,11 @@ Program = Callable[..., None]
 
 @pytest.fixture(autouse=True)
 def _logins() -> Iterator[None]:
-    """Each login here starts a process as the agent does, and leaves none behind."""
+    """Each test starts a process as the agent does, and leaves none behind."""
+    login_process.LOGINS.rest()
     before = set(psutil.Process().children(recursive=True))
     yield
+    login_process.LOGINS.rest()
     assert {each for each in psutil.Process().children(recursive=True) if each not in before} == set()
 
 
@@ -45,6 +49,12 @@ def program(monkeypatch: pytest.MonkeyPatch) -> Program:
     return replace
 
 
+def only_child() -> psutil.Process:
+    """Return the one process that logs in."""
+    (process,) = psutil.Process().children()
+    return process
+
+
 def failure(user: keystone.Cloud, **how: float) -> str:
     """Return why there is no token."""
     with pytest.raises(UnreachableError) as caught:
@@ -55,7 +65,7 @@ def failure(user: keystone.Cloud, **how: float) -> str:
 
 
 def test_a_login_takes_a_process_that_is_gone_after_it(openstack: cloud.Cloud) -> None:
-    """The fixture looks for it."""
+    """As soon as no other login follows."""
     user = keystone.Cloud(openstack.credentials())
     assert (user.token(), user.endpoint("orchestration")) == ("token-1", f"{openstack.service.origin}/v1/p1")
     assert openstack.requests == (1, 0)
@@ -131,18 +141,16 @@ def test_nothing_that_was_planted_runs(openstack: cloud.Cloud, tmp_path: Path, m
 
 def test_it_is_killed_at_the_deadline(openstack: cloud.Cloud) -> None:
     """The sentence is the one about a server that is silent, and the next login may do."""
-    shared = keystone.Connections(keep=True)
-    user = keystone.Cloud(openstack.credentials(), session=shared)
-    user.token()
-    (process,) = psutil.Process().children()
+    keystone.Cloud(openstack.credentials()).token()
+    process = only_child()
     sensible, openstack.keystone.always = openstack.keystone.always, Answer(delay=60)
     host = openstack.keystone.origin.partition("://")[2]
-    other = keystone.Cloud(openstack.credentials(), session=shared)
+    other = keystone.Cloud(openstack.credentials())
     assert re.fullmatch(f"{host}: no (full )?answer (in time|within 0.[0-9]+ s)", failure(other, seconds=0.3))
+    login_process.LOGINS.rest()
     assert not process.is_running()
     openstack.keystone.always = sensible
-    assert keystone.Cloud(openstack.credentials(), session=shared).token() == "token-1"
-    shared.rest()
+    assert other.token() == "token-1"
 
 
 def test_all_that_it_has_started_is_killed(openstack: cloud.Cloud, program: Program, tmp_path: Path) -> None:
@@ -237,7 +245,7 @@ def test_one_that_cannot_be_killed_is_not_waited_for(
     with monkeypatch.context() as patched:
         patched.setattr(os, "killpg", lambda *_: None)
         assert failure(keystone.Cloud(openstack.credentials()), seconds=1).endswith(": no full answer in time")
-    (process,) = psutil.Process().children()
+    process = only_child()
     process.kill()
     wait_until(lambda: process.status() == psutil.STATUS_ZOMBIE)
     program("sys.exit(3)")
@@ -259,7 +267,7 @@ def test_one_that_cannot_be_started_is_said(
     with monkeypatch.context() as patched:
         patched.setattr(os, "posix_spawn", fail)
         assert failure(user) == f"{NAME} cannot be started: {os.strerror(number)}"
-        user._connections.prepare()  # noqa: SLF001  # which reports nothing
+        login_process.LOGINS.prepare()  # which reports nothing
     assert len(os.listdir("/proc/self/fd")) == descriptors
     assert user.token() == "token-1"
 
@@ -272,29 +280,67 @@ def test_no_interpreter_is_said(openstack: cloud.Cloud, monkeypatch: pytest.Monk
     )
 
 
-def test_a_kept_one_serves_until_it_rests(openstack: cloud.Cloud) -> None:
-    """Users whose results are sent one after the other need one process, and one connection to Keystone."""
-    shared = keystone.Connections(keep=True)
+def test_it_serves_logins_that_follow_one_another(openstack: cloud.Cloud) -> None:
+    """Results of many users need one process, and one connection to Keystone."""
     for number in range(3):
-        keystone.Cloud(openstack.credentials(user_id=str(number)), session=shared).token()
-    (process,) = psutil.Process().children()
-    assert openstack.keystone.connections == 1
-    shared.rest()
-    assert not process.is_running()
-    keystone.Cloud(openstack.credentials(), session=shared).token()
-    shared.rest()
+        keystone.Cloud(openstack.credentials(user_id=str(number))).token()
+    only_child()
+    assert (openstack.requests, openstack.keystone.connections) == ((3, 0), 1)
 
 
-def test_a_kept_one_that_was_killed_is_replaced(openstack: cloud.Cloud) -> None:
+def test_logins_at_once_do_not_wait_for_one_another(openstack: cloud.Cloud, other: SignalServer) -> None:
+    """One Keystone that is silent delays no login at another."""
+    other.always = Answer(delay=60)
+    silent = openstack.credentials(auth_url=other.origin)
+    thread = threading.Thread(target=failure, args=(keystone.Cloud(silent),), kwargs={"seconds": 3})
+    thread.start()
+    wait_until(lambda: other.signals != [])
+    assert keystone.Cloud(openstack.credentials()).token() == "token-1"
+    assert thread.is_alive()
+    thread.join()
+
+
+def test_an_idle_one_is_ended_after_a_while(openstack: cloud.Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next login, an hour later, starts another one."""
+    monkeypatch.setattr(login_process, "IDLE_SECONDS", 0.05)
+    logins = login_process.Logins()
+    monkeypatch.setattr(keystone, "LOGINS", logins)
+    for _ in range(2):
+        keystone.Cloud(openstack.credentials()).token()
+        wait_until(lambda: not psutil.Process().children())
+    logins.prepare()
+    wait_until(lambda: not psutil.Process().children())
+
+
+def test_without_a_thread_none_is_kept(openstack: cloud.Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing would end it."""
+
+    def fail(**_: object) -> threading.Thread:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(keystone, "LOGINS", login_process.Logins())
+    monkeypatch.setattr(login_process, "threading", SimpleNamespace(Thread=fail))
+    assert keystone.Cloud(openstack.credentials()).token() == "token-1"
+    assert psutil.Process().children() == []
+
+
+def test_one_that_was_killed_while_idle_is_replaced(openstack: cloud.Cloud) -> None:
     """As by a kernel that has no memory left. No login fails for it."""
-    shared = keystone.Connections(keep=True)
-    keystone.Cloud(openstack.credentials(), session=shared).token()
-    (process,) = psutil.Process().children()
+    keystone.Cloud(openstack.credentials()).token()
+    process = only_child()
     process.kill()
     wait_until(lambda: process.status() == psutil.STATUS_ZOMBIE)
-    assert keystone.Cloud(openstack.credentials(), session=shared).token() == "token-1"
+    assert keystone.Cloud(openstack.credentials()).token() == "token-1"
     assert openstack.requests == (2, 0)
-    shared.rest()
+
+
+def test_one_that_is_prepared_is_used(openstack: cloud.Cloud) -> None:
+    """It is started while a deployment runs whose result needs a login."""
+    login_process.LOGINS.prepare()
+    process = only_child()
+    login_process.LOGINS.prepare()
+    assert keystone.Cloud(openstack.credentials()).token() == "token-1"
+    assert only_child() == process
 
 
 def test_what_may_not_be_reached_starts_none(openstack: cloud.Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
