@@ -81,18 +81,18 @@ class Logins:
 
     def _answer(self, request: Request) -> Access | UnreachableError:
         """Return the answer to a request. A process that does not answer as it should is ended."""
-        while True:
-            idle = self._take()
-            process = idle or _Process()
-            try:
-                answer = process.ask(request)
-            except BaseException as error:
-                process.end()
-                if idle and isinstance(error, _EndedError):
-                    continue  # it ended while it was idle, as when the machine had no memory left
-                raise
-            self._put(process)
-            return answer
+        process = self._take()
+        while process and process.has_ended:  # while it was idle, as when the machine had no memory left
+            process.end()
+            process = self._take()
+        process = process or _Process()
+        try:
+            answer = process.ask(request)
+        except BaseException:
+            process.end()
+            raise
+        self._put(process)
+        return answer
 
     def _take(self) -> _Process | None:
         with self._lock:
@@ -149,6 +149,13 @@ class _Process:
         except (OSError, MemoryError, ValueError) as error:
             raise UnreachableError(f"{NAME} cannot be started: {obstacle(error)}") from error
         self._is_ready = False
+
+    @property
+    def has_ended(self) -> bool:
+        """True if it has ended, or has closed its output."""
+        poll = select.poll()
+        poll.register(self._output, 0)  # `POLLHUP` is always reported
+        return bool(poll.poll(0))
 
     def ask(self, request: Request) -> Access | UnreachableError:
         """Return the answer to a request.
