@@ -61,7 +61,9 @@ def _log_in() -> Callable[[Request], Access]:
     servers: dict[str | None, login.Keystone] = {}
 
     def log_in(request: Request) -> Access:
-        return servers.setdefault(request.ca_file, login.Keystone(request.ca_file)).log_in(request)
+        if request.ca_file not in servers:
+            servers[request.ca_file] = login.Keystone(request.ca_file)
+        return servers[request.ca_file].log_in(request)
 
     return log_in
 
