@@ -91,7 +91,7 @@ SCENARIOS = (
         note=f"""\
 The agent polls as fast as it can, and all else that it does now and then comes as much faster. os-collect-config polls
 {THEIR_POLLS} times only, at the same time, and nothing changes, as each poll takes it longer. Memory is what the
-process has resident. Python's own comes in arenas of 1 MiB: a part of one is no growth. Another process of the agent
-logs in: it takes 32 MiB for ten seconds after each login, once an hour, and does not count.""",
+process has resident. Python's own comes in arenas of 1 MiB: a part of one is no growth. What another
+process of the agent takes for a login, for some seconds an hour, does not count.""",
     ),
 )
