@@ -1,8 +1,8 @@
 """Parses a document into deployments, and reports each mistake with its path in the document. Pure.
 
-A document is Heat's server metadata (an object with `deployments`), or the bare list that os-apply-config's template
-writes to `/var/run/heat-config/heat-config`. A mistake in one entry fails only that deployment; the others are applied.
-Unknown keys are kept and passed on.
+A document is Heat's server metadata (an object with `deployments`), the bare list that os-apply-config's template
+writes to `/var/run/heat-config/heat-config`, or a single deployment. A mistake in one entry fails only that deployment;
+the others are applied. Unknown keys are kept and passed on.
 """
 
 from __future__ import annotations
@@ -133,7 +133,9 @@ def _entries(content: object) -> tuple[list[object], str, Mistake | None]:
     if entries is None and ("deployments" in content or "os-collect-config" in content):
         return [], "deployments", None  # Heat's metadata before the first deployment
     if entries is None:
-        alone = "; write a single deployment as a list of one" if "config" in content else ""
+        if content.keys() >= {"id", "group", "config"}:
+            return [content], "", None
+        alone = "; a single deployment needs `id`, `group` and `config`" if "config" in content else ""
         return [], "", Mistake(path="$", problem=f"there is no `deployments` in this object{alone}")
     return [], "", Mistake(path="deployments", problem=f"expected a list, not {kind_of(entries)}")
 
