@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli.help_format import HelpFormatter
 from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
 
 PLACE = Path("/etc/systemd/system")
@@ -44,7 +45,7 @@ def add(commands: state_options.Commands) -> None:
         help="put systemd units in place after an installation by pip, pipx or uv",
         description=(__doc__ or "").partition(": ")[2],
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     parser.add_argument(
         "--remove",

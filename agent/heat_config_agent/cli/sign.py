@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli.help_format import HelpFormatter
 from heat_config_agent.cli.languages import TOSCA, language_of
 from heat_config_agent.deployments import metadata, selection
 from heat_config_agent.hot import reader
@@ -58,7 +59,7 @@ def add(commands: state_options.Commands) -> None:
         help="sign documents, templates and configs",
         description=_SIGN.partition(": ")[2],
         epilog=_EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("file", metavar="FILE", help="the document, template, archive or folder")
     parser.add_argument(
