@@ -317,10 +317,10 @@ def settings(date: str) -> Iterator[str]:
     yield from _page(SETTINGS_PAGE, 5, date)
     yield ".SH DESCRIPTION"
     yield from words(
-        "Settings are read from /etc/heat-config-agent/*.conf, of which a later file wins over those before it, or "
-        "from the one file that --config names. None are needed on an instance of Heat's. A file has sections, and in "
-        "them lines «name = value»; a line that begins with # is a comment. `heat-config-agent config` shows what is "
-        "in force, and who says so."
+        "Settings are read from /etc/heat-config-agent/*.conf, where a later file overrides the files before it, or "
+        "from the one file that --config names. An instance of Heat needs no settings. A file has sections, and in "
+        "them lines «name = value»; a line that begins with # is a comment. `heat-config-agent config` shows every "
+        "setting, its value and its origin."
     )
     yield ".SH SECTIONS"
     for section, about in SECTIONS.items():

@@ -7,7 +7,7 @@ import re
 import textwrap
 
 _WIDEST = 100
-"""Number of columns of the longest lines: longer ones are hard to read."""
+"""Number of columns of the longest lines of a paragraph: longer ones are hard to read."""
 
 _ITEM = re.compile(r" +\S+  +(?=\S)")
 """The beginning of an item of a list, such as an exit code before its meaning."""
@@ -16,12 +16,8 @@ _ITEM = re.compile(r" +\S+  +(?=\S)")
 class HelpFormatter(argparse.HelpFormatter):
     """Wraps paragraphs, and keeps lines that are indented: lists, with their meanings wrapped, and commands."""
 
-    def __init__(self, prog: str) -> None:
-        """Use the width of the terminal, up to a limit."""
-        super().__init__(prog)
-        self._width = min(self._width, _WIDEST)
-
     def _fill_text(self, text: str, width: int, indent: str) -> str:
+        width = min(width, _WIDEST)
         blocks = re.split(r"\n\s*\n", text.strip("\n"))
         return "\n\n".join(textwrap.indent(_wrapped(block, width - len(indent)), indent) for block in blocks) + "\n"
 
