@@ -36,7 +36,7 @@ exit codes:
 
 
 def add(commands: state_options.Commands) -> None:
-    """Declare the command, and the one that it has."""
+    """Declare the command and its subcommand."""
     parser = commands.add_parser(
         "policy",
         help="show the policy of this machine, and what it refuses",

@@ -89,7 +89,7 @@ def add(commands: state_options.Commands) -> None:
         "--format",
         choices=("text", "json", "github", "sarif"),
         default="text",
-        help="text for people; json as --json; github prints workflow commands, which GitHub shows beside the lines; "
+        help="text for people; json as --json; github prints workflow commands, which GitHub shows next to the lines; "
         "sarif prints one SARIF 2.1.0 log",
     )
     state_options.CONFIG.add(validate)

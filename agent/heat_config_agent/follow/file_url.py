@@ -87,7 +87,7 @@ class FileUrl:
         except ValueError as error:
             raise UsageError(f"cannot use {shown}: {error}") from None
         if digests.get(name) != signed.digest(content):
-            raise UsageError(f"{shown} is of another {name}", hint="put both there together")
+            raise UsageError(f"{shown} signs another version of {name}", hint="upload both together")
         return evidence
 
     def _ask(self, headers: Mapping[str, str], url: str = "") -> web.Answer:
