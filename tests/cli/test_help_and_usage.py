@@ -64,6 +64,18 @@ def test_a_command_that_does_not_exist_is_told(machine: Machine, word: str, hint
     assert done.err == f"error: there is no command {word!r} ({hint})\n"
 
 
+def test_a_long_list_of_choices_is_left_to_the_help(machine: Machine) -> None:
+    """An unknown command below `stack` names the help; a short list of choices is printed."""
+    done = run(machine, "heat-config-agent", "stack", "timeline")
+    assert done.code == 2
+    assert "invalid choice: 'timeline' (`heat-config-agent stack --help` lists all)" in done.err
+
+    done = run(machine, "heat-config-agent", "stack", "graph", "--format", "png")
+    assert done.code == 2
+    assert "choose from" in done.err
+    assert "svg" in done.err
+
+
 @pytest.mark.parametrize(
     "command",
     [

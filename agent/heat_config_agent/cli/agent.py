@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from heat_config_agent import __version__
 from heat_config_agent.cli import state_options
-from heat_config_agent.cli.help_format import HelpFormatter
+from heat_config_agent.cli.help_format import HelpFormatter, Parser
 from heat_config_agent.model.errors import ExitCode, UsageError
 
 COMMANDS = {
@@ -76,7 +76,7 @@ def parser(first: str = "") -> argparse.ArgumentParser:
 
     The manual page and the completion are generated from it too.
     """
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="heat-config-agent",
         description=_DESCRIPTION,
         epilog=_EPILOG + state_options.EXIT_CODES,

@@ -1,4 +1,4 @@
-"""The layout of `--help`: paragraphs and lists that fit the width of the terminal."""
+"""The layout of `--help`, which fits the width of the terminal, and of mistakes in a command line."""
 
 from __future__ import annotations
 
@@ -6,11 +6,31 @@ import argparse
 import re
 import textwrap
 
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from typing import NoReturn
+
 _WIDEST = 100
 """Number of columns of the longest lines of a paragraph: longer ones are hard to read."""
 
 _ITEM = re.compile(r" +\S+  +(?=\S)")
 """The beginning of an item of a list, such as an exit code before its meaning."""
+
+
+_MANY = 60
+"""Number of characters of a list of choices that is too long for a message."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Names the help instead of a long list of choices."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print what is wrong with the command line, and exit."""
+        start, choices, _ = message.partition(" (choose from ")
+        if choices and len(message) - len(start) > _MANY:
+            message = f"{start} (`{self.prog} --help` lists all)"
+        super().error(message)
 
 
 class HelpFormatter(argparse.HelpFormatter):
