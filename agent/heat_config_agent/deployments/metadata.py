@@ -24,6 +24,8 @@ from heat_config_agent.model.deployment import (
 from heat_config_hooks import protocol
 from heat_config_hooks.values import dataclass, replace
 
+_TEMPLATES = {"heat_template_version": "HOT template", "tosca_definitions_version": "TOSCA service template"}
+
 _SHOWN = 100
 """The most characters of a name that a message repeats."""
 
@@ -124,9 +126,10 @@ def _entries(content: object) -> tuple[list[object], str, Mistake | None]:
             "",
             Mistake(path="$", problem=f"expected deployments (an object with `deployments`, or a list), not {kind}"),
         )
-    if "heat_template_version" in content:
-        problem = "this is a HOT template, not deployment metadata: create a stack from it with heat-config-apply"
-        return [], "", Mistake(path="heat_template_version", problem=problem)
+    for key, language in _TEMPLATES.items():
+        if key in content:
+            problem = f"this is a {language}, not deployment metadata: create a stack from it with heat-config-apply"
+            return [], "", Mistake(path=key, problem=problem)
     entries = content.get("deployments")
     if isinstance(entries, list):
         return entries, "deployments", None
@@ -135,8 +138,10 @@ def _entries(content: object) -> tuple[list[object], str, Mistake | None]:
     if entries is None:
         if content.keys() >= {"id", "group", "config"}:
             return [content], "", None
-        alone = "; a single deployment needs `id`, `group` and `config`" if "config" in content else ""
-        return [], "", Mistake(path="$", problem=f"there is no `deployments` in this object{alone}")
+        hint = "; a single deployment needs `id`, `group` and `config`" if "config" in content else ""
+        if "resources" in content or "topology_template" in content:
+            hint = f"; a template has {' or '.join(_TEMPLATES)}"
+        return [], "", Mistake(path="$", problem=f"there is no `deployments` in this object{hint}")
     return [], "", Mistake(path="deployments", problem=f"expected a list, not {kind_of(entries)}")
 
 
