@@ -115,7 +115,9 @@ SERVICES = ("keystone", "heat", "swift", "zaqar")
 def main(folder: Path) -> int:
     """Run a playground until a signal ends it; return the exit code."""
     if folder.exists():
-        print(f"{folder} exists: another playground runs there, or was killed. Then remove it.", file=sys.stderr)
+        print(
+            f"{folder} exists: a playground runs there, or was killed. Remove {folder} if none runs.", file=sys.stderr
+        )
         return 1
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)

@@ -48,4 +48,6 @@ def _applied_by_hand(settings: Settings, entry: Entry) -> bool:
     """Return whether a deployment came from a file that heat-config-apply was given, and that the agent never reads."""
     sources = health.read(settings.state).get("sources")
     named = {each.get("name") for each in sources if isinstance(each, dict)} if isinstance(sources, list) else set()
-    return entry.source.startswith(("file:", "stdin")) and entry.source not in named
+    holder = lock.holder(settings.state)
+    is_daemon = holder is not None and holder[1] == lock.DAEMON
+    return is_daemon and entry.source.startswith(("file:", "stdin")) and entry.source not in named

@@ -254,8 +254,7 @@ class Tree(View):
         rows = sum(max(-(-terminal.columns(terminal.unstyled(line)) // width), 1) for line in self._drawn)
         up = f"\x1b[{min(rows, terminal.height() - 1)}A" if rows else ""
         # The carriage return is for «^C», which the terminal prints where the cursor is.
-        # Each line is erased by itself: some terminals keep a screen that is erased as a whole in their history.
-        terminal.say("\r" + up + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J", end="")
+        terminal.say("\r" + up + "\x1b[J" + "".join(f"{line}\n" for line in lines), end="")
         self._drawn = lines
 
     def _lines(self) -> list[str]:
