@@ -121,11 +121,8 @@ def _entries(content: object) -> tuple[list[object], str, Mistake | None]:
         return content, "", None
     if not isinstance(content, Mapping):
         kind = "an empty document" if content is None else kind_of(content)
-        return (
-            [],
-            "",
-            Mistake(path="$", problem=f"expected deployments (an object with `deployments`, or a list), not {kind}"),
-        )
+        problem = f"expected deployments (an object with `deployments`, or a list), not {kind}"
+        return [], "", Mistake(path="$", problem=problem)
     for key, language in _TEMPLATES.items():
         if key in content:
             problem = f"this is a {language}, not deployment metadata: create a stack from it with heat-config-apply"
