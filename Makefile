@@ -24,28 +24,28 @@ run: .venv/installed ## set up .venv, create a first stack, and show it
 	@echo
 	$(BIN)/heat-config-agent stack list --state-dir .run
 
-heat: .venv/tested ## start a real Keystone, Heat, Swift and Zaqar on loopback, with the daemon as agent of a server: docs/playground.md
+heat: .venv/tested ## a real Heat on loopback to play with: docs/playground.md
 	PYTHON=$(PYTHON) tests/install-tools heat
 	PYTHONPATH=tests $(BIN)/python -m system.playground .heat
 
-test: .venv/tested .venv/tools ## run the whole test suite, the linters included
+test: .venv/tested .venv/tools ## run the whole test suite, the linters included (ARGS=…)
 	$(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
 
-bench: .venv/tested ## measure beside the replaced programs, and write docs/evidence: ten minutes; ARGS=NAME for one scenario
+bench: .venv/tested ## measure, and write docs/evidence: ten minutes (ARGS=NAME)
 	PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
 
-faults: .venv/tested .venv/tools ## try all faults, and write their outcomes into docs/evidence/faults.md
+faults: .venv/tested .venv/tools ## try all faults, and write docs/evidence/faults.md
 	$(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder -m fault
 	$(BIN)/python tests/support/fault_table.py docs/evidence/faults.md
 
-torture: .venv/tested .venv/tools ## deployments, stacks and the daemon under kill -9, faulty servers, made-up input: FOR=600 seconds in all, SEED=… to repeat
+torture: .venv/tested .venv/tools ## long tests with kills and faults (FOR=600 seconds, SEED=…)
 	TORTURE_SECONDS=$(or $(FOR),600) TORTURE_SEED=$(SEED) $(BIN)/pytest -s --timeout 0 -m torture $(or $(ARGS),tests/faults tests/fuzz)
 
-test-machine: .venv/tested .venv/tools ## bake images, boot them, cut a machine's power: half an hour
+test-machine: .venv/tested .venv/tools ## bake images, boot them, cut their power: half an hour
 	PYTHON=$(PYTHON) tests/install-tools machine
 	TEST_MACHINE=1 $(BIN)/pytest -s -m machine $(ARGS)
 
-tested-on: .venv/tested .venv/tools ## try every system, Python and Heat that can be had, and write docs/evidence/tested-on.md: an hour or two
+tested-on: .venv/tested .venv/tools ## try all systems, Pythons and Heats: an hour or two
 	PYTHON=$(PYTHON) tests/install-tools machine
 	rm -f .tested-on.jsonl
 	TEST_MACHINE=1 $(BIN)/pytest -s -m tested_on tests/tested_on
@@ -68,19 +68,19 @@ coverage: .venv/tested ## show what the tests of modules and commands cover
 		echo "$$each: $$($(BIN)/coverage report --include="$$each/*" --format=total) %"; \
 	done
 
-deb: ## the Debian packages for every release: the agent, and the hooks for older tools; in dist/ (DIST=FOLDER)
+deb: ## the Debian packages for every release, in dist/ (DIST=…)
 	@packaging/build deb $(or $(DIST),dist)
 
-deb-bundled: ## a Debian package for this release, with the Python modules inside, in dist/ (DIST=FOLDER)
+deb-bundled: ## one for this release, with its Python modules inside
 	@packaging/build deb-bundled $(or $(DIST),dist)
 
-rpm: ## the RPM package for this release, in dist/ (DIST=FOLDER)
+rpm: ## the RPM packages for this release, in dist/ (DIST=…)
 	@packaging/build rpm $(or $(DIST),dist)
 
-rpm-bundled: ## an RPM package for this release, with the Python modules inside, in dist/ (DIST=FOLDER)
+rpm-bundled: ## one for this release, with its Python modules inside
 	@packaging/build rpm-bundled $(or $(DIST),dist)
 
-dist: ## wheels of the agent and of the hooks for older tools, and a source distribution, checked by twine, in dist/ (DIST=FOLDER)
+dist: ## wheels and a source distribution, in dist/ (DIST=…)
 	@PYTHON=$(PYTHON) tests/install-tools dist
 	.venv/dist/bin/python -m build --quiet --outdir $(or $(DIST),dist)
 	.venv/dist/bin/python -m build --quiet --wheel --outdir $(or $(DIST),dist) packaging/compat
@@ -90,10 +90,10 @@ format: .venv/tested ## format the code
 	$(BIN)/ruff check --fix-only --quiet
 	$(BIN)/ruff format
 
-reference: .venv/installed ## generate docs/settings.md, docs/commands.md and examples/agent.conf
+reference: .venv/installed ## generate the reference pages and examples/agent.conf
 	$(BIN)/python packaging/reference.py docs examples
 
-gallery: .venv/installed ## draw the pictures of the examples, and generate the lists of examples/README.md
+gallery: .venv/installed ## draw the pictures of the examples, and list the examples
 	$(BIN)/python packaging/gallery.py examples
 
 table: .venv/installed ## generate the table of tools in docs/deployments.md

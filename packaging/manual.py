@@ -29,7 +29,7 @@ AGENT, APPLY, HOOK, SETTINGS_PAGE = (
 )
 
 BRIEFS = {
-    AGENT: "run the agent of Heat's software deployments, see and steer what it does",
+    AGENT: "run the agent for Heat's software deployments, inspect and control its work",
     APPLY: "apply software deployments on this machine, once",
     HOOK: "carry out one deployment with one tool",
     SETTINGS_PAGE: "settings of heat-config-agent",
@@ -37,27 +37,27 @@ BRIEFS = {
 """What each page is about, for whatis(1)."""
 
 FILES = {
-    "/etc/heat-config-agent/*.conf": "settings; a later file wins over those before it",
-    "/etc/heat-config-agent/policy": "what may run on the machine, whatever the metadata asks for",
+    "/etc/heat-config-agent/*.conf": "settings; a later file overrides the files before it",
+    "/etc/heat-config-agent/policy": "which deployments may run on the machine",
     "/etc/heat-config-agent/secrets": "secrets to which inputs of deployments may refer",
-    "/etc/os-collect-config.conf": "settings of the program that this one replaces, which are read too",
-    "/var/lib/heat-config-agent": "what is kept: the journal, runs and their output",
-    "/usr/libexec/heat-config/hooks": "hooks that win over the agent's own of the same name",
+    "/etc/os-collect-config.conf": "settings of os-collect-config, which are read too",
+    "/var/lib/heat-config-agent": "the state: the journal, runs and their output",
+    "/usr/libexec/heat-config/hooks": "hooks, which override built-in hooks of the same name",
 }
 
 EXAMPLES = {
     AGENT: {
-        "See what ran, what runs and what waits": "heat-config-agent status",
-        "Read what a deployment prints, while it prints it": "heat-config-agent log -f web",
+        "Show all deployments and their states": "heat-config-agent status",
+        "Follow the output of a deployment": "heat-config-agent log -f web",
         "Run a deployment again, and send the new result": "heat-config-agent retry web",
         "Find out why Heat is not reached": "heat-config-agent doctor",
         "Create a stack of a template on this machine": "heat-config-agent stack create shop -t shop.yaml",
         "Follow the daemon": "journalctl -u heat-config-agent -f",
     },
     APPLY: {
-        "Show what would be done with a list of deployments": "heat-config-apply --plan site.yaml",
-        "Carry it out": "heat-config-apply site.yaml",
-        "Carry out the deployments of one name": "heat-config-apply --only web site.yaml",
+        "Make a dry run of a list of deployments": "heat-config-apply --plan site.yaml",
+        "Apply it": "heat-config-apply site.yaml",
+        "Apply only the deployments of one name": "heat-config-apply --only web site.yaml",
         "Create a stack of a template, or update it": "heat-config-apply --name shop shop.yaml",
         "Take deployments from another program": "make-deployments | heat-config-apply -",
     },
@@ -67,7 +67,7 @@ EXAMPLES = {
         "See which settings are in force, and which file set each": "heat-config-agent config",
     },
 }
-"""What people do most, and how. Without a command or a file, a page has none."""
+"""The most frequent tasks and their commands. Without a command or a file, a page has none."""
 
 ENVIRONMENT = {
     "HEAT_CONFIG_AGENT_STATE": "the state directory, unless the command line names one",
@@ -317,10 +317,10 @@ def settings(date: str) -> Iterator[str]:
     yield from _page(SETTINGS_PAGE, 5, date)
     yield ".SH DESCRIPTION"
     yield from words(
-        "Settings are read from /etc/heat-config-agent/*.conf, of which a later file wins over those before it, or "
-        "from the one file that --config names. None are needed on an instance of Heat's. A file has sections, and in "
-        "them lines «name = value»; a line that begins with # is a comment. `heat-config-agent config` shows what is "
-        "in force, and who says so."
+        "Settings are read from /etc/heat-config-agent/*.conf, where a later file overrides the files before it, or "
+        "from the one file that --config names. An instance of Heat needs no settings. A file has sections, and in "
+        "them lines «name = value»; a line that begins with # is a comment. `heat-config-agent config` shows every "
+        "setting, its value and its origin."
     )
     yield ".SH SECTIONS"
     for section, about in SECTIONS.items():

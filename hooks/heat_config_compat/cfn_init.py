@@ -205,7 +205,7 @@ def _findings(records: Iterable[tuple[str, str]], ignoring: set[str]) -> tuple[l
     """Return the records of certain failures and of possible failures, of a cfn-init that ended with status 0.
 
     If a command of the config had failed, the status would not be 0, unless the errors of the command are ignored.
-    The output of a command's test is no failure. So among the records about a command, only errors count.
+    The output of a command's test is not a failure. So among the records about a command, only errors count.
     """
     failures: list[str] = []
     doubts: list[str] = []

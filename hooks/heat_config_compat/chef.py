@@ -33,7 +33,7 @@ ABOUT = protocol.About(
     config='the run list: a list, or its JSON text, e.g. `["recipe[apache]"]`',
     options={
         **ISOLATE,
-        "kitchen": Option(Kind.TEXT, "URL of a git repository: the kitchen, cloned anew for each run"),
+        "kitchen": Option(Kind.TEXT, "URL of a git repository: the kitchen, cloned again for each run"),
         "kitchen_path": Option(Kind.TEXT, "folder of the kitchen (default `WORKING/kitchen`)"),
     },
     program=PROGRAM,

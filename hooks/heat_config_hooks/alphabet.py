@@ -1,4 +1,4 @@
-"""UTF-8 for file names, arguments, environments and standard streams, whatever the locale is.
+"""UTF-8 for file names, arguments, environments and standard streams, in every locale.
 
 Documents, templates and settings are UTF-8, and so is everything that is made from them.
 Python follows the locale instead, unless the locale is UTF-8 or plain C.

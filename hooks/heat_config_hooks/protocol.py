@@ -365,7 +365,7 @@ def clear_outputs(request: Request, place: Workplace) -> Path:
 def collect(request: Request, place: Workplace, ended: Ended) -> Reply:
     """Return the reply of a run: its output, its exit code, and the declared outputs that the config has written.
 
-    The files of the outputs become 0600, whatever mode the config has given them.
+    The files of the outputs become 0600, even if the config has given them another mode.
     """
     reply: Reply = {}
     for name in request.outputs:

@@ -100,7 +100,7 @@ def main() -> int:
     memory.keep_no_core()
     signal.signal(signal.SIGTERM, _exit)
     for stream in (sys.stdout, sys.stderr):
-        # The output is read as UTF-8, whatever the locale is; a text may contain bytes that are not.
+        # The output is read as UTF-8 in every locale; a text may contain bytes that are not.
         stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     folder = Path(sys.argv[1])
     arguments: dict[str, Any] = json.loads((folder / _ARGUMENTS).read_bytes())

@@ -43,13 +43,37 @@ def test_the_version_is_told(machine: Machine, program: str) -> None:
     assert done.out == f"heat-config-agent {__version__}\n"
 
 
-@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["status", "extra"], ["show"], ["log", "--json", "d1"]])
+@pytest.mark.parametrize("arguments", [[], ["status", "extra"], ["show"], ["log", "--json", "d1"]])
 def test_bad_usage_of_the_agent_is_told(machine: Machine, arguments: list[str]) -> None:
-    """A command that there is not, or is called wrongly, comes to 2."""
+    """A command that is called wrongly comes to 2."""
     done = run(machine, "heat-config-agent", *arguments)
 
     assert done.code == 2
     assert "usage: " in done.out + done.err
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [("statsu", "did you mean `heat-config-agent status`?"), ("nonsense", "`heat-config-agent --help` lists all")],
+)
+def test_a_command_that_does_not_exist_is_told(machine: Machine, word: str, hint: str) -> None:
+    """An unknown command is one sentence with the command that was probably meant."""
+    done = run(machine, "heat-config-agent", word)
+
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"error: there is no command {word!r} ({hint})\n"
+
+
+def test_a_long_list_of_choices_is_left_to_the_help(machine: Machine) -> None:
+    """An unknown command below `stack` names the help; a short list of choices is printed."""
+    done = run(machine, "heat-config-agent", "stack", "timeline")
+    assert done.code == 2
+    assert "invalid choice: 'timeline' (`heat-config-agent stack --help` lists all)" in done.err
+
+    done = run(machine, "heat-config-agent", "stack", "graph", "--format", "png")
+    assert done.code == 2
+    assert "choose from" in done.err
+    assert "svg" in done.err
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_the_hooks_of_a_machine_name_the_package(machine: Machine, without: dict
 
     assert hooks("--absent", **without) == f"{SENTENCE}\n"
     *_, empty, more, needed = hooks(**without).splitlines()
-    assert (empty, more) == ("", f"more tools, {', '.join(OLDER)}, are in the package {PACKAGE}")
+    assert (empty, more) == ("", f"the package {PACKAGE} has more tools: {', '.join(OLDER)}")
     assert needed == f"a deployment on this machine needs hiera: install {PACKAGE}"
     done = machine.agent("hooks", "hiera", **without)
     assert (done.code, done.err) == (1, f"error: {SENTENCE}\n")

@@ -100,7 +100,7 @@ def test_a_failure_shows_its_last_words(machine: Machine) -> None:
         "  | 9",
         "  | out of paint",
     ]
-    command = re.search(r"`heat-config-agent (.*)` shows all of its output", " ".join(shown).replace("  ", " "))
+    command = re.search(r"`heat-config-agent (.*)` shows all of its output", " ".join(" ".join(shown).split()))
     assert command is not None
     assert command[1].startswith("log pair/one ")
     log = machine.agent("log", "pair/one")

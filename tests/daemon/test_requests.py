@@ -219,6 +219,18 @@ def test_what_is_asked_for_is_done_at_once(daemon: Daemon, machine: Machine, hea
     assert ran(machine) == ["d1"] * 4
 
 
+def test_a_retry_of_what_no_source_has_waits_for_its_document(daemon: Daemon, machine: Machine) -> None:
+    """A deployment that heat-config-apply was given is in no source of the daemon, and `retry` says so."""
+    assert machine.apply([deployment("d1", counting(machine))]).code == 0
+    daemon.start()
+    wait_until(lambda: daemon.source()["working"], LONG)
+
+    done = daemon.command("retry", "d1")
+    assert done.code == 0
+    document = machine.folder / "document.json"
+    assert f"it runs when its document (file:{document}) is applied again: no source of the agent has it" in done.out
+
+
 def test_a_result_that_was_refused_is_sent_again(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
     """By `retry --signal`, at once, and nothing is run for it."""
     heat.answers.append(Answer(404))

@@ -28,9 +28,10 @@ def wheel() -> Path:
     return wheels.wheel()
 
 
-def install(machine: Booted, wheel: Path) -> None:
+def install(machine: Booted, wheel: Path, *, is_booted: bool = True) -> None:
     """Put the wheel into an environment, as pipx and uv do, over the modules of the machine."""
-    done = machine.run("python3", "-m", "venv", "--without-pip", "--system-site-packages", f"/{PLACE}")
+    run = machine.run if is_booted else machine.inside
+    done = run("python3", "-m", "venv", "--without-pip", "--system-site-packages", f"/{PLACE}")
     assert done.code == 0, done.err
     [packages] = (machine.disk / PLACE).glob("lib/python3.*/site-packages")
     with zipfile.ZipFile(wheel) as archive:
@@ -84,3 +85,19 @@ def test_setup_puts_units_in_place_and_removes_them(wheel: Path) -> None:
         (machine.disk / "usr/lib/systemd/system" / UNITS[0]).write_text("[Service]\nExecStart=true\n")
         done = machine.run(command, "setup")
         assert (done.code, "a package has installed" in done.err) == (2, True)
+
+
+def test_setup_works_in_an_image_that_is_being_built(wheel: Path) -> None:
+    """Without a running systemd, units are put in place and removed again; nothing has to be stopped."""
+    with booted(commands=False, boot=False) as machine:
+        install(machine, wheel, is_booted=False)
+        command, folder = f"/{PLACE}/bin/heat-config-agent", machine.disk / "etc/systemd/system"
+
+        assert machine.inside(command, "setup").code == 0
+        assert {path.name for path in folder.glob("*heat*")} == set(UNITS)
+        assert machine.inside("systemctl", "enable", NAME).code == 0
+
+        done = machine.inside(command, "setup", "--remove")
+        assert (done.code, done.err) == (0, "")
+        assert not list(folder.glob("*heat*"))
+        assert not list(folder.glob("*/heat*"))

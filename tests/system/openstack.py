@@ -461,10 +461,10 @@ def need_cloud() -> None:
     need("redis-server", "redis-server")
     need("setpriv", "util-linux")
     if _postgres_bin() is None:
-        pytest.skip("PostgreSQL is not installed: «apt install postgresql» (make test does it, as root on Debian)")
+        pytest.skip("PostgreSQL is not installed: as root, «apt install postgresql»")
     programs = [_ENVIRONMENT / "bin" / each for each in _PROGRAMS]
     if not all(path.exists() for path in (*programs, _ENGINE / "bin/heat-manage")):
-        pytest.skip(f"OpenStack is not installed in {_ENGINE}: tests/install-tools does it (make test)")
+        pytest.skip(f"OpenStack is not installed in {_ENGINE}: «tests/install-tools heat» installs it")
 
 
 def _postgres_bin() -> Path | None:

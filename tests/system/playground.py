@@ -32,23 +32,25 @@ resources:
 _PYTHON = Path(__file__).parents[2] / ".venv/heat/bin/python"
 _CLIENT = """
 import logging, sys
-# Plug-ins that do not fit together are of other services, and nobody asked for them here.
+# Plug-ins that do not fit together are of other services, which the playground does not use.
 logging.getLogger("stevedore.extension").setLevel(logging.CRITICAL)
 from openstackclient.shell import main
 sys.exit(main())
 """
 
 _READY = """
-A cloud of your own is there, and the daemon on this machine is the agent of one of its servers.
+A cloud of your own is there, and the daemon on this machine is the agent of one
+of its servers.
 
-  {folder}/openstack    OpenStack's own command, logged in as admin: try «stack list»
+  {folder}/openstack    OpenStack's own command, as admin: try «stack list»
   {folder}/agent        heat-config-agent for the daemon: try «status»
-  {folder}/server.yaml  an environment for your stacks: its parameter «server» is this machine
+  {folder}/server.yaml  an environment whose parameter «server» is this machine
   {folder}/log          the log of the daemon
 
 {services}
 
-docs/playground.md says what to try. All of it listens on loopback only; what you deploy runs here, as you.
+In a second terminal, follow docs/playground.md. Everything listens on loopback
+only, and what you deploy runs here, as you.
 Ctrl-C ends the cloud and the daemon, and removes {folder}.
 """
 
@@ -102,7 +104,7 @@ class Playground:
 @contextlib.contextmanager
 def playground(folder: Path) -> Iterator[str]:
     """Start a cloud and its playground, and yield what to tell a person about them."""
-    with lab() as cloud, contextlib.closing(Playground(cloud, folder)):
+    with lab() as cloud, contextlib.closing(Playground(cloud, folder.absolute())):
         services = "\n".join(f"  {name:18}{url}" for name, url in cloud.urls.items() if name in SERVICES)
         yield _READY.format(folder=folder, services=services)
 
@@ -113,13 +115,15 @@ SERVICES = ("keystone", "heat", "swift", "zaqar")
 def main(folder: Path) -> int:
     """Run a playground until a signal ends it; return the exit code."""
     if folder.exists():
-        print(f"{folder} exists: another playground runs there, or was killed. Then remove it.", file=sys.stderr)
+        print(
+            f"{folder} exists: a playground runs there, or was killed. Remove {folder} if none runs.", file=sys.stderr
+        )
         return 1
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     print("Starting Keystone, Heat, Swift and Zaqar; the first time it takes a minute …", flush=True)
     try:
-        with playground(folder.absolute()) as text:
+        with playground(folder) as text:
             print(text, flush=True)
             while True:
                 signal.pause()
@@ -128,6 +132,9 @@ def main(folder: Path) -> int:
         return 0
     except pytest.skip.Exception as missing:
         print(missing, file=sys.stderr)
+        return 1
+    except AssertionError as failed:  # a program of the cloud has failed, and says why
+        print(f"The cloud cannot start: {failed}", file=sys.stderr)
         return 1
 
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from heat_config_agent import __version__
 from heat_config_agent.cli import state_options
-from heat_config_agent.model.errors import ExitCode
+from heat_config_agent.cli.help_format import HelpFormatter, Parser
+from heat_config_agent.model.errors import ExitCode, UsageError
 
 COMMANDS = {
     "run": "run",
@@ -49,8 +50,11 @@ deployments have that name, show and log take the newest one.
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command and return its exit code."""
-    declared = parser(arguments[0] if arguments else "")
+    """Run the command and return its exit code. Raises UsageError if there is no such command."""
+    first = arguments[0] if arguments else ""
+    if first and first not in COMMANDS and not first.startswith("-"):
+        raise UsageError(f"there is no command {first!r}", hint=_alternatives(first))
+    declared = parser(first)
     options = declared.parse_args(arguments)
     if not hasattr(options, "run"):
         declared.print_help()
@@ -59,16 +63,24 @@ def main(arguments: Sequence[str]) -> int:
     return code
 
 
+def _alternatives(word: str) -> str:
+    """Return the command that was probably meant, or how to list all commands."""
+    import difflib  # noqa: PLC0415  # only after a mistake
+
+    near = difflib.get_close_matches(word, COMMANDS, n=1)
+    return f"did you mean `heat-config-agent {near[0]}`?" if near else "`heat-config-agent --help` lists all"
+
+
 def parser(first: str = "") -> argparse.ArgumentParser:
     """Return the parser of the command line: with the command `first` only, or else with all commands.
 
     The manual page and the completion are generated from it too.
     """
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="heat-config-agent",
         description=_DESCRIPTION,
         epilog=_EPILOG + state_options.EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"heat-config-agent {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")

@@ -195,11 +195,13 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line, from which the manual page and the completion are generated too."""
     import argparse  # noqa: PLC0415  # 6 ms, and rarely needed
 
+    from heat_config_agent.cli.help_format import HelpFormatter  # noqa: PLC0415
+
     made = argparse.ArgumentParser(
         prog="heat-config-apply",
         description=_DESCRIPTION,
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     made.add_argument("file", nargs="*", metavar="FILE", help="a document to apply; - is standard input")
     for option in OPTIONS:

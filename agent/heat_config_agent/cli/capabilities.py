@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 
 from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli.help_format import HelpFormatter
 from heat_config_agent.cli.mistakes import mistake_line
 from heat_config_agent.deployments.redaction import OPEN
 from heat_config_agent.language.mistakes import Mistake
@@ -47,7 +48,7 @@ def add(commands: state_options.Commands) -> None:
         help="find templates by their capabilities",
         description=_FIND,
         epilog=_FIND_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     find.add_argument("path", metavar="PATH", nargs="+", help="a template, or a folder of them")
     find.add_argument("-r", "--recursive", action="store_true", help="search subfolders too")
@@ -67,7 +68,7 @@ def add(commands: state_options.Commands) -> None:
         help="show the capabilities of templates",
         description=_SHOW,
         epilog=_SHOW_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     show.add_argument(
         "-f",

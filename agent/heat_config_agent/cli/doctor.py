@@ -39,6 +39,9 @@ exit codes:
 _WORDS = {Verdict.OK: "OK", Verdict.WARNING: "warning", Verdict.FAILED: "FAILED"}
 _STYLES = {Verdict.OK: "good", Verdict.WARNING: "warn", Verdict.FAILED: "bad"}
 
+_TEXT = 23
+"""The column where the text of a finding begins."""
+
 PATIENCE = 1.0
 """Seconds after which a line shows which check is still running."""
 
@@ -158,7 +161,8 @@ def _needed(documents: list[Document]) -> set[str]:
 def _show(finding: Finding) -> None:
     word = terminal.styled(terminal.padded(_WORDS[finding.verdict], 7), _STYLES[finding.verdict])
     todo = f" → {terminal.line(finding.todo)}" if finding.todo else ""
-    terminal.say(f"{word}  {terminal.padded(terminal.line(finding.check), 12)}  {terminal.line(finding.text)}{todo}")
+    text = terminal.wrapped(f"{terminal.line(finding.text)}{todo}", _TEXT, terminal.room(), begin=_TEXT)
+    terminal.say(f"{word}  {terminal.padded(terminal.line(finding.check), 12)}  {text}")
 
 
 @dataclass

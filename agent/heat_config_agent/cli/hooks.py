@@ -11,6 +11,7 @@ from pathlib import Path
 
 import heat_config_hooks
 from heat_config_agent.cli import ready, state_options, terminal
+from heat_config_agent.cli.help_format import HelpFormatter
 from heat_config_agent.cli.ready import State
 from heat_config_agent.model.deployment import Tool
 from heat_config_agent.model.errors import AgentError, ExitCode, StateError
@@ -35,7 +36,7 @@ def add(commands: state_options.Commands) -> None:
         help="show the tools, and which programs are missing",
         description=(__doc__ or "").partition(": ")[2],
         epilog=_EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("tool", metavar="TOOL", nargs="?", help="show everything about one hook, with its options")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -91,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _show_absent(names: Sequence[str], state: Path, installed: tools.Tools) -> None:
     """Print which package has more tools, and which of them deployments of this machine need."""
-    more = f"more tools, {', '.join(names)}, are in the package {heat_config_hooks.COMPAT_PACKAGE}"
+    more = f"the package {heat_config_hooks.COMPAT_PACKAGE} has more tools: {', '.join(names)}"
     terminal.say(terminal.styled(f"\n{more}", "quiet"))
     with contextlib.suppress(StateError):  # anybody may list the hooks, and only the agent's user can read the journal
         for name in ready.absent(journal.read(state), installed.installed()):

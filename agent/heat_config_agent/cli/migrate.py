@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli.help_format import HelpFormatter
 from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def add(commands: state_options.Commands) -> None:
         help="replace os-collect-config and heat-agents",
         description=(__doc__ or "").partition(": ")[2],
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("--plan", action="store_true", help="show each step and its reason, and change nothing")
     parser.add_argument("--json", action="store_true", help="print one JSON object")

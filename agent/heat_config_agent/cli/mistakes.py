@@ -14,4 +14,7 @@ def mistake_line(mistake: Mistake, severity: str, style: str, conceal: Concealer
     place = f"{terminal.line(str(mistake.place))}: " if mistake.place else ""
     path = f"{terminal.line(dotted(mistake.path))}: " if mistake.path else ""
     hint = f" ({terminal.line(mistake.hint)})" if mistake.hint else ""
-    return f"{place}{terminal.styled(severity, style)}: {path}{terminal.line(mistake.problem)}{hint}"
+    begin = terminal.columns(f"{place}{severity}")
+    text = f": {path}{terminal.line(mistake.problem)}{hint}"
+    text = terminal.wrapped(text, 4, terminal.room(error=True), begin=begin)
+    return f"{place}{terminal.styled(severity, style)}{text}"

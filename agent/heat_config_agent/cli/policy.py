@@ -7,6 +7,7 @@ import json
 import time
 
 from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli.help_format import HelpFormatter
 from heat_config_agent.deployments import cleanup, plan
 from heat_config_agent.deployments.plan import Known
 from heat_config_agent.model.deployment import Deployment
@@ -35,12 +36,12 @@ exit codes:
 
 
 def add(commands: state_options.Commands) -> None:
-    """Declare the command, and the one that it has."""
+    """Declare the command and its subcommand."""
     parser = commands.add_parser(
         "policy",
         help="show the policy of this machine, and what it refuses",
         description=(__doc__ or "").partition(": ")[2],
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     inner = parser.add_subparsers(metavar="COMMAND", title="commands", required=True)
     explain = state_options.command(

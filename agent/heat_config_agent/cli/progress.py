@@ -22,6 +22,9 @@ from heat_config_hooks.reply import EDGE
 _DELIVERIES = ("delivered", "refused")
 """Endings of the labels that count results."""
 
+_NAME = 24
+"""Number of columns for the name of a deployment."""
+
 _OUTPUT_CHARACTERS = 200
 """Number of characters of an output value that a line shows."""
 
@@ -53,7 +56,8 @@ class Lines(Report):
         self._line(word, style, step, took, why.replace("\n", "; "))
         for name, value in outputs(entry, step.deployment).items():
             text = value if isinstance(value, str) else json.dumps(value)
-            terminal.say(f"{'':10}{terminal.line(name)} = {terminal.line(_short(text))}")
+            shown = f"{'':10}{terminal.line(name)} = {terminal.line(_short(text))}"
+            terminal.say(terminal.wrapped(shown, 12, terminal.room()))
 
     def reboot(self, step: Step, entry: Entry) -> None:
         self._running.pop(entry.key, None)
@@ -89,7 +93,7 @@ class Lines(Report):
 
     def warn(self, text: str) -> None:
         self.clear()
-        terminal.say(terminal.styled(f"warning: {terminal.line(text)}", "warn"), error=True)
+        terminal.warn(text)
 
     def note(self, text: str) -> None:
         self.clear()
@@ -138,10 +142,16 @@ class Lines(Report):
 
     def _about(self, word: str, style: str, step: Step, took: str, why: str) -> str:
         why = concealer(step.deployment).text(why)
-        name = terminal.padded(terminal.line(step.deployment.name), 24)
+        name = terminal.line(step.deployment.name)
+        name = terminal.padded(terminal.squeezed(name, _NAME) if self._live else name, _NAME)
         about = terminal.line(f"{step.deployment.action or '-':<8} {tool(step):<10} {took:>10}")
-        shown = terminal.styled(f"{word:<8}", style) if self._live else f"{word:<8}"
-        return f"{shown}  {name} {about}  {terminal.line(why)}".rstrip()
+        text, why = f"{word:<8}  {name} {about}", terminal.line(why)
+        most = terminal.room()
+        if most and len(text) + 2 + terminal.columns(why) > most:
+            text = f"{text.rstrip()}\n{'':10}{terminal.wrapped(why, 10, most, begin=10)}"
+        else:
+            text = f"{text}  {why}".rstrip()
+        return terminal.styled(text[:8], style) + text[8:] if self._live else text
 
     def clear(self) -> None:
         """Remove the line about the running deployment, and print the lines that are not printed yet."""

@@ -6,7 +6,7 @@ from heat_config_agent.cli import pause, terminal
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.model.errors import ExitCode, LockedError, StateError
 from heat_config_agent.settings.effective import Settings
-from heat_config_agent.state import journal, lock, requests
+from heat_config_agent.state import health, journal, lock, requests
 from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.state.requests import Wish
 
@@ -34,9 +34,20 @@ def wish(settings: Settings, entry: Entry, request: Wish) -> int:
         noun, verb = _WORDS[request]
         if request is Wish.AGAIN and requests.paused(settings.state):
             when = f"the agent is paused, and runs it after `{settings.command('resume')}`"
+        elif request is Wish.AGAIN and _applied_by_hand(settings, entry):
+            when = f"it runs when its document ({entry.source}) is applied again: no source of the agent has it"
         elif process:
             when = f"the agent (process {process}) {verb} it now"
         else:
             when = f"{error.brief}, and does it in its next run"
-        terminal.say(f"{noun} requested: {when}")
+        terminal.say(terminal.line(f"{noun} requested: {when}"))
     return ExitCode.OK
+
+
+def _applied_by_hand(settings: Settings, entry: Entry) -> bool:
+    """Return whether a deployment came from a file that heat-config-apply was given, and that the agent never reads."""
+    sources = health.read(settings.state).get("sources")
+    named = {each.get("name") for each in sources if isinstance(each, dict)} if isinstance(sources, list) else set()
+    holder = lock.holder(settings.state)
+    is_daemon = holder is not None and holder[1] == lock.DAEMON
+    return is_daemon and entry.source.startswith(("file:", "stdin")) and entry.source not in named

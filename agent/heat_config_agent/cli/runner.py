@@ -41,7 +41,7 @@ def _ended(main: Callable[[list[str]], int]) -> int:
     except SystemExit as end:  # argparse has printed why
         return end.code if isinstance(end.code, int) else ExitCode.USAGE
     except AgentError as error:
-        print(f"error: {terminal.line(str(error))}", file=sys.stderr)
+        terminal.complain(f"error: {terminal.line(str(error))}")
         return error.exit_code
     except (OSError, MemoryError, ImportError) as error:
         lack = shortage(error)

@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli.help_format import HelpFormatter
 from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
 
 PLACE = Path("/etc/systemd/system")
@@ -44,7 +45,7 @@ def add(commands: state_options.Commands) -> None:
         help="put systemd units in place after an installation by pip, pipx or uv",
         description=(__doc__ or "").partition(": ")[2],
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     parser.add_argument(
         "--remove",
@@ -95,7 +96,7 @@ def _remove() -> None:
     ours = [path for path in sorted(PLACE.glob("heat*")) if _is_ours(path)]
     services = [path.name for path in ours if path.name in _SERVICES]
     if services:
-        _systemctl("disable", "--now", *services)
+        _systemctl("disable", *(["--now"] if _is_booted() else []), *services)
     for path in ours:
         path.unlink()
         terminal.say(f"removed {path}")
@@ -129,10 +130,15 @@ def _is_ours(path: Path) -> bool:
     return False
 
 
+def _is_booted() -> bool:
+    """Return whether systemd runs here. It does not in a chroot, or in an image that is being built."""
+    return Path("/run/systemd/system").is_dir()
+
+
 def _systemctl(*words: str) -> None:
     """Call systemctl. Raises AgentError if it fails; without systemd, nothing is done."""
     program = shutil.which("systemctl")
-    if program is None or not (Path("/run/systemd/system").is_dir() or words[0] == "disable"):
+    if program is None or not (_is_booted() or words[0] == "disable"):
         return
     try:
         done = subprocess.run(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli.help_format import HelpFormatter
 from heat_config_agent.cli.languages import TOSCA, language_of
 from heat_config_agent.deployments import metadata, selection
 from heat_config_agent.hot import reader
@@ -30,7 +31,7 @@ from heat_config_hooks.values import replace
 _SIGN = """\
 : Sign what machines with the policy rule `signers` verify. FILE is a document, a HOT template, an archive, or a folder
 with a service. A template is signed together with all files that it names. The signed list is written to FILE.signed,
-and belongs beside FILE.
+and belongs next to FILE.
 
 With --configs, FILE is a HOT template or a document, and its configs are listed instead of its files. The template that
 goes to Heat carries that list in the metadata of the server, under the name heat-config-signatures.
@@ -58,7 +59,7 @@ def add(commands: state_options.Commands) -> None:
         help="sign documents, templates and configs",
         description=_SIGN.partition(": ")[2],
         epilog=_EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("file", metavar="FILE", help="the document, template, archive or folder")
     parser.add_argument(
@@ -86,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
         namespace, what = signed.CONFIGS, "config"
     else:
         if options.output:
-            raise UsageError("--output is for --configs: the list of files stands beside its file")
+            raise UsageError("--output is for --configs: the list of files is written next to FILE")
         lines, namespace, what = file_lines(name, options.environment), signed.FILES, "file"
     listed = sorted(set(lines))
     if not listed:

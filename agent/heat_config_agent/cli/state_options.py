@@ -56,14 +56,14 @@ def command(
     commands: Commands, name: str, brief: str, description: str | None, *, epilog: str = EXIT_CODES
 ) -> argparse.ArgumentParser:
     """Declare a command about a state directory."""
-    import argparse  # noqa: PLC0415  # not for heat-config-apply, which rarely needs it
+    from heat_config_agent.cli.help_format import HelpFormatter  # noqa: PLC0415  # not for heat-config-apply
 
     parser = commands.add_parser(
         name,
         help=brief,
         description=(description or brief).partition(": ")[2],
         epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     for option in STATE:
         option.add(parser)

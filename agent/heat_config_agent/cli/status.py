@@ -115,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _show_deployments(entries: Sequence[Entry], skipped: Sequence[Mapping[str, object]], state: Path) -> None:
     """Print a row for each deployment, those that are skipped last."""
-    rows = [("NAME", "ID", "ACTION", "TOOL", "STATE", "SINCE", "DETAILS")]
+    rows: list[tuple[str, ...]] = [("NAME", "ID", "ACTION", "TOOL", "STATE", "SINCE", "DETAILS")]
     rows += [
         (
             entry.name,
@@ -132,6 +132,8 @@ def _show_deployments(entries: Sequence[Entry], skipped: Sequence[Mapping[str, o
         (str(each["name"]), str(each["id"])[:36], str(each["action"]) or "-", "-", "skipped", "-", str(each["reason"]))
         for each in skipped
     ]
+    if sum(2 + max(terminal.columns(row[column]) for row in rows) for column in range(6)) > terminal.room() > 0:
+        rows[1:] = _narrower(rows[1:])
     header, *lines = terminal.table(rows)
     terminal.say(terminal.styled(header, "quiet"))
     for entry, line in zip(entries, lines, strict=False):
@@ -139,6 +141,25 @@ def _show_deployments(entries: Sequence[Entry], skipped: Sequence[Mapping[str, o
         terminal.say(terminal.styled(line, style))
     for line in lines[len(entries) :]:
         terminal.say(terminal.styled(line, "quiet"))
+
+
+def _narrower(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Return the rows for a narrow terminal: with beginnings of ids, which commands take too, and shorter times."""
+    ids = {row[1] for row in rows}
+    size = next((size for size in range(8, 36) if len({each[:size] for each in ids}) == len(ids)), 36)
+    today = plan.clock(time.time())[:11]
+    return [
+        (
+            terminal.squeezed(terminal.line(name), 24),
+            identity[:size],
+            action,
+            tool,
+            state,
+            since.removeprefix(today) if since.startswith(today) else since[5:16],
+            *rest,
+        )
+        for name, identity, action, tool, state, since, *rest in rows
+    ]
 
 
 def _unfinished(entry: Entry) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from heat_config_agent.cli import state_options, template_options, terminal
+from heat_config_agent.cli.help_format import HelpFormatter
 from heat_config_agent.cli.languages import TOSCA, language_of
 from heat_config_agent.model.errors import ExitCode, UsageError
 
@@ -68,7 +69,7 @@ def add(commands: state_options.Commands) -> None:
         "template",
         help="check HOT templates and TOSCA services, and pack services",
         description=(__doc__ or "").partition(": ")[2],
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     inner = parser.add_subparsers(metavar="COMMAND", title="commands", required=True)
     validate = inner.add_parser(
@@ -76,7 +77,7 @@ def add(commands: state_options.Commands) -> None:
         help="show all mistakes in a template",
         description=_VALIDATE,
         epilog=_EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     validate.add_argument(
         "file", metavar="FILE", nargs="*", help="a HOT template, a TOSCA service template, or a TOSCA archive or folder"
@@ -88,7 +89,7 @@ def add(commands: state_options.Commands) -> None:
         "--format",
         choices=("text", "json", "github", "sarif"),
         default="text",
-        help="text for people; json as --json; github prints workflow commands, which GitHub shows beside the lines; "
+        help="text for people; json as --json; github prints workflow commands, which GitHub shows next to the lines; "
         "sarif prints one SARIF 2.1.0 log",
     )
     state_options.CONFIG.add(validate)
@@ -107,7 +108,7 @@ def _add_pack(inner: state_options.Commands) -> None:
         help="make an archive of a TOSCA service",
         description=_PACK,
         epilog=_PACK_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("file", metavar="FOLDER|FILE", help="a folder with a service template, or the template")
     parser.add_argument(
@@ -122,7 +123,7 @@ def _add_export(inner: state_options.Commands) -> None:
         help="print a TOSCA service as a HOT template",
         description=_EXPORT,
         epilog=_EXPORT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("file", metavar="FILE", help="a TOSCA service template, archive or folder")
     parser.add_argument(
@@ -145,7 +146,7 @@ def _add_schema(inner: state_options.Commands) -> None:
         help="print a JSON Schema of HOT templates for editors",
         description=_SCHEMA,
         epilog=_SCHEMA_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     state_options.CONFIG.add(parser)
     parser.set_defaults(run=schema, state_dir=None)

@@ -40,7 +40,12 @@ def say(text: str, *, error: bool = False, end: str = "\n") -> None:
 
 def warn(text: str) -> None:
     """Print a warning on standard error."""
-    say(styled(f"warning: {line(text)}", "warn"), error=True)
+    complain(f"warning: {line(text)}", "warn")
+
+
+def complain(text: str, style: str = "") -> None:
+    """Print a line on standard error, wrapped if that is a terminal."""
+    say(styled(wrapped(text, 2, room(error=True)), style), error=True)
 
 
 def defect(error: BaseException | None) -> None:
@@ -133,16 +138,66 @@ def height() -> int:
     return shutil.get_terminal_size((100, 24)).lines
 
 
+def room(*, error: bool = False) -> int:
+    """Return the number of columns of a line on standard output, or on standard error; 0 if that is not a terminal."""
+    return width() if is_live() and (not error or sys.stderr.isatty()) else 0
+
+
+def wrapped(text: str, hanging: int, most: int, *, begin: int = 0) -> str:
+    """Return a line broken between words to at most `most` columns (0: any), with `hanging` spaces after each break.
+
+    `begin` is the column where it begins. A command in backquotes is copied as a whole, so it is not broken.
+    """
+    if not most or begin + columns(text) <= most:
+        return text
+    import re  # noqa: PLC0415  # only for lines that do not fit
+    import textwrap  # noqa: PLC0415
+
+    lines = textwrap.wrap(
+        re.sub(r"`[^`]*`", lambda found: found[0].replace(" ", "\0"), text),
+        most,
+        initial_indent=" " * begin,
+        subsequent_indent=" " * hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(lines)[begin:].replace("\0", " ")
+
+
+_NAME = 20
+"""The least number of columns for the names at the beginning of rows that are too long for the terminal."""
+
+_FAR = 0.6
+"""Where the last column of a table begins so far to the right, as a share of the width, it is printed below its row."""
+
+
 def table(rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the rows as lines with aligned columns; the last column is not padded."""
+    """Return the rows as texts with aligned columns; the last column is not padded.
+
+    On a terminal that is too narrow, the text in the last column is wrapped, or printed below its row.
+    """
     lines = [tuple(map(line, row)) for row in rows]
     if not lines:
         return []
     widths = [max(columns(row[column]) for row in lines) for column in range(len(lines[0]) - 1)]
-    return [
-        "  ".join([*(padded(cell, size) for cell, size in zip(row, widths, strict=False)), row[-1]]).rstrip()
-        for row in lines
-    ]
+    begin, most = sum(widths) + 2 * len(widths), room()
+    if most and begin > most and widths[0] > _NAME:
+        widths[0] = max(widths[0] - (begin - most), _NAME)
+        lines = [(squeezed(first, widths[0]), *rest) for first, *rest in lines]
+        begin = sum(widths) + 2 * len(widths)
+    texts = []
+    for row in lines:
+        before = "".join(f"{padded(cell, size)}  " for cell, size in zip(row, widths, strict=False))
+        text = f"{before}{row[-1]}".rstrip()
+        if most and columns(text) > most and row[-1]:
+            below = begin > _FAR * most and len(row) > 1
+            text = (
+                f"{before.rstrip()}\n    {wrapped(row[-1], 4, most, begin=4)}"
+                if below
+                else (before + wrapped(row[-1], begin, most, begin=begin))
+            )
+        texts.append(text)
+    return texts
 
 
 def count(number: int, noun: str) -> str:

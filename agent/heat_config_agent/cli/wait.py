@@ -53,7 +53,7 @@ _TIMEOUT = Option(
 
 @dataclass(frozen=True, kw_only=True)
 class _View:
-    """What a look at the state directory has shown."""
+    """The findings of one look at the state directory."""
 
     code: ExitCode
     """OK or FAILED once it is done; else the exit code at the end of the time."""

@@ -13,7 +13,7 @@ class Warned:
         self._troubles: dict[Hashable, set[str]] = {}
 
     def __contains__(self, subject: Hashable) -> bool:
-        """Return whether a trouble with this subject was reported, and has not gone."""
+        """Return whether a problem with this subject was reported and still exists."""
         return subject in self._troubles
 
     def update(self, subject: Hashable, troubles: Sequence[str]) -> Sequence[str]:

@@ -1,8 +1,8 @@
 """Parses a document into deployments, and reports each mistake with its path in the document. Pure.
 
-A document is Heat's server metadata (an object with `deployments`), or the bare list that os-apply-config's template
-writes to `/var/run/heat-config/heat-config`. A mistake in one entry fails only that deployment; the others are applied.
-Unknown keys are kept and passed on.
+A document is Heat's server metadata (an object with `deployments`), the bare list that os-apply-config's template
+writes to `/var/run/heat-config/heat-config`, or a single deployment. A mistake in one entry fails only that deployment;
+the others are applied. Unknown keys are kept and passed on.
 """
 
 from __future__ import annotations
@@ -121,11 +121,8 @@ def _entries(content: object) -> tuple[list[object], str, Mistake | None]:
         return content, "", None
     if not isinstance(content, Mapping):
         kind = "an empty document" if content is None else kind_of(content)
-        return (
-            [],
-            "",
-            Mistake(path="$", problem=f"expected deployments (an object with `deployments`, or a list), not {kind}"),
-        )
+        problem = f"expected deployments (an object with `deployments`, or a list), not {kind}"
+        return [], "", Mistake(path="$", problem=problem)
     for key, language in _TEMPLATES.items():
         if key in content:
             problem = f"this is a {language}, not deployment metadata: create a stack from it with heat-config-apply"
@@ -136,7 +133,9 @@ def _entries(content: object) -> tuple[list[object], str, Mistake | None]:
     if entries is None and ("deployments" in content or "os-collect-config" in content):
         return [], "deployments", None  # Heat's metadata before the first deployment
     if entries is None:
-        hint = "; write a single deployment as a list of one" if "config" in content else ""
+        if content.keys() >= {"id", "group", "config"}:
+            return [content], "", None
+        hint = "; a single deployment needs `id`, `group` and `config`" if "config" in content else ""
         if "resources" in content or "topology_template" in content:
             hint = f"; a template has {' or '.join(_TEMPLATES)}"
         return [], "", Mistake(path="$", problem=f"there is no `deployments` in this object{hint}")

@@ -187,7 +187,7 @@ def concealer(deployment: Deployment) -> Concealer:
 
 
 def search(inputs: Iterable[Input]) -> Secrets:
-    """Return the search for the values of inputs, whatever their names are."""
+    """Return the search for the values of inputs with any name."""
     return search_for(frozenset(_parts(inputs)))
 
 

@@ -1,4 +1,4 @@
-"""What an agent that does not run as root cannot do."""
+"""Checks of an agent that does not run as root: which deployments it cannot carry out."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def check_isolation(levels: Mapping[str, str]) -> Iterator[Finding]:
     if why:
         yield failed("isolate", f"runs cannot be isolated by {parts}: {why}", "run the agent as root, with namespaces")
     elif lacking := isolation.described(isolation.missing(levels, least)):
-        yield warning("isolate", f"the policy asks for {lacking}, and the setting isolate does not", "add it there")
+        yield warning("isolate", f"the setting isolate lacks {lacking}, which the policy requires", "add it there")
     else:
         yield ok("isolate", f"runs are isolated by {parts}, if their tool has the option isolate")
 

@@ -137,7 +137,7 @@ class Admission:
 def _is_on_record(step: Step, entry: Entry | None) -> bool:
     """Return whether the journal's entry may stay as it is when a step is taken on."""
     return entry is not None and (
-        entry.state is State.DAMAGED  # it must not look new, whatever happens before it is answered
+        entry.state is State.DAMAGED  # it must not look new before it is answered
         or (entry.state is State.SUPERSEDED and step.verb is Verb.ANSWER and entry.values is None)
         or (entry.state is State.RETRY and not entry.again and entry.document == step.deployment.document)
         or (entry.state in (State.ACCEPTED, State.REBOOT) and entry.document == step.deployment.document)

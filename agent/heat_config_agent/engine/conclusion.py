@@ -73,7 +73,7 @@ REPLACED = BrokenOff(TIMED_OUT, "not run again because its deployment was replac
 
 
 def conclude(end: RunEnd, entry: Entry, job: Job | None) -> Repeat | Ended | BrokenOff:
-    """Return what follows from the end of a run, given its entry in the journal and its job."""
+    """Return the consequences of the end of a run, given its entry in the journal and its job."""
     if end.recorded == UNSTARTED:
         return Repeat.NOT_STARTED
     if end.ending:

@@ -1,4 +1,4 @@
-"""What the policy demands of a revision: a signature that counts, and no way back to an earlier revision."""
+"""The demands of the policy on a revision: a signature that counts, and no way back to an earlier revision."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SUFFIX = ".signature"
 
 @dataclass(frozen=True)
 class Demand:
-    """What a source has to check before it puts the files of a revision into the tree."""
+    """The checks of a source before it puts the files of a revision into the tree."""
 
     signers: str
     """The content of the allowed signers file."""

@@ -77,7 +77,7 @@ class FileUrl:
         answer = self._ask({}, url._replace(path=url.path + signed.SUFFIX).geturl())
         shown = f"{name}{signed.SUFFIX}"
         if answer.status == 404:
-            raise UsageError(f"{name} is not signed: there is no {shown} beside it")
+            raise UsageError(f"{name} is not signed: there is no {shown} next to it")
         if answer.status != 200 or self.demand is None:
             raise SourceError(f"{self._host} answers HTTP {answer.status} {answer.reason}".rstrip())
         evidence = signed.evidence(signed.FILES, answer.body.decode("utf-8", "surrogateescape"))
@@ -87,7 +87,7 @@ class FileUrl:
         except ValueError as error:
             raise UsageError(f"cannot use {shown}: {error}") from None
         if digests.get(name) != signed.digest(content):
-            raise UsageError(f"{shown} is of another {name}", hint="put both there together")
+            raise UsageError(f"{shown} signs another version of {name}", hint="upload both together")
         return evidence
 
     def _ask(self, headers: Mapping[str, str], url: str = "") -> web.Answer:

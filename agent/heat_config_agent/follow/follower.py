@@ -1,8 +1,8 @@
 """One stack that follows a source: asks for the newest revision, fetches it, and has it carried out.
 
 A revision is carried out by `heat-config-apply`, as a process of its own that goes on if this one ends. The record on
-disk says before it begins what is begun, and afterwards how it has ended. So whatever is killed, each revision runs
-once, and the tree that a stack is made of is always that of one revision.
+disk says before it begins what is begun, and afterwards how it has ended. So each revision runs once, even if anything
+is killed, and the tree that a stack is made of is always that of one revision.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class Oci:
         budget.spend(size, 1)
         body = self._get(f"{self._base}/blobs/{digest}", {})
         if len(body) != size or f"sha256:{hashlib.sha256(body).hexdigest()}" != digest:
-            raise SourceError(f"{self._host} sends another layer than the one with the digest {digest[:19]}")
+            raise SourceError(f"{self._host} sent a layer whose digest is not {digest[:19]}")
         if "tar" in kind.split("+", maxsplit=1)[0].split("."):
             archives.unpack(io.BytesIO(body), tree, trees.Budget(self._origin.size))
         elif title and title not in (".", "..") and "/" not in title and "\0" not in title and len(title) <= 100:
@@ -111,7 +111,7 @@ class Oci:
             if answer.status not in (301, 302, 303, 307, 308):
                 break
             url = urljoin(url, answer.headers.get("Location", ""))
-            answer = self._ask(url, headers)  # to wherever it leads, without the token
+            answer = self._ask(url, headers)  # the target of the redirection gets no token
         if answer.status != 200:
             raise SourceError(f"{self._host} answers HTTP {answer.status} {answer.reason}".rstrip())
         return answer.body

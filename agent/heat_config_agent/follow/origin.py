@@ -9,7 +9,7 @@ from heat_config_hooks.values import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """What the settings say about a source."""
+    """The settings of a source."""
 
     url: str
     ref: str

@@ -1,4 +1,4 @@
-"""What became of a revision, out of what the command that carried it out has printed."""
+"""The outcome of a revision, from what the command that carried it out has printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sources that a stack can follow: each has a newest revision, and puts the files of it into a folder."""
+"""The sources that a stack can follow: each knows its newest revision, and writes its files into a folder."""
 
 from __future__ import annotations
 

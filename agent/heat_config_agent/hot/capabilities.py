@@ -24,7 +24,7 @@ Capabilities = Mapping[str, tuple[str, ...]]
 
 NOT_HEATS = "Heat refuses this section: it has specified capabilities, and does not have them"
 CODE = "capabilities"
-"""The code of that warning, which `validate --strict` lets pass: whoever uses capabilities cannot avoid it."""
+"""The code of that warning, which `validate --strict` lets pass: a template with capabilities cannot avoid it."""
 
 
 def read(section: Json, report: Report, path: Path, kind: str) -> dict[str, tuple[str, ...]]:

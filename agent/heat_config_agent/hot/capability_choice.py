@@ -28,7 +28,7 @@ class Choice:
     def __init__(self, merged: Merged, template: Callable[[str], Template]) -> None:
         """Take the merged environments, and a function that returns the template of a file.
 
-        The function raises `Invalid` if the file is no template.
+        The function raises `Invalid` if the file is not a template.
         """
         self._merged, self._template = merged, template
         self.mistakes: list[Mistake] = []

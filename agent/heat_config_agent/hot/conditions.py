@@ -65,7 +65,7 @@ class Conditions:
         return value
 
     def _value(self, tree: Tree) -> Json:
-        """Return the value of a function, or the tree itself if it is no function."""
+        """Return the value of a function, or the tree itself if it is not a function."""
         if isinstance(tree, Failing):
             raise Wanting(tree.problem, reported=tree.reported)
         if not isinstance(tree, Call):

@@ -39,7 +39,7 @@ def examine(
 ) -> tuple[Definition | None, list[Mistake], list[Mistake]]:
     """Return the definition of a stack, all mistakes and all warnings, without secrets.
 
-    With `known` false, a missing value of a parameter is no mistake; then the definition can be shown, but not used.
+    With `known` false, a missing value of a parameter is not a mistake; then the definition can be shown, but not used.
     """
     try:
         return limits.within_template(lambda: _examined(source, identity, known=known))

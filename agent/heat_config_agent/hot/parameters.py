@@ -133,7 +133,7 @@ def with_defaults(declared: Mapping[str, Schema], defaults: Mapping[str, Json]) 
 
 
 class Default(Enum):
-    """What happens with a default value that breaks a constraint of its own parameter."""
+    """The treatment of a default value that breaks a constraint of its own parameter."""
 
     CHECKED = "it is a mistake"
     REPLACED = "it is a mistake, unless an environment replaces it: of a nested template, Heat checks no other"

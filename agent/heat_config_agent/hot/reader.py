@@ -62,7 +62,7 @@ class _Files:
         return self._files.texts
 
     def follow_template(self, file: File) -> None:
-        """Read all files that a template names. A file that is no template is reported where it is used."""
+        """Read all files that a template names. A file that is not a template is reported where it is used."""
         text = _parsed(file, "template_format")
         if text is None or not isinstance(text.value, dict):
             return

@@ -55,7 +55,7 @@ def is_list(name: str, value: Json) -> bool:
 
 
 def inner(name: str, value: Json) -> dict[str, Json] | None:
-    """Return the mappings in an entry, which then is for a resource; None if it is no such entry."""
+    """Return the mappings in an entry, which then is for a resource; None for any other entry."""
     return value if isinstance(value, dict) and name not in _SETTINGS else None
 
 

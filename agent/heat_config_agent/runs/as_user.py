@@ -97,7 +97,7 @@ def become(
         raise UserError(f"the agent runs as the user {os.geteuid()}, and only root can run anything as {name!r}")
     if not base.is_dir():
         base.mkdir(mode=0o700, parents=True)
-        base.chmod(0o711)  # whatever the umask is
+        base.chmod(0o711)  # with any umask
     found = base.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != 0 or found.st_mode & 0o022:
         raise UserError(f"{base} has to be a folder of root that nobody else may write to")

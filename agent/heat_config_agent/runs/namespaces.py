@@ -1,9 +1,9 @@
 """The namespaces of an isolated run: its process enters them, and they are those of everything that it starts.
 
-The levels are those of systemd's PrivateNetwork=, ProtectHome=, PrivateTmp= and ProtectSystem=. A run is no service of
-systemd, because its supervisor has to be its parent; so it does what systemd does for a service, by the same calls of
-the kernel. As there, the mounts of the machine stay visible, and those that are made later appear. Unlike there, `home`
-is empty and read-only, and temporary files are in memory: they are gone with the last process, however it ends.
+The levels are those of systemd's PrivateNetwork=, ProtectHome=, PrivateTmp= and ProtectSystem=. A run is not a service
+of systemd, because its supervisor has to be its parent; so it does what systemd does for a service, by the same calls
+of the kernel. As there, the mounts of the machine stay visible, and those that are made later appear. Unlike there,
+`home` is empty and read-only, and temporary files are in memory: they are gone with the last process, however it ends.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Runs as scopes of systemd: each run has a control group of its own, in one slice, where systemd is running.
 
-So all processes of a run can be listed, limited and killed, whatever they do to escape, and a run is not part of the
+So all processes of a run can be listed, limited and killed, even if they try to escape, and a run is not part of the
 agent's own service or of a login session. systemd-run registers itself as the scope and then becomes the run's
 supervisor, with the same process id and descriptors. Processes that the run leaves behind stay in its scope.
 """

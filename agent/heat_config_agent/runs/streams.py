@@ -107,7 +107,7 @@ def _blank(descriptor: int, begin: int, end: int) -> None:
 
 
 def _segments(descriptor: int, offset: int) -> Iterator[tuple[int, int]]:
-    """Yield each part of a file that is no hole: the position of its first byte, and the one after its last."""
+    """Yield each part of a file that is not a hole: the position of its first byte, and the one after its last."""
     while True:
         try:
             begin = os.lseek(descriptor, offset, os.SEEK_DATA)

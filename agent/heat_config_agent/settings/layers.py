@@ -333,7 +333,7 @@ def _layer(path: Path, mistakes: list[str] | None, *, own: bool = False) -> Laye
 
 
 def refuse(error: UsageError, mistakes: list[str] | None) -> None:
-    """Raise the error; with a list of `mistakes`, add it to the list instead, in one line whatever value it repeats."""
+    """Raise the error; with a list of `mistakes`, add it to the list instead, in one line."""
     if mistakes is None:
         raise error
     mistakes.append(str(error).replace("\n", " "))

@@ -1,7 +1,7 @@
 """Reads the policy of the machine: one file at a fixed path that only root can write.
 
-No option, variable, settings file or metadata names another path. Whatever is wrong with the file becomes the mistake
-of the policy, with which nothing new may run; only a file that does not exist allows everything.
+No option, variable, settings file or metadata names another path. Any fault of the file becomes the mistake of the
+policy, with which nothing new may run; only a file that does not exist allows everything.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Gate:
             )
 
     def covers(self, path: str | Path) -> bool:
-        """Return whether a file is signed, whatever its content is now."""
+        """Return whether a file is signed; its content may have changed since."""
         return os.path.relpath(os.path.realpath(path), self._folder) in self._digests
 
     @property

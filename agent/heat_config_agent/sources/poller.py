@@ -35,7 +35,7 @@ PAST = 32
 
 @dataclass
 class Condition:
-    """The condition of a source: if it works, and since when."""
+    """The condition of a source: its last outcome, and the time since then."""
 
     name: str
     working: bool | None = None

@@ -7,8 +7,9 @@ comes back after that time; if its content was on disk, its deployments are know
 
 An older message must not count after a newer one. Zaqar returns messages in the order in which they were posted, but
 leaves out those that are claimed: if an agent is killed while it has a claim, the next agent receives the messages that
-were posted later, and the claimed one a minute after them. So all messages before the newest are deleted, whoever has
-claimed them. A message that comes back, and is older than the one that was collected, is deleted and does not count.
+were posted later, and the claimed one a minute after them. So all messages before the newest are deleted, also those
+that others have claimed. A message that comes back, and is older than the one that was collected, is deleted and does
+not count.
 
 Heat does not always post messages in the order of their content either. If two deployments begin at once, one message
 may contain both, and a later message only one of them. So the content for the same deployment is compared too: the

@@ -22,7 +22,7 @@ class Schema:
         cache_mode: str = CACHE_LOCAL,
         type: str | None = None,  # noqa: A002
     ) -> None:
-        """Take the declaration. Values are never cached, whatever `cache_mode` says."""
+        """Take the declaration. Values are never cached; `cache_mode` is ignored."""
         self.description, self.type, self.cache_mode = description, type, cache_mode
         self.support_status = support_status or SupportStatus()
 

@@ -167,7 +167,7 @@ class SwiftSignalFailure(Error):
 
 
 class UpdateReplace(Exception):
-    """The resource cannot be updated in place: it is to be replaced."""
+    """The resource cannot be updated in place: it has to be replaced."""
 
     def __init__(self, resource_name: object = "Unknown") -> None:
         """Take the resource, or its name."""

@@ -59,7 +59,7 @@ class World:
     happened: Callable[[dict[str, Json]], None] = lambda _event: None
     """Receives each event: `{"time", "path", "action", "status", "reason"}`."""
     left_unchanged: Callable[[str], None] = lambda _path: None
-    """Receives the path of each resource that an update does not have to change, which is no event."""
+    """Receives the path of each resource that an update does not have to change, which is not an event."""
     stacks: dict[str, Stack] = field(default_factory=dict)
     """The stacks at work, by id."""
     catching_up_until: float = 0.0

@@ -272,7 +272,7 @@ class ThisMachine:
         return name, (deployment.stack, world.store.resources[deployment.resource].name)
 
     def _is_open(self, deployment: DeploymentRecord) -> bool:
-        """Return whether a deployment is to be offered again: it runs, or its result has not been accepted."""
+        """Return whether a deployment has to be offered again: it runs, or its result has not been accepted."""
         entry = self._journal.entries.get(protocol.file_key(deployment.config))
         return deployment.status == IN_PROGRESS or entry is None or not entry.settled
 

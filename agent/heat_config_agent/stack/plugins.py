@@ -44,7 +44,7 @@ class Plugins:
 
 
 def load(directories: Iterable[Path]) -> Plugins:
-    """Load all plug-ins. Only root and we may be able to write to them: whoever can, decides what we run."""
+    """Load all plug-ins. Only root and we may be able to write to them: anyone who can, decides what we run."""
     plugins = Plugins()
     for directory in directories:
         if not directory.is_dir():

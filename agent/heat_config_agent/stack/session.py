@@ -353,7 +353,7 @@ class Session:
 
 
 def _signal(resource: Resource, details: Json) -> None:
-    """Signal a resource. Raises ValueError if it refuses, whatever its class raises."""
+    """Signal a resource. Raises ValueError if it refuses, for any exception of its class."""
     try:
         resource.signal(details)
     except NoActionRequired:

@@ -1,7 +1,7 @@
 """Snapshots of a stack, and stacks that come from elsewhere or go there: snapshot, restore, adopt, abandon.
 
 A snapshot is one of the records of its stack. It has the source of the definition, and the state of each resource,
-with whatever the handlers of the resource have stored. A process that is killed leaves a snapshot that is in progress;
+with the data that its handlers have stored. A process that is killed leaves a snapshot that is in progress;
 the next one completes or deletes it.
 """
 

@@ -83,7 +83,7 @@ class Memory:
         return next((each for each in self.stacks.values() if not each.owner), None)
 
     def put(self, record: Record) -> None:
-        """Keep the current state of a record."""
+        """Store the current state of a record."""
         self._know(record)
         self._append(record.KIND, record.id, self._json(record))
 

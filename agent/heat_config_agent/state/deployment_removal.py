@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class DeploymentRemoval:
-    """Removes what the deployments of one state directory have left, in short steps."""
+    """Removes the files that deployments have left in one state directory, in short steps."""
 
     def __init__(
         self, journal: Journal, deployed: Deployed, state: Path, log: Log, warn: Callable[[str], None]

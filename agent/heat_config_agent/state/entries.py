@@ -13,7 +13,7 @@ from heat_config_agent.model.entry import Entry
 
 
 class Entries(dict[str, Entry]):
-    """Entries by their keys. Change them one by one: `update` and the like would pass by the index."""
+    """Entries by their keys. Change them one by one: `update` and similar methods would bypass the index."""
 
     def __init__(self, entries: Mapping[str, Entry]) -> None:
         super().__init__(entries)

@@ -98,7 +98,9 @@ class EntryFile:
         self.entries = Entries(reader.entries)
         if reader.good < len(content):
             self._file.cut(reader.good)
-        damaged = reader.damaged or int(reader.good == 0 and len(content) > 0)  # not one whole line: it is no journal
+        damaged = reader.damaged or int(
+            reader.good == 0 and len(content) > 0
+        )  # with no whole line, it is not a journal
         if damaged:
             aside = self._file.set_aside(content)
             lines = f"{damaged} damaged line{'s' if damaged > 1 else ''}"

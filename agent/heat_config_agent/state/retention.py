@@ -21,7 +21,7 @@ FULL = "the disk is full, and it has left the metadata"
 
 
 class Part(str, enum.Enum):
-    """The part of a deployment that is to be removed."""
+    """The part of a deployment that is due for removal."""
 
     SECRETS = "secrets"
     """Inputs, config, the files that its tool was given, and secrets in its output."""
@@ -57,7 +57,7 @@ class Removal:
 def due(
     entries: Mapping[str, Entry], weights: Mapping[str, Weight], limits: Limits, now: float, *, full: bool = False
 ) -> list[Removal]:
-    """Return what is to be removed, the oldest first. `now` is by `state.clock`; `full` is True if the disk is full."""
+    """Return what is due for removal, oldest first. `now` is by `state.clock`; `full` is True if the disk is full."""
     removals: dict[str, Removal] = {}
     weight = {key: weights.get(key, Weight()) for key in entries}
     settled = [entry for entry in _by_age(entries.values()) if entry.removed is not Removed.ALL and is_over(entry)]

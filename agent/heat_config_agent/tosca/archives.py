@@ -190,7 +190,7 @@ class Archive:
         if info is None:
             raise FileNotFoundError(2, "it is not in the archive")
         if info.file_size > LARGEST:
-            raise OSError(27, f"it is over {LARGEST // 1024**2} MiB long")
+            raise OSError(27, f"it is longer than {LARGEST // 1024**2} MiB")
         try:
             with self._zip.open(info) as file:
                 return file.read(info.file_size + 1)[: info.file_size]

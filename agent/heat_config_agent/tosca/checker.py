@@ -38,7 +38,7 @@ class Checked:
     mistakes: list[Mistake]
     warnings: list[Mistake]
     open: list[Mistake]
-    """What is still needed to apply it here, and is no mistake of its own."""
+    """The open points: what is still needed to apply it here, without being a mistake."""
     is_readable: bool = True
 
 

@@ -130,7 +130,7 @@ _FINE: Any = ()
 
 
 def _malformed(operator: str, argument: Json) -> Any:
-    """Return what is wrong with the form of an argument, whatever the type: a problem and a hint; or nothing."""
+    """Return the mistake in the form of an argument, for any type: a problem and a hint; or nothing."""
     if operator == "in_range" and (not isinstance(argument, list) or len(argument) != 2):
         return "in_range needs a list of two values", f"write `in_range: [ 1, {UNBOUNDED} ]`, say"
     if operator == "valid_values" and not isinstance(argument, list):

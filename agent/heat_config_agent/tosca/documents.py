@@ -219,7 +219,7 @@ def _shown(value: Json) -> str:
 
 
 def _check_metadata(document: Document) -> None:
-    """Report a template_version that is no version (section 3.9.3.2)."""
+    """Report a template_version that is not a version (section 3.9.3.2)."""
     version = (document.content.get("metadata") or {}).get("template_version")
     if version is not None:
         try:

@@ -42,7 +42,7 @@ class Entity:
     """As messages have it: `a node template`."""
     keys: Mapping[str, Kind]
     required: tuple[str, ...] = ()
-    """Keynames that have to be there wherever this entity is."""
+    """Keynames that every entity of this kind must have."""
     short: str = ""
     """The keyname that a text stands for in the place of the map."""
     others: Kind | None = None

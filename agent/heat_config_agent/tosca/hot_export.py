@@ -156,7 +156,7 @@ def _declare_types(resources: Mapping[str, Any], real: Mapping[str, Any]) -> Non
 def _remarks(of: Exported, used: set[str]) -> Iterator[str]:
     for name in of.definition.parameters:
         if name not in used and not _is_open(of, name):
-            yield f"The input {name} is no parameter: the template has its value of now."
+            yield f"The input {name} does not become a parameter: the template has its current value."
     for name in of.workflows:
         yield f"The workflow {name} is not in the template: Heat has none."
     if of.definition.procedures.keys() - set(of.workflows):

@@ -21,7 +21,7 @@ FUNCTIONS = frozenset(
 """The functions of HOT: a map with one of these keys alone would be a call."""
 
 
-class NotExpressible(Exception):  # noqa: N818  # it is no mistake
+class NotExpressible(Exception):  # noqa: N818  # it is not a mistake
     """A value that HOT cannot express."""
 
 

@@ -22,7 +22,7 @@ class OperationDefinition(Definition):
 
     @property
     def implemented(self) -> OperationDefinition | None:
-        """The innermost definition with an implementation; None where nothing is to be run."""
+        """The innermost definition with an implementation; None if nothing has to be run."""
         if self.content.get("implementation"):
             return self
         return self.parent.implemented if self.parent else None

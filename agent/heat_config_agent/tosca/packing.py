@@ -118,7 +118,7 @@ def _add(archive: zipfile.ZipFile, name: str, mode: int, content: bytes) -> None
 
 
 def _content(path: str) -> tuple[bytes, int]:
-    """Return the content of a file, and its mode: executable or not. Raises `Refused` where it is no file."""
+    """Return the content of a file, and its mode: executable or not. Raises `Refused` if it is not a file."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
         status = os.fstat(descriptor)

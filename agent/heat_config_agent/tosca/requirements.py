@@ -182,7 +182,7 @@ def candidates(requirement: Requirement, service: Service) -> list[Node]:
 
 
 def fitting(requirement: Requirement, service: Service) -> list[Node]:
-    """Return the nodes of the types that a requirement without a named node asks for, whatever its filter."""
+    """Return the nodes of the types that a requirement without a named node asks for, before its filter is applied."""
     wanted, capability = requirement.node_type, requirement.capability_type
     nodes = []
     for node in service.nodes.values():

@@ -36,7 +36,7 @@ def check_templates(service: Service, scope: Scope) -> None:
 
 
 def _check_type(template: Template, content: Mapping[str, Json], others: Mapping[str, Any], scope: Scope) -> None:
-    """Report a missing or unknown type, and copies of what is no original (S5)."""
+    """Report a missing or unknown type, and copies of a node that cannot be copied (S5)."""
     report, path = scope.report, template.path
     copied = content.get("copy")
     if copied is not None:

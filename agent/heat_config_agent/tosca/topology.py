@@ -125,7 +125,7 @@ class Link:
 
     @property
     def id(self) -> str:
-        """Its tosca_id."""
+        """The value of its attribute `tosca_id`."""
         return variable(self.name)
 
     @property

@@ -61,7 +61,7 @@ class _TypeCheck:
         kind = {"node_types": "node", "relationship_types": "relationship"}.get(type_.section, "")
         subject = TypeSubject(type_, kind) if kind else TypeSubject(None, "group") if "group" in type_.section else None
         if type_.section in {"capability_types", "interface_types", "policy_types", "artifact_types", "data_types"}:
-            subject = TypeSubject(None, "node")  # whatever has it
+            subject = TypeSubject(None, "node")  # any type that has it
         self.scope = Scope(document, document.report, subject, scope.inputs, scope.templates, None, scope.uses)
 
     def check(self) -> None:

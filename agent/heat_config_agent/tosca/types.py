@@ -181,7 +181,7 @@ class DefinedType:
 
     @cached_property
     def inputs(self) -> Mapping[str, PropertyDefinition]:
-        """Of an interface type: definitions of the inputs of all its operations."""
+        """For an interface type, the definitions of the inputs of all its operations."""
         return definitions(
             self.content.get("inputs") or {}, self._inherited("inputs"), self.names, (*self.path, "inputs")
         )

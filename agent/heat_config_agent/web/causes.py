@@ -88,7 +88,7 @@ def cause(error: BaseException, timeout_text: str = "no answer in time") -> str:
 
 
 def hint(error: BaseException) -> str:
-    """Return the advice for an error that a setting can mend; else empty text."""
+    """Return the advice for an error that a setting can fix; else empty text."""
     seen = innermost(error)
     unknown = isinstance(seen, ssl.SSLCertVerificationError) and seen.verify_code in UNKNOWN_AUTHORITY
     return "is its authority's certificate in ca_file of [agent]?" if unknown else ""

@@ -67,7 +67,7 @@ finish = protocol.collect
 
 
 def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
-    """Remove the containers of earlier configs, and run those of this one unless the deployment is to be removed."""
+    """Remove the containers of earlier configs, and run those of this one unless the deployment has to be removed."""
     engine = _Engine(engines.choose(_PROGRAM, place, removes=request.removes))
     containers = engine.containers()
     earlier = [container for container in containers if _is_earlier(container.labels, request)]

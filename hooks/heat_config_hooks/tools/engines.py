@@ -23,7 +23,7 @@ def choose(program: Program, place: Workplace, *, removes: bool) -> tuple[str, .
 
     A program that the variable names is used without a check.
     A program that was chosen earlier is kept as long as it is installed: no other engine knows its containers.
-    With `removes`, the program is needed to remove containers, so another engine is no replacement.
+    With `removes`, the program is needed to remove containers, so another engine cannot replace it.
     """
     if place.environment.get(program.variable):
         return programs.find(program, place.environment)

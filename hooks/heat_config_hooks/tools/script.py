@@ -66,6 +66,6 @@ def _text(config: object) -> str:
     script = protocol.text_of(config, "the text of a script")
     first = script.partition("\n")[0]
     if first.startswith("#!") and len(first.encode("utf-8", "replace")) > _INTERPRETER:
-        # The kernel refuses it, and a shell that starts it would run it as a shell script, whatever its language is.
+        # The kernel refuses it, and a shell that starts it would run a script of any language itself.
         raise HookError(f"the line that names the interpreter is longer than {_INTERPRETER} bytes", "config")
     return script.replace("\r\n", "\n") if first.endswith("\r") else script

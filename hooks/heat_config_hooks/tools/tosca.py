@@ -10,7 +10,7 @@ The config is an object, or its JSON text:
                 without it, they are the inputs of the deployment
     steps       instead of these five, a list of objects with them: each is processed after the one before has succeeded
     files       path → text, {base64: …}, or {sha256: …} for a file in the folder that `HEAT_STACK_FILES` names
-    root        a text that stands for the folder of the files, wherever it occurs in an input
+    root        a text that stands for the folder of the files in all inputs
     places      [{file, to, until}]: copies `file` to the path `to` before the first step, and removes the copy at the
                 `end` of the run, at the `delete` of the deployment unless someone has changed it, or `never`
 
@@ -309,7 +309,7 @@ def _executable(task: _Task) -> protocol.Command:
     return _script(task, (str(task.file),))
 
 
-class CannotStart(HookError):  # noqa: N818  # it is no mistake of the deployment
+class CannotStart(HookError):  # noqa: N818  # it is not a mistake of the deployment
     """A file cannot be started on this machine."""
 
     code = CANNOT_START

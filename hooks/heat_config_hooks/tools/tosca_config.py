@@ -94,7 +94,7 @@ class Config:
     files: Mapping[str, bytes | Digest] = field(default_factory=dict)
     places: tuple[Place, ...] = ()
     root: str = ""
-    """Text that stands for the folder of the files wherever it occurs in an input; empty for none."""
+    """Text that stands for the folder of the files in all inputs; empty for none."""
 
 
 def read(config: object) -> Config:

@@ -22,6 +22,7 @@ from typing import Any
 
 from heat_config_agent.cli import state_options, template_options
 from heat_config_agent.cli.command_line import seconds
+from heat_config_agent.cli.help_format import HelpFormatter
 from heat_config_agent.cli.stack import archives, drawing, nodes, operations, queries, type_queries, workflows
 
 _EXIT_CODES = """\
@@ -45,7 +46,7 @@ def add(commands: state_options.Commands) -> None:
         help="create, inspect and change stacks of HOT templates",
         description="Stacks of HOT templates on this machine, with the options of `openstack stack`.",
         epilog=_EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     class_: type[argparse.ArgumentParser] = _Parser
     inner = parser.add_subparsers(metavar="COMMAND", title="commands", required=True, parser_class=class_)

@@ -87,7 +87,7 @@ def show(options: argparse.Namespace) -> int:
 
 
 def _exported(source: Json) -> dict[str, Json]:
-    """Return the template with its environment and files as Heat's API has them; nothing if it is no HOT template."""
+    """Return the template with its environment and files as in Heat's API; nothing if it is not a HOT template."""
     return {} if isinstance(source, dict) and source.get("language") == TOSCA else exchange.exported(source)
 
 

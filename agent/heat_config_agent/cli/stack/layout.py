@@ -38,7 +38,7 @@ class Box:
 
     @property
     def middle(self) -> float:
-        """The height at which lines begin and end."""
+        """The vertical position at which its lines begin and end."""
         return self.y + self.height / 2
 
 

@@ -33,7 +33,7 @@ _FIXED = 33
 
 @dataclass(frozen=True)
 class Earlier:
-    """What an interrupted command did with a resource."""
+    """The work of an interrupted command on a resource."""
 
     word: str
     action: str = ""

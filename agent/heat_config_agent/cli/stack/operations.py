@@ -308,7 +308,10 @@ def _why(settings: Settings, root: Stack) -> list[str]:
         lines += [f"{terminal.line(path)} printed last:", *shown] if shown else []
         lines.append(f"`{terminal.line(settings.command('log', path))}` shows all of its output")
     lines += _way_out(settings, root)
-    return [terminal.clipped(line, room) if room and line.startswith("  |") else line for line in lines]
+    return [
+        terminal.clipped(line, room) if room and line.startswith("  |") else terminal.wrapped(line, 2, room)
+        for line in lines
+    ]
 
 
 def _way_out(settings: Settings, root: Stack) -> list[str]:

@@ -40,7 +40,8 @@ def stack(options: argparse.Namespace) -> int:
         return ExitCode.OK
     for key, value in details.items():
         if isinstance(value, str) and value:
-            terminal.say(f"{terminal.padded(key, 20)} {terminal.line(value)}")
+            text = terminal.wrapped(terminal.line(value), 21, terminal.room(), begin=21)
+            terminal.say(f"{terminal.padded(key, 20)} {text}")
     if details["parameters"]:
         terminal.say("parameters")
     for name, value in details["parameters"].items():

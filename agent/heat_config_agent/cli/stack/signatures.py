@@ -1,4 +1,4 @@
-"""What a stack is made of, read only if it is signed, where the policy has the rule `signers`."""
+"""The files that a stack is made of, read only if they are signed, where the policy has the rule `signers`."""
 
 from __future__ import annotations
 

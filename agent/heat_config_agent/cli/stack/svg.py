@@ -24,7 +24,7 @@ _MARGIN, _LANE, _CHART = 20, 26, 600
 _FONT = 'font-family="Verdana, DejaVu Sans, sans-serif" font-size="12"'
 _LOOKS = {
     "": ("#eeeeee", "#666666", 1.0, "", ""),
-    "INIT": ("#f7f7f7", "#888888", 1.0, "2 3", ""),
+    "INIT": ("#f7f7f7", "#666666", 1.0, "2 3", ""),
     "COMPLETE": ("#d9efd9", "#2e6b2e", 1.0, "", "M1,6 L4.5,9.5 L11,2"),
     "IN_PROGRESS": ("#d6e6f7", "#1f4e8c", 2.0, "6 3", "M2,1 L10,6 L2,11 Z"),
     "FAILED": ("#f8d3ce", "#9c1c10", 2.5, "", "M2,2 L10,10 M10,2 L2,10"),
@@ -150,7 +150,7 @@ def _mark(path: str, colour: str, x: float, y: float) -> str:
 def timeline(spans: Sequence[Span]) -> str:
     """Return the times of resources: a lane for each, hatched while it waits, filled while it is worked on."""
     names = max((extent(fitted(span.path, _TEXT), _TEXT) for span in spans), default=0) + 2 * _MARGIN
-    height = 2 * _MARGIN + (len(spans) + 1) * _LANE
+    height = 2 * _MARGIN + max(len(spans), 1) * _LANE
     return _page(names + _CHART + 15 * _MARGIN, height, _lanes(spans, names))
 
 

@@ -1,6 +1,6 @@
 """The functions of conditions. A condition is the name of a condition, a boolean, or one of these functions.
 
-`and`, `or` and `not` stay as they are until they are asked: what they name is looked up by whoever knows the names, and
+`and`, `or` and `not` stay as they are until they are asked: their names are looked up by the code that knows them, and
 only as far as is needed.
 """
 

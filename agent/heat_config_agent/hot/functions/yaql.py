@@ -71,7 +71,7 @@ def _compute(args: Json, name: str) -> Json:
         raise Unresolved(f'"{name}": there is no {error} in the data') from None
     except (limits.TooMuch, MemoryError):
         raise
-    except Exception as error:  # noqa: BLE001  # yaql's functions raise whatever Python raises
+    except Exception as error:  # noqa: BLE001  # yaql's functions raise any exception of Python
         raise Unresolved(f'"{name}": {_problem(error)}') from None
 
 

@@ -172,7 +172,7 @@ def _named(types: Mapping[str, Schema]) -> Schema:
 
 
 def _choices(types: Mapping[str, Schema]) -> list[Schema]:
-    """Return what follows from the type of a resource: first by the service, as there are hundreds of types."""
+    """Return the schemas for each type of resource, chosen by its service first because there are hundreds of types."""
     services: dict[str, list[Schema]] = {}
     for name in types:
         then = {"$ref": f"#/definitions/types/{name.replace('~', '~0').replace('/', '~1')}"}

@@ -98,10 +98,10 @@ class _Content:
         target = self._new(other)
         try:
             if not stat.S_ISREG(target.lstat().st_mode):
-                raise UsageError(f"the archive has the hard link {name!r} to something that is no file")
+                raise UsageError(f"the archive has the hard link {name!r} to something that is not a file")
             os.link(target, self._new(name), follow_symlinks=False)
         except FileNotFoundError:
-            raise UsageError(f"the archive has the hard link {name!r} to a file that it does not have") from None
+            raise UsageError(f"the hard link {name!r} refers to a file that the archive lacks") from None
         except FileExistsError:
             raise _twice(name) from None
 

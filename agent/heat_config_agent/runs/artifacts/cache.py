@@ -1,7 +1,7 @@
 """Files that were fetched and verified, in one folder, by their digests.
 
 A file comes into the folder whole, and its digest is computed again whenever it is used: nothing else is on record, and
-whatever is killed, the worst is that a file is fetched again. The files that were not used for longest go first.
+if anything is killed, the worst is that a file is fetched again. The files that were not used for longest go first.
 """
 
 from __future__ import annotations

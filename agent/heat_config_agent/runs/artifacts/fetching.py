@@ -36,7 +36,7 @@ class ArtifactError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Means:
-    """What artifacts are fetched with."""
+    """The parts with which artifacts are fetched."""
 
     cache: Path
     """The folder of the cache."""
@@ -122,7 +122,7 @@ def _make(folder: Path, target: Path) -> None:
     for part in target.relative_to(folder).parts:
         path /= part
         if path.is_symlink() or (path.exists() and not path.is_dir()):
-            raise UsageError(f"{path.relative_to(folder)} is there already, and is no folder")
+            raise UsageError(f"{path.relative_to(folder)} exists, and is not a folder")
         path.mkdir(mode=0o700, exist_ok=True)
 
 

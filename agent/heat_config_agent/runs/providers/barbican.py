@@ -29,7 +29,7 @@ def _payload(name: str) -> bytes:
         raise ProviderError(f"the deployment has no user of Keystone: it lacks deploy_{missing[0]}")
     cloud = Cloud(Credentials(**given), os.environ.get(CA_FILE) or None)
     try:
-        answer = cloud.ask(  # the endpoint is that of the catalog, whatever host the URL names
+        answer = cloud.ask(  # the endpoint is that of the catalog; the host in the URL is ignored
             "GET",
             "key-manager",
             f"/v1/secrets/{identity[1]}/payload",

@@ -1,7 +1,7 @@
 """The folder of secrets, and what the built-in providers have in common.
 
 A name cannot lead out of the folder: it has no `..`, each part of it is opened in the one before, and no link is
-followed. So whoever writes metadata reads what was put there, and no other file.
+followed. So an author of metadata reads what was put there, and no other file.
 """
 
 from __future__ import annotations

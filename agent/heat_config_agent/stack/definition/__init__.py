@@ -309,7 +309,7 @@ class Definition:
     place: Callable[[Path], Place | None] = lambda _path: None
     """Returns the position of a part of the template in its text, or of the next larger part that has one."""
     nodes: Mapping[str, NodeDefinition] = field(default_factory=dict)
-    """The nodes of a service, in the order of the template; none of a stack that is no service."""
+    """The nodes of a service, in the order of the template; none of a stack that is not a service."""
     in_turn: bool = False
     """True if the resources are worked on one after the other. After a failure, nothing more is begun, except that a
     removal goes on."""

@@ -39,7 +39,7 @@ class Steps:
     steps: Mapping[str, Step]
 
     def followers(self) -> frozenset[str]:
-        """Return the names of the steps that follow others."""
+        """Return the names of the steps that come after another step."""
         return frozenset(
             name for step in self.steps.values() for names in (step.on_success, step.on_failure) for name in names
         )

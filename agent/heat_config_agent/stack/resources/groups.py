@@ -177,7 +177,7 @@ class ResourceChain(Group):
                 yield ResourceDefinition(name=str(number), type=type_, properties=shared, depends_on=needs)
 
     def validate(self) -> None:
-        """Refuse a type that is no text."""
+        """Refuse a type that is not text."""
         try:
             list(self.members(self.known()))
         except ValueError as error:

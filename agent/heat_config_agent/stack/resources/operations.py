@@ -60,7 +60,7 @@ class Operation(SoftwareDeployment):
         "inverse": Schema(Schema.STRING, "The name of the operation that undoes.", update_allowed=True, default=""),
         "config": Schema(Schema.MAP, "What is run to make.", update_allowed=True),
         "inverse_config": Schema(Schema.MAP, "What is run to undo.", update_allowed=True),
-        "files": Schema(Schema.MAP, "Files that are beside the scripts, by path.", update_allowed=True),
+        "files": Schema(Schema.MAP, "Files in the folder of the scripts, by path.", update_allowed=True),
         "places": Schema(Schema.LIST, "Files that are copied to places on the machine.", update_allowed=True),
         "input_values": Schema(Schema.MAP, "Values of the inputs.", update_allowed=True),
         "inverse_values": Schema(Schema.MAP, "Values of the inputs of what undoes.", update_allowed=True),

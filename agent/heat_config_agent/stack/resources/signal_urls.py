@@ -107,7 +107,7 @@ class SwiftSignal(WaitCondition):
 
 
 class AccessPolicy(Resource):
-    """A list of resources that users may see; there are no such users here."""
+    """A list of the resources that a user may see. It has no effect on this machine, which has no such users."""
 
     again_after_interruption: ClassVar[bool] = True
     properties_schema: ClassVar[Mapping[str, Schema]] = {

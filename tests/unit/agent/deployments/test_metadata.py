@@ -102,10 +102,16 @@ def test_a_document_without_a_list_of_deployments_is_not_understood(content: obj
     assert (found.deployments, paths(found), found.understood) == ((), [path], False)
 
 
-def test_one_deployment_is_no_document() -> None:
-    """Somebody has forgotten the list, and is told so."""
+def test_a_document_can_be_one_deployment() -> None:
+    """An object with `id`, `group` and `config` is a list of one."""
+    alone = {"id": "d1", "group": "script", "config": "#!/bin/sh\n"}
+    assert parse(alone) == parse([alone])
+
+
+def test_a_single_deployment_needs_its_group() -> None:
+    """An object with `config` alone is a mistake, which names the keys of a single deployment."""
     [mistake] = parse({"id": "d1", "config": "#!/bin/sh\n"}).mistakes
-    assert mistake.problem.endswith("write a single deployment as a list of one")
+    assert mistake.problem.endswith("a single deployment needs `id`, `group` and `config`")
 
 
 @pytest.mark.parametrize("section", ["resources", "topology_template"])

@@ -132,7 +132,7 @@ def test_a_registry_that_lies_or_denies(registry: Registry, tmp_path: Path) -> N
     """A layer counts only with its digest and size, and has no name that leads out."""
     registry.add(b"good", "application/yaml", "stack.yaml")
     registry.blobs = dict.fromkeys(registry.blobs, b"evil")
-    with pytest.raises(SourceError, match="another layer than the one with the digest"):
+    with pytest.raises(SourceError, match="a layer whose digest is not"):
         source(origin(registry), tmp_path).fetch("", tmp_path)
     registry.layers.clear()
     for layers, says in ((0, "has no layers"), (1, "neither an archive nor a file with a title")):

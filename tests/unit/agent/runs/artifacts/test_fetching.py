@@ -105,7 +105,7 @@ def test_what_cannot_be_had(tmp_path: Path, served: Files, means: Means) -> None
         f"cannot use {bare}: it is larger than {MEBI - 4} bytes (keep_size": served.put("huge", b"x" * MEBI, to="x"),
         f"cannot use {bare}: the archive cannot be unpacked: ": served.put("text", b"no archive", unpack=True),
         f"cannot use {bare}: good is there already": served.put("again", b"again", to="good"),
-        f"cannot use {bare}: good is there already, and is no folder": served.put("below", b"again", to="good/x"),
+        f"cannot use {bare}: good exists, and is not a folder": served.put("below", b"again", to="good/x"),
         f"cannot use {bare}: the archive has 'good', which is there already": served.put(
             "pack", archive("good", b""), unpack=True
         ),

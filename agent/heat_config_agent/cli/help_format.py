@@ -1,0 +1,61 @@
+"""The layout of `--help`, which fits the width of the terminal, and of mistakes in a command line."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import textwrap
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+_WIDEST = 100
+"""Number of columns of the longest lines of a paragraph: longer ones are hard to read."""
+
+_ITEM = re.compile(r" +\S+  +(?=\S)")
+"""The beginning of an item of a list, such as an exit code before its meaning."""
+
+
+_MANY = 60
+"""Number of characters of a list of choices that is too long for a message."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Names the help instead of a long list of choices."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print what is wrong with the command line, and exit."""
+        start, choices, _ = message.partition(" (choose from ")
+        if choices and len(message) - len(start) > _MANY:
+            message = f"{start} (`{self.prog} --help` lists all)"
+        super().error(message)
+
+
+class HelpFormatter(argparse.HelpFormatter):
+    """Wraps paragraphs, and keeps lines that are indented: lists, with their meanings wrapped, and commands."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        width = min(width, _WIDEST)
+        blocks = re.split(r"\n\s*\n", text.strip("\n"))
+        return "\n\n".join(textwrap.indent(_wrapped(block, width - len(indent)), indent) for block in blocks) + "\n"
+
+
+def _wrapped(block: str, width: int) -> str:
+    """Return a block of lines without an empty one between them, wrapped to a width."""
+    lines: list[str] = []
+    paragraph: list[str] = []
+    for line in [*block.split("\n"), ""]:
+        if line and not line.startswith(" "):
+            paragraph.append(line)
+            continue
+        lines += textwrap.wrap(" ".join(paragraph), width, break_on_hyphens=False)
+        paragraph.clear()
+        item = _ITEM.match(line)
+        if item:
+            hanging = " " * item.end()
+            lines += textwrap.wrap(line, width, subsequent_indent=hanging, break_on_hyphens=False)
+        elif line:
+            lines.append(line)
+    return "\n".join(lines)
