@@ -57,14 +57,18 @@ def test_a_condition_waits_for_a_signal_at_the_url_of_its_handle(  # noqa: PLR09
 ) -> None:
     """The reference of the handle is the URL, and nothing else is needed to signal it."""
     answers: list[int] = []
+    senders: list[threading.Thread] = []
 
     def answer(event: dict[str, Any]) -> None:
         if (event["path"], event["action"], event["status"]) == ("w", "CREATE", "IN_PROGRESS"):
             url = working.root.resources["h"].FnGetRefId()
-            threading.Thread(target=lambda: answers.append(send(url, body))).start()
+            senders.append(threading.Thread(target=lambda: answers.append(send(url, body))))
+            senders[-1].start()
 
     working.session.world.happened = answer
     working.session.create(made(resources(*types), {"data": {"attr": ["w", data]}}))
+    for sender in senders:  # the stack may be complete before it has read the answer
+        sender.join()
     assert working.state() == ("CREATE", outcome)
     if result is not None:
         assert answers == [200]

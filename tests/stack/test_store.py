@@ -96,3 +96,27 @@ def test_what_a_damaged_line_was_about(line: bytes) -> None:
     """It is known only of a line that is what is left of one, and no more than one."""
     found = lines.damaged(line)
     assert found == (("stack", "a") if line == b'00000000 ["stack","a",' else ("", ""))
+
+
+def test_each_record_is_read_once(tmp_path: Path) -> None:
+    """In the place of its first line is the last one; events and what is not certain are read as they are."""
+    filled(tmp_path).close()
+    content = (tmp_path / FILE).read_bytes()
+    found = [*lines.read(content)]
+    records = [line for line in found if isinstance(line, lines.Line) and line.key]
+    assert len(found) == content.count(b"\n")
+    assert [line.key[:1] for line in records] == [*"001234567"]
+    assert all(isinstance(line.values, dict) and line.values["status"] == "COMPLETE" for line in records[1:])
+    assert sum(isinstance(line, lines.Line) and line.kind == "event" for line in found) == 16
+    damaged = content.replace(b'"status":"COMPLETE"', b'"status":"COMPLETf"', 1)
+    assert sum(isinstance(line, lines.Line) and bool(line.key) for line in lines.read(damaged)) > len(records)
+
+
+def test_the_records_of_one_kind_are_read(tmp_path: Path) -> None:
+    """Of a large stack, the outline needs no more than the record of the stack itself."""
+    filled(tmp_path).close()
+    store = Store(tmp_path, write=False, only=StackRecord.KIND)
+    assert store.root is not None
+    assert store.root.name == "s"
+    assert not store.resources
+    assert not store.damage

@@ -23,6 +23,9 @@ from support.machine import Done, Machine
 
 NAME = "case"
 
+PATIENCE = 600.0
+"""Seconds that a command may take: on a machine with much else to do, it waits for its turn only."""
+
 
 def found(*folders: Path) -> list[Path]:
     """Return all cases below some folders."""
@@ -75,9 +78,7 @@ class Case:
 
     def run(self, program: str, *words: str) -> Done:
         """Run a command on the state directory of the machine."""
-        process = self.machine.start(program, *words, "--state-dir", str(self.machine.state))
-        out, err = process.communicate(timeout=120)
-        return Done(process.returncode, out, err)
+        return self.machine.command(program, [*words, "--state-dir", str(self.machine.state)], {}, seconds=PATIENCE)
 
     def stack(self, *words: str) -> Done:
         """Run a command of `heat-config-agent stack`."""
@@ -86,7 +87,8 @@ class Case:
     def ask(self, *words: str) -> Any:
         """Return what a command prints as JSON."""
         done = self.stack(*words, "--json")
-        return json.loads(done.out) if done.code == 0 else f"{done.out}{done.err}"
+        assert done.code == 0, f"stack {' '.join(words)} ends with {done.code}: {done.out}{done.err}"
+        return json.loads(done.out)
 
     def compare(self, step: dict[str, Any], done: Done, lines: list[str]) -> Iterator[str]:
         """Yield what is not as a step expects."""

@@ -5,17 +5,20 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
 import yaml
 
 from support.machine import Machine
-from tosca.services import Case
+from tosca.services import PATIENCE, Case
 
 CASES = Path(__file__).parent / "cases"
 
 
+@pytest.mark.timeout(PATIENCE)
 def test_a_service_does_what_its_case_says(service_case: Path, machine: Machine) -> None:
     """Each step has its lines, states, outputs and exit code."""
-    assert [*Case(service_case, machine).differences()] == []
+    differences = [*Case(service_case, machine).differences()]
+    assert not differences, "\n".join(differences)  # all of it: pytest shortens what it compares
 
 
 def test_a_difference_is_noticed(machine: Machine, tmp_path: Path) -> None:

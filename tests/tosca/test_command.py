@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from heat_config_agent.cli.apply import is_service
 from support.machine import Done, Machine
 
 HEAD = "tosca_definitions_version: tosca_simple_yaml_1_3\n"
@@ -130,3 +131,23 @@ def test_inputs_without_a_value_are_left_open(machine: Machine, tmp_path: Path) 
         ("open-input", "topology_template.inputs.names"),
         ("open-input", "topology_template.inputs.version"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("tosca_definitions_version: tosca_simple_yaml_1_3\n", True),
+        ("\ufeff# of a shop\n\n---\n  \ntosca_definitions_version: tosca_simple_yaml_1_3\n", True),
+        ("description: x\ntosca_definitions_version: tosca_simple_yaml_1_3\n", False),
+        ("- config: tosca_definitions_version\n", False),
+        ("# tosca_definitions_version: x\n- group: script\n", False),
+        ("", False),
+    ],
+)
+def test_the_first_key_says_that_a_file_is_a_service(text: str, is_one: bool, tmp_path: Path) -> None:
+    """All others are read as documents first: then it is certain what they are."""
+    path = tmp_path / "file"
+    path.write_text(text)
+    assert is_service(str(path)) is is_one
+    assert not is_service(str(tmp_path))
+    assert not is_service(str(tmp_path / "nothing"))

@@ -89,7 +89,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     watched = _watched(settings)
     before = at_first, shortcut.seen(watched)
-    if any(map(_is_packed, options.file)):
+    if any(map(_is_packed, options.file)) or (len(options.file) == 1 and is_service(options.file[0])):
         return _apply_template(settings, options, None)
     sources, drop_in = _sources(options.file, settings, options.signature or "")
     try:
@@ -142,6 +142,26 @@ def _is_packed(name: str) -> bool:
     except OSError:
         return False
     return any(each == "TOSCA-Metadata" or each.endswith((".yaml", ".yml")) for each in names)
+
+
+def is_service(name: str) -> bool:
+    """Return whether a file is certainly a service template, as its first key says, before all of it is read."""
+    try:
+        if name == "-" or not os.path.isfile(name):  # noqa: PTH113  # once for each document
+            return False
+        with open(name, "rb") as file:
+            head = file.read(_HEAD)
+    except (OSError, ValueError):
+        return False
+    if _SERVICE[0].encode() not in head:
+        return False
+    lines = (line.strip() for line in head.removeprefix(b"\xef\xbb\xbf").split(b"\n"))
+    first = next((line for line in lines if line and not line.startswith((b"#", b"---", b"%"))), b"")
+    return first.startswith(f"{_SERVICE[0]}:".encode())
+
+
+_HEAD = 4096
+"""The bytes of a file among which the first key of a service template usually is."""
 
 
 def _is_template(content: object) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from heat_config_agent.language.positions import Json
@@ -39,14 +39,34 @@ def written(kind: str, key: str, values: Json) -> bytes:
     return record_file.line_of(_ENCODER.encode([kind, key, values]).encode())
 
 
-def read(content: bytes) -> Iterator[Line | Damage]:
+def read(content: bytes, only: str = "") -> Iterator[Line | Damage | None]:
     """Yield the record of each whole line, or the damage.
 
+    In the place of the first line for a record is the last one, and in the place of later ones None: so each record is
+    read once. With `only`, None is in the place of records of other kinds as well.
     The first version wrote lines without checksums: where a file begins with such lines, they are read as they are.
     """
     found = content[: record_file.whole(content)].split(b"\n")[:-1]
+    texts = record_file.texts_of(found)
+    if None in texts:
+        yield from _with_damage(found, texts)
+        return
+    abouts = [_ABOUT.match(text or b"") for text in texts]
+    names = [about.groups() if about is not None else (b"", b"") for about in abouts]
+    last = dict(zip(names, texts, strict=True))
+    for name, text in zip(names, texts, strict=True):
+        if only and name[1] and name[0] != only.encode():
+            yield None
+        elif not name[1]:
+            yield _line(text or b"") or damaged(text or b"")
+        else:
+            latest = last.pop(name, None)
+            yield None if latest is None else _line(latest) or damaged(latest)
+
+
+def _with_damage(found: Sequence[bytes], texts: Sequence[bytes | None]) -> Iterator[Line | Damage]:
     unchecked = True
-    for line, text in zip(found, record_file.texts_of(found), strict=True):
+    for line, text in zip(found, texts, strict=True):
         unchecked = unchecked and text is None and line.startswith(b'["')
         record = _line(line if unchecked else text or b"")
         yield record or damaged(line)

@@ -20,7 +20,7 @@ from heat_config_agent.model.deployment import DELETE, TOOLLESS, Document, Targe
 from heat_config_agent.model.errors import AgentError, ExitCode, StateError
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.signals.delivery import Fate, Outcome
-from heat_config_agent.stack import deployments
+from heat_config_agent.stack import deployments, kept_files
 from heat_config_agent.stack.live import World
 from heat_config_agent.stack.records import IN_PROGRESS, DeploymentRecord
 from heat_config_agent.state import lock
@@ -126,8 +126,14 @@ class ThisMachine:
         self._settings, self._report, self._server = settings, self._heard, server
         self._parallel = max(int(settings.number("parallel")), 1)
         self._inbox = Inbox(self._take)
+        self._environment = dict(settings.run_settings.environment)
+        """The environment of all runs."""
         run_settings = replace(
-            settings.run_settings, state=folder, root=settings.root and folder, parallel=self._parallel
+            settings.run_settings,
+            state=folder,
+            root=settings.root and folder,
+            parallel=self._parallel,
+            environment=self._environment,
         )
         place = open_state(
             settings,
@@ -178,6 +184,8 @@ class ThisMachine:
     def work(self, world: World, timeout: float | None, also: Sequence[int]) -> None:
         """Carry out deployments until there is a result, or for that many seconds."""
         self._world = world
+        if world.store.files is not None and world.store.files.is_there:
+            self._environment[kept_files.VARIABLE] = str(world.store.files.folder)
         if self._inbox.unreleased:
             world.store.flush(durable=True)
             self._inbox.release()

@@ -21,6 +21,7 @@ from typing import Any
 from heat_config_agent.language.positions import Json
 from heat_config_agent.model.errors import LockedError, StateError
 from heat_config_agent.stack import lines
+from heat_config_agent.stack.kept_files import KeptFiles
 from heat_config_agent.stack.lines import Damage, Line
 from heat_config_agent.stack.records import (
     ConfigRecord,
@@ -63,6 +64,8 @@ class Memory:
         self.snapshots: dict[str, SnapshotRecord] = {}
         self.procedures: dict[str, ProcedureRecord] = {}
         self.events: list[Json] = []
+        self.files: KeptFiles | None = None
+        """The files that configs name by digest; None if all are within them."""
         self._of: dict[str, dict[str, Any]] = {
             StackRecord.KIND: self.stacks,
             ResourceRecord.KIND: self.resources,
@@ -82,7 +85,11 @@ class Memory:
     def put(self, record: Record) -> None:
         """Store the current state of a record."""
         self._know(record)
-        self._append(record.KIND, record.id, to_json(record))
+        self._append(record.KIND, record.id, self._json(record))
+
+    def _json(self, record: Record) -> Json:
+        values = to_json(record)
+        return self.files.outside(values) if self.files is not None and isinstance(record, ResourceRecord) else values
 
     def drop(self, record: Record) -> None:
         """Delete a record."""
@@ -125,19 +132,23 @@ class Memory:
 class Store(Memory):
     """The records of one stack and its children, in a folder."""
 
-    def __init__(self, folder: Path, *, write: bool = True, warn: Callable[[str], None] = lambda _text: None) -> None:
+    def __init__(
+        self, folder: Path, *, write: bool = True, warn: Callable[[str], None] = lambda _text: None, only: str = ""
+    ) -> None:
         """Read the records, if there are any; lock the folder to write to it. Raises AgentError.
 
-        `warn` receives sentences about damage, and about changes of the file by other programs.
+        `warn` receives sentences about damage, and about changes of the file by other programs. With `only`, those of
+        one kind are read.
         """
         super().__init__()
         self.folder = folder
         self.path = folder / FILE
+        self.files = KeptFiles(folder, write=write)
         self.damage = ""
         """The reason why it is uncertain what was done with the stack; empty if it is certain."""
         self.blank = False
         """True if the file has no content: nothing had been done when it was created."""
-        self._warn = warn
+        self._warn, self._only = warn, only
         self._pending: list[bytes] = []
         self._lines = 0
         self._file: RecordFile | None = None
@@ -183,6 +194,9 @@ class Store(Memory):
             return
         try:
             self.flush(durable=True)
+            if self.files is not None:
+                with contextlib.suppress(OSError):  # then they stay until the next time
+                    self.files.sweep(self.resources.values(), self.configs.values())
             if self._lines > _SLACK + 2 * sum(map(len, self._of.values())) + EVENTS:
                 with contextlib.suppress(OSError):  # then it stays long
                     self._write_anew()
@@ -235,7 +249,7 @@ class Store(Memory):
         """Write a new file next to the old one, and replace it."""
         self._made = os.urandom(8).hex()
         records: list[tuple[str, str, Json]] = [(MADE, "", self._made)]
-        records += [(kind, key, to_json(record)) for kind, all_ in self._of.items() for key, record in all_.items()]
+        records += [(kind, key, self._json(record)) for kind, all_ in self._of.items() for key, record in all_.items()]
         records += [(EVENT, "", record) for record in self.events[-EVENTS:]]
         records += [(DAMAGED, "", self.damage)] if self.damage else []
         if self._file is not None:
@@ -266,14 +280,18 @@ class Store(Memory):
             return
         hurt = 0
         unsure: set[Damage] = set()
-        for line in lines.read(content):
+        for line in lines.read(content, self._only):
             self._lines += 1
+            if line is None:
+                continue
             result = line if isinstance(line, Damage) else self._take(line)
             if isinstance(result, Damage):
                 hurt += 1
                 unsure.update({result} if result.kind != EVENT else ())
             elif isinstance(line, Line):
                 unsure.discard(Damage(line.kind, line.key))
+        if self.files is not None:
+            self.files.restore(self.stacks.values(), self.resources.values())
         gone = self._remembered() > size
         if hurt or gone:
             self._set_aside(content, hurt, unsure=bool(unsure) or gone or self.root is None)

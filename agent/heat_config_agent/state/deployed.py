@@ -43,8 +43,7 @@ class Deployed:
             except OSError as error:
                 raise StateError(f"cannot read {directory}, the record of what was run: {error.strerror}") from error
             if directory:
-                names = [name for name in names if name.endswith(".json") and not name.endswith(".notify.json")]
-                return frozenset([name.removesuffix(".json") for name in names])
+                return frozenset([name[:-5] for name in names if name[-5:] == ".json" and name[-12:] != ".notify.json"])
         return None
 
     def prepare(self) -> None:

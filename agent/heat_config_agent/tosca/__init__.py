@@ -11,7 +11,7 @@
 | `grammar`, `entities` | what may stand where; the keynames of each entity, as tables |
 | `versions`, `profiles/` | the versions, and the normative types of each, as TOSCA documents |
 | `documents` | a document with its imports and the names that it knows |
-| `types`, `definitions` | types with what they inherit; definitions of properties, capabilities, requirements, … |
+| `types`, `definitions`, `interface_definitions` | types with what they inherit; definitions of their members |
 | `primitives`, `constraints`, `values` | values of primitive types; constraints; values held against types |
 | `functions` | calls of functions, checked |
 | `service` | the model of a service: nodes, requirements with their targets, operations with their inputs |
@@ -25,6 +25,7 @@
 | `operations` | the scripts of operations with their files, inputs and machines |
 | `compiler` | nodes and operations as the resources of a stack, in their order |
 | `procedures`, `conditions` | workflows and the actions of triggers as procedures of a stack |
+| `interface_mappings`, `generated_workflows` | workflows in the place of operations of a substituted node |
 | `source`, `loader`, `reader` | what was read, as it is stored; its definition; a service from disk |
 
 Operations become deployments: `create` and `delete`, `start` and `stop`, `add_target` and `remove_target` are one

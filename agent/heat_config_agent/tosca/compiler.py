@@ -187,6 +187,8 @@ class Compiler:
         for link in part.links:
             for target in self.topology.everything(link.target):
                 found.update(dict.fromkeys(self.ready(target)))
+        for target in self.topology.needed_around(part):
+            found.update(dict.fromkeys(self.ready(target)))
         return [*found]
 
     def ready(self, part: Part) -> list[str]:

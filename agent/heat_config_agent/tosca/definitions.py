@@ -1,4 +1,4 @@
-"""Definitions in types: of properties, capabilities, requirements, artifacts and interfaces (sections 3.5 and 3.6)."""
+"""Definitions in types: of properties, capabilities, requirements and artifacts (sections 3.5 and 3.6)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any, Protocol
 
 from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.tosca.constraints import Clause, clauses
-from heat_config_agent.tosca.entities import operations
 from heat_config_agent.tosca.primitives import UNBOUNDED
 from heat_config_agent.tosca.report import Report
 
@@ -79,10 +78,10 @@ class Type(Protocol):
         """Artifacts."""
 
     @property
-    def interfaces(self) -> Mapping[str, InterfaceDefinition]:
-        """Definitions of interfaces."""
+    def interfaces(self) -> Mapping[str, Any]:
+        """Definitions of interfaces (`interface_definitions`, which knows this module)."""
 
-    def interface(self, name: str) -> InterfaceDefinition | None:
+    def interface(self, name: str) -> Any:
         """Return the interface of a name: its own, its type's, or a short form of that (section 5.8)."""
 
     @property
@@ -90,7 +89,7 @@ class Type(Protocol):
         """Of an interface type: definitions of the inputs of all its operations."""
 
     @property
-    def operations(self) -> Mapping[str, OperationDefinition]:
+    def operations(self) -> Mapping[str, Any]:
         """Of an interface type: its operations."""
 
     @property
@@ -169,7 +168,7 @@ def schema(content: Json, names: Names) -> Schema:
     return Schema(names.find("data_types", name) if name else None, content, None, names)
 
 
-class _Definition:
+class Definition:
     """The part that all definitions share."""
 
     def __init__(self, name: str, content: Mapping[str, Json], parent: Any, names: Names, path: Path) -> None:
@@ -177,7 +176,7 @@ class _Definition:
         self.name, self.content, self.parent, self.names, self.path = name, content, parent, names, path
 
 
-class PropertyDefinition(_Definition):
+class PropertyDefinition(Definition):
     """The definition of a property, an attribute or a parameter, with what it inherits."""
 
     parent: PropertyDefinition | None
@@ -224,7 +223,7 @@ def definitions(
     return found
 
 
-class CapabilityDefinition(_Definition):
+class CapabilityDefinition(Definition):
     """A capability of a node type (section 3.6.2)."""
 
     parent: CapabilityDefinition | None
@@ -332,7 +331,7 @@ class RequirementDefinition:
         return ends[0], float("inf") if ends[1] == UNBOUNDED else ends[1]
 
 
-class ArtifactDefinition(_Definition):
+class ArtifactDefinition(Definition):
     """An artifact of a type or a template (section 3.5.7)."""
 
     parent: ArtifactDefinition | None
@@ -349,51 +348,3 @@ class ArtifactDefinition(_Definition):
         if name is None:
             return self.parent.type if self.parent else None
         return self.names.find("artifact_types", name)
-
-
-class OperationDefinition(_Definition):
-    """An operation of an interface, with what it inherits (section 3.5.15)."""
-
-    parent: OperationDefinition | None
-
-    @cached_property
-    def inputs(self) -> Mapping[str, PropertyDefinition]:
-        """Definitions of its inputs."""
-        inherited = self.parent.inputs if self.parent else {}
-        return definitions(self.content.get("inputs") or {}, inherited, self.names, (*self.path, "inputs"))
-
-    @property
-    def implemented(self) -> OperationDefinition | None:
-        """The innermost definition with an implementation; None if nothing has to be run."""
-        if self.content.get("implementation"):
-            return self
-        return self.parent.implemented if self.parent else None
-
-
-class InterfaceDefinition(_Definition):
-    """An interface of a node, relationship or group type (section 3.5.16)."""
-
-    parent: InterfaceDefinition | None
-
-    @cached_property
-    def type(self) -> Type | None:
-        """Its type: the one that is named, the inherited one, or the one that has its very name."""
-        name = self.content.get("type")
-        if name is None and self.parent:
-            return self.parent.type
-        return self.names.find("interface_types", self.name if name is None else name)
-
-    @cached_property
-    def inputs(self) -> Mapping[str, PropertyDefinition]:
-        """Definitions of the inputs of all its operations."""
-        inherited = self.parent.inputs if self.parent else self.type.inputs if self.type else {}
-        return definitions(self.content.get("inputs") or {}, inherited, self.names, (*self.path, "inputs"))
-
-    @cached_property
-    def operations(self) -> Mapping[str, OperationDefinition]:
-        """Its operations by name."""
-        of_type = dict(self.type.operations) if self.type else {}
-        found = {**of_type, **self.parent.operations} if self.parent else of_type
-        for name, content, path in operations(self.content, self.path):
-            found[name] = OperationDefinition(name, content, found.get(name), self.names, path)
-        return found

@@ -117,7 +117,8 @@ IMPLEMENTATION = entity(
 )
 _outputs = _since("1.3", "outputs")
 _grouped = _since("1.3", "operations", "notifications")
-_operation: dict[str, Kind] = {"description": TEXT, "implementation": IMPLEMENTATION, "outputs": VALUES}
+_MAPPINGS = map_of(list_of(ANY, "write [ ENTITY, ATTRIBUTE ]"))
+_operation: dict[str, Kind] = {"description": TEXT, "implementation": IMPLEMENTATION, "outputs": _MAPPINGS}
 OPERATION_DEFINITION = entity(
     "an operation", _operation | {"inputs": PARAMETERS}, short="implementation", since=_outputs
 )

@@ -159,6 +159,11 @@ def _remarks(of: Exported, used: set[str]) -> Iterator[str]:
             yield f"The input {name} does not become a parameter: the template has its current value."
     for name in of.workflows:
         yield f"The workflow {name} is not in the template: Heat has none."
+    if of.definition.procedures.keys() - set(of.workflows):
+        yield (
+            "Workflows stand for operations of a substituted node, and Heat has none: "
+            "the operations of its inner nodes run in the usual order."
+        )
     for name in of.provided:
         yield f"The node {name} is a value without anything behind it: nothing is made for it on the cloud."
     if of.has_policies:

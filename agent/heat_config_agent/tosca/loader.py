@@ -30,11 +30,12 @@ from heat_config_agent.tosca.computed_properties import check_computed
 from heat_config_agent.tosca.definitions import PropertyDefinition
 from heat_config_agent.tosca.documents import Document, Library
 from heat_config_agent.tosca.evaluation import NOTHING, Context, Evaluator, TooDeep
+from heat_config_agent.tosca.generated_workflows import GeneratedWorkflow, generated_workflows
 from heat_config_agent.tosca.hosts import warn_of_less
 from heat_config_agent.tosca.inputs import parsed
 from heat_config_agent.tosca.later import Attribute, is_known, static
 from heat_config_agent.tosca.operations import Scripts
-from heat_config_agent.tosca.procedures import triggers, workflows
+from heat_config_agent.tosca.procedures import Workflow, triggers, workflows
 from heat_config_agent.tosca.report import Report, nearest
 from heat_config_agent.tosca.service import Node, Service
 from heat_config_agent.tosca.source import Kept, Source, machine_template
@@ -170,7 +171,9 @@ class _Loading:
             check_computed(self.topology, self.evaluator)
             warn_of_less(self.topology, self.evaluator, self.source.machine, self.server)
         outputs = compiler.outputs(layer)
-        procedures, actions = workflows(compiler, layer), triggers(compiler, layer)
+        procedures: dict[str, Workflow | GeneratedWorkflow] = {**generated_workflows(compiler, layer)}
+        procedures |= workflows(compiler, layer)
+        actions = triggers(compiler, layer)
         for procedure in (*procedures.values(), *actions.values()):
             procedure.outline()
         self._check_given()

@@ -13,9 +13,13 @@ from heat_config_agent.stack.definition import Tree
 from heat_config_agent.tosca import containers
 from heat_config_agent.tosca.archives import Files
 from heat_config_agent.tosca.artifacts import file_path, naming_document
-from heat_config_agent.tosca.definitions import ArtifactDefinition, OperationDefinition, Type
+from heat_config_agent.tosca.definitions import (
+    ArtifactDefinition,
+    Type,
+)
 from heat_config_agent.tosca.documents import Document
 from heat_config_agent.tosca.evaluation import Context, Evaluator, Subject
+from heat_config_agent.tosca.interface_definitions import OperationDefinition
 from heat_config_agent.tosca.later import uses, written_out
 from heat_config_agent.tosca.processors import CONTAINER, OF_IMAGES, processor, refusal
 from heat_config_agent.tosca.templates import Interface
@@ -54,6 +58,8 @@ class Implemented:
 
 def lifecycle(subject: Subject) -> dict[str, Implemented]:
     """Return the operations of the normative interface of a node or a relationship that are implemented, by name."""
+    if subject.template.implements_nothing:
+        return {}
     wanted = STANDARD if isinstance(subject, Part) else CONFIGURE
     operations: dict[str, Implemented] = {}
     for interface in subject.template.interfaces.values():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 from heat_config_agent.deployments.redaction import OPEN
@@ -28,6 +29,7 @@ from heat_config_agent.tosca.compiler import Compiler, Reference
 from heat_config_agent.tosca.definitions import PropertyDefinition, definitions
 from heat_config_agent.tosca.evaluation import Context, Subject
 from heat_config_agent.tosca.inputs import check_inputs
+from heat_config_agent.tosca.interface_mappings import MappedOperation, mapped_operation
 from heat_config_agent.tosca.later import written_out
 from heat_config_agent.tosca.operations import ORCHESTRATOR, Implemented, machine, surroundings
 from heat_config_agent.tosca.report import Report
@@ -84,7 +86,7 @@ class Workflow:
         if mistakes:
             place = self._layer.service.document.report.mistake("value", "", (*self._path, "inputs")).place
             raise Invalid([Mistake(of.problem, of.path, place, of.hint, of.kind, of.code) for of in mistakes], OPEN)
-        weaver = _Weaver(self._compiler, self._layer)
+        weaver = Weaver(self._compiler, self._layer)
         plan = weaver.plan(self._content, self._defaults(chosen))
         if self._compiler.topology.mistakes:
             raise Invalid(ordered(self._compiler.topology.mistakes), OPEN)
@@ -92,7 +94,7 @@ class Workflow:
 
     def outline(self) -> None:
         """Evaluate it once, so that the definition of the stack has all that it needs."""
-        weaver = _Weaver(self._compiler, self._layer)
+        weaver = Weaver(self._compiler, self._layer)
         weaver.plan(self._content, self._defaults({}))
 
     def _defaults(self, chosen: Mapping[str, Json]) -> dict[str, Tree]:
@@ -160,7 +162,7 @@ class _Group(Part):
         return ()
 
 
-class _Weaver:
+class Weaver:
     """Makes the plan of one workflow."""
 
     def __init__(self, compiler: Compiler, layer: Layer) -> None:
@@ -230,7 +232,7 @@ class _Weaver:
                 problem = f"a workflow has over {MOST:,} activities"
                 raise Invalid([Mistake(problem, (*self._service.path, "workflows"))], OPEN)
             if activity.get("inline") is not None:
-                yield self._inlined(activity["inline"])
+                yield self._inline(activity["inline"])
             elif part is not None and activity.get("set_state") is not None:
                 yield StateChange(part.name, str(activity["set_state"]))
             elif part is not None and activity.get("call_operation") is not None:
@@ -238,40 +240,74 @@ class _Weaver:
 
     def _of_group(
         self, part: _Group, activities: list[Mapping[str, Any]], step: Mapping[str, Any]
-    ) -> Iterator[Delivery]:
+    ) -> Iterator[Delivery | Steps]:
         """Return the operations of a group itself: they run before those of its members."""
         for activity in activities:
             if activity.get("call_operation") is not None and step.get("target_relationship") is None:
                 yield from self._called(activity["call_operation"], step, part)
 
-    def _inlined(self, inline: Json) -> Steps:
-        """Return the steps of another workflow; its preconditions pass over nodes that do not meet them (W6)."""
+    def _inline(self, inline: Json) -> Steps:
         name = inline["workflow"] if isinstance(inline, dict) else inline
+        return self.inlined(name, (inline.get("inputs") if isinstance(inline, dict) else None) or {})
+
+    def inlined(self, name: str, given: Mapping[str, Tree]) -> Steps:
+        """Return the steps of another workflow; its preconditions pass over nodes that do not meet them (W6)."""
         content = self._service.workflows[name]
         own = content.get("inputs") or {}
         values = {key: of["default"] for key, of in own.items() if of.get("default") is not None}
-        if isinstance(inline, dict):
-            values |= inline.get("inputs") or {}
-        with self._inputs(values):
+        with self._inputs({**values, **given}):
             filters: dict[str, tuple[conditions.Combined, ...]] = {}
             for part, condition in self._preconditions(content):
                 filters[part.name] = (*filters.get(part.name, ()), condition)
             return self._steps(content, filters)
 
-    def _called(self, called: Json, step: Mapping[str, Any], part: Part) -> Iterator[Delivery]:
+    def _called(self, called: Json, step: Mapping[str, Any], part: Part) -> Iterator[Delivery | Steps]:
         """Return the operations that a node, or its relationships, have by the name of a call (W4)."""
         name = called["operation"] if isinstance(called, dict) else called
         inputs = (called.get("inputs") if isinstance(called, dict) else None) or {}
         interface, _, operation = name.rpartition(".")
         relationship = step.get("target_relationship")
         subjects: list[Subject] = [part] if relationship is None else [*part.of_requirement(relationship)]
+        mapped = mapped_operation(part, interface, operation) if relationship is None else None
+        if mapped is not None:
+            yield self.mapped(part, mapped, inputs)
+            return
         for subject in subjects:
             found = subject.template.interface(interface) if interface else _with_operation(subject, operation)
             definition = found.operations.get(operation) if found else None
             if found is not None and definition is not None and definition.implemented is not None:
-                yield self._delivery(Implemented(subject, found, definition), part, step, inputs)
+                yield self.delivery(Implemented(subject, found, definition), part, step, inputs)
 
-    def _delivery(self, of: Implemented, part: Part, step: Mapping[str, Any], inputs: Mapping[str, Json]) -> Delivery:
+    def mapped(self, part: Part, of: MappedOperation, inputs: Mapping[str, Json] = MappingProxyType({})) -> Steps:
+        """Return the steps of the workflow that stands for an operation of a substituted node (U8).
+
+        The inputs of the operation are those of the workflow, where it has inputs of their names.
+        """
+        assert part.inner is not None  # noqa: S101  # only such a node has mapped operations
+        context = Context(part, part.layer)
+        own = part.inner.service.workflows[of.workflow].get("inputs") or {}
+        given = {**of.inputs, **inputs}
+        values = {name: self._evaluator.value(value, context) for name, value in given.items() if name in own}
+        known = {**part.inner.inputs, **values}
+        for name, definition in own.items():
+            if known.get(name) is None and definition.get("default") is None and definition.get("required", True):
+                problem = f"the workflow {of.workflow} for {of.name} of {part.name} needs the input {name}"
+                path, hint = (*part.template.path, "interfaces"), "give it as an input of the operation"
+                self._compiler.topology.wrong("open-input", problem, part.template, path, hint)
+        inner = Weaver(self._compiler, part.inner)
+        inner._left = self._left  # it is of the same class
+        steps = inner.inlined(of.workflow, values)
+        self._left = inner._left
+        return steps
+
+    def delivery(
+        self,
+        of: Implemented,
+        part: Part,
+        step: Mapping[str, Any] = MappingProxyType({}),
+        inputs: Mapping[str, Json] = MappingProxyType({}),
+    ) -> Delivery:
+        """Return an operation as it is carried out once."""
         script = self._compiler.scripts.script(of)
         context = Context(of.subject, self._layer)
         own = {name: written_out(self._evaluator.value(value, context)) for name, value in inputs.items()}

@@ -44,7 +44,7 @@ class _SubstitutionCheck:
                 defined = {**(type_.properties if type_ else {}), **defined}
             for name, entry in (self.content.get(section) or {}).items():
                 path = (*self.path, section, name)
-                if is_known and not self._is_declared(section, name, defined):
+                if is_known and not self._is_declared(section, name, defined, entry):
                     noun = {"properties": "property", "capabilities": "capability"}.get(section, section[:-1])
                     problem = f"the type {self.content.get('node_type')} has no {noun} {name}"
                     self.report.wrong("undeclared", problem, path, nearest(name, defined))
@@ -53,13 +53,16 @@ class _SubstitutionCheck:
                 elif section in {"properties", "attributes"}:
                     self._check_value(section, entry, path)
                 else:
+                    self._check_operations(name, entry, path)
                     self._check_workflows(entry, path)
         if is_known and type_ is not None:
             self._check_complete(type_)
 
-    def _is_declared(self, section: str, name: str, defined: Mapping[str, Any]) -> bool:
+    def _is_declared(self, section: str, name: str, defined: Mapping[str, Any], entry: Json) -> bool:
         if section != "interfaces":
             return name in defined
+        if isinstance(entry, dict):  # it may be a new interface that is added to the type
+            return True
         interface = name.rpartition(".")[0]
         names = (name, interface) if interface else (name,)
         if self.type is None or any(self.type.interface(of) for of in names):
@@ -144,6 +147,18 @@ class _SubstitutionCheck:
         if entry[-1] not in names:
             problem = f"{node.name} has no property {entry[-1]}"
             self.report.wrong("mapping-unknown", problem, path, nearest(entry[-1], names))
+
+    def _check_operations(self, name: str, entry: Json, path: Path) -> None:
+        """Check the names of operations of an interface that the type has."""
+        interface = self.type.interface(name) if self.type is not None else None
+        if interface is None or interface.type is None or interface.type.is_incomplete or not isinstance(entry, dict):
+            return
+        within = ("operations",) if isinstance(entry.get("operations"), dict) else ()
+        for operation in entry["operations"] if within else entry:
+            if operation not in interface.operations:
+                problem = f"the interface {name} has no operation {operation}"
+                hint = nearest(operation, interface.operations)
+                self.report.wrong("undeclared", problem, (*path, *within, operation), hint)
 
     def _check_workflows(self, entry: Json, path: Path) -> None:
         """Check the names of workflows that stand for operations (U8)."""

@@ -8,8 +8,6 @@ from functools import cached_property
 from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.tosca.definitions import (
     CapabilityDefinition,
-    InterfaceDefinition,
-    OperationDefinition,
     PropertyDefinition,
     RequirementDefinition,
     Type,
@@ -17,6 +15,7 @@ from heat_config_agent.tosca.definitions import (
 from heat_config_agent.tosca.documents import Document
 from heat_config_agent.tosca.entities import operations
 from heat_config_agent.tosca.functions import Subject
+from heat_config_agent.tosca.interface_definitions import InterfaceDefinition, OperationDefinition
 
 
 class Interface:
@@ -128,8 +127,21 @@ class Template:
         return found
 
     @property
+    def implements_nothing(self) -> bool:
+        """True if neither it nor its type can have an operation that is implemented: true of most relationships."""
+        if self.content.get("interfaces") or self.type is None or self.declared is not self.type.interfaces:
+            return False
+        kept = self.type.__dict__
+        if "implements_nothing" not in kept:
+            operations = (of for interface in self.declared.values() for of in interface.operations.values())
+            kept["implements_nothing"] = not any(of.implemented is not None for of in operations)
+        return bool(kept["implements_nothing"])
+
+    @property
     def operations(self) -> Iterator[tuple[Interface, OperationDefinition]]:
         """All operations that are implemented, each with its interface."""
+        if self.implements_nothing:
+            return
         for interface in self.interfaces.values():
             for operation in interface.operations.values():
                 if operation.implemented is not None:
@@ -172,10 +184,10 @@ class Relationship(Template):
     @cached_property
     def declared(self) -> Mapping[str, InterfaceDefinition]:
         """The interfaces of its type, under those that the definition of the requirement refines and adds."""
-        found = dict(super().declared)
         definition = self._definition
-        if definition is None:
-            return found
+        if definition is None or not definition.interfaces:
+            return super().declared
+        found = dict(super().declared)
         for name, content in definition.interfaces.items():
             refined = self.type.interface(name) if self.type else None
             key = refined.name if refined else name

@@ -329,6 +329,17 @@ class Topology:
             target, capability = target.inner.parts[mapped[0]], mapped[1]
         return target, capability
 
+    def needed_around(self, part: Part) -> Iterator[Part]:
+        """Yield the nodes that a node needs because it is inside of one whose requirements are mapped to nothing."""
+        outer = part.layer.outer
+        while outer is not None and outer.inner is not None:
+            mapped = outer.inner.mapping.get("requirements") or {}
+            for requirement in outer.template.requirements:
+                if requirement.name not in mapped and requirement.target is not None:
+                    target = outer.layer.parts.get(requirement.target.name)
+                    yield from self.everything(target) if target is not None else ()
+            outer = outer.layer.outer
+
     def everything(self, part: Part) -> Iterator[Part]:
         """Yield a node, or all nodes of the service that stands in its place."""
         if part.inner is None:

@@ -8,12 +8,17 @@ from typing import Any
 from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.tosca import constraints, functions, values
 from heat_config_agent.tosca.artifacts import check_artifact, check_implementation
-from heat_config_agent.tosca.definitions import CapabilityDefinition, InterfaceDefinition, PropertyDefinition, Type
+from heat_config_agent.tosca.definitions import (
+    CapabilityDefinition,
+    PropertyDefinition,
+    Type,
+)
 from heat_config_agent.tosca.documents import Document
 from heat_config_agent.tosca.entities import operations
 from heat_config_agent.tosca.filters import check_filter
 from heat_config_agent.tosca.functions import Scope, TypeSubject
 from heat_config_agent.tosca.grammar import EMPTY
+from heat_config_agent.tosca.interface_definitions import InterfaceDefinition
 from heat_config_agent.tosca.report import Report, nearest
 from heat_config_agent.tosca.triggers import check_triggers
 from heat_config_agent.tosca.types import MOST_PARENTS, NO_PARENT, SECTIONS
@@ -176,7 +181,7 @@ class _TypeCheck:
 
     def _check_relationship(self) -> None:
         self._check_interfaces()
-        self._check_listed("valid_target_types", "capability_types", "node_types")
+        self._check_listed("valid_target_types", "capability_types")
 
     def _check_node(self) -> None:
         self._check_interfaces()

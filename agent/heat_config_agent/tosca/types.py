@@ -11,9 +11,7 @@ from heat_config_agent.tosca.constraints import Clause, clauses
 from heat_config_agent.tosca.definitions import (
     ArtifactDefinition,
     CapabilityDefinition,
-    InterfaceDefinition,
     Names,
-    OperationDefinition,
     PropertyDefinition,
     RequirementDefinition,
     Schema,
@@ -21,6 +19,7 @@ from heat_config_agent.tosca.definitions import (
     definitions,
 )
 from heat_config_agent.tosca.entities import operations
+from heat_config_agent.tosca.interface_definitions import InterfaceDefinition, OperationDefinition
 from heat_config_agent.tosca.primitives import READERS
 
 SECTIONS = {

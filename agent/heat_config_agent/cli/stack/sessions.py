@@ -110,11 +110,11 @@ def look(settings: Settings, name: str, warn: Callable[[str], None] = warned) ->
 
 
 def outline(settings: Settings, name: str) -> Stack | None:
-    """Return the records of a stack without its definition, whose making takes longer than all else; None for no stack.
+    """Return a stack without its resources and its definition, which take long to read and to make; None for no stack.
 
     Nothing is said of damage: opening the stack for work reports it. Raises UsageError, StateError.
     """
-    store = Store(listing.folder(settings.state, name), write=False)
+    store = Store(listing.folder(settings.state, name), write=False, only=StackRecord.KIND)
     if store.root is None and store.damage:
         raise damaged(store)
     return _seen(settings, store, store.root, None) if store.root is not None else None

@@ -121,11 +121,16 @@ def within_template(work: Callable[[], _T]) -> _T:
         return within(TEMPLATE_SECONDS, work)
     finally:
         if collects:
-            frozen = gc.get_freeze_count()
+            if not _frozen:  # to count is to go through all that is frozen
+                _frozen[:] = [True] * bool(gc.get_freeze_count())
             gc.freeze()
-            if not frozen:  # then it moves what there is to the oldest generation
+            if not _frozen:  # then it moves what there is to the oldest generation
                 gc.unfreeze()
             gc.enable()
+
+
+_frozen: list[bool] = []
+"""Not empty once objects are known to be frozen: they stay so."""
 
 
 @contextmanager

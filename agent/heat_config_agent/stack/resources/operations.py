@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from heat_config_agent.language.positions import Json
-from heat_config_agent.stack import deployments, exception, nodes
+from heat_config_agent.stack import deployments, exception, kept_files, nodes
 from heat_config_agent.stack.attributes import Schema as Attribute
 from heat_config_agent.stack.attributes import select_from_attribute
 from heat_config_agent.stack.constraints import AllowedValues
@@ -117,11 +117,16 @@ class Operation(SoftwareDeployment):
             parts.append({key: value for key, value in part.items() if value})
         config.update(parts[0] if len(parts) == 1 else {"steps": parts} if parts else {})
         names = [output for step, _, _ in steps for output in (properties["outputs"] or {}).get(step, ())]
+        text = written = _written(config)
+        kept = self.stack.world.store.files
+        if kept is not None and len(written) > kept_files.LEAST:
+            config["files"] = {path: kept.keep(content) for path, content in config["files"].items()}
+            written = _written(config)
         derived = deployments.new_config(
             {
                 "name": self.physical_resource_name(),
                 "group": "tosca",
-                "config": json.dumps(config, ensure_ascii=False, separators=(",", ":")),
+                "config": written,
                 "options": properties["options"] or {},
                 "outputs": [{"name": output, "type": "Json"} for output in dict.fromkeys(names)],
             },
@@ -132,7 +137,7 @@ class Operation(SoftwareDeployment):
             if declared["name"] in values:
                 declared["type"] = _type_of(declared["value"])
         derived.secrets = self.stack.world.conceal.distinctive.within(
-            [derived.name, derived.config, derived.options, derived.inputs]
+            [derived.name, text, derived.options, derived.inputs]
         )
         return derived
 
@@ -140,7 +145,8 @@ class Operation(SoftwareDeployment):
 
     def _act(self, action: str) -> str:
         is_of_procedure = self.record.stack != self.stack.id
-        if not is_of_procedure and self.stack.is_done_by_procedure(action):
+        is_operation = self.properties["kind"] != "artifacts"
+        if is_operation and not is_of_procedure and self.stack.is_done_by_procedure(action):
             return ""
         if self._steps(action):
             if not is_of_procedure:
@@ -243,6 +249,10 @@ class Operation(SoftwareDeployment):
             found = self._deployment
             return select_from_attribute(found.outputs.get(key), path) if found is not None else None
         return select_from_attribute((self.record.data.get(_OUTPUTS) or {}).get(key), path)
+
+
+def _written(config: Mapping[str, Json]) -> str:
+    return json.dumps(config, ensure_ascii=False, separators=(",", ":"))
 
 
 def _type_of(value: Any) -> str:
