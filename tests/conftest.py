@@ -17,6 +17,7 @@ from support.driver import Alone, Applied, Driver
 from support.loopback import SignalServer
 from support.machine import Machine
 
+_FORMS: dict[Path, set[tuple[str, ...]]] = {}
 _TIMES = pytest.StashKey[int]()
 _SHARES = pytest.StashKey[shares.Shares]()
 _COUNTED = pytest.StashKey[Counter[str]]()
@@ -72,8 +73,11 @@ APART = (
 )
 """Long files whose tests share nothing: each test is handed out by itself."""
 
-ANEW = re.compile("/cli/test_(?!stack)|/cli/test_stack_examples|/cost/|/promises/test_kill_points")
+ANEW = re.compile("/cli/test_(shortcut|help_and_usage|stack_examples)|/cost/|/promises/test_kill_points")
 """Whose commands are all started anew, as people start them; elsewhere some may begin loaded, see `support.loaded`."""
+
+FORMS = re.compile("/cli/test_(?!stack)")
+"""Files in which each form of a command line, with its own options, is started anew the first time."""
 
 
 @pytest.fixture
@@ -112,6 +116,8 @@ def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]
     """The installed commands with a state directory of their own. Whatever they run is ended with the test."""
     machine = Machine(tmp_path)
     machine.begins_loaded = not ANEW.search(str(request.path))
+    if FORMS.search(str(request.path)):
+        machine.forms = _FORMS.setdefault(request.path, set())
     yield machine
     machine.end()
     assert_kept(request, planted.shown(machine))

@@ -69,6 +69,8 @@ class Machine:
         self.environment.update({name: each for name, each in os.environ.items() if name.startswith("COVERAGE_")})
         self.begins_loaded = True
         """Whether commands that are run to their end may begin loaded, see `loaded`."""
+        self.forms: set[tuple[str, ...]] | None = None
+        """The forms of command lines that were started anew: where there is a set, each is before it begins loaded."""
         self.said: list[tuple[str, str]] = []
         """What commands have printed, by what they are. This and what follows is for `planted`."""
         self.logs: list[Path] = []
@@ -102,13 +104,21 @@ class Machine:
     ) -> Done:
         """Run one of the commands to its end, as a process that begins loaded where that makes no difference."""
         variables = {**self.environment, **environment}
-        if not self.begins_loaded or not loaded.may_be(variables):
+        if not loaded.may_be(variables) or not self._may_begin_loaded(program, arguments):
             process = self.start(program, *arguments, stdin=None, **environment)
             out, err = process.communicate(timeout=seconds)
             return Done(process.returncode, out, err)
         code, out, err = loaded.run(program, arguments, variables, self.folder, seconds)
         self.said.append((f"what {shlex.join([program, *arguments])} printed", f"{out}{err}"))
         return Done(code, out, err)
+
+    def _may_begin_loaded(self, program: str, arguments: Iterable[str]) -> bool:
+        if self.forms is None or not self.begins_loaded:
+            return self.begins_loaded
+        form = (program, *sorted({each for each in arguments if each.startswith("-") or each.isalpha()}))
+        is_known = form in self.forms
+        self.forms.add(form)
+        return is_known
 
     def start(
         self, program: str, *arguments: str, stdin: int | None = None, **environment: str
