@@ -17,21 +17,32 @@ from support.driver import Alone, Applied, Driver
 from support.loopback import SignalServer
 from support.machine import Machine
 
+_FORMS: dict[Path, set[tuple[str, ...]]] = {}
 _TIMES = pytest.StashKey[int]()
 _SHARES = pytest.StashKey[shares.Shares]()
 _COUNTED = pytest.StashKey[Counter[str]]()
 _BEGAN = time.monotonic()
 
-FIRST = "tests/system/"
-"""What is to begin first, as one process does all of it: its tests share the cloud."""
+CLOUD = tuple(
+    f"tests/system/test_{name}"
+    for name in (
+        *("lifecycle_heat", "transports", "proxy_heat", "heat_faults", "exported_heat", "documented", "templates_heat"),
+        *("signed_heat", "openstack", "real_barbican", "recipes"),
+        "first_boot.py::test_the_stack_has_a_stock_image_install_it",
+    )
+)
+"""What begins first, as one process does all of it: its tests share the cloud."""
 
 ORDER = (
-    FIRST,
+    *CLOUD,
+    "tests/system/test_playground",
+    "tests/hooks/test_quadlet",
     "tests/docs/test_pages",
     "tests/docs/test_examples",
     "tests/repository/test_repository",
     "tests/repository/test_linters",
     "tests/package/",
+    "tests/system/",
     "tests/faults/test_soak",
     "tests/faults/test_kill_points",
     "tests/faults/test_stack_torture",
@@ -62,8 +73,11 @@ APART = (
 )
 """Long files whose tests share nothing: each test is handed out by itself."""
 
-ANEW = re.compile("/cli/test_(?!stack)|/cli/test_stack_examples|/cost/|/promises/test_kill_points")
+ANEW = re.compile("/cli/test_(shortcut|help_and_usage|stack_examples)|/cost/|/promises/test_kill_points")
 """Whose commands are all started anew, as people start them; elsewhere some may begin loaded, see `support.loaded`."""
+
+FORMS = re.compile("/cli/test_(?!stack)")
+"""Files in which each form of a command line, with its own options, is started anew the first time."""
 
 
 @pytest.fixture
@@ -102,6 +116,8 @@ def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]
     """The installed commands with a state directory of their own. Whatever they run is ended with the test."""
     machine = Machine(tmp_path)
     machine.begins_loaded = not ANEW.search(str(request.path))
+    if FORMS.search(str(request.path)):
+        machine.forms = _FORMS.setdefault(request.path, set())
     yield machine
     machine.end()
     assert_kept(request, planted.shown(machine))
@@ -173,7 +189,14 @@ def fault_of(item: pytest.Item) -> fault_table.Row | None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the tests into the order that takes least time where several processes run them."""
+    others = [item.nodeid for item in items if _shares_the_cloud(item) and not item.nodeid.startswith(CLOUD)]
+    if others:
+        raise pytest.UsageError(f"tests that share the cloud are to be in CLOUD in tests/conftest.py: {others}")
     items.sort(key=lambda item: _place(item.nodeid))
+
+
+def _shares_the_cloud(item: pytest.Item) -> bool:
+    return isinstance(item, pytest.Function) and "one_cloud" in item.fixturenames
 
 
 def _place(nodeid: str) -> int:
@@ -193,8 +216,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 def _scope(nodeid: str) -> str:
     """Return the name of the tests that one process runs together."""
-    if nodeid.startswith(FIRST):
-        return FIRST
+    if nodeid.startswith(CLOUD):
+        return "the cloud"
     return nodeid if nodeid.startswith(APART) else nodeid.partition("::")[0]
 
 

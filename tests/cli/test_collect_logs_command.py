@@ -16,6 +16,13 @@ from support.machine import Machine, deployment
 USUAL = {"versions.txt", "config.txt", "doctor.txt", "agent.log", "status.txt", "journal.json"}
 
 
+@pytest.fixture
+def machine(machine: Machine) -> Machine:
+    """A machine on which the checks, which are a part of each bundle, take little time."""
+    machine.have_quick_tools()
+    return machine
+
+
 def parts(path: Path) -> dict[str, str]:
     """Return the texts in a bundle by their names."""
     with tarfile.open(path) as bundle:

@@ -228,6 +228,7 @@ def test_a_deprecated_setting_names_its_replacement(machine: Machine, name: str,
     assert (done.code, setting(done, "agent", name)) == (0, (7, origin))
     sentence = f"{name} of [agent] is deprecated, and still works: use {use} instead ({origin})"
     assert f"warning: {sentence}" in config(machine, f"[agent]\n{name} = 7\n").out.splitlines()
+    machine.have_quick_tools()
     done = machine.agent("doctor", "--config", str(machine.folder / "agent.conf"), "--json")
     said = {each["says"]: each["todo"] for each in done.json["checks"]}
     assert said[f"{name} of [agent] is deprecated, and still works ({origin})"] == f"use {use} instead, and remove it"

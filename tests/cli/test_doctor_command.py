@@ -148,7 +148,8 @@ def silent_port() -> Iterator[int]:
 def test_all_is_well(machine: Machine, openstack: cloud.Cloud) -> None:
     """Each server and each source is asked; what is on the machine stays as it is."""
     machine.state.mkdir(mode=0o700)
-    first = command(machine, {"heat": heat(openstack)})
+    first = command(machine, {"heat": heat(openstack)})  # with the real tools
+    machine.have_quick_tools()
     before = everything(machine.folder)
     done = command(machine, {"heat": heat(openstack)})
     assert well(first)

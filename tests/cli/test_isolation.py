@@ -296,6 +296,7 @@ def test_a_setting_and_a_policy_say_how_runs_are_isolated(machine: Machine) -> N
     assert f"{refused} network\n" in shown[2]
     assert f"{refused} system=full\n" in shown[3]
     assert f"{refused} network, system=full\n" in shown[4]
+    governed.machine.have_quick_tools()
     doctor = governed.agent("doctor").out
     assert "runs are isolated by network, system=full" in doctor
     (governed.own / "agent.conf").write_text("[agent]\nisolate = netwrok\n")

@@ -70,6 +70,7 @@ def test_the_hooks_of_a_machine_name_the_package(machine: Machine, without: dict
 def test_the_doctor_names_the_package(machine: Machine, without: dict[str, Any]) -> None:
     """For deployments in the journal, and for those that a source has."""
     assert machine.apply([hiera(machine)]).code == 0
+    machine.have_quick_tools()
     done = machine.agent("doctor", **without)
     assert f"a deployment needs the tool 'hiera': {SENTENCE}" in done.out
     assert "a deployment needs the tool 'hiera'" not in machine.agent("doctor").out

@@ -131,6 +131,7 @@ def test_a_mistake_stops_new_work_until_it_is_corrected(
 
 def test_doctor_names_the_mistake(governed: Governed) -> None:
     """And the rules of a policy that can be used."""
+    governed.machine.have_quick_tools()
     governed.policy("tools = script")
     assert f"{POLICY} has the rules tools" in governed.agent("doctor").out
     governed.policy("tools = ")

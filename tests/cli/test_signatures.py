@@ -159,6 +159,7 @@ def test_a_policy_whose_signers_cannot_be_trusted_allows_nothing(
     assert not proof.exists()
 
 
+@pytest.mark.timeout(600)  # more than a thousand starts of ssh-keygen, on a machine with much else to do
 @pytest.mark.torture
 def test_no_byte_of_what_was_signed_can_be_changed(alice: Signer, tmp_path: Path) -> None:
     """Thousands of single bytes of a document and of its signed list, each with the real ssh-keygen."""

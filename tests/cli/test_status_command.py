@@ -68,6 +68,7 @@ def test_deployments_of_another_agent_without_a_result_are_named(machine: Machin
     assert sentence in machine.agent("status").out.splitlines()
     done = machine.agent("status", "--check")
     assert (done.code, sentence in done.out) == (1, True)
+    machine.have_quick_tools()
     doctor = machine.agent("doctor").out
     assert "another agent began d7 and recorded no result" in doctor
     assert "d8" not in doctor

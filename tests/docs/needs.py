@@ -118,7 +118,7 @@ def _web_server(place: Machine, request: pytest.FixtureRequest) -> None:
 
     handler = functools.partial(Handler, directory=str(ROOT / "examples/machine"))
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     request.addfinalizer(server.server_close)
     request.addfinalizer(server.shutdown)
     place.environment["FILES"] = f"http://127.0.0.1:{server.server_port}"

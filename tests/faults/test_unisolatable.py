@@ -47,5 +47,6 @@ def test_a_machine_that_gives_no_namespaces_refuses(machine: Machine) -> None:
     assert done.returncode == 1, done.stderr
     assert "cannot start d1: this machine cannot isolate it: unshare: Operation not permitted" in done.stdout
     assert not proof.exists()
+    machine.have_quick_tools()
     doctor = run("heat-config-agent", "doctor", "--config", str(config))
     assert "runs cannot be isolated by tmp" in doctor.stdout

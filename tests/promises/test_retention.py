@@ -406,6 +406,7 @@ def test_more_than_should_be_kept_is_said(machine: Machine, heat: SignalServer) 
     conf = str(settings(machine, keep_files=1))
     assert prune(machine, keep_files=1).code == 0
 
+    machine.have_quick_tools()
     for command in ("status", "doctor"):
         said = machine.agent(command, "--config", conf).out
         assert "more than keep_size or keep_files allows" in said

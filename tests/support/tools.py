@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import subprocess
@@ -41,7 +42,7 @@ def need_openstack(name: str, package: str, folder: Path) -> Path:
     """
     need_root()
     path = OPENSTACK / name
-    if not path.exists() or subprocess.run([path, "--help"], capture_output=True, check=False).returncode:
+    if not _starts(path):
         pytest.skip(f"{name} is not installed: «pip install {package}» in {OPENSTACK.parent} (make test does it)")
     unshare, wrapper = need("unshare", "util-linux"), folder.parent / name
     if subprocess.run([unshare, "--mount", "true"], capture_output=True, check=False).returncode:
@@ -52,6 +53,12 @@ def need_openstack(name: str, package: str, folder: Path) -> Path:
     wrapper.write_text(f'#!/bin/sh\nexec {unshare} --mount {inside} {folder} {path} "$@"\n')
     wrapper.chmod(0o755)
     return wrapper
+
+
+@functools.cache
+def _starts(program: Path) -> bool:
+    """Whether a program is there and can be started."""
+    return program.exists() and subprocess.run([program, "--help"], capture_output=True, check=False).returncode == 0
 
 
 def need_builder() -> None:

@@ -33,33 +33,52 @@ SOURCE_FAULTS = (
 
 
 class Between:
-    """A stack, its agent, and what is between them."""
+    """A stack, its agent, and what is between them. Its methods are the parts of a life, one after the other."""
 
     def __init__(self, site: Site, number: int) -> None:
         self.site = site
         self.number = number
         self.proxy = Proxy()
+        self._asked = 0
+        """How many requests had met a fault when the stack was updated."""
 
-    def lives(self) -> None:
-        """Be created while results do not arrive, and updated while the metadata does not."""
-        site, between = self.site, self.proxy
-        site.hold()
-        site.boot(between.origin, collect_timeout=2)
-        site.begins("CREATE world")
-        between.fail(SIGNAL_FAULTS[self.number])
-        site.release()
-        site.says(LATER)
-        assert site.cloud.stack_get(site.name, outputs=False).status == "CREATE_IN_PROGRESS"
-        between.mend()
-        assert site.wait("CREATE_COMPLETE").outputs == {"said": "hi world\n"}
+    def boot(self) -> None:
+        """Start the agent; what it runs is held up."""
+        self.site.hold()
+        self.site.boot(self.proxy.origin, collect_timeout=2)
 
-        between.fail(SOURCE_FAULTS[self.number])
-        before = len(between.done)
-        site.update(who="moon")
-        site.until(lambda: len(between.done) > before + 1, "it does not ask")
-        assert site.ran == ["CREATE world"]
-        between.mend()
-        assert site.wait("UPDATE_COMPLETE").outputs == {"said": "hi moon\n"}
+    def run(self) -> None:
+        """Have the run end, once it has begun, while results do not arrive."""
+        self.site.begins("CREATE world")
+        self.proxy.fail(SIGNAL_FAULTS[self.number])
+        self.site.release()
+
+    def deliver(self) -> None:
+        """Let the result through, once it could not be delivered."""
+        self.site.says(LATER)
+        assert self.site.cloud.stack_get(self.site.name, outputs=False).status == "CREATE_IN_PROGRESS"
+        self.proxy.mend()
+
+    def update(self) -> None:
+        """Have the stack updated, once it is complete, while the metadata does not arrive."""
+        assert self.site.wait("CREATE_COMPLETE").outputs == {"said": "hi world\n"}
+        self.proxy.fail(SOURCE_FAULTS[self.number])
+        self._asked = len(self.proxy.done)
+        self.site.update(who="moon")
+
+    def show(self) -> None:
+        """Let the metadata through, once the agent has asked for it more than once."""
+        self.site.until(lambda: len(self.proxy.done) > self._asked + 1, "it does not ask")
+        assert self.site.ran == ["CREATE world"]
+        self.proxy.mend()
+
+    def end(self) -> None:
+        """Wait until the update is complete."""
+        assert self.site.wait("UPDATE_COMPLETE").outputs == {"said": "hi moon\n"}
+
+
+LIFE = (Between.boot, Between.run, Between.deliver, Between.update, Between.show, Between.end)
+"""A life: created while results do not arrive, and updated while the metadata does not."""
 
 
 @pytest.fixture
@@ -77,9 +96,10 @@ def all_between(cloud: Lab, agents: Agents, tmp_path: Path) -> Iterator[list[Bet
     "the stack waits, and is complete once it is over, with the outputs of the one run of each action",
 )
 def test_a_proxy_before_heat(all_between: list[Between], tried: Callable[[int], None]) -> None:
-    """By every transport; Heat itself says what it has heard."""
-    for each in all_between:
-        each.lives()
+    """By every transport; Heat itself says what it has heard. All of them do each part at once."""
+    for part in LIFE:
+        for each in all_between:
+            part(each)
     for each in all_between:
         assert each.site.ran == ["CREATE world", "UPDATE moon"]
         assert "Traceback" not in each.site.agent.log

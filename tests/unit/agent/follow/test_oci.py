@@ -87,7 +87,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 def registry() -> Iterator[Registry]:
     """Return a registry on loopback."""
     with Registry() as serving:
-        thread = threading.Thread(target=serving.serve_forever, daemon=True)
+        thread = threading.Thread(target=serving.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         yield serving
         serving.shutdown()

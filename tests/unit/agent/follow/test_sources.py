@@ -211,7 +211,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 def server() -> Iterator[Server]:
     """Return a server on loopback."""
     with Server() as serving:
-        thread = threading.Thread(target=serving.serve_forever, daemon=True)
+        thread = threading.Thread(target=serving.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         yield serving
         serving.shutdown()
