@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import fcntl
 import os
@@ -23,6 +24,11 @@ LARGEST = 64 * 1024 * 1024
 
 PATIENCE = 300.0
 """Seconds after which a pipe or a device that someone names must have ended."""
+
+
+def text_of(content: bytes) -> str:
+    """Return the text in a file of UTF-8, without a byte order mark; U+FFFD stands for what is not UTF-8."""
+    return content.removeprefix(codecs.BOM_UTF8).decode("utf-8", "replace")  # `utf-8-sig` is a module to load
 
 
 def make_directory(path: Path, *, durable: bool = False) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import math
 import re
 
 from heat_config_hooks.values import dataclass
@@ -72,7 +71,7 @@ def _flag(value: object) -> object:
 
 def _seconds(value: object) -> object:
     try:
-        number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
+        number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else float("nan")
     except (ValueError, OverflowError):
         return None
     return number if 0 <= number <= LONGEST else None

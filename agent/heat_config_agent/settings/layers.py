@@ -71,7 +71,7 @@ def file(path: Path, *, own: bool = False, refused: list[str] | None = None) -> 
     Raises UsageError; with a list `refused`, lines of another form are reported there instead, and skipped.
     """
     try:
-        text = files.take(path).decode("utf-8-sig", "replace")
+        text = files.text_of(files.take(path))
     except OSError as error:
         raise UsageError(f"cannot read the settings in {path}: {error.strerror}") from error
     wrong: list[str] = []

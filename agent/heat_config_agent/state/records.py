@@ -40,7 +40,7 @@ class Reader:
     def _sum_up(self, line: bytes, record: dict[str, object] | None, fields: dict[str, dict[str, object]]) -> None:
         if record is None:
             self.damaged += 1
-            match = _KEY.search(line)
+            match = re.search(_KEY, line)
             self._hurt.add(match[1].decode("utf-8", "replace") if match else "")
             return
         key = str(record["key"])
@@ -76,7 +76,7 @@ _CERTAIN: Mapping[str, object] = {
 }
 """The fields of an entry whose first record is lost; its id and name are its key."""
 
-_KEY = re.compile(rb'"key":"([^"\\]{1,200})"')
+_KEY = rb'"key":"([^"\\]{1,200})"'
 
 _ENCODE = json.JSONEncoder(separators=(",", ":")).encode
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 import json
-import math
 import os
 import time
 from pathlib import Path
@@ -72,8 +71,8 @@ def paused(state: Path) -> tuple[str, float, float | None] | None:
 
 def _finite(moment: object) -> float:
     """Return a moment as a number. Raises ValueError, TypeError."""
-    number = float(moment) if isinstance(moment, (int, float)) else math.nan
-    if not math.isfinite(number):
+    number = float(moment) if isinstance(moment, (int, float)) else float("nan")
+    if not float("-inf") < number < float("inf"):
         raise ValueError(moment)
     return number
 
