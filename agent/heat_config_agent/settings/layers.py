@@ -14,7 +14,8 @@ from pathlib import Path
 
 from heat_config_agent.model.deployment import Mistake
 from heat_config_agent.model.errors import UsageError
-from heat_config_agent.settings.kinds import READ, Kind, Setting
+from heat_config_agent.settings import kinds
+from heat_config_agent.settings.kinds import Setting
 from heat_config_agent.settings.schema import COLLECTORS, KNOWN, SECTIONS, SETTINGS, TRANSPORTS, declared
 from heat_config_hooks import files
 from heat_config_hooks.values import dataclass, field
@@ -221,7 +222,7 @@ def _unquoted(value: str) -> str:
 
 def _one(known: Setting, values: Sequence[str]) -> object:
     """Return the value of a name that may be repeated: all its values for a list, else the last one."""
-    return list(values) if known.kind in (Kind.WORDS, Kind.LINES, Kind.PATHS) else values[-1]
+    return list(values) if known.kind in (kinds.WORDS, kinds.LINES, kinds.PATHS) else values[-1]
 
 
 def _misspelt(section: str, name: str) -> str:
@@ -286,7 +287,7 @@ def _read(known: Setting, value: object, *, strict: bool = False) -> object:
 
     Without `strict`, unknown collectors are accepted, because os-collect-config may have more of them.
     """
-    result = READ[known.kind](value)
+    result = known.kind.read(value)
     words = result if isinstance(result, tuple) else (result,)
     allowed = known.choices if strict or known.name != "collectors" else ()
     if result is None or (allowed and not all(word in allowed for word in words)):
