@@ -8,6 +8,7 @@ ignored.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -315,7 +316,11 @@ def machine(own: Path, other: Path, mistakes: list[str] | None) -> Files:
 
     Raises UsageError; with a list of `mistakes`, they are added to it instead, and so in the functions below.
     """
-    own_layers = tuple(_layer(path, mistakes, own=True) for path in sorted(own.glob("*.conf"), reverse=True))
+    try:
+        names = sorted(os.listdir(own), reverse=True)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        names = []
+    own_layers = tuple(_layer(own / name, mistakes, own=True) for name in names if name.endswith(".conf"))
     return own_layers, _layer(other, mistakes) if other.exists() else None
 
 

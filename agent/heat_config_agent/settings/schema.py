@@ -25,6 +25,7 @@ from heat_config_agent.settings.kinds import (
     Setting,
 )
 from heat_config_hooks import isolation
+from heat_config_hooks.values import restore
 
 TRANSPORTS = ("heat", "cfn", "request", "zaqar")
 """The sources of Heat's metadata, in the order in which their documents are applied."""
@@ -63,7 +64,7 @@ def _required(name: str, kind: Kind, description: str, example: str = "", *, sec
 def _section(section: str, description: str, *rows: dict[str, object]) -> tuple[Setting, ...]:
     """Return the settings of a section, in the order of their rows."""
     SECTIONS[section] = description
-    return tuple(Setting(section=section, **row) for row in rows)  # type: ignore[arg-type]  # see `_row`
+    return tuple([restore(Setting, {"section": section, **row}) for row in rows])
 
 
 _KEYSTONE = (
