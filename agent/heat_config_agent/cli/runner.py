@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import io
 import os
-import signal
 import sys
 from collections.abc import Callable
 
 from heat_config_agent.cli import terminal
 from heat_config_agent.model.errors import AgentError, ExitCode, Interrupted, shortage
-from heat_config_hooks import memory
+from heat_config_hooks import memory, signals
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
@@ -24,8 +23,8 @@ def run(main: Callable[[list[str]], int]) -> int:
     memory.keep_no_core()
     sys.excepthook = lambda _kind, error, _trace: terminal.defect(error)
     sys.unraisablehook = lambda unraisable: terminal.defect(unraisable.exc_value)
-    signal.signal(signal.SIGTERM, _interrupt)
-    signal.signal(signal.SIGINT, _interrupt)
+    signals.handle(signals.SIGTERM, _interrupt)
+    signals.handle(signals.SIGINT, _interrupt)
     code = _ended(main)
     try:
         sys.stdout.flush()
@@ -66,6 +65,6 @@ def _usable_output() -> None:
 
 
 def _interrupt(_number: int, _frame: object) -> NoReturn:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second signal would interrupt the cleanup
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signals.handle(signals.SIGTERM, signals.SIG_IGN)  # a second signal would interrupt the cleanup
+    signals.handle(signals.SIGINT, signals.SIG_IGN)
     raise Interrupted
