@@ -40,6 +40,15 @@ def make_directory(path: Path, *, durable: bool = False) -> None:
             sync_directory(path.parent)
 
 
+def taken(path: str | Path) -> int:
+    """Return the bytes that a regular file takes on disk; 0 if there is none. Raises OSError."""
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return 0
+    return status.st_blocks * 512 if stat.S_ISREG(status.st_mode) else 0
+
+
 def tighten(path: str | Path) -> None:
     """Make our own file 0600. A link is not followed, and a file with several names is left alone."""
     try:

@@ -56,9 +56,9 @@ def _use_utf8() -> None:
 
 def _end_on_interrupt() -> None:
     """Let «^C» end the process silently while it loads modules: nothing has begun. `runner` handles it afterwards."""
-    from heat_config_hooks import signals  # noqa: PLC0415  # the shortcut does without it
+    from heat_config_agent.model import signal_numbers  # noqa: PLC0415  # the shortcut does without it
 
-    signals.handle(signals.SIGINT, signals.SIG_DFL)
+    signal_numbers.handle(signal_numbers.SIGINT, signal_numbers.SIG_DFL)
 
 
 def _loaded() -> None:

@@ -8,8 +8,9 @@ import sys
 from collections.abc import Callable
 
 from heat_config_agent.cli import terminal
+from heat_config_agent.model import signal_numbers
 from heat_config_agent.model.errors import AgentError, ExitCode, Interrupted, shortage
-from heat_config_hooks import memory, signals
+from heat_config_hooks import memory
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
@@ -23,8 +24,8 @@ def run(main: Callable[[list[str]], int]) -> int:
     memory.keep_no_core()
     sys.excepthook = lambda _kind, error, _trace: terminal.defect(error)
     sys.unraisablehook = lambda unraisable: terminal.defect(unraisable.exc_value)
-    signals.handle(signals.SIGTERM, _interrupt)
-    signals.handle(signals.SIGINT, _interrupt)
+    signal_numbers.handle(signal_numbers.SIGTERM, _interrupt)
+    signal_numbers.handle(signal_numbers.SIGINT, _interrupt)
     code = _ended(main)
     try:
         sys.stdout.flush()
@@ -65,6 +66,6 @@ def _usable_output() -> None:
 
 
 def _interrupt(_number: int, _frame: object) -> NoReturn:
-    signals.handle(signals.SIGTERM, signals.SIG_IGN)  # a second signal would interrupt the cleanup
-    signals.handle(signals.SIGINT, signals.SIG_IGN)
+    signal_numbers.handle(signal_numbers.SIGTERM, signal_numbers.SIG_IGN)  # a second signal would interrupt the cleanup
+    signal_numbers.handle(signal_numbers.SIGINT, signal_numbers.SIG_IGN)
     raise Interrupted

@@ -52,7 +52,7 @@ class RunSettings:
     artifacts_size: int = 256 * 1024 * 1024
     """The most bytes of the artifacts of a deployment, and of those that are kept for later ones."""
 
-    defaults: RunDefaults = field(default_factory=RunDefaults)
+    defaults: RunDefaults = RunDefaults()
     user_dir: str = ""
     """The folder with the files of such runs."""
 

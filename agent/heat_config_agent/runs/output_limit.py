@@ -7,7 +7,7 @@ from pathlib import Path
 
 from heat_config_agent.model.log import Log
 from heat_config_agent.runs import run_folder
-from heat_config_hooks import processes
+from heat_config_hooks import files, processes
 
 _SOON, _LATER = 0.2, 2.0
 """Seconds between two looks: while a run prints much, and otherwise."""
@@ -41,7 +41,7 @@ class OutputLimit:
         freed = 0
         for name in run_folder.STREAMS:
             try:
-                taken = run_folder.taken(f"{folder}/{name}")
+                taken = files.taken(f"{folder}/{name}")
                 freed += _bound(f"{folder}/{name}", limit) if 0 < limit < taken else taken
             except OSError as error:
                 if not self._warned:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -56,15 +55,6 @@ def make(directory: Path, mark: str) -> None:
         raise
     finally:
         os.close(descriptor)
-
-
-def taken(path: str | Path) -> int:
-    """Return the bytes that a file of the output takes on disk; 0 if there is no regular file. Raises OSError."""
-    try:
-        status = os.lstat(path)
-    except FileNotFoundError:  # the command may have done anything in its folder
-        return 0
-    return status.st_blocks * 512 if stat.S_ISREG(status.st_mode) else 0
 
 
 def tidy(directory: Path, also: Callable[[], None] = lambda: None) -> None:

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from heat_config_agent.runs import run_folder
+from heat_config_hooks import files
 from heat_config_hooks.reply import EDGE
 
 TYPE_CHECKING = False
@@ -33,7 +33,7 @@ def bound(path: str | Path, limit: int) -> int:
 
     Raises OSError.
     """
-    before = run_folder.taken(path)
+    before = files.taken(path)  # the command may have done anything in its folder
     if not 0 < limit < before:
         return before  # nearly always
     try:
