@@ -114,18 +114,15 @@ def record_of(text: bytes | None) -> dict[str, object] | None:
 
 def changes_of(former: Entry | None, entry: Entry) -> dict[str, object]:
     """Return the record with the fields of `entry` that differ from those before."""
-    old = former.__dict__ if former else {}
+    if former is None:
+        return without_defaults(entry)
+    old = former.__dict__
     record: dict[str, object] = {"key": entry.key}
     for name, value in entry.__dict__.items():
         known = old.get(name, _ABSENT)
         if known is not value and known != value:
             record[name] = _plain(value)
     return record
-
-
-def fields_of(entry: Entry) -> dict[str, object]:
-    """Return an entry as JSON."""
-    return {name: _plain(value) for name, value in entry.__dict__.items()}
 
 
 def _plain(value: object) -> object:
@@ -142,7 +139,9 @@ _KNOWN, _KNOWN_OF_RUN = (frozenset(field.name for field in fields(kind)) for kin
 def without_defaults(entry: Entry) -> dict[str, object]:
     """Return an entry as JSON, without the fields that have their defaults."""
     return {
-        name: value for name, value in fields_of(entry).items() if name not in _DEFAULTS or value != _DEFAULTS[name]
+        name: _plain(value)
+        for name, value in entry.__dict__.items()
+        if name not in _DEFAULTS or value != _DEFAULTS[name]
     }
 
 
