@@ -6,6 +6,8 @@ The rows of `heat_config_compat`, the hooks for older tools, are among them wher
 
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
@@ -42,13 +44,12 @@ else:
 
 def load(tool: str) -> Hook:
     """Return the hook of a tool in `HOOKS`. Raises MissingTool if its package is not installed."""
-    import importlib  # noqa: PLC0415  # callers that only need the names load no more
-
     if problem := absent(tool):
         from heat_config_hooks.errors import MissingTool  # noqa: PLC0415
 
         raise MissingTool(problem)
-    return importlib.import_module(HOOKS[tool])
+    __import__(HOOKS[tool])  # `importlib` is one more module to load
+    return sys.modules[HOOKS[tool]]
 
 
 def absent(tool: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import fcntl
 import os
@@ -25,6 +26,11 @@ PATIENCE = 300.0
 """Seconds after which a pipe or a device that someone names must have ended."""
 
 
+def text_of(content: bytes) -> str:
+    """Return the text in a file of UTF-8, without a byte order mark; U+FFFD stands for what is not UTF-8."""
+    return content.removeprefix(codecs.BOM_UTF8).decode("utf-8", "replace")  # `utf-8-sig` is a module to load
+
+
 def make_directory(path: Path, *, durable: bool = False) -> None:
     """Make a folder and its missing parents, 0700; if `durable`, they survive a power cut."""
     if not os.path.isdir(path):
@@ -32,6 +38,15 @@ def make_directory(path: Path, *, durable: bool = False) -> None:
         path.mkdir(mode=0o700, exist_ok=True)
         if durable:
             sync_directory(path.parent)
+
+
+def taken(path: str | Path) -> int:
+    """Return the bytes that a regular file takes on disk; 0 if there is none. Raises OSError."""
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return 0
+    return status.st_blocks * 512 if stat.S_ISREG(status.st_mode) else 0
 
 
 def tighten(path: str | Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import signal
 import time
 from collections.abc import Collection
 from pathlib import Path
@@ -107,7 +106,7 @@ def keep_descriptors() -> None:
                 os.set_inheritable(int(name), False)
 
 
-def send(processes: list[psutil.Process], number: signal.Signals) -> None:
+def send(processes: list[psutil.Process], number: int) -> None:
     """Send a signal to processes. Those that have ended are skipped, even if their ids were given to others."""
     import psutil  # noqa: PLC0415
 

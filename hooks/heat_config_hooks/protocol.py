@@ -21,7 +21,6 @@ from pathlib import Path
 from heat_config_hooks import files
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.options import Option
-from heat_config_hooks.programs import Program
 from heat_config_hooks.reply import Capture, Reply
 from heat_config_hooks.values import dataclass, field
 
@@ -29,6 +28,8 @@ TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
     from typing import Literal, Protocol
+
+    from heat_config_hooks.programs import Program  # few hooks have one
 else:
     Protocol = object
 
@@ -85,7 +86,8 @@ Linux allows a quarter of the stack limit (2 MiB by default) for arguments and e
 """
 
 
-_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
+_LONGEST_NAME = 128
+"""The most characters of an id that is the name of files."""
 
 
 def file_key(identity: str) -> str:
@@ -95,11 +97,20 @@ def file_key(identity: str) -> str:
     It must not contain a path separator, nor a dot, which would hide the file or make `ID.NAME` ambiguous.
     Heat's own ids are UUIDs, which are safe.
     """
-    if _FILE_NAME.fullmatch(identity):
+    if _is_safe(identity):
         return identity
     import hashlib  # noqa: PLC0415  # 3 ms, and Heat's ids need no digest
 
     return "sha256-" + hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:40]
+
+
+def _is_safe(identity: str) -> bool:
+    """Return whether an id has only ASCII letters, digits, `_` and `-`, and begins with a letter or a digit.
+
+    To compile a regular expression would take longer than many of these checks.
+    """
+    name = identity.replace("_", "0").replace("-", "0")
+    return identity.isascii() and name.isalnum() and identity[0] not in "_-" and len(identity) <= _LONGEST_NAME
 
 
 @dataclass(frozen=True, kw_only=True)

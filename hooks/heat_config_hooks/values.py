@@ -9,6 +9,7 @@ Type checkers see the standard library instead, and a test compares each of our 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from operator import attrgetter
 
@@ -44,26 +45,27 @@ def _dataclass(cls: type | None = None, /, **how: bool) -> type | Callable[[type
 
 
 def _made(cls: type, *, frozen: bool = False, kw_only: bool = False, eq: bool = True) -> type:
-    if hasattr(cls, "__value_fields__"):
+    if cls.__base__ is not object and hasattr(cls, "__value_fields__"):
         raise TypeError(f"{cls.__qualname__} inherits from a class with fields, which is not supported")
     own = vars(cls)
-    defaults = {name: own.get(name, _MISSING) for name in cls.__annotations__}
-    declared = {name: value for name, value in defaults.items() if value.__class__ is _Field}
-    for name, field_ in declared.items():
-        field_.name, defaults[name] = name, field_.default
-        if field_.default is _MISSING:
-            delattr(cls, name)
-        else:  # only the default stays as an attribute of the class
-            setattr(cls, name, field_.default)
+    defaults: dict[str, object] = dict.fromkeys(cls.__annotations__, _MISSING)
+    declared: dict[str, _Field] = {}
+    for name in [name for name in defaults if name in own]:
+        value = own[name]
+        if value.__class__ is _Field:
+            declared[name] = value
+            value.name, value = name, value.default
+            if value is _MISSING:
+                delattr(cls, name)
+            else:  # only the default stays as an attribute of the class
+                setattr(cls, name, value)
+        defaults[name] = value
     positions = () if kw_only else tuple(defaults)
     made: dict[str, object] = {"__value_fields__": (defaults, declared), "__match_args__": positions}
-    usual = {name: value for name, value in defaults.items() if value is not _MISSING}
-    made["__value_defaults__"] = (usual, len(defaults))
     made["__init__"] = _init(cls.__qualname__, defaults, declared, positions)
-    made["__repr__"] = _repr([name for name in defaults if name not in declared or declared[name].repr])
+    made["__repr__"] = _repr
     if eq:
-        compared = [name for name in defaults if name not in declared or declared[name].compare]
-        made["__eq__"], by_value = _eq(compared)
+        made["__eq__"], by_value = _eq([name for name in defaults if name not in declared or declared[name].compare])
         made["__hash__"] = by_value if frozen else None
     if frozen:
         made["__setattr__"] = made["__delattr__"] = _refuse
@@ -76,10 +78,9 @@ def _made(cls: type, *, frozen: bool = False, kw_only: bool = False, eq: bool = 
 def _init(
     cls: str, usual: dict[str, object], declared: dict[str, _Field], positions: tuple[str, ...]
 ) -> Callable[..., None]:
-    factories = [
-        (name, each.default_factory) for name, each in declared.items() if each.default_factory is not _MISSING
-    ]
-    needed = {name for name, value in usual.items() if value is _MISSING} - {name for name, _ in factories}
+    factories = [(name, field_.default_factory) for name, field_ in declared.items()]
+    factories = [(name, factory) for name, factory in factories if factory is not _MISSING]
+    needed = {name for name, value in usual.items() if value is _MISSING}.difference(name for name, _ in factories)
 
     def __init__(self: object, /, *values: object, **named: object) -> None:  # noqa: N807
         if values:
@@ -99,8 +100,10 @@ def _init(
     return __init__
 
 
-def _repr(shown: list[str]) -> Callable[[object], str]:
-    return lambda self: f"{type(self).__qualname__}({', '.join(f'{each}={getattr(self, each)!r}' for each in shown)})"
+def _repr(self: Any) -> str:
+    defaults, declared = self.__value_fields__
+    shown = [name for name in defaults if name not in declared or declared[name].repr]
+    return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
 
 def _eq(compared: list[str]) -> tuple[Callable[[object, object], bool], Callable[[object], int]]:
@@ -135,7 +138,7 @@ def restore(kind: type[_T], values: Mapping[str, object]) -> _T:
 
     Every name must be that of a field. Raises TypeError if a field without a default is missing.
     """
-    usual, number = kind.__value_defaults__  # type: ignore[attr-defined]
+    usual, number = _usual(kind)  # type: ignore[arg-type]  # each class can be hashed
     made = object.__new__(kind)
     held = made.__dict__
     held.update(usual)
@@ -143,6 +146,13 @@ def restore(kind: type[_T], values: Mapping[str, object]) -> _T:
     if len(held) != number:
         raise TypeError(f"{kind.__qualname__}: fields are missing or unknown")
     return made
+
+
+@functools.cache
+def _usual(kind: Any) -> tuple[dict[str, object], int]:
+    """Return the defaults of the fields that have one, and the number of all fields."""
+    defaults = kind.__value_fields__[0]
+    return {name: value for name, value in defaults.items() if value is not _MISSING}, len(defaults)
 
 
 def _fields(of: Any) -> tuple[_Field, ...]:

@@ -75,10 +75,10 @@ def test_memory_for_output(machine: Machine, heat: SignalServer) -> None:
 def peak(machine: Machine, heat: SignalServer, given: dict[str, Any]) -> int:
     """Apply one deployment, and return how many bytes of memory that took."""
     code = """if True:
-        import sys
+        import atexit, sys
         from heat_config_agent.cli import main
+        atexit.register(lambda: print(open("/proc/self/status").read(), file=sys.stderr))
         main.apply()
-        print(open("/proc/self/status").read(), file=sys.stderr)
     """
     path, before = machine.write([given]), len(heat.signals)
     agent = machine.start(str(BIN / "python"), "-c", code, "--state-dir", str(machine.state), str(path))

@@ -24,7 +24,7 @@ from heat_config_agent.model.entry import Entry, Run, State
 from heat_config_agent.model.errors import AgentError, StateError
 from heat_config_agent.sources import learned
 from heat_config_agent.sources.documents import Documents
-from heat_config_agent.state import health, instance, journal, lock, requests
+from heat_config_agent.state import asked, health, instance, journal, lock, requests
 from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.state.journal import Journal
 from heat_config_hooks.values import fields, replace
@@ -261,7 +261,7 @@ def test_any_state_files_can_be_started_with(contents: dict[str, bytes]) -> None
     """Each is read, or set aside and that is said; no name leads out of the directory."""
     with state(contents) as folder:
         assert isinstance(health.read(folder), dict)
-        pause = requests.paused(folder)
+        pause = asked.paused(folder)
         may_be_over = b'"until"' in contents.get("paused", b"")
         assert pause is None if "paused" not in contents else pause is not None or may_be_over
         assert lock.holder(folder) is None

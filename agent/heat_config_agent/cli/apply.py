@@ -15,8 +15,9 @@ from heat_config_agent.cli.apply_options import OPTIONS, TEMPLATE
 from heat_config_agent.deployments import cleanup, metadata, plan
 from heat_config_agent.deployments.plan import Step
 from heat_config_agent.engine.applier import WAITS
+from heat_config_agent.engine.report import Report
 from heat_config_agent.engine.survey import survey
-from heat_config_agent.engine.workplace import open_state
+from heat_config_agent.engine.workplace import Workplace, open_state
 from heat_config_agent.model.deployment import Document
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.model.errors import AgentError, ExitCode, SourceError, UsageError
@@ -25,7 +26,7 @@ from heat_config_agent.settings import effective
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.signals.outbox import Outbox
 from heat_config_agent.sources.file import File, ShellConfig, Stdin
-from heat_config_agent.state import instance, journal, lock, requests
+from heat_config_agent.state import asked, instance, journal, lock
 from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.state.pruning import LAST_SLICE, is_full
 from heat_config_hooks import files, processes
@@ -246,7 +247,7 @@ def _collect(sources: Sequence[Named]) -> tuple[list[Document], list[AgentError]
 
 def _watched(settings: Settings) -> list[str]:
     """Return the files and folders whose change may mean new work."""
-    state = [settings.state / each for each in (journal.FILE, requests.FOLDER, requests.PAUSED, instance.FILE)]
+    state = [settings.state / each for each in (journal.FILE, asked.FOLDER, asked.PAUSED, instance.FILE)]
     return [str(each) for each in (*state, settings.deployed, settings.deployed_old) if each is not None]
 
 
@@ -279,16 +280,11 @@ def _apply(
             report.warn(aside)
         place = open_state(settings, Outbox(settings.ca_file), report, patience=settings.delivery)
         book, applier, pruning = place.journal, place.applier, place.pruning
-        prune_asked = requests.wants_pruning(settings.state)
         if is_full(settings.state):
             pruning.consider()
             pruning.work(LAST_SLICE)
-        done, wrong = requests.carry_out(settings.state, book, place.deployed)
-        for line in done:
-            report.note(line)
-        for line in wrong:
-            report.warn(line)
-        if pause := requests.paused(settings.state):
+        prune_asked = asked.has_requests(settings.state) and _carry_out_requests(settings, place, report)
+        if pause := asked.paused(settings.state):
             applier.work.hold = f"paused: {pause[0]}"
             report.warn(
                 f"nothing new begins: the agent is {applier.work.hold}; `{settings.command('resume')}` ends the pause"
@@ -316,6 +312,19 @@ def _apply(
             with contextlib.suppress(OSError):  # on a full disk, the next run looks at everything again
                 idle(processes.since_boot() + pruning.idle_for)
     return code
+
+
+def _carry_out_requests(settings: Settings, place: Workplace, report: Report) -> bool:
+    """Carry out what people have requested, and return whether they want everything to be pruned."""
+    from heat_config_agent.state import requests  # noqa: PLC0415  # few runs find any
+
+    wants_pruning = requests.wants_pruning(settings.state)
+    done, wrong = requests.carry_out(settings.state, place.journal, place.deployed)
+    for line in done:
+        report.note(line)
+    for line in wrong:
+        report.warn(line)
+    return wants_pruning
 
 
 def _check_only(only: Sequence[str], documents: Sequence[Document]) -> None:

@@ -6,7 +6,7 @@ from heat_config_agent.cli import pause, terminal
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.model.errors import ExitCode, LockedError, StateError
 from heat_config_agent.settings.effective import Settings
-from heat_config_agent.state import health, journal, lock, requests
+from heat_config_agent.state import asked, health, journal, lock, requests
 from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.state.requests import Wish
 
@@ -32,7 +32,7 @@ def wish(settings: Settings, entry: Entry, request: Wish) -> int:
     except LockedError as error:
         process = pause.wake(settings.state)
         noun, verb = _WORDS[request]
-        if request is Wish.AGAIN and requests.paused(settings.state):
+        if request is Wish.AGAIN and asked.paused(settings.state):
             when = f"the agent is paused, and runs it after `{settings.command('resume')}`"
         elif request is Wish.AGAIN and _applied_by_hand(settings, entry):
             when = f"it runs when its document ({entry.source}) is applied again: no source of the agent has it"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 import os
-import signal
 import sys
 from collections.abc import Callable
 
 from heat_config_agent.cli import terminal
+from heat_config_agent.model import signal_numbers
 from heat_config_agent.model.errors import AgentError, ExitCode, Interrupted, shortage
 from heat_config_hooks import memory
 
@@ -24,8 +24,8 @@ def run(main: Callable[[list[str]], int]) -> int:
     memory.keep_no_core()
     sys.excepthook = lambda _kind, error, _trace: terminal.defect(error)
     sys.unraisablehook = lambda unraisable: terminal.defect(unraisable.exc_value)
-    signal.signal(signal.SIGTERM, _interrupt)
-    signal.signal(signal.SIGINT, _interrupt)
+    signal_numbers.handle(signal_numbers.SIGTERM, _interrupt)
+    signal_numbers.handle(signal_numbers.SIGINT, _interrupt)
     code = _ended(main)
     try:
         sys.stdout.flush()
@@ -66,6 +66,6 @@ def _usable_output() -> None:
 
 
 def _interrupt(_number: int, _frame: object) -> NoReturn:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second signal would interrupt the cleanup
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal_numbers.handle(signal_numbers.SIGTERM, signal_numbers.SIG_IGN)  # a second signal would interrupt the cleanup
+    signal_numbers.handle(signal_numbers.SIGINT, signal_numbers.SIG_IGN)
     raise Interrupted

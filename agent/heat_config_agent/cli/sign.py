@@ -25,7 +25,7 @@ from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_agent.signing import ssh
 from heat_config_agent.sources import document_text
 from heat_config_hooks import strict_json
-from heat_config_hooks.files import take
+from heat_config_hooks.files import take, text_of
 from heat_config_hooks.values import replace
 
 _SIGN = """\
@@ -139,7 +139,7 @@ def _paths(name: str, environments: list[str]) -> list[str]:
 def _is_hot(name: str) -> bool:
     if name.endswith((".csar", ".zip")) or b"heat_template_version" not in _content(name):
         return False
-    content = document_text.load(_content(name).decode("utf-8-sig", "replace"), name)
+    content = document_text.load(text_of(_content(name)), name)
     return isinstance(content, Mapping) and "heat_template_version" in content
 
 
@@ -148,7 +148,7 @@ def config_lines(name: str, target: str) -> Iterator[str]:
     if _is_hot(name):
         configs = _of_template(name, target)
     else:
-        content = document_text.load(_content(name).decode("utf-8-sig", "replace"), name)
+        content = document_text.load(text_of(_content(name)), name)
         configs = _of_document(Document(source="file", content=content), name)
     for place, config in configs:
         yield f"{signed.config_digest(config.tool, config.config, config.options)}  {place}\n"

@@ -16,7 +16,7 @@ from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.runs import run_folder, supervisor
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.settings.schema import TRANSPORTS
-from heat_config_agent.state import followed, health, journal, lock, requests, retention
+from heat_config_agent.state import asked, followed, health, journal, lock, retention
 from heat_config_agent.state.clock import Steady
 from heat_config_agent.state.deployed import begun_elsewhere, report_of
 from heat_config_hooks import processes
@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
         well += f"; {terminal.count(failed, 'deployment')} failed" if failed else ""
         terminal.say(terminal.line("; ".join(problems) or well))
         return code
-    if agent["process"] or requests.paused(state):
+    if agent["process"] or asked.paused(state):
         _show(agent, problems)
     for line in [] if agent["running"] else [*refused, *elsewhere]:
         terminal.say(terminal.styled(terminal.line(line), "warn"))
@@ -176,7 +176,7 @@ def _unfinished(entry: Entry) -> str:
 
 def _waits(state: Path) -> str:
     """Return what an accepted deployment waits for."""
-    if pause := requests.paused(state):
+    if pause := asked.paused(state):
         return f"waits: the agent is paused ({pause[0]})"
     return "waits for its turn" if _daemon(state) else "not started yet: the next run starts it"
 
@@ -192,7 +192,7 @@ def _agent(state: Path) -> dict[str, object]:
     report = health.read(state)
     holder = lock.holder(state)
     running = holder is not None and holder[1] == lock.DAEMON
-    pause = requests.paused(state)
+    pause = asked.paused(state)
     return {
         "running": running,
         "process": holder[0] if running and holder else report.get("process"),

@@ -28,7 +28,7 @@ from heat_config_agent.sources import active
 from heat_config_agent.sources.active import Steering
 from heat_config_agent.sources.documents import Documents
 from heat_config_agent.sources.poller import Answer, Collection
-from heat_config_agent.state import instance, requests
+from heat_config_agent.state import asked, instance, requests
 from heat_config_agent.state.attempts import Attempts
 from heat_config_agent.state.deployed import begun_elsewhere, report_of
 from heat_config_hooks.values import replace
@@ -95,7 +95,7 @@ class Agent:
         self._looked = 0.0
         """When the agent last looked at everything, in monotonic seconds."""
         state = str(settings.state)  # the daemon never changes it
-        self._places = (f"{state}/{requests.FOLDER}", str(settings.deployed), f"{state}/{requests.PAUSED}")
+        self._places = (f"{state}/{asked.FOLDER}", str(settings.deployed), f"{state}/{asked.PAUSED}")
         """Files and folders that people change, or have commands change, to ask for something."""
         self._seen: tuple[float, ...] = ()
         """When each of the places had last changed at the last look."""
@@ -168,7 +168,7 @@ class Agent:
         changes = self._last_changes()
         if changes != self._seen or self.pause_delay == 0:
             self._seen, self.stale = changes, True
-            pause = requests.paused(self.settings.state)
+            pause = asked.paused(self.settings.state)
             self._pause_end = pause[2] if pause else None
             paused = f"paused: {pause[0]}" if pause else ""
             if paused != self.paused:

@@ -13,7 +13,7 @@ import time
 from heat_config_agent.engine.applier import Applier
 from heat_config_agent.engine.report import Report
 from heat_config_agent.settings.effective import Settings
-from heat_config_agent.state import requests
+from heat_config_agent.state import asked
 from heat_config_hooks import processes
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
@@ -84,7 +84,7 @@ class Reboot:
         else:
             self._asked = self._asked or now
             last_words = self._applier.work.busy and now - self._asked < LAST_WORDS
-            if not self._applier.work.running and not last_words and not requests.paused(settings.state):
+            if not self._applier.work.running and not last_words and not asked.paused(settings.state):
                 self._begin(settings)
 
     def _begin(self, settings: Settings) -> None:

@@ -22,7 +22,7 @@ from heat_config_agent.model.deployment import (
 )
 from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.job import Job
-from heat_config_agent.model.run_defaults import RunDefaults
+from heat_config_agent.model.run_settings import RunDefaults
 from heat_config_hooks import options
 from heat_config_hooks.reply import CANNOT_START, NO_TOOL, UNKNOWN, Reply, failure
 from heat_config_hooks.values import dataclass, field, replace

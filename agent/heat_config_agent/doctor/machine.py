@@ -21,7 +21,7 @@ from heat_config_agent.runs import scopes
 from heat_config_agent.settings import display
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.settings.in_force import policy_in_force
-from heat_config_agent.state import followed, health, journal, lock, requests, retention
+from heat_config_agent.state import asked, followed, health, journal, lock, retention
 from heat_config_agent.state.clock import Steady
 from heat_config_agent.state.deployed import begun_elsewhere, report_of
 from heat_config_hooks import protocol
@@ -322,7 +322,7 @@ def check_agent(directory: Path, deployed: Path, *, resume: str = "heat-config-a
         yield ok(check, f"a one-shot run is at work (process {holder[0]})")
     else:
         yield from _running(holder[0], health.read(directory))
-    pause = requests.paused(directory)
+    pause = asked.paused(directory)
     if pause:
         since = f" since {plan.clock(pause[1])}" if pause[1] else ""
         until = f" until {plan.clock(pause[2])}" if pause[2] is not None else ""

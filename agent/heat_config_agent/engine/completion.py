@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from heat_config_agent.deployments import jobs, plan
 from heat_config_agent.deployments.plan import Step, Verb
-from heat_config_agent.engine.conclusion import REBOOTS, BrokenOff, Ended, Repeat, conclude, retry_delay
+from heat_config_agent.engine.conclusion import REBOOTS, BrokenOff, Ended, conclude, retry_delay
 from heat_config_agent.engine.launch import Launcher
 from heat_config_agent.engine.mailroom import Mailroom
 from heat_config_agent.model.deployment import Result
@@ -18,6 +18,11 @@ from heat_config_agent.state.attempts import Attempts
 from heat_config_agent.state.journal import Journal
 from heat_config_hooks import processes
 from heat_config_hooks.reply import REBOOT, UNKNOWN, Reply, failure, status_code
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_agent.engine.conclusion import Repeat
 
 PLANNING, BEGINNING, CONCLUDING = "planning", "beginning", "making a result of what was left by"
 """The work on a deployment, as `state.attempts` names it."""
@@ -55,7 +60,7 @@ class Completion:
         if isinstance(conclusion, BrokenOff):
             self.break_off(step, conclusion)
             return None
-        if conclusion is Repeat.NOT_STARTED:
+        if conclusion == "not started":
             self._journal.not_started(key)
         else:
             self._journal.interrupted(key)
@@ -108,13 +113,13 @@ class Completion:
     def _take_reply(self, step: Step, run: Run, ended: Ended, *, wanted: bool) -> Repeat | None:
         """Have the hook make a reply of a command's end, and finish the deployment with it.
 
-        Returns `Repeat.REBOOT` if the command has asked for a reboot instead, and `Repeat.RETRY` if its code is for
+        Returns `reboot` if the command has asked for a reboot instead, and `retry` if its code is for
         another attempt.
         """
         key = step.deployment.key
         reply = self._launcher.reply(step, run, ended.code)
         if wanted and self._try_again(step, run, reply):
-            return Repeat.RETRY
+            return "retry"
         if status_code(reply) != REBOOT or not wanted:
             self.finish(step, reply)
             return None
@@ -122,7 +127,7 @@ class Completion:
             self.finish(step, reply, f"it asked for a reboot more than {REBOOTS} times")
             return None
         self._journal.reboot(key)
-        return Repeat.REBOOT
+        return "reboot"
 
     def _try_again(self, step: Step, run: Run, reply: Reply) -> bool:
         """Put on record that the command is run again, if the option `retry` says so for its reply; else return False.

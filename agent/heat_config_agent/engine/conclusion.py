@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import enum
-
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.model.job import Job
 from heat_config_agent.runs.run_folder import UNSTARTED
@@ -13,7 +11,18 @@ from heat_config_hooks.values import dataclass
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
+    from typing import Literal, TypeAlias
+
     from heat_config_hooks.retry import Retry  # few deployments have it
+
+    Repeat: TypeAlias = Literal["not started", "interrupted", "reboot", "retry"]
+    """The reason why a deployment is planned again.
+
+    - not started: the command was not run, because the supervisor exited without the agent's word
+    - interrupted: the run was interrupted, and the deployment's options say that it may be run again
+    - reboot: the command has asked for a reboot of the machine, after which it is run again
+    - retry: the command has exited with a code of the option `retry`, and after a delay it is run again
+    """
 
 RERUNS = 3
 """The number of times that an idempotent deployment is run again after interruptions. It may cause them itself."""
@@ -40,19 +49,6 @@ class RunEnd:
     """True if processes of the run were left, and were killed."""
 
 
-class Repeat(enum.Enum):
-    """The reason why a deployment is planned again."""
-
-    NOT_STARTED = "not started"
-    """The command was not run: the supervisor exited without the agent's word."""
-    INTERRUPTED = "interrupted"
-    """The run was interrupted, and the deployment's options say that it may be run again."""
-    REBOOT = "reboot"
-    """The command has asked for a reboot of the machine, after which it is run again."""
-    RETRY = "retry"
-    """The command has exited with a code of the option `retry`: after a delay it is run again."""
-
-
 @dataclass(frozen=True)
 class Ended:
     """The command ended by itself."""
@@ -75,13 +71,13 @@ REPLACED = BrokenOff(TIMED_OUT, "not run again because its deployment was replac
 def conclude(end: RunEnd, entry: Entry, job: Job | None) -> Repeat | Ended | BrokenOff:
     """Return the consequences of the end of a run, given its entry in the journal and its job."""
     if end.recorded == UNSTARTED:
-        return Repeat.NOT_STARTED
+        return "not started"
     if end.ending:
         return BrokenOff(TIMED_OUT, f"ended because {end.ending}")
     if end.recorded:
         return Ended(int(end.recorded))
     if job is not None and job.idempotent and entry.reruns < RERUNS:
-        return Repeat.INTERRUPTED
+        return "interrupted"
     return BrokenOff(UNKNOWN, _loss(end))
 
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from heat_config_agent.deployments.plan import Step, Verb
 from heat_config_agent.engine.admission import Admission
 from heat_config_agent.engine.completion import Completion, run_of
-from heat_config_agent.engine.conclusion import Repeat
 from heat_config_agent.engine.launch import Launcher, Obstacle, Started
 from heat_config_agent.engine.mailroom import Mailroom
 from heat_config_agent.engine.mirror import DeployedMirror
@@ -76,9 +75,9 @@ class Execution:
         Returns True if its deployment has to be planned again.
         """
         repeat = self._completion.conclude(step, recorded, ending, wanted=wanted)
-        if repeat is Repeat.REBOOT:
+        if repeat == "reboot":
             self._wait_for_reboot(step)
-        if repeat is Repeat.RETRY:
+        if repeat == "retry":
             self._run_inputs.tidy(step.deployment.key)
             self._report.retry(step, self._journal.entries[step.deployment.key])
         return repeat is not None

@@ -8,7 +8,6 @@ from heat_config_agent.model.entry import Entry, Removed, State
 from heat_config_agent.model.log import Log
 from heat_config_agent.model.run_settings import RunSettings
 from heat_config_agent.runs import run_folder
-from heat_config_agent.state import requests
 from heat_config_agent.state.journal import Journal
 from heat_config_hooks import files, processes
 
@@ -47,6 +46,8 @@ class RunInputs:
 
     def _remove_written(self, key: str) -> None:
         """Remove what a hook has written into its folders, if the inputs of the run referred to secrets."""
+        from heat_config_agent.state import requests  # noqa: PLC0415  # few runs have such inputs
+
         entry = self._journal.entries.get(key)
         for path in requests.written(entry) if entry is not None else ():
             files.remove(path)

@@ -13,7 +13,7 @@ from heat_config_agent.deployments import cleanup, metadata, plan
 from heat_config_agent.deployments.plan import Known, Step
 from heat_config_agent.model.deployment import Deployment, Document, Mistake
 from heat_config_agent.model.entry import Entry, State
-from heat_config_agent.model.run_defaults import RunDefaults
+from heat_config_agent.model.run_settings import RunDefaults
 from heat_config_agent.runs import run_folder
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.in_force import policy_in_force

@@ -27,7 +27,7 @@ from heat_config_agent.masking.names import url as without_secrets
 from heat_config_agent.model.errors import AgentError, ExitCode, SourceError, StateError, UsageError
 from heat_config_agent.runs.artifacts import trees
 from heat_config_agent.settings.effective import Settings
-from heat_config_agent.state import followed, lock, requests
+from heat_config_agent.state import asked, followed, lock
 from heat_config_agent.state.followed import Followed, short
 from heat_config_hooks import files, processes
 from heat_config_hooks.values import replace
@@ -108,7 +108,7 @@ class Follower:
         )
         if self._key(revision) == self._record.concluded and not 0 < self._record.again < time.time():
             return
-        pause = requests.paused(self._settings.state)
+        pause = asked.paused(self._settings.state)
         if pause:
             self._trouble(f"revision {short(revision)} waits: the agent is paused ({pause[0]})")
             return

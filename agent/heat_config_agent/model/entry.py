@@ -150,3 +150,15 @@ class Entry:
     def settled(self) -> bool:
         """True if nothing more is done."""
         return self.state in SETTLED
+
+    @property
+    def over(self) -> bool:
+        """True if nothing more is going to happen to the deployment, as far as is known."""
+        damaged = self.state is State.DAMAGED and self.left_at is not None
+        return (self.settled or damaged) and not self.again
+
+    def are_secrets_due(self, seconds: float, now: float) -> bool:
+        """Return whether its secrets are to be removed, `seconds` after it has settled; `now` is by `state.clock`."""
+        late = self.removed is Removed.SECRETS and self.values is not None and self.state not in UNDELIVERED
+        present = self.removed is Removed.NOTHING or late  # a result may have been kept until it was delivered
+        return present and self.over and now - self.settled_at >= seconds

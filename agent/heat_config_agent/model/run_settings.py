@@ -1,12 +1,21 @@
-"""The folders and limits that apply to every run, and the limits of what is kept of it."""
+"""The folders, limits and defaults that apply to every run, and the limits of what is kept of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from heat_config_agent.model.run_defaults import RunDefaults
 from heat_config_hooks.values import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunDefaults:
+    """The user and the isolation of runs whose deployments do not name them."""
+
+    user: str = ""
+    """The user as whom they run; empty for the agent's own."""
+    isolation: Mapping[str, str] = field(default_factory=dict)
+    """The levels of `isolation.LEVELS` by which they are isolated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +52,7 @@ class RunSettings:
     artifacts_size: int = 256 * 1024 * 1024
     """The most bytes of the artifacts of a deployment, and of those that are kept for later ones."""
 
-    defaults: RunDefaults = field(default_factory=RunDefaults)
+    defaults: RunDefaults = RunDefaults()
     user_dir: str = ""
     """The folder with the files of such runs."""
 

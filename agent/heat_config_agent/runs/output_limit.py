@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from heat_config_agent.model.log import Log
-from heat_config_agent.runs import run_folder, streams
-from heat_config_hooks import processes
+from heat_config_agent.runs import run_folder
+from heat_config_hooks import files, processes
 
 _SOON, _LATER = 0.2, 2.0
 """Seconds between two looks: while a run prints much, and otherwise."""
@@ -41,9 +41,16 @@ class OutputLimit:
         freed = 0
         for name in run_folder.STREAMS:
             try:
-                freed += streams.bound(f"{folder}/{name}", limit)
+                taken = files.taken(f"{folder}/{name}")
+                freed += _bound(f"{folder}/{name}", limit) if 0 < limit < taken else taken
             except OSError as error:
                 if not self._warned:
                     self._warned = True
                     self._log.warn(f"cannot shorten {folder / name} to {limit} bytes (output_limit): {error.strerror}")
         return freed
+
+
+def _bound(path: str, limit: int) -> int:
+    from heat_config_agent.runs import streams  # noqa: PLC0415  # few runs print that much
+
+    return streams.bound(path, limit)

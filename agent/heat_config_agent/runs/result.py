@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Mapping
 
 from heat_config_agent.deployments.redaction import concealer, redactor
@@ -72,8 +71,12 @@ def judge(values: Mapping[str, object], deployment: Deployment) -> tuple[bool, s
 
 def _signal(code: int) -> str:
     """Return the signal that an exit code stands for in a shell: 128 and its number; empty if it stands for none."""
+    if code <= 128:
+        return ""
+    import signal  # noqa: PLC0415  # few commands are ended by one
+
     try:
-        return f" ({signal.Signals(code - 128).name})" if code > 128 else ""
+        return f" ({signal.Signals(code - 128).name})"
     except ValueError:
         return ""
 

@@ -12,6 +12,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from heat_config_hooks import files
 from heat_config_hooks.reply import EDGE
 
 TYPE_CHECKING = False
@@ -32,12 +33,12 @@ def bound(path: str | Path, limit: int) -> int:
 
     Raises OSError.
     """
+    before = files.taken(path)  # the command may have done anything in its folder
+    if not 0 < limit < before:
+        return before  # nearly always
     try:
-        before = os.lstat(path)
-        if stat.S_ISREG(before.st_mode) and not 0 < limit < before.st_blocks * 512:
-            return before.st_blocks * 512  # nearly always
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:  # the command may have done anything in its folder
+    except FileNotFoundError:
         return 0
     try:
         status = os.fstat(descriptor)

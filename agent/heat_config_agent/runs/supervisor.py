@@ -16,10 +16,10 @@ import errno
 import functools
 import os
 import select
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from heat_config_agent.model import signal_numbers
 from heat_config_agent.model.entry import Run
 from heat_config_agent.runs import scopes
 from heat_config_agent.runs.run_folder import noted_ending, recorded, status_path
@@ -88,7 +88,7 @@ MARK = "HEAT_RUN"
 _DESCRIPTORS = 12
 """The number of open files that a process must be allowed: a shell keeps copies of descriptors from 10 on."""
 
-RESET = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+RESET = tuple(signal_numbers.valid_signals() - {signal_numbers.SIGKILL, signal_numbers.SIGSTOP})
 """The signals that have their default action in a run. Python ignores SIGPIPE and SIGXFSZ, the parent of the agent may
 ignore others, and programs inherit that. All signals are listed, as the C library asks the kernel about every other."""
 
@@ -143,10 +143,10 @@ class Running:
         self._snapshot = [process for process in self._snapshot if processes.ticks(process.pid) is not None]
         others = [process for process in self._snapshot if process.pid != self.run.pid]
         if self._kill_at is None:
-            processes.send(others, signal.SIGTERM)
+            processes.send(others, signal_numbers.SIGTERM)
             self._kill_at = processes.since_boot() + grace
             return
-        processes.send(others or self._snapshot, signal.SIGKILL)
+        processes.send(others or self._snapshot, signal_numbers.SIGKILL)
         self._kill_at = processes.since_boot() + 1
         self._kills += 1
 
@@ -163,7 +163,7 @@ class Running:
             os.close(self._pidfd)
             self._pidfd = None
         if self.ending or self._kill_at is not None:  # perhaps by an earlier agent, which got no further
-            processes.send(_tree(self.run) + self._snapshot, signal.SIGKILL)
+            processes.send(_tree(self.run) + self._snapshot, signal_numbers.SIGKILL)
         return recorded(self.directory, self.run)
 
     def _reap(self, flags: int) -> None:
@@ -275,7 +275,7 @@ def _scope_folder(directory: Path, pid: int, mark: str, scope: Scope) -> str:
         return folder
     with contextlib.suppress(ProcessLookupError):
         os.kill(
-            pid, signal.SIGKILL
+            pid, signal_numbers.SIGKILL
         )  # not by closing the pipe: it would record an end, which could be taken for that of the next try
     if unenforced:
         raise ScopeError(f"the kernel gives systemd no control of {' and '.join(unenforced)} here")
@@ -321,5 +321,5 @@ def _pidfd(pid: int) -> int | None:
 def end_remains(run: Run) -> bool:
     """Kill the remaining processes of a run whose supervisor is gone; return whether there were any."""
     remains = _tree(run) if run.boot == processes.boot_id() else []
-    processes.send(remains, signal.SIGKILL)
+    processes.send(remains, signal_numbers.SIGKILL)
     return bool(remains)

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from heat_config_agent.model.errors import UsageError
-from heat_config_agent.model.run_defaults import RunDefaults
-from heat_config_agent.model.run_settings import Limits, RunSettings
+from heat_config_agent.model.run_settings import Limits, RunDefaults, RunSettings
 from heat_config_agent.settings import layers, paths, schema
 from heat_config_agent.settings.kinds import Setting
 from heat_config_agent.settings.layers import Layer

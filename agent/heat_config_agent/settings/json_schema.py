@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from heat_config_agent.settings import kinds
 from heat_config_agent.settings.kinds import LONGEST, Kind, Setting, written
 from heat_config_agent.settings.schema import FOLLOW, SECTIONS, SETTINGS
 
@@ -11,21 +12,21 @@ _SECONDS = {"type": "number", "minimum": 0, "maximum": LONGEST}
 _PATH = {"type": "string", "pattern": "^(/.*)?$"}
 
 _KINDS: dict[Kind, dict[str, Any]] = {
-    Kind.TEXT: {"type": ["string", "integer"]},
-    Kind.FLAG: {"type": "boolean"},
-    Kind.SECONDS: _SECONDS,
-    Kind.LIMIT: {**_SECONDS, "exclusiveMinimum": 0},
-    Kind.COUNT: {"type": "integer", "minimum": 1, "maximum": int(LONGEST)},
-    Kind.SIZE: {
+    kinds.TEXT: {"type": ["string", "integer"]},
+    kinds.FLAG: {"type": "boolean"},
+    kinds.SECONDS: _SECONDS,
+    kinds.LIMIT: {**_SECONDS, "exclusiveMinimum": 0},
+    kinds.COUNT: {"type": "integer", "minimum": 1, "maximum": int(LONGEST)},
+    kinds.SIZE: {
         "anyOf": [
             {"type": "integer", "minimum": 0, "maximum": 10**15 - 1},
             {"type": "string", "pattern": r"^\s*\d{1,15}\s*[kKmMgGtT]?([iI]?[bB])?\s*$"},
         ]
     },
-    Kind.LINES: {"type": ["string", "array"], "items": {"type": "string"}},
-    Kind.PATH: _PATH,
-    Kind.PATHS: {"type": "array", "items": {"type": "string", "pattern": "^/[^ ,]*$"}},
-    Kind.COMMAND: {"type": "string", "minLength": 1},
+    kinds.LINES: {"type": ["string", "array"], "items": {"type": "string"}},
+    kinds.PATH: _PATH,
+    kinds.PATHS: {"type": "array", "items": {"type": "string", "pattern": "^/[^ ,]*$"}},
+    kinds.COMMAND: {"type": "string", "minLength": 1},
 }
 
 
@@ -63,8 +64,8 @@ def _setting(each: Setting) -> dict[str, Any]:
 
 
 def _value(each: Setting) -> dict[str, Any]:
-    if each.kind is Kind.CHOICE:
+    if each.kind is kinds.CHOICE:
         return {"enum": list(each.choices)}
-    if each.kind is Kind.WORDS:
+    if each.kind is kinds.WORDS:
         return {"type": "array", "items": {"enum": list(each.choices)} if each.choices else {"type": "string"}}
     return _KINDS[each.kind]

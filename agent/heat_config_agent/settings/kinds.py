@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import enum
-import math
 import re
+from collections.abc import Callable
 
 from heat_config_hooks.values import dataclass
 
@@ -12,51 +11,14 @@ LONGEST = 366 * 24 * 3600.0
 """The longest time in seconds that a setting can have."""
 
 
-class Kind(str, enum.Enum):
-    """The kinds of values. The text of each describes it for people."""
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """A kind of values. It is no member of an enumeration, because each start would take long to make that."""
 
-    TEXT = "text"
-    FLAG = "true or false"
-    SECONDS = "a number of seconds, 0 or more"
-    LIMIT = "a number of seconds, more than 0"
-    COUNT = "a whole number, 1 or more"
-    SIZE = "a number of bytes, or of K, M or G of them, 0 or more"
-    WORDS = "one or more words"
-    LINES = "one or more lines"
-    PATH = "an absolute path"
-    PATHS = "one or more absolute paths"
-    CHOICE = "one of"
-    COMMAND = "a command and its arguments, quoted as in a shell"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Setting:
-    """The declaration of one setting."""
-
-    section: str
-    name: str
-    kind: Kind
-    description: str
-    """The description for people, without a full stop."""
-    default: object = ""
-    example: str = ""
-    """An example value as written in a file; empty for none."""
-    choices: tuple[str, ...] = ()
-    """The values that `CHOICE` accepts, or the words that `WORDS` accepts; empty for any."""
-    secret: bool = False
-    required: bool = False
-    """True if the section of a transport is not valid without it."""
-    shared: bool = False
-    """True if os-collect-config has it too, in `[DEFAULT]` and in the metadata."""
-    replaced_by: str = ""
-    """The setting to use instead of this one, which still works; empty unless this one is deprecated."""
-
-    @property
-    def expected(self) -> str:
-        """The values that are accepted, in words."""
-        if self.kind is Kind.CHOICE:
-            return f"one of {', '.join(self.choices)}"
-        return f"{self.kind.value} of: {', '.join(self.choices)}" if self.choices else self.kind.value
+    words: str
+    """The values in words, for people."""
+    read: Callable[[object], object]
+    """Returns the value for the text or JSON value of a place; None if that is not valid."""
 
 
 def _text(value: object) -> object:
@@ -72,7 +34,7 @@ def _flag(value: object) -> object:
 
 def _seconds(value: object) -> object:
     try:
-        number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
+        number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else float("nan")
     except (ValueError, OverflowError):
         return None
     return number if 0 <= number <= LONGEST else None
@@ -85,18 +47,6 @@ def _limit(value: object) -> object:
 def _count(value: object) -> object:
     number = _seconds(value)
     return int(number) if isinstance(number, float) and number.is_integer() and number >= 1 else None
-
-
-def written(kind: Kind, value: object) -> str:
-    """Return a value as text for a file of settings; empty text for an empty value."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int) and kind is Kind.SIZE and value:
-        unit = next((power for power in (3, 2, 1) if value % 1024**power == 0), 0)
-        return f"{value // 1024**unit}{' KMG'[unit].strip()}"
-    if isinstance(value, tuple):
-        return ", ".join(map(str, value))
-    return f"{value:.15g}" if isinstance(value, int | float) else str(value)
 
 
 _SIZE = r"(?i)(\d{1,15})\s*([kmgt]?)(i?b)?"
@@ -147,19 +97,57 @@ def _paths(value: object) -> object:
     return words if isinstance(words, tuple) and all(word.startswith("/") for word in words) else None
 
 
-READ = {
-    Kind.TEXT: _text,
-    Kind.FLAG: _flag,
-    Kind.SECONDS: _seconds,
-    Kind.LIMIT: _limit,
-    Kind.COUNT: _count,
-    Kind.SIZE: _size,
-    Kind.WORDS: _words,
-    Kind.LINES: _lines,
-    Kind.PATH: _path,
-    Kind.PATHS: _paths,
-    Kind.CHOICE: _text,
-    Kind.COMMAND: _command,
-}
-"""The function that reads each kind: it returns the value for the text or JSON value of a place, or None if the value
-is not valid."""
+TEXT = Kind("text", _text)
+FLAG = Kind("true or false", _flag)
+SECONDS = Kind("a number of seconds, 0 or more", _seconds)
+LIMIT = Kind("a number of seconds, more than 0", _limit)
+COUNT = Kind("a whole number, 1 or more", _count)
+SIZE = Kind("a number of bytes, or of K, M or G of them, 0 or more", _size)
+WORDS = Kind("one or more words", _words)
+LINES = Kind("one or more lines", _lines)
+PATH = Kind("an absolute path", _path)
+PATHS = Kind("one or more absolute paths", _paths)
+CHOICE = Kind("one of", _text)
+COMMAND = Kind("a command and its arguments, quoted as in a shell", _command)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """The declaration of one setting."""
+
+    section: str
+    name: str
+    kind: Kind
+    description: str
+    """The description for people, without a full stop."""
+    default: object = ""
+    example: str = ""
+    """An example value as written in a file; empty for none."""
+    choices: tuple[str, ...] = ()
+    """The values that `CHOICE` accepts, or the words that `WORDS` accepts; empty for any."""
+    secret: bool = False
+    required: bool = False
+    """True if the section of a transport is not valid without it."""
+    shared: bool = False
+    """True if os-collect-config has it too, in `[DEFAULT]` and in the metadata."""
+    replaced_by: str = ""
+    """The setting to use instead of this one, which still works; empty unless this one is deprecated."""
+
+    @property
+    def expected(self) -> str:
+        """The values that are accepted, in words."""
+        if self.kind is CHOICE:
+            return f"one of {', '.join(self.choices)}"
+        return f"{self.kind.words} of: {', '.join(self.choices)}" if self.choices else self.kind.words
+
+
+def written(kind: Kind, value: object) -> str:
+    """Return a value as text for a file of settings; empty text for an empty value."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int) and kind is SIZE and value:
+        unit = next((power for power in (3, 2, 1) if value % 1024**power == 0), 0)
+        return f"{value // 1024**unit}{' KMG'[unit].strip()}"
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    return f"{value:.15g}" if isinstance(value, int | float) else str(value)

@@ -8,13 +8,15 @@ ignored.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from heat_config_agent.model.deployment import Mistake
 from heat_config_agent.model.errors import UsageError
-from heat_config_agent.settings.kinds import READ, Kind, Setting
+from heat_config_agent.settings import kinds
+from heat_config_agent.settings.kinds import Setting
 from heat_config_agent.settings.schema import COLLECTORS, KNOWN, SECTIONS, SETTINGS, TRANSPORTS, declared
 from heat_config_hooks import files
 from heat_config_hooks.values import dataclass, field
@@ -71,7 +73,7 @@ def file(path: Path, *, own: bool = False, refused: list[str] | None = None) -> 
     Raises UsageError; with a list `refused`, lines of another form are reported there instead, and skipped.
     """
     try:
-        text = files.take(path).decode("utf-8-sig", "replace")
+        text = files.text_of(files.take(path))
     except OSError as error:
         raise UsageError(f"cannot read the settings in {path}: {error.strerror}") from error
     wrong: list[str] = []
@@ -221,7 +223,7 @@ def _unquoted(value: str) -> str:
 
 def _one(known: Setting, values: Sequence[str]) -> object:
     """Return the value of a name that may be repeated: all its values for a list, else the last one."""
-    return list(values) if known.kind in (Kind.WORDS, Kind.LINES, Kind.PATHS) else values[-1]
+    return list(values) if known.kind in (kinds.WORDS, kinds.LINES, kinds.PATHS) else values[-1]
 
 
 def _misspelt(section: str, name: str) -> str:
@@ -286,7 +288,7 @@ def _read(known: Setting, value: object, *, strict: bool = False) -> object:
 
     Without `strict`, unknown collectors are accepted, because os-collect-config may have more of them.
     """
-    result = READ[known.kind](value)
+    result = known.kind.read(value)
     words = result if isinstance(result, tuple) else (result,)
     allowed = known.choices if strict or known.name != "collectors" else ()
     if result is None or (allowed and not all(word in allowed for word in words)):
@@ -314,7 +316,11 @@ def machine(own: Path, other: Path, mistakes: list[str] | None) -> Files:
 
     Raises UsageError; with a list of `mistakes`, they are added to it instead, and so in the functions below.
     """
-    own_layers = tuple(_layer(path, mistakes, own=True) for path in sorted(own.glob("*.conf"), reverse=True))
+    try:
+        names = sorted(os.listdir(own), reverse=True)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        names = []
+    own_layers = tuple(_layer(own / name, mistakes, own=True) for name in names if name.endswith(".conf"))
     return own_layers, _layer(other, mistakes) if other.exists() else None
 
 

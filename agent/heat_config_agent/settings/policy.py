@@ -14,7 +14,7 @@ import stat
 
 import heat_config_hooks
 from heat_config_agent.model.policy import Policy
-from heat_config_agent.settings.kinds import READ, Kind
+from heat_config_agent.settings import kinds
 from heat_config_agent.settings.schema import COLLECTORS
 from heat_config_hooks import isolation
 
@@ -174,7 +174,7 @@ def _first_line(error: configparser.Error) -> str:
 
 
 def _seconds(value: str) -> float:
-    seconds = READ[Kind.LIMIT](value)
+    seconds = kinds.LIMIT.read(value)
     if not isinstance(seconds, float):
         raise ValueError("max_timeout: expected a number of seconds, more than 0")  # noqa: TRY004  # a mistake in a file
     return seconds

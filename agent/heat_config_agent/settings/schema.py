@@ -8,8 +8,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from heat_config_agent.settings import paths
-from heat_config_agent.settings.kinds import Kind, Setting
+from heat_config_agent.settings.kinds import (
+    CHOICE,
+    COMMAND,
+    COUNT,
+    FLAG,
+    LIMIT,
+    LINES,
+    PATH,
+    PATHS,
+    SECONDS,
+    SIZE,
+    TEXT,
+    WORDS,
+    Kind,
+    Setting,
+)
 from heat_config_hooks import isolation
+from heat_config_hooks.values import restore
 
 TRANSPORTS = ("heat", "cfn", "request", "zaqar")
 """The sources of Heat's metadata, in the order in which their documents are applied."""
@@ -41,22 +57,22 @@ def _row(
 
 
 def _required(name: str, kind: Kind, description: str, example: str = "", *, secret: bool = False) -> dict[str, object]:
-    default = () if kind is Kind.WORDS else ""
+    default = () if kind is WORDS else ""
     return _row(name, kind, default, description, example, required=True, secret=secret)
 
 
 def _section(section: str, description: str, *rows: dict[str, object]) -> tuple[Setting, ...]:
     """Return the settings of a section, in the order of their rows."""
     SECTIONS[section] = description
-    return tuple(Setting(section=section, **row) for row in rows)  # type: ignore[arg-type]  # see `_row`
+    return tuple([restore(Setting, {"section": section, **row}) for row in rows])
 
 
 _KEYSTONE = (
-    _required("auth_url", Kind.TEXT, "the URL of Keystone", "https://keystone.example/v3"),
-    _required("user_id", Kind.TEXT, "the id of the user"),
-    _required("password", Kind.TEXT, "the password of that user", secret=True),
-    _required("project_id", Kind.TEXT, "the id of the project"),
-    _row("region_name", Kind.TEXT, "", "the region; empty for any", "RegionOne"),
+    _required("auth_url", TEXT, "the URL of Keystone", "https://keystone.example/v3"),
+    _required("user_id", TEXT, "the id of the user"),
+    _required("password", TEXT, "the password of that user", secret=True),
+    _required("project_id", TEXT, "the id of the project"),
+    _row("region_name", TEXT, "", "the region; empty for any", "RegionOne"),
 )
 """The rows of each section whose source uses Keystone."""
 
@@ -67,103 +83,97 @@ SETTINGS: tuple[Setting, ...] = (
         "[DEFAULT]. Heat's metadata can set these three too.",
         _row(
             "state_dir",
-            Kind.PATH,
+            PATH,
             "",
             "where the agent keeps the journal, runs and everything else; empty for /var/lib/heat-config-agent",
             "/srv/agent",
         ),
-        _row("min_polling_interval", Kind.SECONDS, 1.0, "the shortest time between two polls, while there are changes"),
+        _row("min_polling_interval", SECONDS, 1.0, "the shortest time between two polls, while there are changes"),
         _row(
             "parallel",
-            Kind.COUNT,
+            COUNT,
             1,
             "the number of deployments that may run at once; with 1 they run in the order of their names",
         ),
-        _row(
-            "time_limit", Kind.SECONDS, 3600.0, "the timeout of a deployment that has none of its own; 0 for no timeout"
-        ),
-        _row("grace", Kind.SECONDS, 10.0, "the time between TERM and KILL when a run is ended"),
-        _row("collect_timeout", Kind.LIMIT, 60.0, "the timeout of a source"),
+        _row("time_limit", SECONDS, 3600.0, "the timeout of a deployment that has none of its own; 0 for no timeout"),
+        _row("grace", SECONDS, 10.0, "the time between TERM and KILL when a run is ended"),
+        _row("collect_timeout", LIMIT, 60.0, "the timeout of a source"),
         _row(
             "ca_file",
-            Kind.PATH,
+            PATH,
             "",
             "a file with trusted certificates; empty for those of the system",
             "/etc/ssl/example.pem",
         ),
-        _row("hooks_dir", Kind.PATHS, (), "hook directories that are searched first", "/opt/hooks"),
+        _row("hooks_dir", PATHS, (), "hook directories that are searched first", "/opt/hooks"),
         _row(
             "plugin_dirs",
-            Kind.PATHS,
+            PATHS,
             (),
             "directories with resource types for stacks, written to Heat's guide for plug-ins",
             "/opt/heat-plugins",
         ),
         _row(
             "user",
-            Kind.TEXT,
+            TEXT,
             "",
             "the user as whom tools run that have the option `user`; empty for the user of the agent",
             "deploy",
         ),
-        _row(
-            "user_dir", Kind.PATH, paths.USERS, "the folder with the files of runs of other users, which they can reach"
-        ),
+        _row("user_dir", PATH, paths.USERS, "the folder with the files of runs of other users, which they can reach"),
         _row(
             "isolate",
-            Kind.WORDS,
+            WORDS,
             (),
             "the parts of the machine from which runs are kept away whose tools have the option `isolate`",
             "network, home, tmp, system=strict",
             choices=isolation.WORDS,
         ),
-        _row("secrets_dir", Kind.PATH, paths.SECRETS, "the folder from which inputs may refer to secrets"),
+        _row("secrets_dir", PATH, paths.SECRETS, "the folder from which inputs may refer to secrets"),
         _row(
             "age_identity",
-            Kind.PATH,
+            PATH,
             paths.AGE_IDENTITY,
             "the identity of this machine for secrets that are encrypted with age",
         ),
         _row(
             "vault_url",
-            Kind.TEXT,
+            TEXT,
             "",
             "the server of Vault's API from which inputs may refer to secrets",
             "https://vault.example:8200",
         ),
         _row(
             "vault_credentials",
-            Kind.PATH,
+            PATH,
             paths.VAULT_CREDENTIALS,
             "a file with the credentials for it: a JSON object with token, or with role_id and secret_id",
         ),
         _row(
             "provider_dirs",
-            Kind.PATHS,
+            PATHS,
             (),
             "directories with providers of secrets that are searched first",
             "/opt/providers",
         ),
-        _row(
-            "environment", Kind.LINES, (), "variables for the environment of every run, each NAME=VALUE", "LANG=C.UTF-8"
-        ),
+        _row("environment", LINES, (), "variables for the environment of every run, each NAME=VALUE", "LANG=C.UTF-8"),
         _row(
             "reboot_command",
-            Kind.COMMAND,
+            COMMAND,
             "systemctl reboot",
             "the command that reboots the machine when a hook asks for it (exit code 194)",
         ),
         _row(
             "keep_for",
-            Kind.SECONDS,
+            SECONDS,
             30 * DAY,
             "how long output stays, and results of deployments that have left the metadata; inputs and configs stay as "
             "long, but at most a day",
         ),
-        _row("keep_size", Kind.SIZE, 256 * MEBI, "the largest size of everything that is kept"),
+        _row("keep_size", SIZE, 256 * MEBI, "the largest size of everything that is kept"),
         _row(
             "keep_secrets",
-            Kind.SECONDS,
+            SECONDS,
             DAY,
             "how long inputs and configs stay on disk after the result is delivered; without it, as long as keep_for "
             "says, but at most a day",
@@ -171,51 +181,51 @@ SETTINGS: tuple[Setting, ...] = (
         ),
         _row(
             "keep_count",
-            Kind.COUNT,
+            COUNT,
             1000,
             "the most deployments that are kept after they have left the metadata",
             replaced_by="keep_size",
         ),
-        _row("keep_files", Kind.COUNT, 20_000, "the most files that are kept", replaced_by="keep_size"),
+        _row("keep_files", COUNT, 20_000, "the most files that are kept", replaced_by="keep_size"),
         _row(
             "output_limit",
-            Kind.SIZE,
+            SIZE,
             64 * MEBI,
             "the largest size of a run's output on disk, at least 4M; the middle of longer output is dropped; "
             "0 for no limit",
         ),
-        _row("scopes", Kind.FLAG, True, "whether each run is a systemd scope in heat.slice; requires systemd and root"),
+        _row("scopes", FLAG, True, "whether each run is a systemd scope in heat.slice; requires systemd and root"),
         _row(
             "metrics_file",
-            Kind.PATH,
+            PATH,
             "",
             "a file with metrics for the textfile collector of Prometheus; empty for none",
             "/var/lib/prometheus/node-exporter/heat.prom",
         ),
         _row(
             "console",
-            Kind.PATH,
+            PATH,
             "",
             "a console to which one line goes when a deployment begins, and one when it ends; empty for none",
             "/dev/console",
         ),
         _row(
             "report_url",
-            Kind.TEXT,
+            TEXT,
             "",
             "the URL of a server to which each change of a deployment is posted as a CloudEvent; empty for none",
             "https://events.example/heat",
         ),
         _row(
             "replaced",
-            Kind.CHOICE,
+            CHOICE,
             "finish",
             "what happens to a run whose deployment is replaced: it may finish, or it is cancelled",
             choices=("finish", "cancel"),
         ),
         _row(
             "collectors",
-            Kind.WORDS,
+            WORDS,
             (),
             "the sources to use; empty for all that have settings",
             "heat, local",
@@ -224,14 +234,14 @@ SETTINGS: tuple[Setting, ...] = (
         ),
         _row(
             "polling_interval",
-            Kind.SECONDS,
+            SECONDS,
             30.0,
             "the longest time between two polls, while there are no changes",
             shared=True,
         ),
         _row(
             "splay",
-            Kind.SECONDS,
+            SECONDS,
             1.0,
             "the longest random delay of the first poll, so that many machines do not poll at once",
             shared=True,
@@ -241,46 +251,44 @@ SETTINGS: tuple[Setting, ...] = (
         "heat",
         "Heat's metadata from Heat's own API.",
         *_KEYSTONE,
-        _required("stack_id", Kind.TEXT, "the stack, as NAME/ID", "web/3f0c7d52-8c1e-4b8e-9a53-0d3f6a1c2b47"),
-        _required("resource_name", Kind.TEXT, "the name of the server resource in the stack", "server"),
+        _required("stack_id", TEXT, "the stack, as NAME/ID", "web/3f0c7d52-8c1e-4b8e-9a53-0d3f6a1c2b47"),
+        _required("resource_name", TEXT, "the name of the server resource in the stack", "server"),
     ),
     *_section(
         "cfn",
         "Heat's metadata from Heat's CloudFormation API.",
-        _required("access_key_id", Kind.TEXT, "the EC2 access key"),
-        _required("secret_access_key", Kind.TEXT, "the secret of the EC2 access key", secret=True),
-        _required("stack_name", Kind.TEXT, "the name of the stack"),
-        _required(
-            "path", Kind.WORDS, "the path of the metadata: RESOURCE.Metadata, and keys below it", "server.Metadata"
-        ),
+        _required("access_key_id", TEXT, "the EC2 access key"),
+        _required("secret_access_key", TEXT, "the secret of the EC2 access key", secret=True),
+        _required("stack_name", TEXT, "the name of the stack"),
+        _required("path", WORDS, "the path of the metadata: RESOURCE.Metadata, and keys below it", "server.Metadata"),
         _row(
             "metadata_url",
-            Kind.TEXT,
+            TEXT,
             "",
             "the URL of Heat's CloudFormation API; empty to read it from metadata_hint",
             "https://heat.example:8000/v1",
         ),
-        _row("metadata_hint", Kind.PATH, "/var/lib/heat-cfntools/cfn-metadata-server", "a file that contains that URL"),
-        _row("ca_certificate", Kind.PATH, "", "a file with trusted certificates for that URL", "/etc/ssl/example.pem"),
+        _row("metadata_hint", PATH, "/var/lib/heat-cfntools/cfn-metadata-server", "a file that contains that URL"),
+        _row("ca_certificate", PATH, "", "a file with trusted certificates for that URL", "/etc/ssl/example.pem"),
     ),
     *_section(
         "request",
         "Heat's metadata at a signed URL.",
-        _required("metadata_url", Kind.TEXT, "the signed URL of the metadata", secret=True),
+        _required("metadata_url", TEXT, "the signed URL of the metadata", secret=True),
     ),
     *_section(
         "zaqar",
         "Heat's metadata in a Zaqar queue.",
         *_KEYSTONE,
-        _required("queue_id", Kind.TEXT, "the queue with the metadata"),
-        _row("use_websockets", Kind.FLAG, False, "whether to be notified of new messages, if Zaqar offers websockets"),
+        _required("queue_id", TEXT, "the queue with the metadata"),
+        _row("use_websockets", FLAG, False, "whether to be notified of new messages, if Zaqar offers websockets"),
     ),
     *_section(
         "heat_local",
         "Heat's first metadata, which cloud-init writes to files.",
         _row(
             "path",
-            Kind.PATHS,
+            PATHS,
             ("/var/lib/heat-cfntools/cfn-init-data", "/var/lib/cloud/data/cfn-init-data"),
             "the files that cloud-init writes",
         ),
@@ -289,20 +297,20 @@ SETTINGS: tuple[Setting, ...] = (
         "ec2",
         "The user data from the EC2 metadata service. Unless collectors names it, it is used only on machines that "
         "look like instances of a cloud.",
-        _row("metadata_url", Kind.TEXT, "http://169.254.169.254/latest", "the URL of the EC2 metadata service"),
-        _row("timeout", Kind.LIMIT, 10.0, "the timeout of each request to it"),
+        _row("metadata_url", TEXT, "http://169.254.169.254/latest", "the URL of the EC2 metadata service"),
+        _row("timeout", LIMIT, 10.0, "the timeout of each request to it"),
     ),
     *_section(
         "config_drive",
         "The user data on the config drive of the instance.",
-        _row("path", Kind.PATH, "", "the drive, or its mount point; empty to search for it", "/dev/sr0"),
+        _row("path", PATH, "", "the drive, or its mount point; empty to search for it", "/dev/sr0"),
     ),
     *_section(
         "local",
         "Directories with documents on this machine.",
         _row(
             "path",
-            Kind.PATHS,
+            PATHS,
             ("/var/lib/os-collect-config/local-data",),
             "directories with documents (*.json, *.yaml, *.yml)",
         ),
@@ -310,21 +318,21 @@ SETTINGS: tuple[Setting, ...] = (
     *_section(
         "file",
         "Documents on this machine.",
-        _row("path", Kind.PATHS, (), "files with documents", "/etc/heat/site.json"),
+        _row("path", PATHS, (), "files with documents", "/etc/heat/site.json"),
     ),
     *_section(
         FOLLOW,
         "A stack that the daemon keeps at the newest revision of a source; one section for each stack, with its name.",
         _required(
             "url",
-            Kind.TEXT,
+            TEXT,
             "a git repository (URL of ssh, git or file, or one that ends with .git), another URL of https, an OCI "
             "artifact (oci://HOST/NAME), or a path",
             "https://git.example/site.git",
         ),
         _row(
             "ref",
-            Kind.TEXT,
+            TEXT,
             "",
             "the branch, tag or commit of a repository, or the tag or digest of an artifact; empty for the default "
             "branch, or the tag latest",
@@ -332,28 +340,28 @@ SETTINGS: tuple[Setting, ...] = (
         ),
         _row(
             "path",
-            Kind.TEXT,
+            TEXT,
             "",
             "the template or document in the source; empty for a source that is one file",
             "web/stack.yaml",
         ),
-        _row("parameters", Kind.LINES, (), "parameters or inputs of the template, each NAME=VALUE", "colour=blue"),
-        _row("environments", Kind.WORDS, (), "environment files in the source", "web/production.yaml"),
-        _row("interval", Kind.LIMIT, 300.0, "the time between two polls of the source"),
-        _row("timeout", Kind.LIMIT, 60.0, "the timeout of each request to the source"),
-        _row("size_limit", Kind.SIZE, 256 * MEBI, "the largest size of a revision; at most 64M for one file of https"),
-        _row("user", Kind.TEXT, "", "the user for https and oci", "deploy"),
-        _row("token", Kind.TEXT, "", "the token or password of that user", secret=True),
+        _row("parameters", LINES, (), "parameters or inputs of the template, each NAME=VALUE", "colour=blue"),
+        _row("environments", WORDS, (), "environment files in the source", "web/production.yaml"),
+        _row("interval", LIMIT, 300.0, "the time between two polls of the source"),
+        _row("timeout", LIMIT, 60.0, "the timeout of each request to the source"),
+        _row("size_limit", SIZE, 256 * MEBI, "the largest size of a revision; at most 64M for one file of https"),
+        _row("user", TEXT, "", "the user for https and oci", "deploy"),
+        _row("token", TEXT, "", "the token or password of that user", secret=True),
         _row(
             "ssh_config",
-            Kind.PATH,
+            PATH,
             "",
             "the configuration of ssh for a repository, with its key and known hosts; empty for that of the agent's "
             "user",
             "/etc/heat-config-agent/ssh_config",
         ),
-        _row("rollback", Kind.FLAG, False, "whether the stack returns to the state before if a revision fails"),
-        _row("delete", Kind.FLAG, False, "whether the stack is deleted when the section is removed"),
+        _row("rollback", FLAG, False, "whether the stack returns to the state before if a revision fails"),
+        _row("delete", FLAG, False, "whether the stack is deleted when the section is removed"),
     ),
 )
 

@@ -7,7 +7,6 @@ import json
 import time
 from collections.abc import Mapping
 
-from heat_config_agent.model.backoff import back_off
 from heat_config_agent.model.deployment import Target
 from heat_config_hooks.values import dataclass
 
@@ -154,6 +153,8 @@ class Delivery:
 
     def _schedule(self, result: _Result, outcome: Outcome) -> bool:
         """Schedule the next try; return False if it would be too late, so that the next agent has to make it."""
+        from heat_config_agent.model.backoff import back_off  # noqa: PLC0415  # most results arrive at the first attempt
+
         again = time.monotonic() + max(back_off(result.tries), outcome.wait)
         if self._patience is not None and again > result.first + self._patience:
             return False

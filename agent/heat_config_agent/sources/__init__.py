@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from heat_config_agent.sources.base import Reach, Source
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_agent.sources.base import Reach, Source
 
 
 def make(name: str, values: Mapping[str, object], reach: Reach, ring: Callable[[], None]) -> Source:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from heat_config_agent.model.errors import UsageError
-from heat_config_hooks import strict_json, strict_yaml
+from heat_config_hooks import strict_json
 
 
 def load(text: str, name: str) -> object:
@@ -21,6 +21,8 @@ def load(text: str, name: str) -> object:
         raise UsageError(f"cannot read {name}: {error}") from None
     if name.endswith(".json"):
         raise wrong
+    from heat_config_hooks import strict_yaml  # noqa: PLC0415  # most documents are JSON
+
     try:
         return strict_yaml.loads(text)
     except ValueError as error:

@@ -15,8 +15,12 @@ from heat_config_agent.model.deployment import Document
 from heat_config_agent.model.errors import AgentError, SourceError, UsageError
 from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_agent.sources import document_text
-from heat_config_agent.sources.base import Reach
 from heat_config_hooks import files
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_agent.sources.base import Reach
 
 SETTLED_NS = 2_000_000_000
 """A file that was written at least this long ago, in nanoseconds, gets another time when it is written again."""
@@ -27,7 +31,7 @@ State = tuple[str, int, int, int, int]
 
 def regular(path: Path, *, tighten: bool = False) -> str:
     """Return the text of a regular file. Raises SourceError, see `_regular`."""
-    return _regular(path, tighten=tighten).decode("utf-8-sig", "replace")
+    return files.text_of(_regular(path, tighten=tighten))
 
 
 def _regular(path: Path, *, tighten: bool = False) -> bytes:
@@ -89,7 +93,7 @@ class File:
             self.content = files.take(self.path)
         except OSError as error:
             raise SourceError(f"cannot read {self.path}: {error.strerror}") from error
-        return self.content.decode("utf-8-sig", "replace")
+        return files.text_of(self.content)
 
     def _document(self, text: str) -> Document:
         signatures = _signatures(self.path, self.content, self._tree)
@@ -112,7 +116,7 @@ class Stdin:
             self.content = files.drain(own, patience=None if os.isatty(own) else files.PATIENCE)
         except OSError as error:
             raise SourceError(f"cannot read standard input: {error.strerror or error}") from error
-        text = self.content.decode("utf-8-sig", "replace")
+        text = files.text_of(self.content)
         return Document(source=self.name, content=document_text.load(text, "standard input"))
 
 
@@ -236,7 +240,7 @@ def _object(path: Path, *, others: bool) -> tuple[dict[str, object], tuple[str, 
     """
     data = _regular(path)
     signatures = _signatures(path, data)
-    content = document_text.load(data.decode("utf-8-sig", "replace"), str(path))
+    content = document_text.load(files.text_of(data), str(path))
     if isinstance(content, list):
         return {"deployments": content}, signatures
     if not isinstance(content, dict):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from heat_config_agent.model.errors import UsageError
 from heat_config_hooks import strict_json
+from heat_config_hooks.files import text_of
 
 if TYPE_CHECKING:
     from email.message import Message
@@ -84,7 +85,7 @@ def _part(data: bytes, name: str) -> dict[str, object]:
     if text is None:
         raise UsageError(f"cannot read {NAME} in {name}: cannot decompress it: it is damaged or too large")
     try:
-        value = strict_json.loads(text.decode("utf-8-sig", "replace"))
+        value = strict_json.loads(text_of(text))
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise UsageError(f"cannot read {NAME} in {name}: {place}: {error.msg}") from None

@@ -40,7 +40,7 @@ class DeploymentRemoval:
         self._log = log
         self._warn = warn
         self.removed: list[Removal] = []
-        """The removals that were carried out; the caller empties the list."""
+        """The removals that were carried out."""
 
     def carry_out(self, removals: Iterable[Removal], traces: Traces) -> Iterator[None]:
         """Remove the files, and then put that on record; yield after each short step. Raises StateError."""

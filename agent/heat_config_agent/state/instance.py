@@ -24,7 +24,7 @@ _STAYS = frozenset({"lock", FILE, f".{FILE}.new"})
 _NOBODY = frozenset({"iid-datasource-none", "iid-datasource", "nocloud", "none", "null"})
 """Ids that cloud-init gives to instances that it knows nothing of: all of them have the same."""
 
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _FAKE = frozenset({"03000200-0400-0500-0006-000700080009"})
 """Uuids that makers leave in all their boards."""
 
@@ -105,7 +105,7 @@ def _is_renamed(known: Mapping[str, str], own: Mapping[str, str]) -> bool:
 
 def _form(identity: str) -> str:
     """Return the form of an id of cloud-init: OpenStack's uuid, the id of the EC2 interface, or another."""
-    if _UUID.fullmatch(identity):
+    if re.fullmatch(_UUID, identity):
         return "uuid"
     return "ec2" if re.fullmatch(r"i-[0-9a-f]+", identity) else "other"
 
@@ -205,5 +205,5 @@ def _dmi(root: Path) -> str:
         uuid = (root / "sys/class/dmi/id/product_uuid").read_text(encoding="ascii", errors="replace").strip().lower()
     except OSError:
         return ""
-    real = _UUID.fullmatch(uuid) and len(set(uuid)) > 2 and uuid not in _FAKE
+    real = re.fullmatch(_UUID, uuid) and len(set(uuid)) > 2 and uuid not in _FAKE
     return uuid if real else ""

@@ -1,4 +1,4 @@
-"""Pruning: when to look for files that are due to be removed (`state.retention`), in slices that hold nothing up.
+"""Pruning: when to look for files that are due to be removed (`state.look`), in slices that hold nothing up.
 
 The process may be killed at any moment: the next look repeats each step, or finds nothing left to do.
 """
@@ -6,7 +6,6 @@ The process may be killed at any moment: the next look repeats each step, or fin
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import time
 from collections.abc import Collection, Iterator
@@ -16,20 +15,15 @@ from heat_config_agent.model.entry import Entry
 from heat_config_agent.model.errors import StateError
 from heat_config_agent.model.log import Log
 from heat_config_agent.model.run_settings import Limits
-from heat_config_agent.runs import run_folder, streams
-from heat_config_agent.state import retention
-from heat_config_agent.state.clock import Steady
+from heat_config_agent.state import instance, lock
 from heat_config_agent.state.deployed import Deployed
-from heat_config_agent.state.deployment_removal import DeploymentRemoval, reason
-from heat_config_agent.state.disk_usage import Traces, weigh
-from heat_config_agent.state.journal import Journal, read
-from heat_config_agent.state.leftovers import Leftovers
-from heat_config_agent.state.retention import Part, Removal, Weight
+from heat_config_agent.state.journal import FILE, Journal
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
-    from heat_config_agent.runs.artifacts.cache import Cache
+    from heat_config_agent.state.look import Look
+    from heat_config_agent.state.retention import Removal
 
 HOUR = 3600.0
 """Seconds between two looks at everything."""
@@ -49,6 +43,11 @@ SCARCE_FILES = 16
 AGAIN = 600.0
 """Seconds between two looks at everything while the disk is full."""
 
+_NEVER = float("inf")
+
+_FIRST = frozenset({lock.FILE, instance.FILE, FILE})
+"""The files that are in a state directory before the first deployment."""
+
 _MUCH = 1024 * 1024
 """Bytes of new output after which the clock's file is written."""
 
@@ -67,15 +66,18 @@ class Pruning:
         """For which records and limits no secrets were due at the last look, and the time until which none are."""
         self._warnings: set[str] = set()
         self._state = state
-        self._removal = DeploymentRemoval(journal, deployed, state, log, self._warn)
-        self._leftovers = Leftovers(state, deployed, journal.steady, log, self._warn)
+        self._look: Look | None = None
         self._requested = self._everything = False
+        self._unsaved = False
+        """True if the clock's file does not say yet that there was nothing to look at."""
         self.limits = limits
+        if journal.steady.pruned is None and not journal.entries and self._is_untouched():
+            journal.steady.pruned, self._unsaved = journal.steady.now(), True
 
     @property
     def removed(self) -> list[Removal]:
         """The removals since the last look began."""
-        return self._removal.removed
+        return self._look.removed if self._look else []
 
     @property
     def busy(self) -> bool:
@@ -86,7 +88,7 @@ class Pruning:
     def idle_for(self) -> float:
         """Seconds until something is due to be removed; negative if something is."""
         steady = self._journal.steady
-        return min(self._next_hideable(), -math.inf if steady.pruned is None else steady.pruned + HOUR) - steady.now()
+        return min(self._next_hideable(), -_NEVER if steady.pruned is None else steady.pruned + HOUR) - steady.now()
 
     def offered(self, sources: Collection[str]) -> None:
         """Note which sources have answered: it is not known which deployments the others have."""
@@ -124,13 +126,20 @@ class Pruning:
             or steady.grown > self.limits.size // 2
             or full
         )
-        self._removal.removed = []
+        self._look = None
         if everything:
-            self._steps = self._all(full=full)
+            self._steps = self._begin().everything(self.limits, full=full)
         elif hideable := self._hideable():
-            self._steps = self._removal.carry_out(hideable, Traces())
-        elif steady.grown > _MUCH:
+            self._steps = self._begin().secrets(hideable)
+        elif steady.grown > _MUCH or self._unsaved:
+            self._unsaved = False
             self._save()
+
+    def _begin(self) -> Look:
+        from heat_config_agent.state.look import Look  # noqa: PLC0415  # there is one in an hour, if nothing falls due
+
+        self._look = Look(self._journal, self._deployed, self._state, self._log, self._warn)
+        return self._look
 
     def work(self, seconds: float) -> None:
         """Go on with the look for that many seconds."""
@@ -142,6 +151,8 @@ class Pruning:
                 self._steps = None
                 return
             except (OSError, StateError, MemoryError) as error:
+                from heat_config_agent.state.deployment_removal import reason  # noqa: PLC0415  # a look has loaded it
+
                 why = reason(error) if isinstance(error, OSError) else str(error) or "there is no memory left"
                 self._warn(f"cannot remove files that are due: {why}")
                 self._steps = None
@@ -160,72 +171,31 @@ class Pruning:
         self._full_at = now
         return True
 
-    def _hideable(self) -> list[Removal]:
-        """Return the removals of secrets that are due. That needs no look at the disk."""
+    def _is_untouched(self) -> bool:
+        """Return whether no agent has worked on the state directory yet, and heat-agents have left no files."""
+        try:
+            return _FIRST.issuperset(os.listdir(self._state)) and self._deployed.keys() is None
+        except (OSError, StateError):
+            return False
+
+    def _hideable(self) -> list[Entry]:
+        """Return the deployments whose secrets are due to be removed. That needs no look at the disk."""
         now, known = self._journal.steady.now(), (self._journal.records, self.limits)
         if self._shown[0] == known and now < self._shown[1]:
             return []
-        removals = [
-            Removal(part=Part.SECRETS, entry=entry, reason="")
-            for entry in self._journal.entries.values()
-            if retention.secrets_due(entry, self.limits, now)
-        ]
-        if not removals:
+        entries = [entry for entry in self._journal.entries.values() if entry.are_secrets_due(self.limits.secrets, now)]
+        if not entries:
             self._shown = known, self._next_hideable()
-        return removals
+        return entries
 
     def _next_hideable(self) -> float:
         """Return when the next secrets are due to be removed, by the steady clock, if nothing else happens."""
         moments = [
             entry.settled_at + self.limits.secrets
             for entry in self._journal.entries.values()
-            if retention.secrets_due(entry, self.limits, math.inf)
+            if entry.are_secrets_due(self.limits.secrets, _NEVER)
         ]
-        return min(moments, default=math.inf)
-
-    # One look at everything.
-
-    def _all(self, *, full: bool) -> Iterator[None]:
-        steady = self._journal.steady
-        yield from self._leftovers.temporary()
-        yield from self._leftovers.private()
-        self._let_go()
-        traces = Traces()
-        weights: dict[str, Weight] = {}
-        for entry in list(self._journal.entries.values()):
-            self._shorten(entry)
-            weights[entry.key] = weigh(self._state, self._deployed, entry, traces)
-            yield
-        due = retention.due(self._journal.entries, weights, self.limits, steady.now(), full=full)
-        if artifacts := _artifacts(self._state):
-            kept = 0 if full else max(self.limits.size - _total(weights.values())[0], 0)
-            artifacts.trim(kept, time.time() - self.limits.age)
-            yield
-        yield from self._removal.carry_out(due, traces)
-        yield from self._leftovers.old(self._journal.entries, self.limits.age)
-        yield from self._leftovers.unknown(self._journal.entries, self.limits.age)
-        for removal in due:
-            if removal.part in (Part.OUTPUT, Part.DEPLOYMENT):
-                weights.pop(removal.entry.key, None)  # more output may have come since it was weighed
-        steady.bytes, steady.files = _total(weights.values())
-        steady.pruned, steady.grown = steady.now(), 0
-        self._save()
-
-    def _shorten(self, entry: Entry) -> None:
-        """Shorten the output of a run. Processes that it has left may go on printing."""
-        for name in run_folder.STREAMS:
-            with contextlib.suppress(OSError):  # there was a warning while it ran
-                streams.bound(f"{self._state}/runs/{entry.key}/{name}", self.limits.output)
-
-    def _let_go(self) -> None:
-        """Record that deployments are gone if their source has not answered for as long as anything is kept."""
-        steady, entries = self._journal.steady, self._journal.entries.values()
-        sources = {entry.source for entry in entries if entry.left_at is None}
-        steady.last_answers = {name: steady.last_answers.get(name, steady.now()) for name in sources}
-        silent = {name for name, moment in steady.last_answers.items() if steady.now() - moment >= self.limits.age}
-        gone = [entry.key for entry in entries if entry.source in silent and entry.left_at is None and entry.settled]
-        with contextlib.suppress(StateError):  # a full disk, for example: the next look tries again
-            self._journal.left(gone, ())
+        return min(moments, default=_NEVER)
 
     def _save(self) -> None:
         with contextlib.suppress(OSError):  # a full disk, for example: the next look comes sooner than it has to
@@ -244,35 +214,3 @@ def is_full(state: Path) -> bool:
     except OSError:
         return False
     return status.f_bavail * status.f_frsize < SCARCE or (status.f_files > 0 and status.f_favail < SCARCE_FILES)
-
-
-def planned(state: Path, deployed: Deployed, limits: Limits) -> tuple[list[Removal], int, int]:
-    """Return what would be removed now, and how many bytes and files are kept. Nothing is changed.
-
-    Raises StateError.
-    """
-    entries = read(state)
-    steady = Steady(state)
-    steady.at_least(max((entry.settled_at for entry in entries.values()), default=0.0))
-    traces = Traces()
-    weights = {key: weigh(state, deployed, entry, traces) for key, entry in entries.items()}
-    removals = retention.due(entries, weights, limits, steady.now(), full=is_full(state))
-    size, number = _total(weights.values())
-    artifacts = _artifacts(state)
-    fetched, of_them = artifacts.total if artifacts else (0, 0)
-    return removals, size + fetched, number + of_them
-
-
-def _artifacts(state: Path) -> Cache | None:
-    """Return the artifacts that are kept for later runs; None if there are none."""
-    if not os.path.isdir(f"{state}/artifacts"):  # noqa: PTH112  # never raises
-        return None
-    from heat_config_agent.runs.artifacts.cache import Cache  # noqa: PLC0415  # few machines have any
-
-    return Cache(state / "artifacts")
-
-
-def _total(weights: Collection[Weight]) -> tuple[int, int]:
-    """Return the sums of the bytes and of the files."""
-    size = sum(weight.output + weight.other for weight in weights)
-    return size, sum(weight.output_files + weight.other_files for weight in weights)

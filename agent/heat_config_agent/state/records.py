@@ -40,7 +40,7 @@ class Reader:
     def _sum_up(self, line: bytes, record: dict[str, object] | None, fields: dict[str, dict[str, object]]) -> None:
         if record is None:
             self.damaged += 1
-            match = _KEY.search(line)
+            match = re.search(_KEY, line)
             self._hurt.add(match[1].decode("utf-8", "replace") if match else "")
             return
         key = str(record["key"])
@@ -76,7 +76,7 @@ _CERTAIN: Mapping[str, object] = {
 }
 """The fields of an entry whose first record is lost; its id and name are its key."""
 
-_KEY = re.compile(rb'"key":"([^"\\]{1,200})"')
+_KEY = rb'"key":"([^"\\]{1,200})"'
 
 _ENCODE = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -114,18 +114,15 @@ def record_of(text: bytes | None) -> dict[str, object] | None:
 
 def changes_of(former: Entry | None, entry: Entry) -> dict[str, object]:
     """Return the record with the fields of `entry` that differ from those before."""
-    old = former.__dict__ if former else {}
+    if former is None:
+        return without_defaults(entry)
+    old = former.__dict__
     record: dict[str, object] = {"key": entry.key}
     for name, value in entry.__dict__.items():
         known = old.get(name, _ABSENT)
         if known is not value and known != value:
             record[name] = _plain(value)
     return record
-
-
-def fields_of(entry: Entry) -> dict[str, object]:
-    """Return an entry as JSON."""
-    return {name: _plain(value) for name, value in entry.__dict__.items()}
 
 
 def _plain(value: object) -> object:
@@ -142,7 +139,9 @@ _KNOWN, _KNOWN_OF_RUN = (frozenset(field.name for field in fields(kind)) for kin
 def without_defaults(entry: Entry) -> dict[str, object]:
     """Return an entry as JSON, without the fields that have their defaults."""
     return {
-        name: value for name, value in fields_of(entry).items() if name not in _DEFAULTS or value != _DEFAULTS[name]
+        name: _plain(value)
+        for name, value in entry.__dict__.items()
+        if name not in _DEFAULTS or value != _DEFAULTS[name]
     }
 
 

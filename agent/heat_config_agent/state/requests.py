@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 import json
-import math
 import os
 import time
 from pathlib import Path
@@ -17,15 +16,10 @@ import heat_config_hooks
 from heat_config_agent.model.deployment import BUILTIN
 from heat_config_agent.model.entry import UNDELIVERED, Entry, State
 from heat_config_agent.model.errors import StateError
+from heat_config_agent.state.asked import FOLDER, PAUSED, paused
 from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.state.journal import Journal
 from heat_config_hooks import files
-
-FOLDER = "asked"
-"""The folder with requests in the state directory."""
-
-PAUSED = "paused"
-"""The file that pauses the agent, and says why."""
 
 
 def pause(state: Path, reason: str, until: float | None = None) -> None:
@@ -51,31 +45,6 @@ def resume(state: Path) -> bool:
     except OSError as error:
         raise StateError(f"cannot remove {state / PAUSED}: {error.strerror}") from error
     return was_paused
-
-
-def paused(state: Path) -> tuple[str, float, float | None] | None:
-    """Return why the agent is paused, since when, and until when; None if it is not, or no longer.
-
-    The moments are in seconds since the epoch. The last is None if the pause does not end by itself.
-    """
-    try:
-        pause = json.loads(files.read(state / PAUSED))
-        until = None if pause.get("until") is None else _finite(pause["until"])
-        if until is not None and time.time() >= until:
-            return None
-        return " ".join(str(pause["reason"]).split()), float(pause["since"]), until
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
-        return "for a reason that cannot be read", 0.0, None  # the file is there, so it is paused
-
-
-def _finite(moment: object) -> float:
-    """Return a moment as a number. Raises ValueError, TypeError."""
-    number = float(moment) if isinstance(moment, (int, float)) else math.nan
-    if not math.isfinite(number):
-        raise ValueError(moment)
-    return number
 
 
 _PRUNE = "prune"

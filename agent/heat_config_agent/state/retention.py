@@ -10,7 +10,7 @@ import enum
 from collections.abc import Iterable, Mapping
 
 from heat_config_agent.deployments import cleanup
-from heat_config_agent.model.entry import UNDELIVERED, Entry, Removed, State
+from heat_config_agent.model.entry import Entry, Removed
 from heat_config_agent.model.run_settings import Limits
 from heat_config_hooks.values import dataclass
 
@@ -60,7 +60,7 @@ def due(
     """Return what is due for removal, oldest first. `now` is by `state.clock`; `full` is True if the disk is full."""
     removals: dict[str, Removal] = {}
     weight = {key: weights.get(key, Weight()) for key in entries}
-    settled = [entry for entry in _by_age(entries.values()) if entry.removed is not Removed.ALL and is_over(entry)]
+    settled = [entry for entry in _by_age(entries.values()) if entry.removed is not Removed.ALL and entry.over]
     departed = [entry for entry in settled if entry.left_at is not None and not cleanup.is_pending(entry, entries)]
     size = sum(entry_weight.output + entry_weight.other for entry_weight in weight.values())
     number = sum(entry_weight.output_files + entry_weight.other_files for entry_weight in weight.values())
@@ -110,22 +110,10 @@ def due(
     secrets = [
         Removal(part=Part.SECRETS, entry=entry, reason=f"its result was delivered, or given up, {ago(now, entry)}")
         for entry in settled
-        if secrets_due(entry, limits, now) and (entry.key not in removals or removals[entry.key].part is Part.OUTPUT)
+        if entry.are_secrets_due(limits.secrets, now)
+        and (entry.key not in removals or removals[entry.key].part is Part.OUTPUT)
     ]
     return [*secrets, *removals.values(), *_forgotten(entries.values())]
-
-
-def secrets_due(entry: Entry, limits: Limits, now: float) -> bool:
-    """Return whether the secrets of a deployment are due to be removed."""
-    late = entry.removed is Removed.SECRETS and entry.values is not None and entry.state not in UNDELIVERED
-    present = entry.removed is Removed.NOTHING or late  # a result may have been kept until it was delivered
-    return present and is_over(entry) and now - entry.settled_at >= limits.secrets
-
-
-def is_over(entry: Entry) -> bool:
-    """Return whether nothing more is going to happen to a deployment, as far as is known."""
-    damaged = entry.state is State.DAMAGED and entry.left_at is not None
-    return (entry.settled or damaged) and not entry.again
 
 
 def _forgotten(entries: Iterable[Entry]) -> list[Removal]:

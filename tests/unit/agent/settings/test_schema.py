@@ -6,7 +6,7 @@ import pytest
 
 from heat_config_agent.model.errors import UsageError
 from heat_config_agent.settings import kinds, layers, schema
-from heat_config_agent.settings.kinds import LONGEST, Kind
+from heat_config_agent.settings.kinds import LONGEST
 from heat_config_agent.settings.layers import Layer
 from heat_config_agent.settings.schema import SETTINGS
 
@@ -253,7 +253,7 @@ def test_every_default_is_what_its_setting_may_be() -> None:
         if each.default not in ("", ()):
             assert layers._read(each, given) == each.default, each.name  # noqa: SLF001  # no file needed for it
         assert each.description, each.name
-        assert each.kind is not Kind.CHOICE or each.default in each.choices
+        assert each.kind is not kinds.CHOICE or each.default in each.choices
 
 
 def test_of_several_layers_the_first_wins() -> None:
@@ -281,8 +281,8 @@ def test_what_is_shown_can_be_written(tmp_path: Path) -> None:
         "256M",
         "20000",
     }
-    assert kinds.written(Kind.SIZE, 1536 * 1024) == "1536K"
-    assert kinds.written(Kind.SECONDS, 0.5) == "0.5"
+    assert kinds.written(kinds.SIZE, 1536 * 1024) == "1536K"
+    assert kinds.written(kinds.SECONDS, 0.5) == "0.5"
 
 
 @pytest.mark.parametrize(

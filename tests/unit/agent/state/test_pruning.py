@@ -29,6 +29,25 @@ def test_a_request_during_a_look_is_kept_until_that_has_ended(tmp_path: Path) ->
     journal.close()
 
 
+@pytest.mark.parametrize("name", ["", "deployed", "runs", ".journal.new"])
+def test_a_state_directory_is_looked_at_first_if_there_was_anything_in_it(tmp_path: Path, name: str) -> None:
+    """In a new one there is nothing to remove, and the next command knows that too."""
+    state = tmp_path / "state"
+    state.mkdir()
+    if name:
+        (state / name).mkdir()
+    limits = Limits(secrets=1e9, age=1e9, count=10, size=10**9, files=1000)
+    begun = []
+    for _ in range(2):
+        journal = Journal(state)
+        pruning = Pruning(journal, Deployed(state / "deployed"), state, limits, Log())
+        pruning.consider()
+        begun.append(pruning.busy)
+        pruning.work(60)
+        journal.close()
+    assert begun == [bool(name), False]
+
+
 class Notes(Log):
     """Keeps what is noted."""
 

@@ -1,0 +1,46 @@
+"""The wishes of people that are there now. Every start needs this module, and few need `state.requests`."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+from heat_config_hooks import files
+
+FOLDER = "asked"
+"""The folder with requests in the state directory."""
+
+PAUSED = "paused"
+"""The file that pauses the agent, and says why."""
+
+
+def has_requests(state: Path) -> bool:
+    """Return whether anything may have been requested, which `requests.carry_out` does."""
+    return os.path.isdir(f"{state}/{FOLDER}")  # noqa: PTH112  # never raises
+
+
+def paused(state: Path) -> tuple[str, float, float | None] | None:
+    """Return why the agent is paused, since when, and until when; None if it is not, or no longer.
+
+    The moments are in seconds since the epoch. The last is None if the pause does not end by itself.
+    """
+    try:
+        pause = json.loads(files.read(state / PAUSED))
+        until = None if pause.get("until") is None else _finite(pause["until"])
+        if until is not None and time.time() >= until:
+            return None
+        return " ".join(str(pause["reason"]).split()), float(pause["since"]), until
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+        return "for a reason that cannot be read", 0.0, None  # the file is there, so it is paused
+
+
+def _finite(moment: object) -> float:
+    """Return a moment as a number. Raises ValueError, TypeError."""
+    number = float(moment) if isinstance(moment, (int, float)) else float("nan")
+    if not float("-inf") < number < float("inf"):
+        raise ValueError(moment)
+    return number
