@@ -361,6 +361,5 @@ def of_parameter(parameter: definition.Schema, *, is_final: bool = True) -> Sche
         required=is_final and parameter.default is None,
         constraints=[limits.made(each.kind, each.value, each.description) for each in parameter.constraints],
         update_allowed=True,
-        immutable=parameter.immutable,
         allow_conversion=parameter.type in ("comma_delimited_list", "json"),
     )

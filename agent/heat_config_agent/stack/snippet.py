@@ -34,11 +34,24 @@ def freeze(definition: ResourceDefinition, resolve: Callable[[Tree], Json]) -> d
         "type": definition.type,
         "properties": resolve(dict(definition.properties)),
         "metadata": as_map("metadata", resolve(definition.metadata)),
-        "depends_on": sorted(definition.depends_on),
+        "depends_on": list(definition.depends_on),
         "deletion_policy": as_policy(resolve(definition.deletion_policy)),
         "update_policy": as_map("update_policy", resolve(definition.update_policy)),
         "external_id": definition.external_id,
+        "condition": definition.condition,
+        "written": sorted(definition.written),
     }
+
+
+def differ(before: Mapping[str, Json], after: Mapping[str, Json]) -> bool:
+    """Return whether two definitions in their stored form are written differently, as Heat compares them.
+
+    A definition that version 1.0.0 has stored has the names in depends_on sorted, and less than that.
+    """
+    if "written" in before:
+        return before != after
+    known = {key: value for key, value in after.items() if key not in ("condition", "written")}
+    return before != {**known, "depends_on": sorted(known["depends_on"])}
 
 
 def thaw(name: str, frozen: Mapping[str, Json]) -> ResourceDefinition:
@@ -52,6 +65,8 @@ def thaw(name: str, frozen: Mapping[str, Json]) -> ResourceDefinition:
         deletion_policy=frozen["deletion_policy"],
         update_policy=frozen["update_policy"],
         external_id=frozen["external_id"],
+        condition=frozen.get("condition"),
+        written=frozenset(frozen.get("written", ())),
     )
 
 
