@@ -69,6 +69,7 @@ def _checks(deployments: int, goal: float, *, rounds: int, seconds: float) -> Sc
         (Goal("cpu", "", goal),) if goal else (),
         rounds=rounds,
         seconds=seconds,
+        long=True,
         note="The limits of size are lifted for it: a stack has at most 1,000 resources." if deployments > 999 else "",
     )
 
