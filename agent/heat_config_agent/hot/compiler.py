@@ -27,7 +27,7 @@ from heat_config_agent.stack.definition import (
 )
 
 SECTIONS = ("metadata", "depends_on", "deletion_policy", "update_policy")
-"""The sections of a resource that make a difference to an update even with the value that counts if they are missing."""
+"""The sections of a resource whose presence alone makes a difference to an update."""
 
 _FIELDS: dict[str, tuple[str, type]] = {
     "type": ("string", str),

@@ -248,10 +248,11 @@ class SoftwareDeployment(Resource):
         return True
 
     def handle_signal(self, details: Json) -> None:
-        """Accept the result."""
+        """Accept the result. Raises ValueError if nothing has been delivered."""
         found = self._deployment
-        if found is not None:
-            deployments.take(self.stack.world, found, details)
+        if found is None:
+            raise ValueError("nothing has been delivered to its server yet, so there is no result to report")
+        deployments.take(self.stack.world, found, details)
 
     # Attributes.
 
