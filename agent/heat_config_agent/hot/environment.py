@@ -67,7 +67,7 @@ def read(text: Text, report: Report, *, several: bool = True) -> dict[str, Json]
         problem = "The environment is not a valid YAML mapping data type."
         report.wrong(problem, (), "begin it with parameters: or resource_registry:", "environment_format")
         return {}
-    sections = {}
+    sections: dict[str, Json] = {}
     for name, section in text.value.items():
         if name not in SECTIONS:
             hint = meant(name, SECTIONS) or f"there are {', '.join(SECTIONS)}"

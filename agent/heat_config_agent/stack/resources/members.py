@@ -82,12 +82,13 @@ class Group(StackResource):
 
         With it come the attribute, and the path that Heat names: as in Heat, it is an output of the nested stack.
         """
+        at: Path = ("value",)
         member, _, attribute = key.removeprefix(MEMBER).partition(".")
         output = ", ".join(map(str, (key, *keys)))
         if key.startswith(MEMBER):
             attribute = attribute or (str(keys[0]) if keys else "")
             asked = (each for each in self._known(self.members) if each.name == member and attribute)
-            lacking, at = self._lacking(attribute, asked), ("value",)
+            lacking = self._lacking(attribute, asked)
         elif key == "attributes" and keys:
             attribute = str(keys[0])
             lacking = self._lacking(attribute, self._examples())
