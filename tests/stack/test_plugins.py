@@ -204,7 +204,7 @@ def test_one_that_lacks_something_is_disabled(tmp_path: Path) -> None:
     assert found.disabled.pop() == f"{tmp_path}/nowhere of plugin_dirs is not a folder: no plug-in is loaded from it"
     assert [each.partition(" is not used: ")[2] for each in found.disabled] == [
         "TypeError: A::B is not a class derived from heat.engine.resource.Resource",
-        "it needs heat.engine.clients, a part of Heat's own engine that a machine without Heat does not have",
+        "it needs heat.engine.clients.os, a part of Heat's own engine that a machine without Heat does not have",
         "it needs surely_not_installed_anywhere, which is not installed",
     ]
 
