@@ -74,6 +74,8 @@ def _artifact(item: object, path: str) -> Artifact:
     if not isinstance(to or "", str) or not _is_inside(to or ""):
         raise HookError(f"expected a path below ${VARIABLE}, without «..»", f"{path}.to")
     parts = [part for part in str(to or "").split("/") if part not in ("", ".")]
+    if not parts and not _FLAGS[flag]:
+        raise HookError("expected the path of a file, and not of a folder", f"{path}.to")
     return Artifact(url=url, sha256=digest.lower(), to="/".join(parts), unpack=_FLAGS[flag])
 
 

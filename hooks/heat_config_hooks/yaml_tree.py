@@ -81,7 +81,8 @@ class Unreadable(ValueError):  # noqa: N818  # it is the document that is
 
     def __init__(self, fault: Fault) -> None:
         """Take the fault."""
-        super().__init__(f"line {fault.line}, column {fault.column}: {fault.problem}")
+        hint = f" ({fault.hint})" if fault.hint else ""
+        super().__init__(f"line {fault.line}, column {fault.column}: {fault.problem}{hint}")
         self.fault = fault
 
 
@@ -159,8 +160,9 @@ class Tree:
                 raise _unreadable("it is nested too deeply", error.problem_mark, (), "", "depth") from None
             problem = ", ".join(filter(None, (error.context, error.problem)))
             problem = re.sub(r"(alias|anchor|handle) '[^']*'", r"\1", problem)
-            hint = "quote text that begins with % @ ` or a bracket" if "cannot start any token" in problem else ""
-            raise _unreadable(problem, error.problem_mark or error.context_mark, (), hint, "syntax") from None
+            mark = error.problem_mark or error.context_mark
+            hint = _hint(text, mark) if "cannot start any token" in problem else ""
+            raise _unreadable(problem, mark, (), hint, "syntax") from None
         except yaml.YAMLError as error:
             raise _unreadable(str(error).splitlines()[0], None, (), "", "syntax") from None
         except UnicodeEncodeError:  # half a character, which JSON can write
@@ -307,6 +309,14 @@ class Tree:
         if len(self._faults) < MOST_FAULTS:
             fault = Fault(problem, mark.line + 1, mark.column + 1, tuple(self._path), hint)
             self._faults.setdefault((mark.line, mark.column, problem), fault)
+
+
+def _hint(text: str, mark: Any) -> str:
+    """Return what to do about a character that no value of YAML begins with."""
+    lines = text.splitlines()
+    if mark.line < len(lines) and lines[mark.line][mark.column : mark.column + 1] == "\t":
+        return "indent with spaces: YAML allows no tabs there"
+    return "quote text that begins with % @ ` or a bracket"
 
 
 def _unreadable(problem: str, mark: Any, path: Path, hint: str, kind: str) -> Unreadable:

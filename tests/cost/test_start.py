@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 
 import pytest
 
-from support.loopback import SignalServer
+from support.cloud import Cloud
+from support.daemon import LONG, Daemon
+from support.loopback import Answer, Signal, SignalServer, wait_until
 from support.machine import Done, Machine, deployment
 
 SLOW = {"argparse", "dataclasses", "difflib", "inspect", "logging", "shutil", "subprocess", "tempfile", "typing"}
@@ -31,7 +34,12 @@ POLICY = {"configparser", "heat_config_agent.model.policy", "heat_config_agent.s
 def loaded(done: Done) -> set[str]:
     """Return the modules that a command has loaded, but for those that every Python here loads."""
     assert done.code == 0, done.err
-    found = set(re.findall(r"^import time:.*\| +(\S+)$", done.err, re.MULTILINE))
+    return imported(done.err)
+
+
+def imported(said: str) -> set[str]:
+    """Return the modules of which a program says that it imports them, but for those that every Python here loads."""
+    found = set(re.findall(r"^import time:.*\| +(\S+)$", said, re.MULTILINE))
     code = "import sys; print(*sys.modules)"
     bare = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "heat_config_agent.cli.main" in found
@@ -66,3 +74,42 @@ def test_a_command_loads_what_it_is(machine: Machine, command: str) -> None:
     named = [] if command == "status" else ["d1"]
     found = loaded(machine.agent(command, *named, PYTHONPROFILEIMPORTTIME="1"))
     assert not found & ((SLOW - {"argparse", "shutil"}) | SENDING | OTHERS | DAEMON)
+
+
+LOGIN = {"keystoneauth1", "requests", "urllib3", "heat_config_agent.web.login", "heat_config_agent.web.proxied"}
+"""Only in the process that logs in."""
+
+
+def polls_heat(daemon: Daemon, openstack: Cloud) -> None:
+    """Have Heat polled, whose metadata have a deployment with a result for its API."""
+    user = vars(openstack.credentials())
+    daemon.settings["heat"] = {**user, "stack_id": "s/1", "resource_name": "server"}
+    daemon.configure(collectors="heat")
+    inputs = {f"deploy_{name}": value for name, value in {**user, "stack_id": "s/1", "resource_name": "d1"}.items()}
+    metadata = {"deployments": [deployment(inputs=inputs)]}
+    openstack.service.always = Answer(body=json.dumps({"metadata": metadata}).encode())
+
+
+def signals(openstack: Cloud) -> list[Signal]:
+    """Return the results that have arrived at Heat's API."""
+    return [each for each in openstack.asked if each.path.endswith("/signal")]
+
+
+def test_a_pass_logs_in_elsewhere(daemon: Daemon, openstack: Cloud) -> None:
+    """It polls Heat and sends a result to Heat's API, and loads nothing of what logs in."""
+    polls_heat(daemon, openstack)
+    found = loaded(daemon.machine.agent("run", "--once", "--config", str(daemon.path), PYTHONPROFILEIMPORTTIME="1"))
+    assert (len(openstack.logins), len(signals(openstack))) == (2, 1)
+    assert "heat_config_agent.web.login_process" in found
+    assert not found & LOGIN
+
+
+def test_the_daemon_logs_in_elsewhere(daemon: Daemon, openstack: Cloud) -> None:
+    """It polls Heat and sends a result to Heat's API, and loads nothing of what logs in."""
+    polls_heat(daemon, openstack)
+    daemon.start(PYTHONPROFILEIMPORTTIME="1")
+    wait_until(lambda: signals(openstack) != [], LONG)
+    assert daemon.stop() == 0
+    found = imported(daemon.log)
+    assert "heat_config_agent.web.login_process" in found
+    assert not found & LOGIN

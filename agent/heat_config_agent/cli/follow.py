@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.deployments.plan import clock
@@ -21,6 +21,9 @@ from heat_config_agent.settings.effective import Settings
 from heat_config_agent.signals.notices.journal import reader_of as journal_of
 from heat_config_agent.state import followed, lock
 from heat_config_agent.state.followed import Followed, short
+
+_COMPARED = 200
+"""Characters by which a note is known as a problem's: a record keeps no more than the beginning of a long problem."""
 
 _EPILOG = """\
 The daemon does this by itself. Without a daemon, this command polls each source once, and carries out its newest
@@ -67,18 +70,27 @@ def run(options: argparse.Namespace) -> int:
 
 
 @contextlib.contextmanager
-def _held(settings: Settings, name: str) -> Iterator[Follower]:
+def _held(settings: Settings, name: str, note: Callable[[str], None]) -> Iterator[Follower]:
     """Return what follows a source; no other process follows it meanwhile. Raises LockedError and StateError."""
     with lock.held(followed.folder(settings.state, name)):
-        yield Follower(settings, name, functools.partial(_note, stack=name))
+        yield Follower(settings, name, note)
 
 
 def _once(settings: Settings, name: str) -> Followed:
-    with _held(settings, name) as follower:
+    """Poll one source, and print where its stack is, or the problem: also one that an earlier poll has noted."""
+    notes: list[str] = []
+
+    def note(text: str) -> None:
+        notes.append(f"follow {text}")
+        _note(text, name)
+
+    with _held(settings, name, note) as follower:
         record = follower.step()
     at = f"is at revision {short(record.revision)}" if record.revision else "has no revision yet"
     if not record.problem:
         terminal.say(terminal.line(f"{name}: {at}"))
+    elif not any(record.problem.startswith(text[:_COMPARED]) for text in notes):
+        terminal.say(terminal.line(record.problem), error=True)
     return record
 
 
@@ -128,7 +140,7 @@ def _follow(settings: Settings, name: str, hurry: threading.Event) -> None:
     told = ""
     while True:
         try:
-            with _held(settings, name) as follower:
+            with _held(settings, name, functools.partial(_note, stack=name)) as follower:
                 while True:
                     follower.step()
                     told = ""

@@ -24,6 +24,8 @@ from heat_config_agent.model.deployment import (
 from heat_config_hooks import protocol
 from heat_config_hooks.values import dataclass, replace
 
+_TEMPLATES = {"heat_template_version": "HOT template", "tosca_definitions_version": "TOSCA service template"}
+
 _SHOWN = 100
 """The most characters of a name that a message repeats."""
 
@@ -124,17 +126,20 @@ def _entries(content: object) -> tuple[list[object], str, Mistake | None]:
             "",
             Mistake(path="$", problem=f"expected deployments (an object with `deployments`, or a list), not {kind}"),
         )
-    if "heat_template_version" in content:
-        problem = "this is a HOT template, not deployment metadata: create a stack from it with heat-config-apply"
-        return [], "", Mistake(path="heat_template_version", problem=problem)
+    for key, language in _TEMPLATES.items():
+        if key in content:
+            problem = f"this is a {language}, not deployment metadata: create a stack from it with heat-config-apply"
+            return [], "", Mistake(path=key, problem=problem)
     entries = content.get("deployments")
     if isinstance(entries, list):
         return entries, "deployments", None
     if entries is None and ("deployments" in content or "os-collect-config" in content):
         return [], "deployments", None  # Heat's metadata before the first deployment
     if entries is None:
-        alone = "; write a single deployment as a list of one" if "config" in content else ""
-        return [], "", Mistake(path="$", problem=f"there is no `deployments` in this object{alone}")
+        hint = "; write a single deployment as a list of one" if "config" in content else ""
+        if "resources" in content or "topology_template" in content:
+            hint = f"; a template has {' or '.join(_TEMPLATES)}"
+        return [], "", Mistake(path="$", problem=f"there is no `deployments` in this object{hint}")
     return [], "", Mistake(path="deployments", problem=f"expected a list, not {kind_of(entries)}")
 
 

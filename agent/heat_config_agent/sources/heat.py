@@ -43,7 +43,7 @@ class Heat:
         return self._document
 
     def _fetch(self) -> bytes:
-        from heat_config_agent.web import keystone  # noqa: PLC0415  # 75 ms, only if this source is used
+        from heat_config_agent.web import keystone  # noqa: PLC0415  # 30 ms, only if this source is used
 
         self._cloud = self._cloud or keystone.Cloud(self._credentials, self._reach.ca_file)
         path = f"{keystone.resource_path(self._stack, self._resource)}/metadata"

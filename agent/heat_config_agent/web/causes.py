@@ -9,10 +9,13 @@ import time
 from collections.abc import Iterator
 
 from heat_config_agent.model.errors import UnreachableError
-from heat_config_agent.web.answers import deadline
+from heat_config_agent.web.answers import deadline, left
 
 UNKNOWN_AUTHORITY = (2, 18, 19, 20, 21)
 """OpenSSL's numbers (X509_V_ERR_*) for a certificate that no trusted authority has signed."""
+
+LATE = "no full answer in time"
+"""The words for a server that has not answered at the deadline."""
 
 _IN_WORDS = {
     "IncompleteRead": "its answer was cut short",
@@ -33,6 +36,18 @@ def explained(timeout_text: str) -> Iterator[None]:
         raise UnreachableError(cause(error, timeout_text), hint=hint(error)) from error
 
 
+@contextlib.contextmanager
+def named(host: str) -> Iterator[None]:
+    """Have the errors of a server name it."""
+    try:
+        left()
+        yield
+    except TimeoutError:
+        raise UnreachableError(f"{host}: no time is left for the request") from None
+    except UnreachableError as error:
+        raise UnreachableError(f"{host}: {error}") from error
+
+
 def no_connection(seconds: float) -> str:
     """Return the words for a server that did not accept a connection in time."""
     return f"no connection within {seconds:g} s"
@@ -51,7 +66,7 @@ def broke_off(seconds: float) -> str:
 def cause(error: BaseException, timeout_text: str = "no answer in time") -> str:
     """Return the innermost cause of an error in a few words; `timeout_text` if that is a timeout."""
     if time.monotonic() >= deadline.get():
-        return "no full answer in time"
+        return LATE
     origin = innermost(error)
     if isinstance(origin, ssl.SSLCertVerificationError):
         return f"its certificate cannot be trusted: {origin.verify_message.rstrip('.')}"

@@ -53,6 +53,8 @@ def test_what_an_artifact_says() -> None:
         ([{"url": URL, "sha256": DIGEST, "to": "/etc/passwd"}], "options.artifacts[0].to: expected a path below"),
         ([{"url": URL, "sha256": DIGEST, "to": "a/../../b"}], "options.artifacts[0].to: expected a path below"),
         ([{"url": URL, "sha256": DIGEST, "to": "a/" * 60}], "options.artifacts[0].to: expected a path below"),
+        ([{"url": URL, "sha256": DIGEST, "to": "./"}], "options.artifacts[0].to: expected the path of a file"),
+        ([{"url": "https://a/.", "sha256": DIGEST}], "options.artifacts[0].to: expected the path of a file"),
         ([{"url": URL, "sha256": DIGEST, "to": 7}], "options.artifacts[0].to: expected a path below"),
         ([{"url": URL, "sha256": DIGEST}] * 2, "options.artifacts[0]: another artifact goes to the same file"),
     ],

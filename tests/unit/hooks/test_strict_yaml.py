@@ -115,3 +115,17 @@ def test_many_short_lists_and_maps_are_no_depth() -> None:
     assert isinstance(value, dict)
     assert value["k4999"] == {"a": [1, {"b": 2}]}
     assert yaml_tree._depth(text) < 100  # noqa: SLF001
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("a:\n\tb: 1\n", "indent with spaces: YAML allows no tabs there"),
+        ("a: @b\n", "quote text that begins with % @ ` or a bracket"),
+    ],
+)
+def test_a_character_that_begins_no_value_is_explained(text: str, hint: str) -> None:
+    """The two usual causes have the same message in YAML; the hint tells them apart."""
+    with pytest.raises(ValueError, match=r"line \d, column \d") as caught:
+        strict_yaml.loads(text)
+    assert str(caught.value).endswith(f"({hint})")

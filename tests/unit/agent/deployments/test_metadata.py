@@ -93,6 +93,7 @@ def test_a_document_may_have_no_deployments(content: object) -> None:
         ({"deployments": "x"}, "deployments"),
         ({"deployments": False}, "deployments"),
         ({"heat_template_version": "2018-08-31", "deployments": []}, "heat_template_version"),
+        ({"tosca_definitions_version": "tosca_simple_yaml_1_3"}, "tosca_definitions_version"),
     ],
 )
 def test_a_document_without_a_list_of_deployments_is_not_understood(content: object, path: str) -> None:
@@ -105,6 +106,13 @@ def test_one_deployment_is_no_document() -> None:
     """Somebody has forgotten the list, and is told so."""
     [mistake] = parse({"id": "d1", "config": "#!/bin/sh\n"}).mistakes
     assert mistake.problem.endswith("write a single deployment as a list of one")
+
+
+@pytest.mark.parametrize("section", ["resources", "topology_template"])
+def test_a_template_without_a_version_is_no_document(section: str) -> None:
+    """The mistake says how a template begins."""
+    [mistake] = parse({section: {}}).mistakes
+    assert mistake.problem.endswith("; a template has heat_template_version or tosca_definitions_version")
 
 
 def test_only_the_id_is_needed() -> None:

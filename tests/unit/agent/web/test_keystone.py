@@ -10,7 +10,7 @@ import pytest
 
 from heat_config_agent import web
 from heat_config_agent.model.errors import DeniedError, UnreachableError
-from heat_config_agent.web import keystone
+from heat_config_agent.web import keystone, login_process
 from support import cloud, proxy, proxy_faults
 from support.certificates import CERTIFICATE, KEY
 from support.loopback import Answer, SignalServer
@@ -285,9 +285,7 @@ def test_nothing_secret_is_logged(openstack: cloud.Cloud, caplog: pytest.LogCapt
     openstack.keystone.always = Answer(401)
     with pytest.raises(DeniedError):
         ask(client(openstack))
-    assert {each.name for each in caplog.records} == {"urllib3.connectionpool"}
-    assert "token-1" not in caplog.text
-    assert cloud.PASSWORD not in caplog.text
+    assert caplog.records == []
     assert cloud.PASSWORD not in repr(openstack.credentials())
 
 
@@ -317,6 +315,7 @@ def test_the_environment_is_read_as_for_all_servers(
     assert openstack.requests == (1, 2)
     assert not any("Authorization" in each.headers for each in openstack.asked + openstack.logins)
     other.always = openstack.keystone.always
+    login_process.LOGINS.rest()  # else it would know the environment of before
     client(openstack).token()
     assert [each.path for each in other.signals] == [openstack.keystone.origin + cloud.LOGIN]
 

@@ -1,0 +1,51 @@
+"""`heat-config-agent follow` without a daemon: each call says where the stacks are, or what stands in the way."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.sites import Site
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git")
+
+COMMAND = str(Path(sys.executable).parent / "heat-config-agent")
+
+
+def follow(site: Site) -> tuple[int, str, str]:
+    """Poll once, as a person does, and return the exit code and both outputs."""
+    site.settings()
+    command = [COMMAND, "follow", "--config", str(site.folder / "agent.conf")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_problem_is_said_each_time(tmp_path: Path) -> None:
+    """A revision that is refused, and a source that is away, are said once in each call: also in the second one."""
+    site = Site(tmp_path)
+    site.repository.commit({"stack.yaml": "heat_template_version: 2018-08-31\nresources: 7\n"})
+    for _ in range(2):
+        code, out, err = follow(site)
+        assert (code, out) == (1, "")
+        assert err.count("is refused: ") == 1
+        assert "resources" in err
+
+    site.values["url"] = f"file://{tmp_path}/nowhere"
+    for _ in range(2):
+        code, out, err = follow(site)
+        assert (code, out) == (1, "")
+        assert err.count(f"{tmp_path}/nowhere' does not appear to be a git repository") == 1
+
+
+def test_the_revision_is_said_each_time(tmp_path: Path) -> None:
+    """What is in force is said, whether or not it is new."""
+    site = Site(tmp_path)
+    revision = site.commit("first")
+    for _ in range(2):
+        code, out, _ = follow(site)
+        assert (code, out) == (0, f"web: is at revision {revision[:12]}\n")
+    assert site.ran == ["first red"]
