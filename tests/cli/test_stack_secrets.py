@@ -190,8 +190,8 @@ RUNTIME = {
 """,
     "made of one": """\
   r:
-    type: OS::Heat::Delay
-    properties: {min_wait: {list_join: ['-', [a, {get_attr: [value, value]}]]}}
+    type: OS::Heat::RandomString
+    properties: {character_classes: [{class: digits, min: {get_attr: [value, value]}}]}
 """,
     "in a nested template": "  r: {type: child.yaml, properties: {n: {get_attr: [value, value]}}}\n",
     "of a group": """\

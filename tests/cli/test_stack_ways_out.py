@@ -107,14 +107,17 @@ def test_parameter_groups_order_the_table(machine: Machine) -> None:
     """Each group with its label and description, in its order, and then the other parameters."""
     done = validate(
         machine,
-        "parameters: {a: {type: string}, b: {type: number}, c: {type: json}}\n"
-        "parameter_groups: [{label: Sizes, description: how many, parameters: [c, b]}]\n",
+        "parameters: {a: {type: string}, b: {type: number}, c: {type: json}, d: {type: json}}\n"
+        "parameter_groups: [{label: Sizes, description: how many, parameters: [c, b]},"
+        " {description: where, parameters: [d]}]\n",
     )
     assert done.out.splitlines()[2:] == [
-        "PARAMETER  TYPE    DEFAULT  DESCRIPTION",
+        "  PARAMETER  TYPE    DEFAULT  DESCRIPTION",
         "Sizes: how many",
         "  c          json    -",
         "  b          number  -",
+        "where",
+        "  d          json    -",
         "other parameters",
         "  a          string  -",
     ]
@@ -196,3 +199,21 @@ resources:
     done = stack(machine, "create", "-t", str(machine.folder / "v.yaml"), "s")
     assert done.code == 2
     assert [line.partition("error: ")[2] for line in done.err.splitlines()] == expected
+
+
+def test_a_deployment_is_found_by_its_resource_alone(machine: Machine) -> None:
+    """If several stacks have it, one sentence lists the full names; a stack that cannot be read hides none of them."""
+    template = write(machine, "CREATE", 0)
+    assert stack(machine, "create", "-t", template, "one").code == 0
+    assert json.loads(machine.agent("show", "d", "--json").out)["inputs"]["deploy_resource_name"] == "d"
+    assert machine.agent("log", "d").code == 0
+
+    assert stack(machine, "create", "-t", template, "two").code == 0
+    broken = machine.state / "stacks" / "broken"
+    broken.mkdir()
+    (broken / "stack").write_text("damaged\n")
+    done = machine.agent("show", "d")
+    assert (done.code, done.out) == (1, "")
+    assert done.err == "error: 'd' is a deployment of several stacks: one/d, two/d (give one of these names)\n"
+    assert machine.agent("show", "two/d").code == 0
+    assert "no deployment 'config'" in machine.agent("show", "config").err

@@ -156,7 +156,7 @@ def _compared(expected: Result, got: Result, at: str) -> list[str]:
     if "outputs" in got:
         pairs["outputs"] = (_outputs(expected.get("outputs", {})), _outputs(got["outputs"]))
     if "deliveries" in got:
-        pairs["deliveries"] = tuple([_delivery(each) for each in of.get("deliveries", [])] for of in (expected, got))  # type: ignore[assignment]
+        pairs["deliveries"] = (_deliveries(expected), _deliveries(got))
     found = [
         f"{at}.{name}: {_text(ours)} instead of {_text(theirs)}"
         for name, (theirs, ours) in pairs.items()
@@ -210,6 +210,11 @@ def _outputs(outputs: dict[str, Any]) -> dict[str, Any]:
         name: "untold" if each == "untold" else "an error" if "error" in each else {"value": each.get("value")}
         for name, each in outputs.items()
     }
+
+
+def _deliveries(of: Result) -> list[Result]:
+    """Return all deliveries, in an order that does not depend on when they were made."""
+    return sorted((_delivery(each) for each in of.get("deliveries", [])), key=_text)
 
 
 def _delivery(delivery: Result) -> Result:

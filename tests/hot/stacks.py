@@ -214,7 +214,7 @@ class _Life:
             template = source.template if step.get("template") is not None else None
             parameters, clear = step.get("parameters") or {}, step.get("clear_parameters", [])
             kept = Source.from_json(root.record.source)
-            source = kept.changed(template, source.environments, step.get("files") or {}, parameters, clear)
+            source = kept.changed(template, source.environments, merged["files"] or {}, parameters, clear)
         made = define(source, root.identity)
         self.session.update(made, rollback=self.rollback)
 

@@ -55,7 +55,7 @@ def test_a_valid_template_shows_its_parameters(machine: Machine, good: Path) -> 
     assert done.out.splitlines() == [
         f"{good} is valid: 1 resource, 1 output",
         "",
-        "PARAMETER  TYPE    DEFAULT  DESCRIPTION",
+        "  PARAMETER  TYPE    DEFAULT  DESCRIPTION",
         "All",
         "  size       number  3        how many",
         "  secret     string  ******",

@@ -147,13 +147,24 @@ class NotGiven(Later):
         return None
 
 
-@pytest.mark.parametrize("value", [NotGiven(), Function("s")])
+@pytest.mark.parametrize("value", [NotGiven(), Function("s", "value")])
 def test_a_value_that_is_not_known_yet_is_not_checked(value: Later) -> None:
-    """Neither one of a parameter nor one of a resource."""
+    """Neither one of a parameter nor an attribute of a resource."""
     definition = made({"s": {"type": "OS::Heat::RandomString"}, "r": {"type": "OS::Nova::Server"}})
     definition.resources["r"].properties.update({"flavor": value, "config_drive": value, "networks": value})  # type: ignore[attr-defined]
     assert list(validation.mistakes(definition, TYPE)) == []
     assert definition.resources["r"].requirements() <= {"s"}
+
+
+def test_the_id_of_a_resource_is_text() -> None:
+    """So it is no boolean and no list, whatever it will be; the constraints of text are not checked yet."""
+    definition = made({"s": {"type": "OS::Heat::RandomString"}, "r": {"type": "OS::Nova::Server"}})
+    of_r = definition.resources["r"].properties
+    of_r.update({"flavor": Function("s"), "config_drive": Function("s"), "networks": Function("s")})  # type: ignore[attr-defined]
+    assert [(each.path[-1], each.problem) for each in validation.mistakes(definition, TYPE)] == [
+        ("config_drive", '"s" is not a valid boolean'),
+        ("networks", "\"'s'\" is not a list"),
+    ]
 
 
 def test_a_snapshot_is_a_policy_of_the_types_that_have_snapshots() -> None:

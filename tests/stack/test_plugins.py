@@ -204,7 +204,7 @@ def test_one_that_lacks_something_is_disabled(tmp_path: Path) -> None:
     assert found.disabled.pop() == f"{tmp_path}/nowhere of plugin_dirs is not a folder: no plug-in is loaded from it"
     assert [each.partition(" is not used: ")[2] for each in found.disabled] == [
         "TypeError: A::B is not a class derived from heat.engine.resource.Resource",
-        "it needs heat.engine.clients, a part of Heat's own engine that a machine without Heat does not have",
+        "it needs heat.engine.clients.os, a part of Heat's own engine that a machine without Heat does not have",
         "it needs surely_not_installed_anywhere, which is not installed",
     ]
 
@@ -457,4 +457,42 @@ def test_modules_of_a_copy_of_heats_resources(tmp_path: Path) -> None:
     assert working.states() == {"r": "CREATE_COMPLETE"}
     with pytest.raises(Invalid, match="no address"):
         working.session.update(working.again({"resources": {"r": {"type": "My::One", "properties": {"at": "x"}}}}))
+    working.close()
+
+
+SMALL_PARTS = """
+from oslo_config import cfg
+from heat.common import netutils
+from heat.engine import resource
+from heat.engine.clients import client_exception
+
+cfg.CONF.import_opt('max_server_name_length', 'heat.common.config')
+within = netutils.is_prefix_subset
+assert within(['10.0.0.0/25', '10.0.0.128/25'], ['10.0.0.0/24'])
+assert within(['10.0.0.0/24'], ['10.0.0.128/25', '10.0.0.0/25'])
+assert not within(['10.0.0.0/24'], ['10.0.0.0/25'])
+assert not within(['10.0.0.0/24'], ['::/0'])
+
+
+class Small(resource.Resource):
+    physical_resource_name_limit = cfg.CONF.max_server_name_length
+
+    def handle_create(self):
+        raise client_exception.EntityUniqueMatchNotFound(entity='port', args='a')
+
+
+def resource_mapping():
+    return {'My::Small': Small}
+"""
+
+
+def test_small_parts_of_heat(tmp_path: Path) -> None:
+    """Settings with Heat's defaults, sets of networks, and the exceptions of clients."""
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "small.py").write_text(SMALL_PARTS)
+    found = plugins.load([tmp_path / "p"])
+    assert found.disabled == []
+    working = Working(tmp_path, known_types(found.types))
+    working.session.create(made({"r": {"type": "My::Small"}}))
+    assert "resources.r: No port unique match found for a." in working.root.record.reason
     working.close()

@@ -108,20 +108,30 @@ def deployment(settings: Settings, entry: Entry) -> Deployment | None:
 def newest(options: argparse.Namespace) -> tuple[Settings, Entry]:
     """Return the newest deployment that the argument of a command names, and the settings with its state directory.
 
-    `STACK/RESOURCE` names a deployment of a stack on this machine. Raises AgentError if there is none, or several
-    that are not of one name.
+    `STACK/RESOURCE` names a deployment of a stack on this machine; so does `RESOURCE`, unless the agent itself has a
+    deployment that this names. Raises AgentError if there is none, or several that are not of one name.
     """
     settings, wanted = of(options), options.id
-    stack, slash, path = wanted.partition("/")
-    if not slash or any(wanted in (each.key, each.id, each.name) for each in journal.read(settings.state).values()):
-        return settings, entry(settings, wanted, newest=True)
+    entries = journal.read(settings.state)
+    if not wanted or matching(entries, wanted):
+        return settings, find(entries, wanted, str(settings.state), newest=True, status=settings.command("status"))
     from heat_config_agent.cli.stack import sessions  # noqa: PLC0415  # only for deployments of stacks
 
+    stack, slash, path = wanted.partition("/")
+    if not slash:
+        names = sessions.deployments_named(settings, wanted)
+        if len(names) > 1:
+            raise AgentError(
+                f"{wanted!r} is a deployment of several stacks: {', '.join(names)}", hint="give one of these names"
+            )
+        if not names:
+            return settings, entry(settings, wanted)  # which says that there is none
+        stack, _, path = names[0].partition("/")
     folder, deployment = sessions.deployment_at(settings, stack, path)
-    entries = [each for each in journal.read(folder).values() if each.source.endswith(f"/{deployment}")]
-    if not entries:
+    runs = [each for each in journal.read(folder).values() if each.source.endswith(f"/{deployment}")]
+    if not runs:
         raise AgentError(f"nothing has run for {path} of the stack {stack}")
-    return effective.make(os.environ, config=options.config, state=folder), max(entries, key=lambda each: each.accepted)
+    return effective.make(os.environ, config=options.config, state=folder), max(runs, key=lambda each: each.accepted)
 
 
 def entry(settings: Settings, wanted: str, *, newest: bool = False) -> Entry:

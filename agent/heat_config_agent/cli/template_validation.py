@@ -98,18 +98,19 @@ def _show_parameters(definition: Definition) -> None:
     names = [*grouped, *others]
     rows = [("PARAMETER", "TYPE", "DEFAULT", "DESCRIPTION"), *(_row(definition.parameters[name]) for name in names)]
     header, *lines = terminal.table(rows)
-    terminal.say(f"\n{terminal.styled(header, 'quiet')}")
+    indented = "  " if definition.groups else ""
+    terminal.say(f"\n{indented}{terminal.styled(header, 'quiet')}")
     remaining = iter(lines)
     for group in definition.groups:
-        about = f": {group.description}" if group.description else ""
-        terminal.say(terminal.styled(terminal.line(f"{group.label or 'parameters'}{about}"), "quiet"))
+        title = ": ".join(filter(None, (group.label, group.description))) or "parameters"
+        terminal.say(terminal.styled(terminal.line(title), "quiet"))
         for name in group.parameters:
             if name in definition.parameters:
                 terminal.say(f"  {next(remaining)}")
     if definition.groups and others:
         terminal.say(terminal.styled("other parameters", "quiet"))
     for line in remaining:
-        terminal.say(f"  {line}" if definition.groups else line)
+        terminal.say(f"{indented}{line}")
 
 
 def _row(parameter: Parameter) -> tuple[str, str, str, str]:

@@ -26,6 +26,9 @@ from heat_config_agent.stack.definition import (
     limits,
 )
 
+SECTIONS = ("metadata", "depends_on", "deletion_policy", "update_policy")
+"""The sections of a resource whose presence alone makes a difference to an update."""
+
 _FIELDS: dict[str, tuple[str, type]] = {
     "type": ("string", str),
     "properties": ("object", dict),
@@ -237,6 +240,8 @@ class _Resources:
             external,
             str(folded.get("description", "")),
             frozenset(parsed.get("properties", {}).keys() - properties.keys()),
+            condition if isinstance(condition := raw.get("condition"), str) else None if condition is None else True,
+            frozenset(key for key in SECTIONS if raw.get(key) is not None),
         )
 
     def _check(self, tree: Tree, path: Path) -> None:

@@ -56,24 +56,30 @@ class Merged:
     warnings: list[Mistake] = field(default_factory=list)
 
 
-def read(text: Text, report: Report) -> dict[str, Json]:
-    """Return the sections of one environment without those that have mistakes."""
+def read(text: Text, report: Report, *, several: bool = True) -> dict[str, Json]:
+    """Return the sections of one environment without those that have mistakes.
+
+    `several` is False for one that Heat's client would send as a text of its own, and not as one of several files.
+    """
     if text.value is None:
         return {}
     if not isinstance(text.value, dict):
         problem = "The environment is not a valid YAML mapping data type."
         report.wrong(problem, (), "begin it with parameters: or resource_registry:", "environment_format")
         return {}
-    sections = {}
+    sections: dict[str, Json] = {}
     for name, section in text.value.items():
         if name not in SECTIONS:
             hint = meant(name, SECTIONS) or f"there are {', '.join(SECTIONS)}"
             report.wrong(f'environment has wrong section "{name}"', (name,), hint, "environment_format")
         elif section is None:
             report.wrong(f'environment has empty section "{name}"', (name,), "remove it", "environment_format")
+        elif not section and (several or name != "resource_registry"):
+            sections[name] = [] if name in _LISTS else {}  # as in Heat, whatever is empty
         elif not isinstance(section, list if name in _LISTS else dict):
             kind = "list" if name in _LISTS else "map"
-            report.wrong(f'the section "{name}" of an environment is a {kind}', (name,), "", "environment")
+            stage = "validate" if name == "parameter_defaults" and not several else "environment"
+            report.wrong(f'the section "{name}" of an environment is a {kind}', (name,), "", stage)
         else:
             sections[name] = section
     _check_sinks(list(sections.get("event_sinks", [])), report)
@@ -101,7 +107,7 @@ def merge(texts: Sequence[Text], source: Source, schemas: Mapping[str, Schema]) 
     mappings: dict[str, Json] = {}
     for text in texts:
         report = Report(text)
-        sections = read(text, report)
+        sections = read(text, report, several=files_win)
         strategies = sections.get("parameter_merge_strategies", {})
         for name, into in (("parameters", merged.parameters), ("parameter_defaults", merged.parameter_defaults)):
             if sections.get(name):

@@ -153,7 +153,7 @@ class _Surroundings:
             raise Invalid(ordered(inner.mistakes), OPEN)
         outputs = inner.section("outputs")
         return Interface(
-            parameters.with_defaults(inner.schemas, self._merged.parameter_defaults),
+            parameters.as_properties(inner.schemas, self._merged.parameter_defaults),
             {name: str(each.get("description") or "") for name, each in outputs.items() if isinstance(each, dict)},
             inner.description,
             self._is_final,

@@ -125,9 +125,17 @@ def _constraint(entry: Json, path: Path, version: Version, report: Report) -> Co
 
 
 def with_defaults(declared: Mapping[str, Schema], defaults: Mapping[str, Json]) -> dict[str, Schema]:
-    """Return the declarations with the parameter_defaults of an environment."""
+    """Return the declarations with the parameter_defaults of an environment; a null in them changes nothing."""
     return {
         name: schema if defaults.get(name) is None else replace(schema, default=defaults[name])
+        for name, schema in declared.items()
+    }
+
+
+def as_properties(declared: Mapping[str, Schema], defaults: Mapping[str, Json]) -> dict[str, Schema]:
+    """Return the declarations of a nested template, whose default a null in parameter_defaults takes away."""
+    return {
+        name: replace(schema, default=defaults[name]) if name in defaults else schema
         for name, schema in declared.items()
     }
 

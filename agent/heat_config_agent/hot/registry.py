@@ -30,6 +30,9 @@ RESTRICTED = ("update", "replace")
 TEMPLATES = (".yaml", ".template")
 """The endings of names of nested templates."""
 
+LONGEST = 50
+"""The number of mappings that a type may go through."""
+
 _SETTINGS = {
     "hooks": (HOOKS, "hook type", "for resource breakpoint, acceptable hook types are"),
     "restricted_actions": (
@@ -113,6 +116,8 @@ class Registry:
             return
         if type_ in way:
             raise Circular(" → ".join([*way, type_]))
+        if len(way) == LONGEST:  # each step leads to a longer name, as with `My::*: My::My::*`
+            raise Circular(" → ".join([*way[:3], "…"]))
         for path, target in sorted(self._matches(type_, resource), key=lambda each: (-len(each[0]), each[0])):
             if is_template(path[-1]) or is_template(target):
                 yield Found(path[-1], path[-1] if is_template(path[-1]) else target, path)
@@ -181,8 +186,9 @@ def read(section: Mapping[str, Json], report: Report, path: Path = ("resource_re
             kind = "environment" if isinstance(value, list) else "validate"
             report.wrong("resources are a map of names to what holds for each", at, "remove it", kind)
         elif name in _SETTINGS:
-            _check_words(name, value, report, at)
-            mappings[name] = value
+            if value is not None:
+                _check_words(name, value, report, at)
+                mappings[name] = value
         elif value is None:
             for other in list(mappings):
                 if other == name or (name.endswith("*") and other.startswith(name[:-1])):

@@ -99,7 +99,11 @@ class Attribute(Later):
 
     @property
     def requires(self) -> tuple[Need, ...]:
-        return (Need(self.resource, self.attribute, self.path), *requires(self.keys))
+        if not self.keys:
+            return (Need(self.resource, self.attribute, self.path),)
+        known = self.inner and all(isinstance(each, str | int) for each in self.keys)
+        keys = tuple(self.keys) if known else ()
+        return (Need(self.resource, self.attribute, self.path, keys), *requires(self.keys))
 
     def resolve(self, look: Look) -> Json:
         if not self.attribute:

@@ -20,7 +20,7 @@ from heat_config_agent.stack.properties import Properties
 from heat_config_agent.stack.records import ADOPT, CHECK, COMPLETE, CREATE, DELETE, FAILED, IN_PROGRESS, INIT, UPDATE
 from heat_config_agent.stack.resource import PLUGINS, PollDelay, Resource, wrong_properties
 from heat_config_agent.stack.scheduler import Pause
-from heat_config_agent.stack.snippet import Snippet, thaw
+from heat_config_agent.stack.snippet import Snippet, differ, thaw
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -138,7 +138,7 @@ def update(resource: Resource, after: Resource) -> Acting:
         raise _failure(resource, exception.NotSupported(feature=what))
     try:
         frozen = after.frozen()
-        changed = before != frozen or after.record.type != resource.record.type
+        changed = differ(before, frozen) or after.record.type != resource.record.type
         necessary = needs_update(resource, after, changed=changed)
     except Unresolved as error:
         raise _failed(resource, UPDATE, error) from error
@@ -164,6 +164,8 @@ def _store_definition(resource: Resource, after: Resource, frozen: dict[str, Jso
 
 def needs_update(resource: Resource, after: Resource, *, changed: bool) -> bool | None:
     """Return whether a resource needs an update; None if it needs a replacement."""
+    if type(resource) is type(after) and resource.never_updated:
+        return False
     gone = resource.state == (DELETE, COMPLETE)
     failed = resource.status == FAILED and (resource.action == CHECK or resource.needs_replace_failed())
     broken = resource.status == IN_PROGRESS and not resource.again_after_interruption
@@ -197,7 +199,8 @@ def _updated(resource: Resource, after: Resource, frozen: dict[str, Json], restr
 
 def _changes(resource: Resource, frozen: dict[str, Json]) -> dict[str, Json]:
     before = resource.record.definition or {}
-    return {key: value for key, value in frozen.items() if before.get(key) != value}
+    known = (key for key in frozen if key not in ("condition", "written"))
+    return {key: frozen[key] for key in known if before.get(key) != frozen[key]}
 
 
 def _sections(changes: Mapping[str, Json]) -> dict[str, Json]:

@@ -74,6 +74,16 @@ class InvalidTemplateAttribute(HeatException):
     msg_fmt = "The Referenced Attribute (%(resource)s %(key)s) is incorrect."
 
 
+class ImmutableParameterModified(HeatException):
+    """An update changes parameters that may not be changed."""
+
+    msg_fmt = "The following parameters are immutable and may not be updated: %(keys)s"
+
+    def __init__(self, *names: str) -> None:
+        """Take the names of the parameters."""
+        super().__init__(keys=", ".join(names))
+
+
 class NotSupported(HeatException):
     """The resource does not support something."""
 

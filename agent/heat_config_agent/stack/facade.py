@@ -39,8 +39,16 @@ from heat_config_agent.stack.definition.constraints import TRUE
 
 _LOCK = threading.RLock()
 
-PACKAGES = frozenset({"heat", "oslo_log", "oslo_utils", "oslo_serialization"})
+PACKAGES = frozenset({"heat", "oslo_config", "oslo_log", "oslo_utils", "oslo_serialization"})
 """The packages that have names here."""
+
+SETTINGS = {
+    "default_software_config_transport": "POLL_SERVER_CFN",
+    "default_user_data_format": "HEAT_CFNTOOLS",
+    "max_server_name_length": 53,
+    "stack_scheduler_hints": False,
+}
+"""The settings of Heat that its resources read while they are loaded, with Heat's defaults."""
 
 
 def _named(name: str, **members: Any) -> ModuleType:
@@ -71,6 +79,7 @@ def _modules() -> dict[str, ModuleType]:
     }
     common = {
         "exception": exception,
+        "netutils": _named("heat.common.netutils", is_prefix_subset=_are_networks_within),
         "i18n": _named("heat.common.i18n", _=_same, _LE=_same, _LI=_same, _LW=_same, _ngettext=_plural),
         "password_gen": password_gen,
         "short_id": _named("heat.common.short_id", generate_id=lambda: uuid.uuid4().hex[:12]),
@@ -82,6 +91,8 @@ def _modules() -> dict[str, ModuleType]:
         **{f"heat.engine.{name}": module for name, module in engine.items()},
         **{f"heat.common.{name}": module for name, module in common.items()},
     }
+    clients = _named("heat.engine.clients", __path__=[], client_exception=_client_exceptions())
+    modules |= {"heat.engine.clients": clients, "heat.engine.clients.client_exception": clients.client_exception}
     parameters = _named("heat.engine.hot.parameters", HOTParamSchema=_ParameterSchema)
     hot = _named("heat.engine.hot", __path__=[], parameters=parameters)
     modules |= {"heat.engine.hot": hot, "heat.engine.hot.parameters": parameters}
@@ -115,7 +126,9 @@ def _libraries() -> dict[str, dict[str, ModuleType]]:
     )
     texts = _named("oslo_utils.strutils", bool_from_string=lambda text: str(text).strip().lower() in TRUE)
     json_ = _named("oslo_serialization.jsonutils", dumps=json.dumps, loads=json.loads)
+    settings = SimpleNamespace(import_opt=lambda *_names, **_group: None, **SETTINGS)
     return {
+        "oslo_config": {"cfg": _named("oslo_config.cfg", CONF=settings)},
         "oslo_log": {"log": _named("oslo_log.log", getLogger=logging.getLogger)},
         "oslo_serialization": {"jsonutils": json_},
         "oslo_utils": {
@@ -126,6 +139,41 @@ def _libraries() -> dict[str, dict[str, ModuleType]]:
             "uuidutils": ids,
         },
     }
+
+
+def _client_exceptions() -> ModuleType:
+    """Return the exceptions with which Heat's clients say that a search has found nothing, or more than one."""
+    none = type("EntityMatchNotFound", (exception.HeatException,), {"msg_fmt": "No %(entity)s matching %(args)s."})
+    several = type(
+        "EntityUniqueMatchNotFound",
+        (none,),
+        {"msg_fmt": "No %(entity)s unique match found for %(args)s."},
+    )
+    members = {"EntityMatchNotFound": none, "EntityUniqueMatchNotFound": several}
+    return _named("heat.engine.clients.client_exception", **members)
+
+
+def _are_networks_within(inner: list[str], outer: list[str]) -> bool:
+    """Return whether all addresses of some networks belong to others."""
+
+    def addresses(prefixes: list[str]) -> list[tuple[int, int, int]]:
+        """Return the ranges of the networks, joined: version, first and last address."""
+        joined: list[tuple[int, int, int]] = []
+        networks = [ipaddress.ip_network(each, strict=False) for each in prefixes]
+        for version, first, last in sorted(
+            (each.version, int(each.network_address), int(each.broadcast_address)) for each in networks
+        ):
+            if joined and joined[-1][0] == version and first <= joined[-1][2] + 1:
+                joined[-1] = (version, joined[-1][1], max(last, joined[-1][2]))
+            else:
+                joined.append((version, first, last))
+        return joined
+
+    ranges = addresses(outer)
+    return all(
+        any(each[0] == version and each[1] <= first and last <= each[2] for each in ranges)
+        for version, first, last in addresses(inner)
+    )
 
 
 def _now() -> datetime:

@@ -10,6 +10,7 @@ from heat_config_agent.stack.definition import Definition, Unresolved
 from heat_config_agent.stack.exception import HeatException, UpdateReplace
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.resource import Resource
+from heat_config_agent.stack.snippet import differ
 
 ADDED, REMOVED, UPDATED, REPLACED, UNCHANGED = "added", "removed", "updated", "replaced", "unchanged"
 
@@ -42,10 +43,12 @@ def changes(stack: Stack, definition: Definition) -> Iterator[Change]:
 def _effect(resource: Resource, new: Resource) -> str:
     try:
         frozen = new.frozen()
-        changed = frozen != resource.record.definition or new.record.type != resource.record.type
+        changed = differ(resource.record.definition or {}, frozen) or new.record.type != resource.record.type
         needed = actions.needs_update(resource, new, changed=changed)
         if needed is None:
             return REPLACED
+        if not needed:
+            return UNCHANGED
         if changed:
             actions.difference(resource, new, frozen)
     except UpdateReplace:

@@ -111,7 +111,16 @@ def schemata(declared: Any) -> Mapping[str, Schema]:
 
 
 class Unknown(Later):
-    """A value that is not known yet, and is not checked."""
+    """A value that is not known yet. Of what it would be now, only the type is checked."""
+
+    __slots__ = ("now",)
+
+    def __init__(self, now: Json = None) -> None:
+        """Take the value that Heat validates: with the names of resources for their ids, and null for attributes."""
+        self.now = now
+
+    def __repr__(self) -> str:
+        return "(not known yet)"
 
     @property
     def requires(self) -> tuple[Need, ...]:
@@ -132,7 +141,7 @@ def as_far_as_known(tree: Tree, look: Look) -> Tree:
     if isinstance(tree, Later):
         needs = tree.requires
         value = tree.resolve(look) if all(need.resource for need in needs) else None
-        return Unknown() if needs else value
+        return Unknown(value) if needs else value
     if isinstance(tree, dict):
         return {key: as_far_as_known(value, look) for key, value in tree.items()}
     return [as_far_as_known(each, look) for each in tree] if isinstance(tree, list) else tree
@@ -234,6 +243,8 @@ class Properties(Mapping[str, Any]):
 
 def _converted(schema: Schema, value: Any, path: Path, wrong: list[Wrong] | None) -> Any:
     """Return a value converted to the type of its schema; other mistakes go into `wrong`."""
+    if isinstance(value, Unknown):
+        _converted(schema, value.now, path, None)
     if isinstance(value, Later):
         return value
     if value is None:
@@ -361,6 +372,5 @@ def of_parameter(parameter: definition.Schema, *, is_final: bool = True) -> Sche
         required=is_final and parameter.default is None,
         constraints=[limits.made(each.kind, each.value, each.description) for each in parameter.constraints],
         update_allowed=True,
-        immutable=parameter.immutable,
         allow_conversion=parameter.type in ("comma_delimited_list", "json"),
     )

@@ -64,6 +64,8 @@ class Resource(ClientUser):
     """True if it may have attributes that are not in its schema; they are checked only once it exists."""
     again_after_interruption: ClassVar[bool] = False
     """True if an interrupted handler may be called again. Otherwise the resource counts as failed."""
+    never_updated: ClassVar[bool] = False
+    """True if no update changes it, whatever its definition says."""
     deletes_with_snapshot: ClassVar[bool] = False
     """True if it may have the deletion policy Snapshot."""
 

@@ -9,7 +9,7 @@ from typing import Protocol
 from heat_config_agent.language.mistakes import Invalid
 from heat_config_agent.language.positions import Json
 from heat_config_agent.model.errors import AgentError, StateError, UsageError, blame
-from heat_config_agent.stack import preview, procedure, records, traversal, validation
+from heat_config_agent.stack import exception, preview, procedure, records, traversal, validation
 from heat_config_agent.stack.definition import Definition, Identity, Loader
 from heat_config_agent.stack.endpoint import Endpoint
 from heat_config_agent.stack.live import Servers, Stack, World
@@ -164,8 +164,8 @@ class Session:
                 "; the update is possible even if that fails" if root.record.status == FAILED else ""
             )
             raise UsageError("Updating a stack when it is suspended is not supported.", hint=hint)
-        if root.defined and (changed := _immutable(root.defined, definition)):
-            problem = f"The following parameters are immutable and may not be updated: {', '.join(changed)}"
+        if root.defined and (changed := root.defined.immutable_changes(definition)):
+            problem = str(exception.ImmutableParameterModified(*changed))
             raise Invalid([definition.mistake(problem, ("parameters", changed[0]))], definition.conceal)
         validation.check(definition, self._types)
         record = root.record
@@ -382,10 +382,3 @@ def damaged(store: Store) -> StateError:
         hint=f"nothing was begun; delete the stack with `heat-config-agent stack delete {store.folder.name}`, "
         "and create it again",
     )
-
-
-def _immutable(former: Definition, new: Definition) -> list[str]:
-    """Return the immutable parameters whose values change."""
-    both = former.parameters.keys() & new.parameters.keys()
-    changed = [name for name in both if former.parameters[name].value != new.parameters[name].value]
-    return sorted(name for name in changed if former.parameters[name].schema.immutable)

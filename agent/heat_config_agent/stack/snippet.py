@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from heat_config_agent.language.positions import Json
 from heat_config_agent.stack.definition import Later, ResourceDefinition, Tree, Unresolved
 from heat_config_agent.stack.properties import Properties, Schema, shown
+
+Resolve: TypeAlias = Callable[[Tree], Json]
 
 POLICIES = {name.lower(): name for name in ("Delete", "Retain", "Snapshot")}
 
@@ -34,11 +36,24 @@ def freeze(definition: ResourceDefinition, resolve: Callable[[Tree], Json]) -> d
         "type": definition.type,
         "properties": resolve(dict(definition.properties)),
         "metadata": as_map("metadata", resolve(definition.metadata)),
-        "depends_on": sorted(definition.depends_on),
+        "depends_on": list(definition.depends_on),
         "deletion_policy": as_policy(resolve(definition.deletion_policy)),
         "update_policy": as_map("update_policy", resolve(definition.update_policy)),
         "external_id": definition.external_id,
+        "condition": definition.condition,
+        "written": sorted(definition.written),
     }
+
+
+def differ(before: Mapping[str, Json], after: Mapping[str, Json]) -> bool:
+    """Return whether two definitions in their stored form are written differently, as Heat compares them.
+
+    A definition that version 1.0.0 has stored has the names in depends_on sorted, and less than that.
+    """
+    if "written" in before:
+        return before != after
+    known = {key: value for key, value in after.items() if key not in ("condition", "written")}
+    return before != {**known, "depends_on": sorted(known["depends_on"])}
 
 
 def thaw(name: str, frozen: Mapping[str, Json]) -> ResourceDefinition:
@@ -52,6 +67,8 @@ def thaw(name: str, frozen: Mapping[str, Json]) -> ResourceDefinition:
         deletion_policy=frozen["deletion_policy"],
         update_policy=frozen["update_policy"],
         external_id=frozen["external_id"],
+        condition=frozen.get("condition"),
+        written=frozenset(frozen.get("written", ())),
     )
 
 
@@ -64,6 +81,25 @@ def policy(schema: Mapping[str, Schema], tree: Tree, resolve: Callable[[Tree], J
 _PARTS = {"resource_type": "type", "depends": "depends_on"}
 
 
+def _metadata(definition: ResourceDefinition, resolve: Resolve) -> Json:
+    return as_map("metadata", resolve(definition.metadata))
+
+
+def _deletion_policy(definition: ResourceDefinition, resolve: Resolve) -> str:
+    return as_policy(resolve(definition.deletion_policy))
+
+
+_SECTIONS: Mapping[str, Callable[[ResourceDefinition, Resolve], Json]] = {
+    "Type": lambda definition, _resolve: definition.type,
+    "Properties": lambda definition, resolve: resolve(dict(definition.properties)),
+    "Metadata": _metadata,
+    "DependsOn": lambda definition, _resolve: list(definition.depends_on),
+    "DeletionPolicy": _deletion_policy,
+    "UpdatePolicy": lambda definition, resolve: as_map("update_policy", resolve(definition.update_policy)),
+}
+"""Name of a section → its value, from a definition and a function that resolves its values."""
+
+
 class Snippet(Mapping[str, Any]):
     """The argument of `handle_update`: the new definition, with functions resolved on access."""
 
@@ -72,23 +108,15 @@ class Snippet(Mapping[str, Any]):
         self.definition, self._resolve = definition, resolve
         self.name, self.resource_type = definition.name, definition.type
         self.description = definition.description
-        self._sections: dict[str, Callable[[], Json]] = {
-            "Type": lambda: definition.type,
-            "Properties": lambda: resolve(dict(definition.properties)),
-            "Metadata": self.metadata,
-            "DependsOn": lambda: list(definition.depends_on),
-            "DeletionPolicy": self.deletion_policy,
-            "UpdatePolicy": lambda: as_map("update_policy", resolve(definition.update_policy)),
-        }
 
     def __getitem__(self, key: str) -> Any:
-        return self._sections[key]()
+        return _SECTIONS[key](self.definition, self._resolve)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._sections)
+        return iter(_SECTIONS)
 
     def __len__(self) -> int:
-        return len(self._sections)
+        return len(_SECTIONS)
 
     def properties(self, schema: Mapping[str, Schema], context: object = None) -> Properties:  # noqa: ARG002
         """Return the properties."""
@@ -100,11 +128,11 @@ class Snippet(Mapping[str, Any]):
 
     def metadata(self) -> Json:
         """Return the metadata."""
-        return as_map("metadata", self._resolve(self.definition.metadata))
+        return _metadata(self.definition, self._resolve)
 
     def deletion_policy(self) -> str:
         """Return the deletion policy."""
-        return as_policy(self._resolve(self.definition.deletion_policy))
+        return _deletion_policy(self.definition, self._resolve)
 
     def external_id(self) -> str | None:
         """Return the id of a resource that exists already."""

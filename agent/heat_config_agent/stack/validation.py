@@ -230,14 +230,14 @@ def _needs(definition: Definition) -> Iterator[Need]:
 
 
 def _of_need(definition: Definition, need: Need, resource: Resource) -> Iterator[Mistake]:
-    attribute = need.attribute or ""
-    if resource.has_attribute(attribute):
+    attribute, name, path = need.attribute or "", resource.name, need.path
+    if hasattr(resource, "lack"):  # a group
+        if (lack := resource.lack(attribute, need.keys)) is None:
+            return
+        path = ("resources", f"{name}<nested_stack>", *lack[2])
+        name, attribute = lack[:2]
+    elif resource.has_attribute(attribute):
         return
-    path: Path = need.path
-    name = resource.name
-    if hasattr(resource, "attribute_of_members"):
-        # As in Heat, an attribute of the members is an output of the nested stack.
-        path, name = ("resources", f"{name}<nested_stack>", "outputs", attribute, "Value[0]", "get_attr"), "0"
     problem = f"The Referenced Attribute ({name} {attribute}) is incorrect."
     yield Mistake(problem, path, definition.place(need.path))
 

@@ -6,6 +6,7 @@ from bench.scenario import Scenario
 from bench.scenarios import (
     batch,
     chain,
+    checks,
     day,
     fleet,
     follow,
@@ -32,6 +33,7 @@ ALL: tuple[Scenario, ...] = (
     *latency.SCENARIOS,
     *output.SCENARIOS,
     *chain.SCENARIOS,
+    *checks.SCENARIOS,
     *stack.SCENARIOS,
     *service.SCENARIOS,
     *ungoverned.SCENARIOS,

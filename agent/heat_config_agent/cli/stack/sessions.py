@@ -12,7 +12,7 @@ from pathlib import Path
 from heat_config_agent.cli import terminal
 from heat_config_agent.cli.languages import load
 from heat_config_agent.cli.stack.live_view import Progress, View
-from heat_config_agent.model.errors import AgentError, UsageError
+from heat_config_agent.model.errors import AgentError, StateError, UsageError
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.stack import listing
 from heat_config_agent.stack.definition import Definition
@@ -160,6 +160,19 @@ def deployment_at(settings: Settings, name: str, path: str) -> tuple[Path, str]:
             f"the stack {name} has no deployment {path!r}", hint=f"it has {', '.join(paths) if paths else 'none'}"
         )
     return listing.folder(settings.state, name), matches[-1]
+
+
+def deployments_named(settings: Settings, resource: str) -> list[str]:
+    """Return the full names, `STACK/RESOURCE`, of the deployments of a resource in any stack that can be read."""
+    found = []
+    for name in listing.names(settings.state):
+        try:
+            store = Store(listing.folder(settings.state, name), write=False)
+        except StateError:
+            continue
+        paths = {path_of_deployment(store, identity) for identity in store.deployments}
+        found += [f"{name}/{path}" for path in sorted(paths) if path.rpartition("/")[2] == resource]
+    return found
 
 
 def path_of_deployment(store: Memory, deployment: str) -> str:

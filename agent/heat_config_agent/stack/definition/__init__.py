@@ -137,6 +137,10 @@ class ResourceDefinition:
     description: str = ""
     omitted: frozenset[str] = frozenset()
     """The properties that conditions have left out."""
+    condition: str | bool | None = None
+    """The name of its condition; True for one without a name."""
+    written: frozenset[str] = frozenset()
+    """The sections, besides the properties, that the template has: an update compares also that, as in Heat."""
 
     def requirements(self) -> frozenset[str]:
         """Return the names of the resources that this one depends on; as in Heat, its policies do not count.
@@ -330,6 +334,15 @@ class Definition:
         values = {name: parameter.value for name, parameter in self.parameters.items() if parameter.schema.secret}
         items = [*values.items(), *(("secret", value) for value in self.secrets)]
         return Concealer(Input(name=name, value=value, hidden=True) for name, value in items)
+
+    def immutable_changes(self, new: Definition) -> list[str]:
+        """Return the parameters that the new definition calls immutable, and whose values it changes."""
+        former = self.parameters
+        return sorted(
+            name
+            for name, parameter in new.parameters.items()
+            if parameter.schema.immutable and name in former and former[name].value != parameter.value
+        )
 
     def mistake(self, problem: str, path: Path, hint: str = "") -> Mistake:
         """Return a mistake in a part of the template, with its place."""

@@ -53,6 +53,8 @@ class Need:
     """None: the reference. An empty name: all attributes. The type of the resource says which attributes exist."""
     path: Path = ()
     """The position of the function that has this dependency: `outputs.o.value.get_attr`."""
+    keys: tuple[Json, ...] = ()
+    """The path into the attribute, if it is known and the resource resolves it, as groups do."""
 
 
 class Later:

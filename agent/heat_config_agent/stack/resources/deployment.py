@@ -166,9 +166,9 @@ class SoftwareDeployment(Resource):
         tmpl_diff: Mapping[str, Json],
         prop_diff: Mapping[str, Json],
     ) -> str:
-        """Carry out the config for UPDATE if a property changes."""
+        """Carry out the config for UPDATE, also if nothing but the metadata or a policy changes."""
         self.define(json_snippet.definition)
-        return self._act("UPDATE") if prop_diff else ""
+        return self._act("UPDATE")
 
     def handle_suspend(self) -> str:
         """Carry out the config for SUSPEND."""
@@ -188,18 +188,17 @@ class SoftwareDeployment(Resource):
     def needs_replace_with_prop_diff(
         self, changed_properties_set: set[str], after_props: Properties, before_props: Properties
     ) -> bool:
-        """Return whether an input with `replace_on_change` changes."""
-        if not changed_properties_set & {"input_values", "config"}:
-            return False
+        """Return whether an input with `replace_on_change` changes that the last delivery had."""
         configs = self.stack.world.store.configs
         new, old = configs.get(after_props["config"] or ""), self._deployment and configs.get(self._deployment.config)
-        before = {each["name"]: each["value"] for each in old.inputs} if old else before_props["input_values"] or {}
+        before = {each["name"]: each["value"] for each in old.inputs} if old else {}
         after = after_props["input_values"] or {}
-        for each in new.inputs if new else ():
-            name = each["name"]
-            if each.get("replace_on_change") and before.get(name) != after.get(name, each["default"]):
-                return True
-        return False
+        return any(
+            each.get("replace_on_change")
+            and each["name"] in before
+            and before[each["name"]] != after.get(each["name"], each["default"])
+            for each in (new.inputs if new else ())
+        )
 
     def _act(self, action: str) -> str:
         """Deliver an action to the server, and return the deployment's id; empty if there is nothing to do."""
@@ -249,24 +248,21 @@ class SoftwareDeployment(Resource):
         return True
 
     def handle_signal(self, details: Json) -> None:
-        """Accept the result."""
+        """Accept the result. Raises ValueError if nothing has been delivered."""
         found = self._deployment
-        if found is not None:
-            deployments.take(self.stack.world, found, details)
+        if found is None:
+            raise ValueError("nothing has been delivered to its server yet, so there is no result to report")
+        deployments.take(self.stack.world, found, details)
 
     # Attributes.
 
     def get_attribute(self, key: str, *path: Json) -> Json:
         """Return an output; None if it has no value yet."""
         found = self._deployment
-        if found is not None:
-            config = self.stack.world.store.configs.get(found.config)
-            declared = {each["name"] for each in config.outputs} if config else set()
-            if key in found.outputs or key in declared or key in self.attributes:
-                return select_from_attribute(found.outputs.get(key), path)
-            raise exception.InvalidTemplateAttribute(resource=self.name, key=key)
+        if found is not None and key in found.outputs:
+            return select_from_attribute(found.outputs[key], path)
         source = self._config(self.properties)
-        if key in self.attributes or (source and key in {each["name"] for each in source.outputs}):
+        if source is not None and (key in self.attributes or key in {each["name"] for each in source.outputs}):
             return None
         raise exception.InvalidTemplateAttribute(resource=self.name, key=key)
 

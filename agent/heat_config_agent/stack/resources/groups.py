@@ -10,7 +10,7 @@ from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import attributes, exception
 from heat_config_agent.stack.attributes import Schema as Attribute
 from heat_config_agent.stack.constraints import AllowedValues, Length, Range
-from heat_config_agent.stack.definition import Definition, Identity, Later, ResourceDefinition, limits
+from heat_config_agent.stack.definition import Later, ResourceDefinition, limits
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.properties import Properties, Schema
 from heat_config_agent.stack.records import CREATE, ResourceRecord
@@ -187,9 +187,9 @@ class ResourceChain(Group):
         """Return 1: all members are validated."""
         return 1
 
-    def child_to_validate(self, identity: Identity) -> Definition | None:
-        """Return a definition with all members, because their types differ."""
-        return self._stack_of(identity, self.members(self.known()))
+    def validated(self) -> Iterator[ResourceDefinition]:
+        """Yield all members, because their types differ."""
+        return self.members(self.known())
 
 
 class SoftwareDeploymentGroup(Group):

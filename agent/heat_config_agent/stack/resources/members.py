@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from heat_config_agent.language.positions import Json
+from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.stack import attributes, exception, rolling
 from heat_config_agent.stack.definition import Definition, Identity, ResourceDefinition, limits
 from heat_config_agent.stack.live import Stack
@@ -39,8 +39,12 @@ class Group(StackResource):
         return self._stack_of(identity, self.members(self.properties))
 
     def child_to_validate(self, identity: Identity) -> Definition | None:
-        """Return a definition with the first member: the others are like it."""
-        return self._stack_of(identity, itertools.islice(self.members(self.known()), 1))
+        """Return a definition with the members that are validated."""
+        return self._stack_of(identity, self.validated())
+
+    def validated(self) -> Iterator[ResourceDefinition]:
+        """Yield the members that are validated: the first, because the others are like it."""
+        return itertools.islice(self.members(self.known()), 1)
 
     def members_like_the_first(self) -> int:
         """Return the number of members that the first one represents in validation."""
@@ -71,22 +75,51 @@ class Group(StackResource):
         """Return whether the group or its members have the attribute."""
         if name in self.attributes or name.startswith(MEMBER):
             return True
-        return self.attribute_of_members(name)
+        return self._lacking(name, self._examples()) is None
 
-    def attribute_of_members(self, name: str) -> bool:
-        """Return whether a member has the attribute, as far as is known."""
+    def lack(self, key: str, keys: tuple[Json, ...]) -> tuple[str, str, Path] | None:
+        """Return the member that lacks the attribute that `get_attr` asks for, as far as is known; None if none does.
+
+        With it come the attribute, and the path that Heat names: as in Heat, it is an output of the nested stack.
+        """
+        at: Path = ("value",)
+        member, _, attribute = key.removeprefix(MEMBER).partition(".")
+        output = ", ".join(map(str, (key, *keys)))
+        if key.startswith(MEMBER):
+            attribute = attribute or (str(keys[0]) if keys else "")
+            asked = (each for each in self._known(self.members) if each.name == member and attribute)
+            lacking = self._lacking(attribute, asked)
+        elif key == "attributes" and keys:
+            attribute = str(keys[0])
+            lacking = self._lacking(attribute, self._examples())
+            at = ("value", lacking or "")
+        elif key in self.attributes:
+            return None
+        else:
+            attribute, lacking = key, self._lacking(key, self._examples())
+            at = (f"Value[{lacking}]",)
+        return (lacking, attribute, ("outputs", output, *at, "get_attr")) if lacking is not None else None
+
+    def _examples(self) -> list[ResourceDefinition]:
+        return self._known(lambda _known: self.validated())
+
+    def _known(self, members: Callable[[Properties], Iterator[ResourceDefinition]]) -> list[ResourceDefinition]:
         try:
-            first = next(self.members(self.known()), None)
+            return list(members(self.known()))
         except ValueError:  # a mistake in the properties, which is reported for them
-            return True
-        if first is None:
-            return True
+            return []
+
+    def _lacking(self, attribute: str, members: Iterable[ResourceDefinition]) -> str | None:
+        """Return the name of the first member that lacks an attribute, as far as is known."""
         environment, types = self.stack.environment.inside(self.name), self.stack.world.types
-        try:
-            of = types.class_of(types.found(first, environment))
-        except exception.EntityNotFound:
-            return True
-        return of.any_attribute or name in of.attributes_schema or name == attributes.SHOW
+        for each in members:
+            try:
+                of = types.class_of(types.found(each, environment))
+            except exception.EntityNotFound:
+                continue
+            if not (of.any_attribute or attribute in of.attributes_schema or attribute == attributes.SHOW):
+                return each.name
+        return None
 
     def handle_update(
         self,
@@ -193,6 +226,9 @@ class Group(StackResource):
     def get_attribute(self, key: str, *path: Json) -> Json:
         """Return an attribute of the group, or of its members."""
         if key.startswith(MEMBER):
+            of_attribute = bool(path) or "." in key.removeprefix(MEMBER)
+            if of_attribute and self.child is not None and not self._members():
+                return None  # as in Heat, if there is no member at all
             return self.of_member(key, path)
         if key == attributes.SHOW:
             raise exception.InvalidTemplateAttribute(resource=self.name, key=key)

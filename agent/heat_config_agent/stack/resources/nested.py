@@ -133,10 +133,14 @@ class StackResource(Resource):
         prop_diff: Mapping[str, Json],
     ) -> str:
         """Update the child."""
+        child = self.child
+        former = child.defined if child else None
         self.define(json_snippet.definition)
-        if self.child is None:
+        if child is None:
             return self.handle_create()
-        return self._converge(records.UPDATE, self.child)
+        if former and (changed := former.immutable_changes(self.child_definition(former.identity))):
+            raise exception.ImmutableParameterModified(*changed)
+        return self._converge(records.UPDATE, child)
 
     def handle_delete(self) -> str:
         """Delete the child."""

@@ -73,6 +73,7 @@ class Nothing(Resource):
     again_after_interruption: ClassVar[bool] = True
     any_property: ClassVar[bool] = True
     any_attribute: ClassVar[bool] = True
+    never_updated: ClassVar[bool] = True
 
     def handle_create(self) -> None:
         """Create an id."""
