@@ -10,11 +10,9 @@ import enum
 import re
 from collections.abc import Collection, Mapping
 
+from heat_config_hooks import durations
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.values import dataclass
-
-LONGEST = 366 * 24 * 3600
-"""The longest duration, in seconds."""
 
 
 class Kind(str, enum.Enum):
@@ -23,7 +21,7 @@ class Kind(str, enum.Enum):
     FLAG = "true or false"
     TEXT = "text"
     TEXTS = "text, or a list of texts"
-    SECONDS = "a number of seconds, greater than 0"
+    SECONDS = durations.WORDS
     SIZE = "a number of bytes greater than 0, such as 512M"
     PERCENT = "a percentage, such as 50%"
     COUNT = "a whole number, greater than 0"
@@ -187,20 +185,6 @@ def _texts(value: object) -> object:
     return list(items) if isinstance(items, list) and all(_text(each) is not None for each in items) else None
 
 
-_NUMBER = r"\s*\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*"
-
-
-def seconds(value: object) -> float | None:
-    """Return a number of seconds, or the text of one, as a number; None for anything else."""
-    if isinstance(value, str) and not re.fullmatch(_NUMBER, value):
-        return None
-    try:
-        number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else 0.0
-    except OverflowError:
-        return None
-    return number if 0 < number <= LONGEST else None
-
-
 def _size(value: object) -> object:
     return _whole(value, "([0-9]{1,15})([KMGT]?)B?", "KMGT")
 
@@ -228,7 +212,7 @@ _READERS = {
     Kind.FLAG: _flag,
     Kind.TEXT: _text,
     Kind.TEXTS: _texts,
-    Kind.SECONDS: seconds,
+    Kind.SECONDS: durations.seconds,
     Kind.SIZE: _size,
     Kind.PERCENT: _percent,
     Kind.COUNT: _count,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from heat_config_hooks import options, strict_json
+from heat_config_hooks import durations, strict_json
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.reply import REBOOT
 from heat_config_hooks.values import dataclass
@@ -81,9 +81,9 @@ def _times(value: object, path: str) -> int:
 
 
 def _delay(value: object, path: str) -> float:
-    delay = options.seconds(value)
+    delay = durations.seconds(value)
     if delay is None:
-        raise HookError(f"expected {options.Kind.SECONDS.value}", path)
+        raise HookError(f"expected {durations.WORDS}", path)
     return delay
 
 

@@ -16,7 +16,7 @@ from heat_config_agent.deployments import metadata, plan
 from heat_config_agent.deployments.plan import Known, Step, Verb
 from heat_config_agent.model.deployment import Deployment, Document
 from heat_config_agent.runs.tools import Tools
-from heat_config_hooks import HOOKS, options
+from heat_config_hooks import HOOKS, durations, options
 from heat_config_hooks.reply import UNKNOWN
 from support.machine import deployment
 from support.schemas import FOLDER, schema, wrong
@@ -50,7 +50,7 @@ def test_the_schema_knows_our_tools_and_their_common_options() -> None:
     value = schema("deployment")
     assert value["allOf"][1]["if"]["properties"]["group"]["enum"] == sorted(HOOKS)
     assert set(value["$defs"]["options"]["properties"]) == set(options.COMMON)
-    assert value["$defs"]["options"]["properties"]["timeout"]["anyOf"][0]["maximum"] == options.LONGEST
+    assert value["$defs"]["options"]["properties"]["timeout"]["anyOf"][0]["maximum"] == durations.LONGEST
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)

@@ -43,6 +43,7 @@ def imports(path: Path) -> set[str]:
 
 PACKAGE = ROOT / "agent/heat_config_agent"
 AGENT = sorted(PACKAGE.rglob("*.py"))
+HOOK_MODULES = sorted((ROOT / "hooks/heat_config_hooks").rglob("*.py"))
 
 
 def module(path: Path) -> str:
@@ -103,8 +104,13 @@ def test_the_agent_knows_little_of_the_hooks(path: Path) -> None:
 
 
 def test_no_modules_import_one_another() -> None:
-    """There is no circle among the modules of the agent."""
+    """There is no circle among the modules of the agent, nor among those of the hooks."""
     assert circles({name: uses(path) for name, path in MODULES.items() if name}) == []
+
+    hooks = {".".join(path.relative_to(ROOT / "hooks").with_suffix("").parts): path for path in HOOK_MODULES}
+    arrows = {name: (imports(path) & hooks.keys()) - {name} for name, path in hooks.items()}
+    assert any(arrows.values())
+    assert circles(arrows) == []
 
 
 def test_no_packages_import_one_another() -> None:

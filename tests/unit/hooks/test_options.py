@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from heat_config_hooks import options
+from heat_config_hooks.durations import LONGEST
 from heat_config_hooks.errors import HookError
-from heat_config_hooks.options import LONGEST, Kind, Option
+from heat_config_hooks.options import Kind, Option
 from heat_config_hooks.reply import UNKNOWN
 
 KNOWN = {
