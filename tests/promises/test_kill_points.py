@@ -160,7 +160,11 @@ def test_a_command_with_an_unknown_kill_point_does_nothing(tmp_path: Path, progr
 
 
 def test_the_product_does_not_kill_itself() -> None:
-    """There is no way to have the agent, or a hook, end by a signal of its own or without its ending."""
+    """There is no way to have the agent, or a hook, end by a signal of its own or without its ending.
+
+    Two programs end at once where they have nothing left to do, as Python's own ending takes long or waits.
+    """
+    endings = {"cli/main.py: os._exit(code)", "web/login_program.py: os._exit(0)"}
     suicides = {"abort", "_exit", "raise_signal", "pthread_kill"}
     found = []
     for path in PRODUCT:
@@ -168,8 +172,8 @@ def test_the_product_does_not_kill_itself() -> None:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 itself = "getpid()" in ast.unparse(node) and "kill" in node.func.attr
                 if itself or node.func.attr in suicides:
-                    found.append(f"{path}:{node.lineno}: {ast.unparse(node)}")
-    assert found == []
+                    found.append(f"{path.parent.name}/{path.name}: {ast.unparse(node)}")
+    assert sorted(found) == sorted(endings)
 
 
 def test_the_product_has_no_faults_in_it() -> None:

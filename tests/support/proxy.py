@@ -155,8 +155,10 @@ class Proxy:
         self._over: set[Exchange] = set()
         self._clients: set[socket.socket] = set()
         self._lock = threading.Lock()
-        self._listener = listener or socket.create_server(("127.0.0.1", 0), backlog=64)
+        self._listener = listener or socket.create_server(("127.0.0.1", 0), backlog=64, reuse_port=True)
         self._port: int = self._listener.getsockname()[1]
+        self._reserved: socket.socket | None = None
+        """Holds the port while nothing listens: no other process may get it for a connection of its own."""
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
 
     @property
@@ -175,6 +177,7 @@ class Proxy:
         if fault.at_once or fault is REFUSED:
             self._cut()
         if fault is REFUSED:
+            self._reserve_port()
             self._stop_listening()
             self.done.append(fault.name)
 
@@ -184,13 +187,27 @@ class Proxy:
         self.script.clear()
         self._cut()
         if self._listener.fileno() < 0:
-            self._listener = socket.create_server(("127.0.0.1", self._port), backlog=64)
+            self._listener = socket.create_server(("127.0.0.1", self._port), backlog=64, reuse_port=True)
+            self._free_port()
             threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
 
     def close(self) -> None:
         """End."""
         self._cut()
+        self._free_port()
         self._stop_listening()
+
+    def _reserve_port(self) -> None:
+        if self._reserved is None:
+            self._reserved = socket.socket()
+            self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            self._reserved.bind(("127.0.0.1", self._port))
+
+    def _free_port(self) -> None:
+        if self._reserved is not None:
+            self._reserved.close()
+            self._reserved = None
 
     def _stop_listening(self) -> None:
         with contextlib.suppress(OSError):
