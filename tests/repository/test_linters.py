@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -25,3 +26,11 @@ def test_the_code_is_clean(command: list[str]) -> None:
     program = Path(sys.executable).parent / command[0]
     done = subprocess.run([program, *command[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_reference_leads_out_of_the_project() -> None:
+    """A rule has the number of its section in a specification; «(R12)» would be a number of someone's own notes."""
+    own = re.compile(r"\s\([A-Z][0-9]{1,2}(?:, [A-Z][0-9]{1,2})*\)")
+    assert own.search("the type of the relationship (R12)")
+    for path in [*ROOT.glob("agent/**/*.py"), *ROOT.glob("hooks/**/*.py"), *ROOT.glob("docs/**/*.md")]:
+        assert not own.search(path.read_text()), path

@@ -39,7 +39,7 @@ class Source:
     """The evidence that the files are signed."""
 
     def to_json(self) -> Json:
-        """Return it as JSON."""
+        """Return the source as a JSON value, as the record of a stack keeps it."""
         signatures = {"signatures": list(self.signatures)}
         return {
             "language": "hot",

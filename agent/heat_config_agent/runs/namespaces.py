@@ -85,7 +85,7 @@ def keep_privileges_down() -> None:
 
 
 def _arrange(levels: Mapping[str, str], kept: Sequence[str]) -> None:
-    """Cover, show and protect folders as the levels have it. Raises OSError."""
+    """Hide, show or write-protect folders, as the levels of isolation ask. Raises OSError."""
     held = {path: os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for path in sorted(kept)}
     covered: list[str] = []
     if levels.get("tmp"):

@@ -16,7 +16,7 @@ class Procedures:
     """Carries out procedures, each to its end."""
 
     def __init__(self, finish: Callable[[procedure.Run], None]) -> None:
-        """Take what works until a run has ended."""
+        """Take the function that works on a run until it has ended."""
         self._finish = finish
 
     def carry_out(self, stack: Stack, name: str, inputs: Mapping[str, Json]) -> ProcedureRecord:

@@ -130,7 +130,7 @@ class Session:
 
     def create(self, definition: Definition, *, rollback: bool = False) -> Stack:
         """Create the stack, or continue to create it. Raises `Invalid`, UsageError."""
-        self._able()
+        self._check_usable()
         stack = self.root
         if stack is not None and self.interrupted and (stack.record.action == CREATE or self._goes_back(definition)):
             return self.go_on()
@@ -148,7 +148,7 @@ class Session:
 
     def update(self, definition: Definition, *, rollback: bool = False) -> Stack:
         """Update the stack. Raises `Invalid`, UsageError."""
-        self._able()
+        self._check_usable()
         root = self._there()
         if self._goes_back(definition):
             return self.go_on()
@@ -232,7 +232,7 @@ class Session:
 
     def carry_out(self, name: str, inputs: Mapping[str, Json]) -> ProcedureRecord:
         """Carry out a procedure, or continue it after an interruption. Raises `Invalid`, UsageError, Refused."""
-        self._able()
+        self._check_usable()
         if self.interrupted:
             self.go_on()
         return self._procedures.carry_out(self._there(), name, inputs)
@@ -257,7 +257,7 @@ class Session:
 
     def go_on(self) -> Stack:
         """Finish the action that an earlier process began."""
-        self._able()
+        self._check_usable()
         root = self._there()
         if self.interrupted:
             definition = root.defined
@@ -267,13 +267,13 @@ class Session:
 
     # Execution.
 
-    def _able(self) -> None:
+    def _check_usable(self) -> None:
         """Raise an error if the stack can only be deleted."""
         if self._trouble is not None:
             raise self._trouble
 
     def _turn(self, action: str) -> Stack:
-        self._able()
+        self._check_usable()
         root = self._there()
         self._procedures.make_way(root)
         if self.interrupted and root.record.action != action:

@@ -70,7 +70,7 @@ class ArchivingSession(Session):
 
     def snapshot(self, name: str) -> SnapshotRecord:
         """Take a snapshot of the stack. An interrupted snapshot is completed instead. Raises AgentError."""
-        self._able()
+        self._check_usable()
         root = self._there()
         if self.interrupted:
             begun = [
@@ -99,7 +99,7 @@ class ArchivingSession(Session):
 
     def restore(self, name: str) -> Stack:
         """Restore the stack to a snapshot. Raises AgentError, `Invalid`."""
-        self._able()
+        self._check_usable()
         root = self._there()
         snapshot = find(self.store, name)
         if self.interrupted:
@@ -201,7 +201,7 @@ class ArchivingSession(Session):
 
     def adopt(self, definition: Definition, resources: Mapping[str, Json], *, rollback: bool = False) -> Stack:
         """Adopt a stack: each resource exists already, in the state that is given by its name. Raises as `create`."""
-        self._able()
+        self._check_usable()
         there = self.root
         if there is not None and self.interrupted and there.record.action == records.ADOPT:
             return self.go_on()
@@ -217,7 +217,7 @@ class ArchivingSession(Session):
 
     def abandoned(self) -> dict[str, Json]:
         """Return the state of the stack, for another program that adopts it. Raises AgentError."""
-        self._able()
+        self._check_usable()
         return abandoned(self._there())
 
     def abandon(self) -> None:

@@ -84,7 +84,7 @@ class Chosen(Disk):
 
 
 class Folder(Disk):
-    """A folder with the content of an archive (A7): nothing outside of it is read."""
+    """A folder with the content of an archive: nothing outside of it is read."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -137,7 +137,7 @@ class Folder(Disk):
 
 
 class Archive:
-    """A zip file, of which no member leads outside (A5)."""
+    """A zip file, of which no member leads outside (chapter 6)."""
 
     def __init__(self, name: str) -> None:
         """Open it and check its members. Raises `OSError` and `Refused`."""
@@ -206,7 +206,7 @@ class Archive:
         return path in self._members
 
     def shown(self, path: str) -> str:
-        """Return the name of a member in mistakes: `shop.csar!/types.yaml` (A6)."""
+        """Return the name of a member in mistakes: `shop.csar!/types.yaml`."""
         return f"{self._name}!/{path}"
 
 
@@ -216,7 +216,7 @@ def _is_within(path: str) -> bool:
 
 
 def entry_of(files: Archive | Folder) -> str:
-    """Return the path of the entry of an archive or a folder (A1, A2). Raises `Refused`."""
+    """Return the path of the entry of an archive or a folder (chapter 6). Raises `Refused`."""
     if files.has(METADATA):
         return _named_entry(files)
     roots = [name for name in files.members() if name.endswith((".yaml", ".yml"))]

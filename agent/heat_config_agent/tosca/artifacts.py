@@ -76,7 +76,7 @@ def file_path(content: Mapping[str, Json], document: Document) -> str | None:
 
 
 def naming_document(artifact: ArtifactDefinition) -> Document:
-    """Return the document that names the file of an artifact: the file is next to that (O1)."""
+    """Return the document that names the file of an artifact: the file is next to that (chapter 13)."""
     while artifact.content.get("file") is None and artifact.parent is not None:
         artifact = artifact.parent
     return artifact.names  # type: ignore[return-value]  # normative types have no artifacts
@@ -102,7 +102,7 @@ def check_implementation(
     *,
     operation: str,
 ) -> None:
-    """Report what is wrong with an implementation: the name of an artifact, or of a file (O1)."""
+    """Report what is wrong with an implementation: the name of an artifact, or of a file (chapter 13)."""
     primary = content.get("primary")
     steps: list[tuple[Any, Path]] = [(primary, (*path, "primary"))]
     steps += [(item, (*path, "dependencies", index)) for index, item in enumerate(content.get("dependencies") or ())]
@@ -124,7 +124,7 @@ def check_implementation(
 def _check_tool(
     primary: Json, artifacts: Mapping[str, ArtifactDefinition], path: Path, document: Document, operation: str
 ) -> None:
-    """Leave it open where nothing on this machine runs an implementation (O2)."""
+    """Leave it open where nothing on this machine runs an implementation (chapter 13)."""
     names: Document = document
     if isinstance(primary, str):
         artifact = artifacts.get(primary)

@@ -154,7 +154,7 @@ def _mistake(file: str, code: str, problem: str, hint: str = "") -> Mistake:
 
 
 def _check_archive_metadata(document: Document) -> None:
-    """Report metadata that the entry of an archive without TOSCA.meta has to have (A3)."""
+    """Report metadata that the entry of an archive without TOSCA.meta has to have (chapter 6)."""
     metadata = document.content.get("metadata") or {}
     for key in ("template_name", "template_version"):
         if not metadata.get(key):

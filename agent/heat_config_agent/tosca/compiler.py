@@ -135,7 +135,7 @@ class Compiler:
     # The line of a node.
 
     def _line(self, part: Part) -> list[Step]:
-        """Return the operations of a node in their order (Q3)."""
+        """Return the operations of a node in their order (sections 5.8 and 7.2)."""
         own = lifecycle(part)
         sources = [(link, lifecycle(link)) for link in part.links]
         targets = [(link, lifecycle(link)) for link in part.incoming]
@@ -182,7 +182,7 @@ class Compiler:
                 step.needs = before
 
     def _needed(self, part: Part) -> list[str]:
-        """Return the resources that have to be complete before a node begins (Q2)."""
+        """Return the resources that have to be complete before a node begins (sections 5.8 and 7.2)."""
         found: dict[str, None] = {}
         for link in part.links:
             for target in self.topology.everything(link.target):
@@ -267,7 +267,7 @@ class Compiler:
             return None
 
     def _open_attributes(self, part: Part) -> list[str]:
-        """Return the attributes with functions, which may ask for outputs of operations (O6)."""
+        """Return the attributes with functions, which may ask for outputs of operations."""
         assigned = part.template.content.get("attributes") or {}
         defined = part.type.attributes if part.type is not None else {}
         values = {**{name: of.default for name, of in defined.items()}, **assigned}
@@ -295,7 +295,7 @@ class Compiler:
         self.add(ResourceDefinition(f"{part.name}.artifacts", "artifacts", properties, {}, tuple(needs)), OPERATION)
 
     def _machine(self, name: str) -> str:
-        """Return the name of the resource of a machine; the orchestrator is there when it is needed (X4)."""
+        """Return the name of the resource of a machine; the orchestrator is there when it is needed."""
         if name == ORCHESTRATOR and ORCHESTRATOR not in self.resources:
             self.add(ResourceDefinition(ORCHESTRATOR, ORCHESTRATOR, {}), HOST)
         return name
@@ -342,7 +342,7 @@ class Compiler:
         return step.first.subject.target  # type: ignore[union-attr]  # it is one of a relationship
 
     def _target(self, step: Step) -> Tree:
-        """Return a value that changes whenever the target of a relationship does (Q12)."""
+        """Return a value that changes whenever the target of a relationship does (sections 5.8 and 7.2)."""
         target = self._target_of(step)
         made = [other for part in self.topology.everything(target) for other in self.lines.get(part.name, ())]
         runs = [Attribute(other.name, "run") for other in made if other.makes and other.kind != "target_changed"]

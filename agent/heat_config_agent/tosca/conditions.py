@@ -21,7 +21,7 @@ _READ = frozenset({"integer", "float", "boolean"})
 
 @dataclass(frozen=True, slots=True)
 class Assertion(Later):
-    """True if a value meets constraints. One that is not known meets nothing (W7)."""
+    """True if a value meets constraints. One that is not known meets nothing (section 7.3)."""
 
     value: Tree
     clauses: tuple[Clause, ...]

@@ -87,7 +87,7 @@ class Evaluator:
         return self.value(subject.template.property_value(name), Context(subject, subject.layer))
 
     def _from_outside(self, part: Part, path: tuple[str, ...]) -> Tree:
-        """Return the value that a substitution mapping gives to a property of an inner node (U2)."""
+        """Return the value that a substitution mapping gives to a property of an inner node."""
         outer = part.layer.outer
         if outer is not None:
             for name, entry in (part.layer.mapping.get("properties") or {}).items():
@@ -181,7 +181,7 @@ class Evaluator:
                         yield self.output(subject, interface.name, operation.name, name)
 
     def _inner_attribute(self, part: Part, inner: Layer, name: str) -> Tree:
-        """Return an attribute of a node in whose place a service stands (U3)."""
+        """Return an attribute of a node in whose place a service stands."""
         entry = (inner.mapping.get("attributes") or {}).get(name)
         mapped = entry.get("mapping") if isinstance(entry, dict) and not is_call(entry) else entry
         if isinstance(mapped, str):
@@ -215,7 +215,7 @@ class Evaluator:
         return found
 
     def lookup(self, subject: Subject, names: Sequence[Json], *, is_attribute: bool) -> Tree:
-        """Return what `[NAME, key…]` or `[REQUIREMENT or CAPABILITY, NAME, key…]` leads to (F2, F3)."""
+        """Return what `[NAME, key…]` or `[REQUIREMENT or CAPABILITY, NAME, key…]` leads to (chapter 4)."""
         name, rest = names[0], list(names[1:])
         if rest and isinstance(subject, Part) and subject.type is not None:
             if name in subject.type.capabilities:
@@ -241,7 +241,7 @@ class Evaluator:
         return self.attribute(subject, name) if is_attribute else self.property_value(subject, name)
 
     def output(self, subject: Subject, interface: str, operation: str, name: str) -> Tree:
-        """Return an output of an operation (F4); null where the operation is not implemented."""
+        """Return an output of an operation (chapter 4); null where the operation is not implemented."""
         found = self.resource_of(subject, interface, operation)
         if found is None:
             return None
@@ -250,7 +250,7 @@ class Evaluator:
         return Attribute(resource, key, (name,))
 
     def entities(self, name: str, context: Context) -> list[Subject]:
-        """Return what the first argument of a function means; for HOST all hosts, the nearest first (F10, F11)."""
+        """Return what the first argument of a function means; for HOST all hosts, the nearest first (chapter 4)."""
         subject = context.subject
         if name == "SELF":
             return [subject] if subject is not None else []

@@ -80,7 +80,7 @@ class Holder(Protocol):
 
 
 def meets(node: Node, content: Mapping[str, Any], document: Document, values: Holder | None = None) -> bool:
-    """Return whether a node meets a filter, as far as its values are known; one without value meets anything (R10).
+    """Return whether a node meets a filter, as far as its values are known; one without value meets anything (3.7.2).
 
     `values` has the values of the node where they have been evaluated.
     """

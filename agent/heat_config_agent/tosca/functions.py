@@ -209,7 +209,7 @@ def _key(part: object) -> object:
 
 
 def _check_member(subject: Subject, type_: Type, names: tuple[str, Any], path: Path, scope: Scope) -> None:
-    """Check a property of a capability, or of what fulfils a requirement (F2)."""
+    """Check a property of a capability, or of what fulfils a requirement (chapter 4)."""
     member, name = names
     has_attributes = path[-1] == "get_attribute"
     capability = type_.capabilities.get(member)
@@ -370,7 +370,7 @@ _CHECKS: dict[str, Callable[[Json, Path, Scope], None]] = {
 
 
 def check_circles(scope: Scope, place: Callable[[Holder], Path]) -> None:
-    """Report values that need each other in a circle (F14), each circle at its first value."""
+    """Report values that need each other in a circle (chapter 4), each circle at its first value."""
     for circle in circles({holder: list(used) for holder, used in scope.uses.items()}):
         names = shown_circle([str(holder[-1]) for holder in circle])
         first = circle[0]

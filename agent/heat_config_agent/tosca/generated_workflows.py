@@ -80,7 +80,7 @@ class GeneratedWorkflow:
         return Work("", conditions.Combined("and", ()), tuple(activities))
 
     def _creating(self, unit: _Unit, weaver: Weaver) -> Iterator[Activity]:
-        """Yield what creates a node: its own operations and those of its relationships (Q3)."""
+        """Yield what creates a node: its own operations and those of its relationships (sections 5.8 and 7.2)."""
         if not unit.mapped:
             for step in self._compiler.lines.get(unit.part.name, ()):
                 yield from _made(step, weaver)
@@ -95,7 +95,7 @@ class GeneratedWorkflow:
                     yield from _made(step, weaver)
 
     def _deleting(self, unit: _Unit, weaver: Weaver) -> Iterator[Activity]:
-        """Yield what deletes a node (Q6)."""
+        """Yield what deletes a node (sections 5.8 and 7.2)."""
         if not unit.mapped:
             for step in reversed(self._compiler.lines.get(unit.part.name, ())):
                 yield from _undone(step, weaver)

@@ -1,4 +1,4 @@
-"""Values of inputs that someone gives, held against their definitions (S2)."""
+"""Values of inputs that someone gives, held against their definitions (section 3.8.2)."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def _selected(value: Json, path: Sequence[Json]) -> Json:
 
 
 def as_text(value: Json) -> str:
-    """Return a value within a text: numbers as they are written, nothing for null, lists and maps as JSON (F5)."""
+    """Return a value within a text: numbers as they are written, nothing for null, lists and maps as JSON (4)."""
     if value is None:
         return ""
     if isinstance(value, dict | list):
@@ -121,7 +121,7 @@ def static(tree: Tree) -> Json:
 
 
 def written_out(tree: Tree) -> Tree:
-    """Return a value as it is handed to an operation: numbers that JSON would write otherwise are text (O7)."""
+    """Return a value as it is handed to an operation: numbers that JSON would write otherwise are text (chapter 13)."""
     if isinstance(tree, dict):
         return {key: written_out(value) for key, value in tree.items()}
     if isinstance(tree, list):
@@ -130,7 +130,7 @@ def written_out(tree: Tree) -> Tree:
 
 
 def uses(tree: Json, keyword: str) -> bool:
-    """Return whether a function in a value begins with a keyword: TARGET, say (O9)."""
+    """Return whether a function in a value begins with a keyword: TARGET, say (chapter 13)."""
     if isinstance(tree, dict):
         if is_call(tree):
             arguments = next(iter(tree.values()))

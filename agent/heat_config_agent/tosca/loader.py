@@ -228,7 +228,7 @@ class _Loading:
     # Inputs.
 
     def _parameters(self) -> dict[str, Parameter]:
-        """Return the inputs with their values (S2)."""
+        """Return the inputs with their values (section 3.8.2)."""
         inputs, defined = self.source.inputs, self.service.inputs
         for name in inputs:
             if name not in defined:
@@ -265,7 +265,7 @@ class _Loading:
         self.topology.mistakes[self.document.report.mistake(code, problem, path, hint)] = None
 
     def _check_given(self) -> None:
-        """Refuse attributes of nodes that are not there (X2)."""
+        """Refuse attributes of nodes that are not there."""
         nodes = {part.name: part for part in self.topology.parts.values()}
         for name in self.source.attributes:
             node, _, capability = name.rpartition(".")
@@ -285,7 +285,7 @@ class _Loading:
         return self._chosen[part.name]
 
     def _inner_inputs(self, part: Part, inner: Service) -> Values:
-        """Return the inputs of a service that stands in the place of a node (U2)."""
+        """Return the inputs of a service that stands in the place of a node."""
         mapping = (inner.content.get("substitution_mappings") or {}).get("properties") or {}
         source: dict[str, str] = {}
         for name, entry in mapping.items():

@@ -46,7 +46,7 @@ class Implemented:
 
     @property
     def document(self) -> Document:
-        """The document that names the implementation: its files are next to that (O1)."""
+        """The document that names the implementation: its files are next to that (chapter 13)."""
         found = self.operation.implemented or self.operation
         return found.names  # type: ignore[return-value]  # normative types have no implementations
 
@@ -79,7 +79,7 @@ class Script:
     """`primary`, `processor` and `files`; for an image `container`, whose values a run may compute."""
     inputs: dict[str, Tree] = field(default_factory=dict)
     of_ends: dict[str, Tree] = field(default_factory=dict)
-    """The inputs that use TARGET or SOURCE, for every target or source (O9)."""
+    """The inputs that use TARGET or SOURCE, for every target or source (chapter 13)."""
     files: dict[str, Json] = field(default_factory=dict)
     """Files of artifacts that the inputs name."""
     places: list[dict[str, Json]] = field(default_factory=list)
@@ -144,7 +144,7 @@ class Scripts:
                 yield f"{other.id}_{name}", self.evaluator.value(value, Context(link, layer, other, None))
 
     def deployed(self, part: Part) -> Script:
-        """Return the artifacts of a node that are copied to places of their own (O12)."""
+        """Return the artifacts of a node that are copied to places of their own (chapter 13)."""
         made = Script()
         for artifact in part.template.artifacts.values():
             to, file = artifact.get("deploy_path"), artifact.get("file")
@@ -200,7 +200,7 @@ class Scripts:
         return self.inside(path), text, runs
 
     def _named(self, of: Implemented, item: Json) -> tuple[Mapping[str, Any], Type | None, Document]:
-        """Return the artifact that an implementation names, its type, and the document that names its file (O1)."""
+        """Return the artifact that an implementation names, its type, and the document that names its file (13)."""
         artifact: ArtifactDefinition | None = None
         content: Mapping[str, Any] = {"file": item}
         if isinstance(item, str):
@@ -256,7 +256,7 @@ class Scripts:
         return self._contents[key]
 
     def _processor(self, of: Implemented, place: tuple[str, Document], type_: Any, content: Mapping[str, Any]) -> str:
-        """Return what processes a file: by its artifact type, its extension, or its first line (O2)."""
+        """Return what processes a file: by its artifact type, its extension, or its first line (chapter 13)."""
         path, document = place
         found = processor(type_, content, document, path)
         if not found:
@@ -267,18 +267,18 @@ class Scripts:
 
 
 def targets(link: Link) -> list[Part]:
-    """Return all targets of the relationships of a requirement's name of a source (O8)."""
+    """Return all targets of the relationships of a requirement's name of a source (chapter 13)."""
     return list(dict.fromkeys(other.target for other in link.source.links if other.requirement == link.requirement))
 
 
 def sources(link: Link) -> list[Part]:
-    """Return all sources of the relationships of a requirement's name to a target (O8)."""
+    """Return all sources of the relationships of a requirement's name to a target (chapter 13)."""
     incoming = [other.source for other in link.target.incoming if other.requirement == link.requirement]
     return list(dict.fromkeys(incoming))
 
 
 def surroundings(of: Implemented, node: Part) -> dict[str, Json]:
-    """Return what every operation knows of where it stands; `node` is the one that it is about (O8, O11)."""
+    """Return what every operation knows of where it stands; `node` is the one that it is about (chapter 13)."""
     subject = of.subject
     found = {"TOSCA_INTERFACE": of.interface.name}
     if isinstance(subject, Part):
@@ -295,7 +295,7 @@ def surroundings(of: Implemented, node: Part) -> dict[str, Json]:
 
 
 def machine(of: Implemented, default: Part) -> str:
-    """Return the name of the machine that an operation runs on (O15); `default` is the node that it is about."""
+    """Return the name of the machine that an operation runs on; `default` is the node that it is about."""
     host = of.implementation.get("operation_host")
     if host == ORCHESTRATOR:
         return ORCHESTRATOR

@@ -98,7 +98,7 @@ class Workflow:
         weaver.plan(self._content, self._defaults({}))
 
     def _defaults(self, chosen: Mapping[str, Json]) -> dict[str, Tree]:
-        """Return the values of its inputs; those without one leave the service's input of that name in place (W9)."""
+        """Return the values of its inputs; those without one leave the service's input of that name in place (7.3)."""
         values = {name: of.default for name, of in self._inputs.items() if of.default is not None}
         return {**values, **chosen}
 
@@ -251,7 +251,7 @@ class Weaver:
         return self.inlined(name, (inline.get("inputs") if isinstance(inline, dict) else None) or {})
 
     def inlined(self, name: str, given: Mapping[str, Tree]) -> Steps:
-        """Return the steps of another workflow; its preconditions pass over nodes that do not meet them (W6)."""
+        """Return the steps of another workflow; its preconditions pass over nodes that do not meet them (7.3)."""
         content = self._service.workflows[name]
         own = content.get("inputs") or {}
         values = {key: of["default"] for key, of in own.items() if of.get("default") is not None}
@@ -262,7 +262,7 @@ class Weaver:
             return self._steps(content, filters)
 
     def _called(self, called: Json, step: Mapping[str, Any], part: Part) -> Iterator[Delivery | Steps]:
-        """Return the operations that a node, or its relationships, have by the name of a call (W4)."""
+        """Return the operations that a node, or its relationships, have by the name of a call (section 7.3)."""
         name = called["operation"] if isinstance(called, dict) else called
         inputs = (called.get("inputs") if isinstance(called, dict) else None) or {}
         interface, _, operation = name.rpartition(".")
@@ -279,7 +279,7 @@ class Weaver:
                 yield self.delivery(Implemented(subject, found, definition), part, step, inputs)
 
     def mapped(self, part: Part, of: MappedOperation, inputs: Mapping[str, Json] = MappingProxyType({})) -> Steps:
-        """Return the steps of the workflow that stands for an operation of a substituted node (U8).
+        """Return the steps of the workflow that stands for an operation of a substituted node.
 
         The inputs of the operation are those of the workflow, where it has inputs of their names.
         """
@@ -333,7 +333,7 @@ class Weaver:
         return Delivery(name, kept, keeper)
 
     def _server(self, of: Implemented, part: Part, host: str | None) -> str:
-        """Return the machine of an operation: that of a step goes before that of its implementation (O15)."""
+        """Return the machine of an operation: that of a step goes before that of its implementation."""
         end: Part | None = part
         if host in ("SOURCE", "TARGET") and isinstance(of.subject, Link):
             end = of.subject.source if host == "SOURCE" else of.subject.target

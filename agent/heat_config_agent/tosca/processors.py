@@ -1,4 +1,4 @@
-"""The processor of an operation's implementation, by its type, its extension or its first line (O2)."""
+"""The processor of an operation's implementation, by its type, its extension or its first line (chapter 13)."""
 
 from __future__ import annotations
 

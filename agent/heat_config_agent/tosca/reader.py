@@ -165,7 +165,7 @@ class _Reading:
             )
 
     def take_all(self) -> None:
-        """Read all files of an archive or a folder: they stand next to each script (O12)."""
+        """Read all files of an archive or a folder: they stand next to each script (chapter 13)."""
         if isinstance(self._live, Archive | Folder):
             names = self._live.all_members()
             if len(names) > MOST_BESIDE or self._live.size(names) > LARGEST_BESIDE:
@@ -178,7 +178,7 @@ class _Reading:
                     self.files.read(name)
             self.source = replace(self.source, beside=tuple(names))
 
-    # Substitution (U5).
+    # Substitution.
 
     def substitute(self, part: Part) -> tuple[str, Document] | None:
         """Return the path and the document of the service that stands in the place of a node; None for none."""

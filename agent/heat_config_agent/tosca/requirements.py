@@ -34,7 +34,7 @@ def check_requirements(node: Node, service: Service, scope: Scope) -> None:
 
 
 def _check_target(requirement: Requirement, service: Service, scope: Scope) -> None:
-    """Report a node or a capability that is unknown, or does not fit the definition (R2, R3, R6)."""
+    """Report a node or a capability that is unknown, or does not fit the definition (section 3.7.2)."""
     content, definition = requirement.content, requirement.definition
     name, path = content.get("node"), (*requirement.path, "node")
     target = requirement.target
@@ -81,7 +81,7 @@ def _check_capability(requirement: Requirement, asked: Type | None, scope: Scope
 
 
 def _check_sources(requirement: Requirement, target: Node, scope: Scope) -> None:
-    """Warn where a capability names the types that may use it, and the node is of none (R6)."""
+    """Warn where a capability names the types that may use it, and the node is of none."""
     node, capability = requirement.node, requirement.capability
     if capability is None or node.type is None or node.type.is_incomplete:
         return
@@ -109,7 +109,7 @@ def _valid_targets(relationship: Type) -> list[Type]:
 
 
 def _check_relationship(requirement: Requirement, service: Service, scope: Scope) -> None:
-    """Report a relationship that is unknown, or is not of the type of the definition (R4)."""
+    """Report a relationship that is unknown, or is not of the type of the definition (section 3.7.2)."""
     relationship = requirement.content.get("relationship")
     if not relationship or relationship.get("type") is None:
         return
@@ -139,7 +139,7 @@ def _check_filter(requirement: Requirement, scope: Scope) -> None:
 
 
 def _check_number(node: Node, defined: Mapping[str, RequirementDefinition], service: Service, scope: Scope) -> None:
-    """Report too many targets, and leave it open where there are too few (R7)."""
+    """Report too many targets, and leave it open where there are too few (section 3.7.2)."""
     assigned = Counter(requirement.name for requirement in node.requirements)
     for name, definition in defined.items():
         least, most = definition.occurrences
@@ -173,7 +173,7 @@ def _check_candidates(requirement: Requirement, service: Service, scope: Scope) 
 
 
 def candidates(requirement: Requirement, service: Service) -> list[Node]:
-    """Return the nodes of a service that can fulfil a requirement without a named node, in their order (R8)."""
+    """Return the nodes of a service that can fulfil a requirement without a named node, in their order (3.7.2)."""
     node_filter = requirement.content.get("node_filter")
     if node_filter is None and requirement.definition is not None:
         node_filter = requirement.definition.node_filter
@@ -198,7 +198,7 @@ def fitting(requirement: Requirement, service: Service) -> list[Node]:
 
 
 def is_for_machine(requirement: Requirement) -> bool:
-    """Return whether a requirement that no node fulfils is one that this machine can fulfil: for a Compute (R9)."""
+    """Return whether a requirement that no node fulfils is one that this machine can fulfil: for a Compute."""
     if requirement.node_type is not None:
         return _COMPUTE in requirement.node_type.keys
     capability = requirement.capability_type
@@ -206,7 +206,7 @@ def is_for_machine(requirement: Requirement) -> bool:
 
 
 def check_circles(service: Service, scope: Scope) -> None:
-    """Report nodes that need each other in a circle, each circle at its first node (R13)."""
+    """Report nodes that need each other in a circle, each circle at its first node (section 3.7.2)."""
     graph: dict[str, list[str]] = {}
     for name, node in service.nodes.items():
         graph[name] = [requirement.target.name for requirement in node.requirements if requirement.target is not None]

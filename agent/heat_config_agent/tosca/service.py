@@ -40,7 +40,7 @@ _RELATIONSHIPS = (
     ("tosca.capabilities.Attachment", "tosca.relationships.AttachesTo"),
     ("tosca.capabilities.Node", "tosca.relationships.DependsOn"),
 )
-"""The relationship for each capability, where no relationship is named (R12)."""
+"""The relationship for each capability, where no relationship is named (section 3.7.2)."""
 
 
 class Requirement:
@@ -85,7 +85,7 @@ class Requirement:
 
     @property
     def relationship_type(self) -> Type | None:
-        """The type of the relationship (R12): the assignment's, the definition's, or that of the capability."""
+        """The type of the relationship (3.7.2): the assignment's, the definition's, or that of the capability."""
         if self.relationship is not None and self.relationship.type is not None:
             return self.relationship.type
         if self.named_type is not None:
@@ -215,11 +215,11 @@ class Service:
         return definitions(self.content.get(section) or {}, {}, self.document, (*self.path, section))
 
     def _copied(self, section: str, class_: type[Any]) -> dict[str, Any]:
-        """Return templates by name; those that are copies have what they copy (S5)."""
+        """Return templates by name; those that are copies have what they copy (section 3.7)."""
         contents: Mapping[str, Json] = self.content.get(section) or {}
         entities = {}
         for name, content in contents.items():
-            if content is EMPTY:  # it counts as not there (Y5)
+            if content is EMPTY:  # it counts as not there
                 continue
             original = contents.get(content.get("copy") or "")
             if original is not None and original.get("copy") is None:
@@ -249,7 +249,7 @@ class Service:
         requirement.relationship = self._described(requirement)
 
     def _described(self, requirement: Requirement) -> Relationship | None:
-        """Return the relationship that an assignment and its definition describe; None where they say nothing (R4)."""
+        """Return the relationship that an assignment and its definition describe; None where they say nothing."""
         content: Mapping[str, Json] = requirement.content.get("relationship") or {}
         definition = requirement.definition
         is_refined = definition is not None and bool(definition.interfaces)
@@ -273,7 +273,7 @@ class Service:
 
 
 def _merged(original: Mapping[str, Json], content: Mapping[str, Json]) -> Mapping[str, Json]:
-    """Return the content of a template over that of another one; values are merged by name (S5)."""
+    """Return the content of a template over that of another one; values are merged by name (section 3.7)."""
     merged = {**original, **content}
     for key in _MERGED:
         if key in original and key in content:

@@ -70,7 +70,7 @@ class _SubstitutionCheck:
         return any(name in of.operations for of in self.type.interfaces.values())
 
     def _check_member(self, section: str, outer: Any, entry: Json, path: Path) -> None:
-        """Check `[NODE, NAME]`, `{mapping: [NODE, NAME]}` or `{properties, attributes}` (U1)."""
+        """Check `[NODE, NAME]`, `{mapping: [NODE, NAME]}` or `{properties, attributes}`."""
         if isinstance(entry, dict):
             self._check_map(section, entry, path)
             if entry.get("mapping") is None:
@@ -115,7 +115,7 @@ class _SubstitutionCheck:
         return node
 
     def _check_value(self, section: str, entry: Json, path: Path) -> None:
-        """Check the mapping of a property or an attribute; anything but a list of names is a constant (U2, U3)."""
+        """Check the mapping of a property or an attribute; anything but a list of names is a constant."""
         if isinstance(entry, dict) and not is_call(entry) and set(entry) <= {"mapping", "value"} and len(entry) == 1:
             if "value" in entry:
                 return
@@ -161,7 +161,7 @@ class _SubstitutionCheck:
                 self.report.wrong("undeclared", problem, (*path, *within, operation), hint)
 
     def _check_workflows(self, entry: Json, path: Path) -> None:
-        """Check the names of workflows that stand for operations (U8)."""
+        """Check the names of workflows that stand for operations."""
         if isinstance(entry, dict):
             for name, inner in entry.items():
                 self._check_workflows(inner, (*path, name))
@@ -173,7 +173,7 @@ class _SubstitutionCheck:
             self.report.wrong("kind", "an operation is mapped to the name of a workflow", path)
 
     def _check_complete(self, type_: Type) -> None:
-        """Warn of what the type has and nothing maps (U4)."""
+        """Warn of what the type has and nothing maps."""
         missing: list[str] = []
         for section in ("capabilities", "requirements"):
             mapped = self.content.get(section) or {}
@@ -188,7 +188,7 @@ class _SubstitutionCheck:
 
 
 def check_substitutable(service: Service, documents: Iterable[Document], scope: Scope) -> None:
-    """Leave it open where a node has to be substituted, and no template that is imported stands in for it (U5)."""
+    """Leave it open where a node has to be substituted, and no template that is imported stands in for it."""
     wanted = [node for node in service.nodes.values() if DIRECTIVES & set(node.directives)]
     if not wanted:
         return

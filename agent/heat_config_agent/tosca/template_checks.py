@@ -36,7 +36,7 @@ def check_templates(service: Service, scope: Scope) -> None:
 
 
 def _check_type(template: Template, content: Mapping[str, Json], others: Mapping[str, Any], scope: Scope) -> None:
-    """Report a missing or unknown type, and copies of a node that cannot be copied (S5)."""
+    """Report a missing or unknown type, and copies of a node that cannot be copied (section 3.7)."""
     report, path = scope.report, template.path
     copied = content.get("copy")
     if copied is not None:
@@ -198,7 +198,7 @@ def check_relationship(relationship: Relationship, content: Mapping[str, Json], 
 def check_interfaces(
     template: Template, content: Mapping[str, Any], path: Path, scope: Scope, artifacts: Mapping[str, Any]
 ) -> None:
-    """Report what is wrong with the interfaces of a template (S8, S9)."""
+    """Report what is wrong with the interfaces of a template (section 3.7)."""
     for name, assigned in content.items():
         here = (*path, "interfaces", name)
         definition = template.declaration(name)

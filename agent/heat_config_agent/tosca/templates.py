@@ -46,7 +46,7 @@ class Interface:
         return {**of_interface, **defined.inputs} if defined else of_interface
 
     def inputs(self, operation: str) -> Mapping[str, Json]:
-        """Return the values of the inputs of an operation (O7): those of the template over the defaults."""
+        """Return the values of the inputs of an operation (chapter 13): those of the template over the defaults."""
         defaults = {
             name: of.default for name, of in self.input_definitions(operation).items() if of.default is not None
         }
@@ -91,7 +91,7 @@ class Template:
         return self.type.interfaces if self.type else {}
 
     def declaration(self, name: str) -> InterfaceDefinition | None:
-        """Return the declaration of an interface by its name, its type's name or a short form of that (S8)."""
+        """Return the declaration of an interface by its name, its type's name or a short form of that (section 3.7)."""
         found = self.declared.get(name)
         if found is None and self.type is not None:
             of_type = self.type.interface(name)
@@ -100,7 +100,7 @@ class Template:
 
     @cached_property
     def interfaces(self) -> Mapping[str, Interface]:
-        """Its interfaces by the names that its type has for them; with one that only the template has (S8)."""
+        """Its interfaces by the names that its type has for them; with one that only the template has (section 3.7)."""
         assigned: Mapping[str, Json] = self.content.get("interfaces") or {}
         found: dict[str, Interface] = {}
         for name, definition in self.declared.items():

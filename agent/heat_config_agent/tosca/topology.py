@@ -245,7 +245,7 @@ class Topology:
                 yield self._link(requirement, part, target, name)
 
     def _outer_requirements(self, part: Part) -> dict[str, list[tuple[Requirement, Part]]]:
-        """Return the requirements that the node has because its template stands in for another one (U6)."""
+        """Return the requirements that the node has because its template stands in for another one."""
         outer = part.layer.outer
         if outer is None:
             return {}
@@ -261,7 +261,7 @@ class Topology:
         return requirements
 
     def _target(self, requirement: Requirement, part: Part) -> Part | None:
-        """Return the node that fulfils a requirement (R8, R9); None, with a mistake, where there is none."""
+        """Return the node that fulfils a requirement (section 3.7.2); None, with a mistake, where there is none."""
         if requirement.target is None:
             requirement.target = self._found(requirement, part)
             if requirement.target is not None and requirement.target is self.surroundings.machine:
@@ -320,7 +320,7 @@ class Topology:
         return Link(name, part, inner[0], inner[1], _relationship(requirement))
 
     def inside(self, target: Part, capability: str) -> tuple[Part, str]:
-        """Return the inner node and its capability to which a relationship to a substituted node leads (U6)."""
+        """Return the inner node and its capability to which a relationship to a substituted node leads."""
         while target.inner is not None:
             entry = (target.inner.mapping.get("capabilities") or {}).get(capability)
             mapped = entry.get("mapping") if isinstance(entry, dict) else entry

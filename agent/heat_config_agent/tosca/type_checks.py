@@ -54,7 +54,7 @@ def find(document: Document, section: str, name: Json, path: Path) -> Type | Non
 
 
 class _TypeCheck:
-    """One type, as it is checked."""
+    """The checks of one type."""
 
     def __init__(self, type_: Type, document: Document, scope: Scope) -> None:
         self.type, self.document, self.report = type_, document, document.report

@@ -187,7 +187,7 @@ class _WorkflowCheck:
             )
 
     def _check_call(self, name: str, step: Mapping[str, Any], target: Template | None, path: Path) -> None:
-        """Report an operation that none of the targets has; `INTERFACE.OPERATION` is split at the last dot (W4)."""
+        """Report an operation that none of the targets has; `INTERFACE.OPERATION` is split at the last dot (7.3)."""
         interface, dot, operation = name.rpartition(".")
         if not dot or not interface:
             problem = f"{name} names no interface"

@@ -223,7 +223,7 @@ class Operation(SoftwareDeployment):
     check_resume_complete = _is_complete
 
     def settle(self) -> None:
-        """Resolve what is handed on for the last time before the stack changes: what undoes has to know it."""
+        """Resolve the values for the last time before the stack changes: the operations that undo need them."""
         defined, frozen = self.stack.defined, self.record.definition
         if defined is None or frozen is None or self.name not in defined.resources:
             return
