@@ -431,7 +431,9 @@ def test_a_stack_is_made_of_the_one_that_is_chosen(machine: Machine) -> None:
         **{tool: f"requires: {{deployment: {tool}}}\n" for tool in ("puppet", "docker", "chef")},
     )
     for tool, code in (("puppet", 0), ("docker", 0), ("chef", 2)):
-        process = machine.start("heat-config-apply", "t.yaml", "-e", "list.yaml", "-e", f"{tool}.yaml")
+        process = machine.start(
+            "heat-config-apply", "--state-dir", str(machine.state), "t.yaml", "-e", "list.yaml", "-e", f"{tool}.yaml"
+        )
         out, err = process.communicate(timeout=60)
         assert process.returncode == code, out + err
         assert (f"who = {tool}" in out) == (code == 0)
