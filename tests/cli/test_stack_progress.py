@@ -228,20 +228,6 @@ def test_a_create_that_is_resumed_says_what_is_done(machine: Machine) -> None:
     assert row(shown, "one")[:3] == ["ok", "one", "CREATE"]
 
 
-def test_a_run_that_ended_in_between_has_no_time(machine: Machine) -> None:
-    """The command that shows its end has not seen it begin: it shows no time rather than one of nought."""
-    path = template(machine, WAITS)
-    process = machine.start("heat-config-apply", "--state-dir", str(machine.state), str(path))
-    begun(machine)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    (machine.folder / "log.go").touch()
-    [status] = machine.state.glob("stacks/*/runs/*/status.*")
-    wait_until(lambda: status.read_text().startswith("0"), 30)
-    shown = screen(on_terminal(machine, path).printed())
-    assert row(shown, "one") == ["ok", "one", "CREATE"]
-
-
 def test_a_replaced_resource_does_not_read_as_deleted(machine: Machine) -> None:
     """Its row is that of its successor, though the old one is deleted last."""
     assert machine.apply(template(machine, "true")).code == 0

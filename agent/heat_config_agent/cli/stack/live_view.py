@@ -114,7 +114,7 @@ class _Row:
     action: str = ""
     word: str = "waiting"
     since: float | None = None
-    """When the work or the run began; None while there is none, or where it began before this command."""
+    """When the work or the run began; None while there is none."""
     ended: float | None = None
     reason: str = ""
     deployed: bool = False
@@ -128,6 +128,7 @@ class _Row:
             self.word, self.since, self.ended, self.deployed = "working", now, None, False
             return
         self.word = {COMPLETE: "ok", FAILED: "FAILED"}.get(event["status"], event["status"])
+        self.since = now if self.since is None else self.since
         self.ended = now
 
     def queued(self, action: str) -> None:
