@@ -75,7 +75,7 @@ def read(text: Text, report: Report, *, several: bool = True) -> dict[str, Json]
         elif section is None:
             report.wrong(f'environment has empty section "{name}"', (name,), "remove it", "environment_format")
         elif not section and (several or name != "resource_registry"):
-            sections[name] = [] if name in _LISTS else {}  # as in Heat, whatever is empty
+            sections[name] = [] if name in _LISTS else {}  # as in Heat, for every empty value
         elif not isinstance(section, list if name in _LISTS else dict):
             kind = "list" if name in _LISTS else "map"
             stage = "validate" if name == "parameter_defaults" and not several else "environment"

@@ -158,7 +158,7 @@ class Entry:
         return (self.settled or damaged) and not self.again
 
     def are_secrets_due(self, seconds: float, now: float) -> bool:
-        """Return whether its secrets are to be removed, `seconds` after it has settled; `now` is by `state.clock`."""
+        """Return whether the secrets have to go: it settled at least `seconds` before `now`, by `state.clock`."""
         late = self.removed is Removed.SECRETS and self.values is not None and self.state not in UNDELIVERED
         present = self.removed is Removed.NOTHING or late  # a result may have been kept until it was delivered
         return present and self.over and now - self.settled_at >= seconds

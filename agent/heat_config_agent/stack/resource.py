@@ -65,7 +65,7 @@ class Resource(ClientUser):
     again_after_interruption: ClassVar[bool] = False
     """True if an interrupted handler may be called again. Otherwise the resource counts as failed."""
     never_updated: ClassVar[bool] = False
-    """True if no update changes it, whatever its definition says."""
+    """True if no update changes the resource, even if its definition changes."""
     deletes_with_snapshot: ClassVar[bool] = False
     """True if it may have the deletion policy Snapshot."""
 

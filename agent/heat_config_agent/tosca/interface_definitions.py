@@ -43,7 +43,7 @@ class InterfaceDefinition(Definition):
 
     @cached_property
     def _bases(self) -> tuple[Type | InterfaceDefinition | None, Sequence[InterfaceDefinition]]:
-        """What it begins with, and what is said over that: over a new type, all that its ancestors and itself say."""
+        """The type or definition that it refines, and the definitions over that, with those of its ancestors."""
         if self.parent is not None and (self.content.get("type") is None or self.type is self.parent.type):
             return self.parent, (self,)
         lineage = [self]

@@ -41,7 +41,7 @@ class Cloud:
         self._credentials = replace(credentials, auth_url=_versionless(credentials.auth_url) + "/v3")
         self._connections = session or Connections(ca_file)
         self._access: Access | None = None
-        """What Keystone has granted; None if a login is needed."""
+        """The token and the URLs of the last login; None if a login is needed."""
         self._until = 0.0
         """The moment at which the token has to be renewed (monotonic seconds)."""
 

@@ -33,7 +33,7 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """What Keystone grants a user: a token, and where the services are."""
+    """The token that Keystone grants a user, and the URLs of the services."""
 
     token: str = field(repr=False)
     seconds: float

@@ -78,7 +78,7 @@ def _outcome(log_in: Callable[[Request], Access], line: bytes) -> Access | Unrea
 
 
 def _trouble(error: Exception) -> str:
-    """Return the sentence for an error that is not about Keystone. It quotes nothing, as that may be secret."""
+    """Return the sentence for an error that is not about Keystone. It quotes no value, which may be a secret."""
     if isinstance(error, MemoryError):
         return "the machine has no memory left to log in to Keystone"
     if isinstance(error, ImportError):

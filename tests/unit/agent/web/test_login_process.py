@@ -54,6 +54,8 @@ def processes(parent: int | None = None) -> list[psutil.Process]:
     found = []
     for process in psutil.Process(parent).children():
         with contextlib.suppress(psutil.NoSuchProcess):  # it is ended just now
+            # A program that has only just begun has no command line yet.
+            wait_until(lambda: process.status() == psutil.STATUS_ZOMBIE or process.cmdline() != [])  # noqa: B023
             if process.status() == psutil.STATUS_ZOMBIE or "-I" in process.cmdline():
                 found.append(process)
     return found
@@ -339,7 +341,8 @@ def test_one_that_was_killed_while_idle_is_replaced(openstack: cloud.Cloud) -> N
     keystone.Cloud(openstack.credentials()).token()
     process = only_child()
     process.kill()
-    wait_until(lambda: process.status() == psutil.STATUS_ZOMBIE)
+    threads = Path(f"/proc/{process.pid}/task")  # its output stays open until the last of them has ended
+    wait_until(lambda: process.status() == psutil.STATUS_ZOMBIE and len([*threads.iterdir()]) == 1)
     assert keystone.Cloud(openstack.credentials()).token() == "token-1"
     assert openstack.requests == (2, 0)
 
