@@ -68,8 +68,11 @@ class Asked:
         offer(self.openstack, orchestration=f"{self.proxy.origin}/v1/{cloud.PROJECT}", messaging=self.proxy.origin)
         self.serve("pending")
         self._configure()
+
+    def begin(self) -> None:
+        """Have a result wait for its server."""
         self.daemon.start(*HASTY)
-        self.wait(lambda: self._state("pending") is State.FINISHED)
+        self._arrives("pending", State.FINISHED)
 
     def _configure(self) -> None:
         credentials = self.openstack.credentials()
@@ -135,6 +138,20 @@ class Asked:
             assert time.monotonic() < deadline, f"{self.name}: {what}\n{self.daemon.log[-2000:]}"
             time.sleep(0.02)
 
+    def _arrives(self, identity: str, state: State) -> None:
+        """Have the agent ask until it has this deployment, in this state: a slow machine may miss a deadline."""
+        last = time.monotonic()
+
+        def has_arrived() -> bool:
+            nonlocal last
+            if time.monotonic() - last > 1:
+                self.queue.expire()  # a claim whose answer was lost would be there for a minute
+                self.poke()
+                last = time.monotonic()
+            return self._state(identity) is state
+
+        self.wait(has_arrived, f"{identity} is not {state}")
+
     def poke(self) -> None:
         """Have the agent ask."""
         self.daemon.send(signal.SIGUSR1)
@@ -178,17 +195,7 @@ class Asked:
         self.number += 1
         new = f"new{self.number}"
         self.serve(new)
-        last = 0.0
-
-        def arrived() -> bool:
-            nonlocal last
-            if time.monotonic() - last > 1:
-                self.queue.expire()  # a claim whose answer was lost would be there for a minute
-                self.poke()
-                last = time.monotonic()
-            return self._state(new) is State.SIGNALLED
-
-        self.wait(arrived, f"{new} is not run")
+        self._arrives(new, State.SIGNALLED)
         assert self.ran() == ["pending", *(f"new{each + 1}" for each in range(self.number))]
         shown = self.daemon.command("status").out + self.daemon.command("status", "--json").out
         for text in (shown, self.daemon.log, json.dumps(self.daemon.health())):
@@ -213,9 +220,10 @@ def every(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Asked]
     folder = tmp_path_factory.mktemp("sources")
     found: dict[str, Asked] = {}
     try:
+        for name in SOURCES:
+            found[name] = Asked(name, folder / name)
         with ThreadPoolExecutor() as pool:
-            for asked in pool.map(lambda name: Asked(name, folder / name), SOURCES):
-                found[asked.name] = asked
+            list(pool.map(Asked.begin, found.values()))
         yield found
         for each in found.values():
             each.ends()

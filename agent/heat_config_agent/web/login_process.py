@@ -29,6 +29,9 @@ LARGEST = 8 * 1024 * 1024
 IDLE_SECONDS = 10.0
 """The time for which a process waits for another login: results of many users follow one another."""
 
+START_SECONDS = 60.0
+"""The time that a process may take to start, over several logins: a machine that boots may be slow."""
+
 GONE_SECONDS = 1.0
 """The time after which a process that has to be gone is left to the kernel."""
 
@@ -56,7 +59,7 @@ class Logins:
         """Start a process for a login that comes soon, unless one is idle. The login reports failures."""
         with contextlib.suppress(UnreachableError):
             if not self._idle:
-                self._put(_Process())
+                self._put(_Process(), IDLE_SECONDS)
 
     def log_in(self, request: Request) -> Access:
         """Return what Keystone grants.
@@ -80,7 +83,10 @@ class Logins:
             process.end()
 
     def _answer(self, request: Request) -> Access | UnreachableError:
-        """Return the answer to a request. A process that does not answer as it should is ended."""
+        """Return the answer to a request. A process that does not answer as it should is ended.
+
+        One that is still starting at the deadline is left to start: the next login finds it further on.
+        """
         process = self._take()
         while process and process.has_ended:  # while it was idle, as when the machine had no memory left
             process.end()
@@ -88,21 +94,27 @@ class Logins:
         process = process or _Process()
         try:
             answer = process.ask(request)
+        except _StartingError:
+            if time.monotonic() < process.latest_start:
+                self._put(process, START_SECONDS)
+            else:
+                process.end()
+            raise UnreachableError(f"{NAME} did not start in time") from None
         except BaseException:
             process.end()
             raise
-        self._put(process)
+        self._put(process, IDLE_SECONDS)
         return answer
 
     def _take(self) -> _Process | None:
         with self._lock:
             return self._idle.pop() if self._idle else None
 
-    def _put(self, process: _Process) -> None:
-        """Keep a process for the next login, for a while."""
+    def _put(self, process: _Process, seconds: float) -> None:
+        """Keep a process for the next login, for so many seconds."""
         with self._lock:
             self._idle.append(process)
-            self._until = time.monotonic() + IDLE_SECONDS
+            self._until = max(self._until, time.monotonic() + seconds)
             if self._is_watched:
                 return
             self._is_watched = True
@@ -132,6 +144,10 @@ class _EndedError(Exception):
     """The process has ended; the text says how, in brackets, if that is known."""
 
 
+class _StartingError(Exception):
+    """The process is still starting at the deadline."""
+
+
 class _UnknownError(Exception):
     """The process does not answer as it should."""
 
@@ -149,6 +165,8 @@ class _Process:
         except (OSError, MemoryError, ValueError) as error:
             raise UnreachableError(f"{NAME} cannot be started: {obstacle(error)}") from error
         self._is_ready = False
+        self.latest_start = time.monotonic() + START_SECONDS
+        """The moment by which it has to be ready (monotonic seconds)."""
 
     @property
     def has_ended(self) -> bool:
@@ -160,14 +178,14 @@ class _Process:
     def ask(self, request: Request) -> Access | UnreachableError:
         """Return the answer to a request.
 
-        Raises TimeoutError at the deadline, UnreachableError if the process did not start by then, _EndedError, and
+        Raises TimeoutError at the deadline, _StartingError if the process is not ready by then, _EndedError, and
         _UnknownError.
         """
         if not self._is_ready:
             try:
                 first = self._line()
             except TimeoutError:
-                raise UnreachableError(f"{NAME} did not start in time") from None
+                raise _StartingError from None
             if first != login_messages.READY:
                 raise _UnknownError
             self._is_ready = True

@@ -178,10 +178,34 @@ def test_all_that_it_has_started_is_killed(openstack: cloud.Cloud, program: Prog
     wait_until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE)
 
 
-def test_one_that_does_not_start_is_not_taken_for_keystone(openstack: cloud.Cloud, program: Program) -> None:
-    """It is this machine that is slow."""
+def test_one_that_does_not_start_is_not_taken_for_keystone(
+    openstack: cloud.Cloud, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is this machine that is slow. One that has had time enough is ended."""
+    monkeypatch.setattr(login_process, "START_SECONDS", 0.1)
     program("time.sleep(1000)", is_ready=False)
     assert failure(keystone.Cloud(openstack.credentials()), seconds=0.2) == f"{NAME} did not start in time"
+    assert processes() == []
+
+
+def test_one_that_starts_slowly_is_left_to_start(openstack: cloud.Cloud, program: Program, tmp_path: Path) -> None:
+    """The logins that give up do not keep a slow machine from logging in: each finds the process further on."""
+    may_start = tmp_path / "may-start"
+    program(
+        f"""if True:
+        while not os.path.exists({str(may_start)!r}):
+            time.sleep(0.01)
+        from heat_config_agent.web.login_program import main
+        main()
+    """,
+        is_ready=False,
+    )
+    for _ in range(2):
+        assert failure(keystone.Cloud(openstack.credentials()), seconds=0.1) == f"{NAME} did not start in time"
+    process = only_child()
+    may_start.touch()
+    assert keystone.Cloud(openstack.credentials()).token() == "token-1"
+    assert only_child() == process
 
 
 UNKNOWN = {
