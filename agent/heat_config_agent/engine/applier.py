@@ -25,7 +25,7 @@ from heat_config_agent.engine.report import Report
 from heat_config_agent.engine.run_inputs import RunInputs
 from heat_config_agent.engine.survey import facts, survey
 from heat_config_agent.engine.workload import Workload
-from heat_config_agent.model.deployment import Document, Mistake
+from heat_config_agent.model.deployment import Document, Mistake, Result
 from heat_config_agent.model.errors import AgentError
 from heat_config_agent.model.run_settings import RunSettings
 from heat_config_agent.runs.tools import Tools
@@ -62,8 +62,12 @@ class Applier:
         report: Report,
         attempts: Attempts | None = None,
         reader: metadata.Reader | None = None,
+        stored_by_receiver: bool = False,
     ) -> None:
-        """Work on an open journal. `reader` keeps the parsed documents of the last pass."""
+        """Work on an open journal. `reader` keeps the parsed documents of the last pass.
+
+        `stored_by_receiver` is for the `Mailroom`.
+        """
         _keep_descriptors()
         self._journal, self._tools, self._deployed = journal, tools, deployed
         self._delivery, self._report = delivery, report
@@ -74,7 +78,15 @@ class Applier:
         self._launcher = Launcher(run_settings, report)
         self._queue = Queue()
         alive = self._attempts.alive
-        self._mailroom = Mailroom(journal, delivery, self._run_inputs, self._mirror, report, alive=alive)
+        self._mailroom = Mailroom(
+            journal,
+            delivery,
+            self._run_inputs,
+            self._mirror,
+            report,
+            alive=alive,
+            stored_by_receiver=stored_by_receiver,
+        )
         self._admission = Admission(journal, self._queue, self._launcher, self._mailroom, report)
         self._completion = Completion(journal, self._launcher, self._mailroom, self._attempts)
         self._execution = Execution(
@@ -110,6 +122,7 @@ class Applier:
 
     def settle(self) -> None:
         """Make all work so far survive a power cut. Call this when nothing is left to do, and before ending."""
+        self._mailroom.secure()
         self._run_inputs.tidy_all()
         self._mirror.mark()
         self._journal.sync()
@@ -205,6 +218,8 @@ class Applier:
 
         The wait also ends when one of the descriptors in `also` is readable.
         """
+        if self._mailroom.owes and not self.work.next():  # else the record of the next run secures them
+            self._mailroom.secure()
         self.work.wait(timeout, also)
         try:
             for active in self._launcher.take_ended():
@@ -240,6 +255,10 @@ class Applier:
         for again in plan.make([deployment], known, only=self._offer.only):
             if again.deployment.key == key:
                 self._take_on(self._offer.confirmed(again))
+
+    def recall(self, key: str, result: Result | None, ended: float | None) -> None:
+        """Settle a deployment whose result only its receiver has, as `Mailroom.recall` does."""
+        self._mailroom.recall(key, result, ended)
 
     def reboot_failed(self, reason: str) -> None:
         """Answer the deployments that wait for a reboot as failed: the machine cannot be rebooted."""

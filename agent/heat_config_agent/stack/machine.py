@@ -13,18 +13,20 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from heat_config_agent.deployments import plan
 from heat_config_agent.deployments.plan import Step
 from heat_config_agent.engine.report import Relay, Report
 from heat_config_agent.engine.workplace import open_state
-from heat_config_agent.model.deployment import DELETE, TOOLLESS, Document, Target
+from heat_config_agent.model.deployment import DELETE, TOOLLESS, Document, Result, Target
+from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.errors import AgentError, ExitCode, StateError
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.signals.delivery import Fate, Outcome
 from heat_config_agent.stack import deployments, kept_files
 from heat_config_agent.stack.live import World
-from heat_config_agent.stack.records import IN_PROGRESS, DeploymentRecord
+from heat_config_agent.stack.records import FAILED, IN_PROGRESS, DeploymentRecord
 from heat_config_agent.state import lock
-from heat_config_hooks import protocol
+from heat_config_hooks import processes, protocol
 from heat_config_hooks.values import replace
 
 LONGEST = 60.0
@@ -142,6 +144,7 @@ class ThisMachine:
             run_settings=run_settings,
             deployed=folder / "deployed",
             patience=settings.delivery,
+            stored_by_receiver=True,
         )
         self._journal, self._applier, self._announcer = place.journal, place.applier, place.announcer
         self._world: World | None = None
@@ -183,17 +186,33 @@ class ThisMachine:
 
     def work(self, world: World, timeout: float | None, also: Sequence[int]) -> None:
         """Carry out deployments until there is a result, or for that many seconds."""
+        if self._world is None:
+            self._recall(world)
         self._world = world
         if world.store.files is not None and world.store.files.is_there:
             self._environment[kept_files.VARIABLE] = str(world.store.files.folder)
         if self._inbox.unreleased:
-            world.store.flush(durable=True)
+            world.store.flush(durable=True)  # before the record of the next run, see docs/architecture.md
             self._inbox.release()
         if (self._new or self._gone) and self._applier.work.waiting < self._parallel and not self._offer(world):
             timeout = 0
         self._applier.turn(LONGEST if timeout is None else timeout, also)
         if not self.busy:
             self._raise_if_stuck()
+
+    def _recall(self, world: World) -> None:
+        """Put back the results that a power cut has taken from the journal: the records of the stack have them."""
+        store = world.store
+        of_config = {each.config: each for each in store.deployments.values()}
+        for entry in [each for each in self._journal.entries.values() if _may_have_ended(each)]:
+            deployment = of_config.get(entry.id)
+            if deployment is None and entry.state is State.RUNNING:  # the stack has gone on since, or deleted it
+                self._applier.recall(entry.key, None, None)
+            elif deployment is not None and deployment.status != IN_PROGRESS:
+                failed = deployment.status == FAILED
+                result = Result(values=deployment.outputs, failed=failed, reason=deployment.reason if failed else "")
+                resource = store.resources.get(deployment.resource)
+                self._applier.recall(entry.key, result, resource.updated if resource is not None else None)
 
     def _raise_if_stuck(self) -> None:
         """Raise StateError or RebootError if a pending deployment cannot be carried out now."""
@@ -284,6 +303,16 @@ class ThisMachine:
         deployments.take(self._world, deployment, json.loads(body))
         self._pending.pop(deployment.id, None)
         self._world.store.flush()
+        self._world.store.owed = True
+
+
+def _may_have_ended(entry: Entry) -> bool:
+    """Return whether a power cut may have taken the end of a deployment from the journal that the stack has."""
+    if entry.state is State.RUNNING:
+        lost = entry.run is not None and entry.run.boot != processes.boot_id()
+    else:
+        lost = entry.state is State.ACCEPTED  # it was answered without a run
+    return lost and plan.deployment_of(entry).target.wanted
 
 
 def _signatures(world: World) -> tuple[str, ...]:

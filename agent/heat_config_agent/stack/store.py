@@ -64,6 +64,8 @@ class Memory:
         self.snapshots: dict[str, SnapshotRecord] = {}
         self.procedures: dict[str, ProcedureRecord] = {}
         self.events: list[Json] = []
+        self.owed = False
+        """True if there is a result that no flush has made safe, neither here nor in the journal."""
         self.files: KeptFiles | None = None
         """The files that configs name by digest; None if all are within them."""
         self._of: dict[str, dict[str, Any]] = {
@@ -182,6 +184,7 @@ class Store(Memory):
             if durable and self._file.opened and not self._file.safe:
                 self._file.flush()
                 self._remember(self._file)
+            self.owed = self.owed and not durable
         except OSError as error:
             raise StateError(
                 f"cannot write {self.path}: {error.strerror}",
