@@ -26,6 +26,7 @@ from heat_config_agent.engine.run_inputs import RunInputs
 from heat_config_agent.engine.survey import facts, survey
 from heat_config_agent.engine.workload import Workload
 from heat_config_agent.model.deployment import Document, Mistake, Result
+from heat_config_agent.model.entry import State
 from heat_config_agent.model.errors import AgentError
 from heat_config_agent.model.run_settings import RunSettings
 from heat_config_agent.runs.tools import Tools
@@ -257,8 +258,15 @@ class Applier:
                 self._take_on(self._offer.confirmed(again))
 
     def recall(self, key: str, result: Result | None, ended: float | None) -> None:
-        """Settle a deployment whose result only its receiver has, as `Mailroom.recall` does."""
-        self._mailroom.recall(key, result, ended)
+        """Settle a deployment whose result its receiver has since an earlier process, which did not record that.
+
+        `result` is None if the receiver does not know the deployment any more. One that has not run is let go of. `ended`
+        is when the run ended, in seconds since the epoch.
+        """
+        if result is None and self._journal.entries[key].state is State.ACCEPTED:
+            self._admission.withdraw(key)
+        else:
+            self._mailroom.recall(key, result, ended)
 
     def reboot_failed(self, reason: str) -> None:
         """Answer the deployments that wait for a reboot as failed: the machine cannot be rebooted."""

@@ -98,11 +98,8 @@ class Mailroom:
                 self._announce(step)
 
     def recall(self, key: str, result: Result | None, ended: float | None) -> None:
-        """Settle a deployment whose result only the receiver has, after a power cut.
-
-        `result` is None if the receiver has dropped it since. `ended` is when the run ended, in seconds since the epoch.
-        """
-        if result is not None:
+        """Settle a deployment whose run has ended, as `Applier.recall` says."""
+        if result is not None and self._journal.entries[key].state is not State.FINISHED:
             self._journal.finished(key, result, ended)
         self._run_inputs.tidy(key)
         self._settle(key, State.SUPERSEDED if result is None else State.SIGNALLED)

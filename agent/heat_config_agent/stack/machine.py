@@ -8,6 +8,7 @@ before it counts as delivered.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -41,12 +42,10 @@ def source(deployment: DeploymentRecord) -> str:
 class Inbox:
     """Accepts results instead of sending them to servers: an `Outbox` whose letters stay here."""
 
-    def __init__(self, take: Callable[[str, bytes], None]) -> None:
-        """Give each result to `take`, with the key of the deployment."""
-        self._take = take
+    def __init__(self, take: Callable[[str, bytes], None], are_safe: Callable[[], bool]) -> None:
+        """Give each result to `take`, with the key of the deployment. They are delivered when `are_safe` says so."""
+        self._take, self._are_safe = take, are_safe
         self._accepted: list[Outcome] = []
-        """What counts as delivered once it is released."""
-        self._outcomes: list[Outcome] = []
         self._wake, self._waker = os.pipe()
         os.set_blocking(self._wake, False)
 
@@ -54,39 +53,35 @@ class Inbox:
         """Ignore the file: nothing is sent."""
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable when there are outcomes."""
+        """Return a descriptor that is readable when results were accepted."""
         return self._wake
 
     def expect(self, target: Target) -> None:
         """Do nothing: the inbox is always ready."""
 
     def post(self, key: str, target: Target, body: bytes) -> None:  # noqa: ARG002  # all letters stay here
-        """Accept a result. It counts as delivered after the next `release`."""
+        """Accept a result. It counts as delivered once the records of the stack that have it are on disk."""
         self._take(key, body)
         self._accepted.append(Outcome(key, Fate.SENT))
-
-    @property
-    def unreleased(self) -> bool:
-        """True if results wait for `release`."""
-        return bool(self._accepted)
-
-    def release(self) -> None:
-        """Let the accepted results count as delivered: the records of the stack that have them are on disk."""
-        self._outcomes += self._accepted
-        self._accepted = []
         with contextlib.suppress(BlockingIOError):
             os.write(self._waker, b".")
+
+    @property
+    def pending(self) -> bool:
+        """True if there are results that do not count as delivered yet."""
+        return bool(self._accepted)
 
     def withdraw(self, key: str) -> None:
         """Discard the outcome of a result."""
         self._accepted = [each for each in self._accepted if each.key != key]
-        self._outcomes = [each for each in self._outcomes if each.key != key]
 
     def outcomes(self) -> list[Outcome]:
-        """Return the outcomes since the last call."""
+        """Return the outcomes since the last call; none while results are not on disk."""
+        if not self._are_safe():
+            return []
         with contextlib.suppress(BlockingIOError):
             os.read(self._wake, 65536)
-        found, self._outcomes = self._outcomes, []
+        found, self._accepted = self._accepted, []
         return found
 
     def close(self) -> None:
@@ -127,7 +122,7 @@ class ThisMachine:
         self._heard = _Heard(report)
         self._settings, self._report, self._server = settings, self._heard, server
         self._parallel = max(int(settings.number("parallel")), 1)
-        self._inbox = Inbox(self._take)
+        self._inbox = Inbox(self._take, lambda: self._world is None or not self._world.store.owed)
         self._environment = dict(settings.run_settings.environment)
         """The environment of all runs."""
         run_settings = replace(
@@ -147,6 +142,7 @@ class ThisMachine:
             stored_by_receiver=True,
         )
         self._journal, self._applier, self._announcer = place.journal, place.applier, place.announcer
+        self._journal.beside = self._flush_records
         self._world: World | None = None
         self._new: dict[str, DeploymentRecord] = {}
         self._pending: dict[str, DeploymentRecord] = {}
@@ -182,7 +178,7 @@ class ThisMachine:
     @property
     def busy(self) -> bool:
         """True if deployments are pending or running, or their results are not on disk yet."""
-        return bool(self._new or self._gone or self._inbox.unreleased) or self._applier.work.busy
+        return bool(self._new or self._gone or self._inbox.pending) or self._applier.work.busy
 
     def work(self, world: World, timeout: float | None, also: Sequence[int]) -> None:
         """Carry out deployments until there is a result, or for that many seconds."""
@@ -191,24 +187,33 @@ class ThisMachine:
         self._world = world
         if world.store.files is not None and world.store.files.is_there:
             self._environment[kept_files.VARIABLE] = str(world.store.files.folder)
-        if self._inbox.unreleased:
-            world.store.flush(durable=True)  # before the record of the next run, see docs/architecture.md
-            self._inbox.release()
-        if (self._new or self._gone) and self._applier.work.waiting < self._parallel and not self._offer(world):
-            timeout = 0
+        if (self._new or self._gone) and self._applier.work.waiting < self._parallel:
+            if not self._offer(world):
+                timeout = 0
+        elif self._inbox.pending:  # else the flush before the next run secures them
+            world.store.flush(durable=True)
         self._applier.turn(LONGEST if timeout is None else timeout, also)
         if not self.busy:
             self._raise_if_stuck()
 
+    def _flush_records(self) -> Callable[[], None] | None:
+        """Return the function that flushes the records of the stack; None if they are on disk."""
+        if self._world is None or self._world.store.safe:
+            return None
+        return functools.partial(self._world.store.flush, durable=True)
+
     def _recall(self, world: World) -> None:
-        """Put back the results that a power cut has taken from the journal: the records of the stack have them."""
+        """Settle the deployments whose results the records of the stack have, and put back those that the journal lacks.
+
+        A power cut takes from the journal what was not flushed, and a kill comes before the record of the delivery.
+        """
         store = world.store
         of_config = {each.config: each for each in store.deployments.values()}
         for entry in [each for each in self._journal.entries.values() if _may_have_ended(each)]:
             deployment = of_config.get(entry.id)
-            if deployment is None and entry.state is State.RUNNING:  # the stack has gone on since, or deleted it
+            if deployment is None:  # the stack has gone on since; or it has lost the record, and nothing has begun
                 self._applier.recall(entry.key, None, None)
-            elif deployment is not None and deployment.status != IN_PROGRESS:
+            elif deployment.status != IN_PROGRESS:
                 failed = deployment.status == FAILED
                 result = Result(values=deployment.outputs, failed=failed, reason=deployment.reason if failed else "")
                 resource = store.resources.get(deployment.resource)
@@ -229,11 +234,12 @@ class ThisMachine:
             )
 
     def _offer(self, world: World) -> bool:
-        """Offer the new deployments to the Applier, after all records are safe: it may begin at once.
+        """Offer the new deployments to the Applier, after all records are written: a kill loses none of them.
 
-        Return whether there is something to wait for: a refused deployment ends nothing.
+        Before one of them begins, they are flushed together with the journal. Return whether there is something to wait
+        for: a refused deployment ends nothing.
         """
-        world.store.flush(durable=True)
+        world.store.flush()
         new, self._new = self._new, {}
         for deployment in new.values():
             self._know(world, deployment)
@@ -296,7 +302,7 @@ class ThisMachine:
         return deployment.status == IN_PROGRESS or entry is None or not entry.settled
 
     def _take(self, key: str, body: bytes) -> None:
-        """Give a result to the stack, and record it. The next `work` flushes it, with what the stack begins next."""
+        """Give a result to the stack, and record it. It is flushed with what the stack begins next."""
         deployment = self._by_key.get(key)
         if deployment is None or self._world is None:
             return
@@ -307,12 +313,12 @@ class ThisMachine:
 
 
 def _may_have_ended(entry: Entry) -> bool:
-    """Return whether a power cut may have taken the end of a deployment from the journal that the stack has."""
+    """Return whether a stack may have the result of a deployment that is not settled."""
     if entry.state is State.RUNNING:
-        lost = entry.run is not None and entry.run.boot != processes.boot_id()
+        may = entry.run is not None and entry.run.boot != processes.boot_id()
     else:
-        lost = entry.state is State.ACCEPTED  # it was answered without a run
-    return lost and plan.deployment_of(entry).target.wanted
+        may = entry.state in (State.ACCEPTED, State.FINISHED)  # one that was accepted may be answered without a run
+    return may and plan.deployment_of(entry).target.wanted
 
 
 def _signatures(world: World) -> tuple[str, ...]:

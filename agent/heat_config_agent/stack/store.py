@@ -65,7 +65,7 @@ class Memory:
         self.procedures: dict[str, ProcedureRecord] = {}
         self.events: list[Json] = []
         self.owed = False
-        """True if there is a result that no flush has made safe, neither here nor in the journal."""
+        """True if there are results that the last flush has not made safe."""
         self.files: KeptFiles | None = None
         """The files that configs name by digest; None if all are within them."""
         self._of: dict[str, dict[str, Any]] = {
@@ -111,6 +111,11 @@ class Memory:
         """Keep an event; only the last ones stay."""
         self.events.append(event)
         self._append(EVENT, "", event)
+
+    @property
+    def safe(self) -> bool:
+        """True if all changes would survive a power cut."""
+        return True
 
     def flush(self, *, durable: bool = False) -> None:
         """Write all changes, so that they survive the process; if `durable`, also a power cut. Raises StateError."""
@@ -173,6 +178,11 @@ class Store(Memory):
             raise
 
     # Writing.
+
+    @property
+    def safe(self) -> bool:
+        """True if all changes would survive a power cut."""
+        return not self._pending and (self._file is None or not self._file.opened or self._file.safe)
 
     def flush(self, *, durable: bool = False) -> None:
         """Write all changes, so that they survive the process; if `durable`, also a power cut. Raises StateError."""

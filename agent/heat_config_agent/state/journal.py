@@ -21,7 +21,7 @@ skipped with a warning, and the file is copied aside.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from heat_config_agent.model.deployment import Deployment, Result
@@ -45,6 +45,8 @@ class Journal(EntryFile):
         super().__init__(directory / FILE)
         self._owed = False
         """True if the file has a result that has to be flushed to disk."""
+        self.beside: Callable[[], Callable[[], None] | None] = lambda: None
+        """Returns what else has to be on disk when `sync` returns: a function that flushes it; None for nothing."""
         self._latest = max((entry.accepted for entry in self.entries.values()), default=0.0)
         try:
             self.steady = Steady(directory)
@@ -192,8 +194,12 @@ class Journal(EntryFile):
             self.sync()
 
     def sync(self) -> None:
-        """Make everything written so far survive a power cut. Raises StateError."""
-        super().sync()
+        """Make everything written so far survive a power cut, and what is `beside` it. Raises StateError."""
+        flush = self.beside()
+        if flush is None:
+            super().sync()
+        else:
+            record_file.do_together(super().sync, flush)
         self._owed = False
 
 
