@@ -180,7 +180,7 @@ def test_the_power_goes_at_each_flush(
     expected = life.lines
     assert sorted(expected) == [f"{name} {operation.upper()}" for name in NODES]
     cuts = 0
-    for cuts, kept in enumerate(disk.cuts(), 1):  # noqa: B007  # it is used after the loop
+    for cuts, kept in enumerate(disk.cuts(), 1):
         monkeypatch.setattr(processes, "boot_id", lambda number=cuts: f"{boot}-{number}")
         life.check(kept, expected)
     assert cuts > 2 * len(NODES)

@@ -162,6 +162,7 @@ class Applier:
             defaults=self._launcher.settings.defaults,
             only=only,
             parse=self._reader.parse,
+            are_few=not mark,
         )
         self.mistakes = view.mistakes
         deployments = {deployment.key: deployment for deployment in view.deployments}
@@ -252,7 +253,15 @@ class Applier:
             self._admission.withdraw(key)
             return
         entries, settings = self._journal.entries, self._launcher.settings
-        known = facts([deployment], entries, self._tools, self._deployed, settings.state, defaults=settings.defaults)
+        known = facts(
+            [deployment],
+            entries,
+            self._tools,
+            self._deployed,
+            settings.state,
+            defaults=settings.defaults,
+            are_few=True,
+        )
         for again in plan.make([deployment], known, only=self._offer.only):
             if again.deployment.key == key:
                 self._take_on(self._offer.confirmed(again))
@@ -260,8 +269,8 @@ class Applier:
     def recall(self, key: str, result: Result | None, ended: float | None) -> None:
         """Settle a deployment whose result its receiver has since an earlier process, which did not record that.
 
-        `result` is None if the receiver does not know the deployment any more. One that has not run is let go of. `ended`
-        is when the run ended, in seconds since the epoch.
+        `result` is None if the receiver does not know the deployment any more. One that has not run is let go of.
+        `ended` is when the run ended, in seconds since the epoch.
         """
         if result is None and self._journal.entries[key].state is State.ACCEPTED:
             self._admission.withdraw(key)

@@ -203,9 +203,9 @@ class ThisMachine:
         return functools.partial(self._world.store.flush, durable=True)
 
     def _recall(self, world: World) -> None:
-        """Settle the deployments whose results the records of the stack have, and put back those that the journal lacks.
+        """Settle the deployments whose results the stack has, and put back the results that the journal lacks.
 
-        A power cut takes from the journal what was not flushed, and a kill comes before the record of the delivery.
+        A power cut takes from the journal what was not flushed, and a kill may come before the delivery is on record.
         """
         store = world.store
         of_config = {each.config: each for each in store.deployments.values()}
