@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from heat_config_agent.model.entry import State
+from heat_config_agent.stack import machine
 from heat_config_agent.stack.definition import Definition
-from heat_config_agent.state import journal, record_file
+from heat_config_agent.state import journal
 from heat_config_agent.state.records import Reader
 from heat_config_hooks import processes
 from stack.made import deployment, made, script
@@ -44,15 +45,15 @@ class Disk:
         self.moments: list[Moment] = []
         self.safe: dict[str, bytes | None] = dict.fromkeys(FILES)
         self._together = False
-        together = record_file.do_together
+        both = machine.flush_both
 
-        def do_together(flush: Callable[[], None], other: Callable[[], None]) -> None:
+        def flush_both(flush: Callable[[], None], other: Callable[[], None]) -> None:
             self._keep()
             self._together = True
-            together(flush, other)
+            both(flush, other)
             self._together = False
 
-        monkeypatch.setattr(record_file, "do_together", do_together)
+        monkeypatch.setattr(machine, "flush_both", flush_both)
         for name in ("fsync", "fdatasync"):
             monkeypatch.setattr(os, name, self._flush)
 

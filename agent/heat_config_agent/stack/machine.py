@@ -27,6 +27,7 @@ from heat_config_agent.stack import deployments, kept_files
 from heat_config_agent.stack.live import World
 from heat_config_agent.stack.records import FAILED, IN_PROGRESS, DeploymentRecord
 from heat_config_agent.state import lock
+from heat_config_agent.state.joint_flush import flush_both
 from heat_config_hooks import processes, protocol
 from heat_config_hooks.values import replace
 
@@ -142,7 +143,7 @@ class ThisMachine:
             stored_by_receiver=True,
         )
         self._journal, self._applier, self._announcer = place.journal, place.applier, place.announcer
-        self._journal.beside = self._flush_records
+        self._journal.flush_with = self._flush_with
         self._world: World | None = None
         self._new: dict[str, DeploymentRecord] = {}
         self._pending: dict[str, DeploymentRecord] = {}
@@ -196,11 +197,12 @@ class ThisMachine:
         if not self.busy:
             self._raise_if_stuck()
 
-    def _flush_records(self) -> Callable[[], None] | None:
-        """Return the function that flushes the records of the stack; None if they are on disk."""
+    def _flush_with(self, flush_journal: Callable[[], None]) -> None:
+        """Flush the journal and the records of the stack. Raises StateError."""
         if self._world is None or self._world.store.safe:
-            return None
-        return functools.partial(self._world.store.flush, durable=True)
+            flush_journal()
+        else:
+            flush_both(flush_journal, functools.partial(self._world.store.flush, durable=True))
 
     def _recall(self, world: World) -> None:
         """Settle the deployments whose results the stack has, and put back the results that the journal lacks.

@@ -45,8 +45,8 @@ class Journal(EntryFile):
         super().__init__(directory / FILE)
         self._owed = False
         """True if the file has a result that has to be flushed to disk."""
-        self.beside: Callable[[], Callable[[], None] | None] = lambda: None
-        """Returns what else has to be on disk when `sync` returns: a function that flushes it; None for nothing."""
+        self.flush_with: Callable[[Callable[[], None]], None] | None = None
+        """Calls the function that flushes the file, and flushes what else has to be on disk when `sync` returns."""
         self._latest = max((entry.accepted for entry in self.entries.values()), default=0.0)
         try:
             self.steady = Steady(directory)
@@ -194,12 +194,11 @@ class Journal(EntryFile):
             self.sync()
 
     def sync(self) -> None:
-        """Make everything written so far survive a power cut, and what is `beside` it. Raises StateError."""
-        flush = self.beside()
-        if flush is None:
+        """Make everything written so far survive a power cut. Raises StateError."""
+        if self.flush_with is None:
             super().sync()
         else:
-            record_file.do_together(super().sync, flush)
+            self.flush_with(super().sync)
         self._owed = False
 
 

@@ -8,7 +8,6 @@ A file with damaged lines is copied aside, and rewritten without them.
 
 from __future__ import annotations
 
-import _thread
 import contextlib
 import os
 import time
@@ -41,35 +40,6 @@ def read(path: Path) -> bytes:
         return files.read(path)
     except FileNotFoundError:
         return b""
-
-
-def do_together(flush: Callable[[], None], other: Callable[[], None]) -> None:
-    """Flush two files at the same time, which takes about as long as one: the file system writes both in one go.
-
-    Raises the error of either.
-    """
-    errors: list[BaseException] = []
-    done = _thread.allocate_lock()
-
-    def run() -> None:
-        try:
-            other()
-        except BaseException as error:  # noqa: BLE001  # it is raised in the other thread
-            errors.append(error)
-        finally:
-            done.release()
-
-    done.acquire()
-    try:
-        _thread.start_new_thread(run, ())  # `threading` would wait until it has begun
-    except RuntimeError:  # the machine has no processes left
-        run()
-    try:
-        flush()
-    finally:
-        done.acquire()
-    if errors:
-        raise errors[0]
 
 
 class RecordFile:
