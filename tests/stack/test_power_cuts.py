@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from heat_config_agent.model.entry import State
-from heat_config_agent.stack import machine
 from heat_config_agent.stack.definition import Definition
-from heat_config_agent.state import journal
+from heat_config_agent.state import joint_flush, journal
 from heat_config_agent.state.records import Reader
 from heat_config_hooks import processes
 from stack.made import deployment, made, script
@@ -45,7 +44,7 @@ class Disk:
         self.moments: list[Moment] = []
         self.safe: dict[str, bytes | None] = dict.fromkeys(FILES)
         self._together = False
-        both = machine.flush_both
+        both = joint_flush.flush_both
 
         def flush_both(flush: Callable[[], None], other: Callable[[], None]) -> None:
             self._keep()
@@ -53,7 +52,7 @@ class Disk:
             both(flush, other)
             self._together = False
 
-        monkeypatch.setattr(machine, "flush_both", flush_both)
+        monkeypatch.setattr(joint_flush, "flush_both", flush_both)
         for name in ("fsync", "fdatasync"):
             monkeypatch.setattr(os, name, self._flush)
 

@@ -26,8 +26,7 @@ from heat_config_agent.signals.delivery import Fate, Outcome
 from heat_config_agent.stack import deployments, kept_files
 from heat_config_agent.stack.live import World
 from heat_config_agent.stack.records import FAILED, IN_PROGRESS, DeploymentRecord
-from heat_config_agent.state import lock
-from heat_config_agent.state.joint_flush import flush_both
+from heat_config_agent.state import joint_flush, lock
 from heat_config_hooks import processes, protocol
 from heat_config_hooks.values import replace
 
@@ -202,7 +201,7 @@ class ThisMachine:
         if self._world is None or self._world.store.safe:
             flush_journal()
         else:
-            flush_both(flush_journal, functools.partial(self._world.store.flush, durable=True))
+            joint_flush.flush_both(flush_journal, functools.partial(self._world.store.flush, durable=True))
 
     def _recall(self, world: World) -> None:
         """Settle the deployments whose results the stack has, and put back the results that the journal lacks.

@@ -24,13 +24,18 @@ def failing(text: str) -> Callable[[], None]:
 def test_both_are_under_way_at_once() -> None:
     """Each of them ends only after the other has begun."""
     meet = threading.Barrier(2, timeout=60)
-    flush_both(meet.wait, meet.wait)
-    assert not meet.broken
+    met: list[int] = []
+    flush_both(lambda: met.append(meet.wait()), lambda: met.append(meet.wait()))
+    assert sorted(met) == [0, 1]
 
 
 @pytest.mark.parametrize(
     ("one", "other", "error"),
-    [(failing("one"), int, "one"), (int, failing("other"), "other"), (failing("one"), failing("other"), "one")],
+    [
+        (failing("one"), lambda: None, "one"),
+        (lambda: None, failing("other"), "other"),
+        (failing("one"), failing("other"), "one"),
+    ],
 )
 def test_an_error_of_either_is_raised(one: Callable[[], None], other: Callable[[], None], error: str) -> None:
     """Nothing may begin if one of the files is not on disk."""
