@@ -83,24 +83,29 @@ def _prune(settings: Settings, deployed: Deployed) -> tuple[list[Removal], list[
 def _show(removals: list[Removal], *, as_json: bool, planned: bool, size: int = 0, files: int = 0) -> None:
     if as_json:
         objects = [
-            {"id": each.entry.id, "name": each.entry.name, "removes": each.part.value, "reason": each.reason}
-            for each in removals
+            {
+                "id": removal.entry.id,
+                "name": removal.entry.name,
+                "removes": removal.part.value,
+                "reason": removal.reason,
+            }
+            for removal in removals
         ]
         held = {"bytes": size, "files": files} if planned else {}
         terminal.say(json.dumps({"removals": objects, "planned": planned, **held}))
         return
     rows = [
         (
-            terminal.plain(each.entry.name),
-            terminal.plain(each.entry.id or each.entry.key)[:36],
-            _SAYS[each.part],
-            each.reason,
+            terminal.plain(removal.entry.name),
+            terminal.plain(removal.entry.id or removal.entry.key)[:36],
+            _SAYS[removal.part],
+            removal.reason,
         )
-        for each in removals
+        for removal in removals
     ]
     for line in terminal.table(rows):
         terminal.say(terminal.line(line))
-    number = len({each.entry.key for each in removals})
+    number = len({removal.entry.key for removal in removals})
     if planned:
         terminal.say(f"would prune {terminal.count(number, 'deployment')}; nothing was removed")
         terminal.say(f"kept now: {bytes_of(size)} in {terminal.count(files, 'file')}")
