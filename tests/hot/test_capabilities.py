@@ -11,7 +11,7 @@ import pytest
 from heat_config_agent.hot import checker, reader
 from heat_config_agent.hot.loader import define as define_source
 from heat_config_agent.language.mistakes import Invalid
-from heat_config_agent.stack.definition import Definition, Found, Identity
+from heat_config_agent.stack.definition import Definition, Identity, MappedType
 from hot.made import IDENTITY, VERSION, define, examined
 from support.machine import Done, Machine
 
@@ -28,7 +28,7 @@ def template(capabilities: str = "") -> str:
 FILES = {"puppet/c.yaml": template("{deployment: puppet}"), "docker/c.yaml": template("{deployment: docker}")}
 
 
-def first(made: Definition, type_: str = "My::Type", resource: str = "r") -> Found:
+def first(made: Definition, type_: str = "My::Type", resource: str = "r") -> MappedType:
     """Return what a type stands for."""
     return next(made.environment.candidates(type_, resource))
 
@@ -66,7 +66,7 @@ def test_what_is_required_may_stand_in_another_environment() -> None:
 
 
 def test_a_later_environment_may_name_one_template() -> None:
-    """Then there is no list any more, nor anything that could be wrong with it; and the other way round."""
+    """A later environment may replace a list by one template, or one template by a list."""
     one = "resource_registry: {'My::Type': docker/c.yaml}\n"
     assert chosen(LIST, one) == "docker/c.yaml"
     assert chosen(one, LIST, "requires: {deployment: puppet}\n") == "puppet/c.yaml"
@@ -200,7 +200,7 @@ def test_wildcards_beside_lists() -> None:
     none = other.replace("'My::*': 'OS::Heat::*'", "'Your::*': 'OS::Heat::*'")
     assert first(define(PARENT, none, files=FILES)).template == "puppet/c.yaml"
     taken = requires + LIST.replace("}", ", 'My::*': null}")
-    assert first(define(PARENT, taken, files=FILES)) == Found("My::Type")
+    assert first(define(PARENT, taken, files=FILES)) == MappedType("My::Type")
 
 
 def test_a_type_that_is_mapped_to_one_with_a_list() -> None:
@@ -238,7 +238,7 @@ def nested(made: Definition, resource: str, type_: str) -> Definition:
 
 
 def test_nested_templates_see_the_one_that_is_chosen() -> None:
-    """However deep, and also one that is itself of a list; in the place of a type it may use that type itself."""
+    """Nested templates see the chosen template at any depth, and may use the type that it replaces."""
     files = {
         "outer.yaml": VERSION + "resources: {mid: {type: My::Mid}}\n",
         "mid/a.yaml": template("{deployment: puppet}") + "resources: {r: {type: My::Type}, m: {type: My::Mid}}\n",
@@ -250,7 +250,7 @@ def test_nested_templates_see_the_one_that_is_chosen() -> None:
     outer = nested(made, "o", "outer.yaml")
     mid = nested(outer, "mid", "My::Mid")
     assert first(mid).template == "puppet/c.yaml"
-    assert first(mid, "My::Mid", "m") == Found("My::Mid")
+    assert first(mid, "My::Mid", "m") == MappedType("My::Mid")
 
 
 # Mistakes.
@@ -339,13 +339,13 @@ def test_mistakes_in_candidates() -> None:
 
 
 def test_what_heat_does_not_take_is_said() -> None:
-    """Whoever wants to go there with it has to know."""
+    """Capabilities are reported with a warning that Heat does not know them."""
     _, warnings = examined(template("{a: b}"), "requires: {a: b}\n")
     assert warnings == [f"env0.yaml:1:1: requires: {NOT_HEATS}", f"t.yaml:2:1: capabilities: {NOT_HEATS}"]
 
 
 def test_it_is_said_once() -> None:
-    """Not for each environment, and not for each template."""
+    """The warning appears once for all environments, and once for all templates."""
     parent = template("{a: b}") + "resources: {p: {type: puppet/c.yaml}, d: {type: docker/c.yaml}}\n"
     _, warnings = examined(parent, "requires: {a: b}\n", "requires: {c: d}\n", files=FILES)
     assert warnings == [f"env0.yaml:1:1: requires: {NOT_HEATS}", f"t.yaml:2:1: capabilities: {NOT_HEATS}"]
@@ -363,7 +363,7 @@ def put(folder: Path, **files: str) -> None:
 
 
 def test_candidates_are_beside_the_environment(tmp_path: Path) -> None:
-    """Or where its base_url says; what they name is beside them. All are kept, so that an update can choose another."""
+    """Candidates are found next to the environment or below its base_url, and all are kept for later updates."""
     put(
         tmp_path,
         t=VERSION + PARENT,
@@ -521,7 +521,7 @@ def test_capabilities_are_summed_up(machine: Machine) -> None:
 
 
 def test_what_an_environment_lacks_is_said_where_it_is_named(machine: Machine, controllers: Path) -> None:
-    """And the rest is shown."""
+    """A file that an environment lacks is reported where it is named, and the rest is shown."""
     put(controllers, env="resource_registry: {'My::T': [lost.yaml, puppet/controller.yaml]}\n")
     done = run(machine, "capabilities", "-f", "env.yaml", "--json")
     assert (done.code, json.loads(done.out)["deployment"]) == (1, ["puppet"])

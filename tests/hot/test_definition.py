@@ -8,7 +8,7 @@ import pytest
 
 from heat_config_agent.hot import loader
 from heat_config_agent.language.mistakes import Invalid
-from heat_config_agent.stack.definition import Found, Identity, Look, Need, Unresolved, circle, requires, resolve
+from heat_config_agent.stack.definition import Identity, Look, MappedType, Need, Unresolved, circle, requires, resolve
 from hot.made import IDENTITY, Known, define, source
 
 RESOURCES = "resources: {a: {type: A}, b: {type: B}}\n"
@@ -135,7 +135,7 @@ def test_a_resource_that_is_there_already_needs_nothing() -> None:
 
 
 def test_a_definition_is_made_again_of_its_source() -> None:
-    """Which is JSON, and all that is needed: no file has to be there."""
+    """The source is JSON, and a definition is made from it without any file."""
     made = define(
         "parameters: {p: {type: string}}\nresources: {a: {type: My::T}}\noutputs: {o: {value: {get_file: f}}}\n",
         "resource_registry: {My::T: child.yaml}\nparameters: {p: x}\n",
@@ -144,7 +144,7 @@ def test_a_definition_is_made_again_of_its_source() -> None:
     again = loader.load(json.loads(json.dumps(made.source)), IDENTITY)
     assert again.outputs == made.outputs
     assert again.parameters == made.parameters
-    assert next(again.environment.candidates("My::T", "a")) == Found("My::T", "child.yaml", ("My::T",))
+    assert next(again.environment.candidates("My::T", "a")) == MappedType("My::T", "child.yaml", ("My::T",))
 
 
 def test_an_update_of_what_exists_keeps_what_is_not_given_anew() -> None:
@@ -209,7 +209,7 @@ def test_properties_become_parameters_of_the_child() -> None:
 
 
 def test_mistakes_of_a_child_have_their_place_in_its_own_text() -> None:
-    """Who shows them puts the resource before their path."""
+    """A mistake in a child has its position in the child's text; the caller adds the resource."""
     with pytest.raises(Invalid) as caught:
         child()
     [mistake] = caught.value.mistakes
