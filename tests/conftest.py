@@ -77,7 +77,7 @@ APART = (
 """Long files whose tests share nothing: each test is handed out by itself."""
 
 ANEW = re.compile("/cli/test_(shortcut|help_and_usage|stack_examples)|/cost/|/promises/test_kill_points")
-"""Whose commands are all started anew, as people start them; elsewhere some may begin loaded, see `support.loaded`."""
+"""The tests whose commands always start as new processes, as for users; others may begin loaded (`support.loaded`)."""
 
 FORMS = re.compile("/cli/test_(?!stack)")
 """Files in which each form of a command line, with its own options, is started anew the first time."""

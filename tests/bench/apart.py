@@ -35,7 +35,7 @@ class Outcome:
     """What came of a scenario."""
 
     samples: list[tuple[str, Sample]] = field(default_factory=list)
-    """Who showed what, of each run that came to its end."""
+    """The samples of each finished run, with the name of the subject."""
     lacks: str = ""
     """What is not here, if it cannot be measured for that."""
     failed: str = ""

@@ -43,7 +43,7 @@ WORK = 10.0
 
 
 class Client(Protocol):
-    """Somebody who asks again and again."""
+    """A client that sends requests without end."""
 
     patience: float
     """How long it waits for an answer."""
@@ -265,7 +265,7 @@ def _simulated(course: Course, fleet: list[Client]) -> Tally:
     seen = [0.0 if course.idle else -math.inf] * number
     """When each was answered last."""
     events = [(at, who) for who, at in enumerate(due)]
-    """Who is to ask when; and, as -1 - who, whose deployments end when."""
+    """Times and clients: a client that sends a request then, or -1 - client for one whose deployments end then."""
     heapq.heapify(events)
     while events and events[0][0] < end:
         now, who = heapq.heappop(events)

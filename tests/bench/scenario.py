@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 OURS, THEIRS, LIMIT = "ours", "theirs", "limit"
-"""Who is compared: this project; os-collect-config and heat-agents; the least that anything could do."""
+"""The subjects: this project; os-collect-config and heat-agents; the minimum that any program could do."""
 
 Sample = Mapping[str, float]
 """What one run showed: figure → value, in the unit that the scenario's `Figure` names."""

@@ -115,7 +115,7 @@ def test_a_damaged_state_is_no_obstacle(machine: Machine) -> None:
 
 
 def test_no_file_is_replaced(machine: Machine) -> None:
-    """Neither a file nor a link to one."""
+    """The bundle is written over neither an existing file nor a link to one."""
     path = machine.folder / "bundle.tar.gz"
     path.symlink_to(machine.folder / "elsewhere")
     done = machine.agent("collect-logs", str(path))

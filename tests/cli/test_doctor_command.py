@@ -179,7 +179,7 @@ def test_what_an_instance_was_given_leads_to_heat(machine: Machine, openstack: c
 
 
 def test_no_message_is_taken_from_a_zaqar_queue(machine: Machine, openstack: cloud.Cloud) -> None:
-    """Whoever waits for a message gets it."""
+    """`doctor` leaves the message in the queue for the agent that waits for it."""
     openstack.service.always = Answer(body=b'{"messages": {"free": 1}}')
     values = {key: value for key, value in heat(openstack).items() if key not in ("stack_id", "resource_name")}
     done = doctor(machine, {"zaqar": {**values, "queue_id": "q1"}})
@@ -235,7 +235,7 @@ def test_too_little_is_said(machine: Machine, openstack: cloud.Cloud) -> None:
 
 
 def test_keystone_refuses_the_user(machine: Machine, openstack: cloud.Cloud) -> None:
-    """That is the reason, and the only one that is given."""
+    """Keystone's refusal is the only reason that is shown."""
     openstack.keystone.named["v3"] = Answer(401)
     openstack.keystone.always = Answer(401)
     done = doctor(machine, {"heat": heat(openstack)})
@@ -275,7 +275,7 @@ def test_a_name_that_is_unknown(machine: Machine, openstack: cloud.Cloud) -> Non
 
 
 def test_another_way_works(machine: Machine, openstack: cloud.Cloud, silent_port: int) -> None:
-    """Then one that does not is no more than a warning."""
+    """If another transport works, one that does not is only a warning."""
     given = machine.write({"os-collect-config": {"heat": heat(openstack)}})
     values = heat(openstack, auth_url=f"http://127.0.0.1:{silent_port}/v3")
     done = doctor(machine, {"heat": values, "heat_local": {"path": str(given)}})
@@ -309,7 +309,7 @@ def test_a_certificate_that_is_not_trusted_is_reported_with_what_to_set(
 
 
 def test_a_certificate_that_is_good(machine: Machine, openstack: cloud.Cloud) -> None:
-    """And what is not: TLS where there is none, and a file of certificates that has none."""
+    """A good certificate passes; TLS to a server without TLS and an empty file of certificates do not."""
     path = certificate(machine.folder, "IP:127.0.0.1")
     plain = openstack.keystone.origin
     openstack.keystone.stop()

@@ -195,7 +195,7 @@ def test_a_program_that_fails_is_said(machine: Machine, bin_folder: Path) -> Non
 
 
 def test_a_program_that_is_named_by_its_variable_is_asked(machine: Machine, bin_folder: Path) -> None:
-    """And no other; where it is missing the variable is named."""
+    """Only the program that the variable names is asked; if it is missing, the variable is named."""
     program(bin_folder, "puppet", f"{SH}echo 7.23.0\n")
     other = program(bin_folder, "other", f'{SH}[ "$*" = "-x y --version" ] && echo 8.1\n')
 
@@ -328,7 +328,7 @@ def test_one_hook_is_shown_with_its_options(machine: Machine, bin_folder: Path) 
 
 @pytest.mark.parametrize("tool", sorted(heat_config_hooks.HOOKS))
 def test_any_hook_can_be_shown(tool: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it takes, and whether or not its program is there."""
+    """Every hook can be shown, also one whose program is missing."""
     monkeypatch.setenv("PATH", "/no/such/folder")
     assert agent.main(["hooks", tool]) == 0
     assert heat_config_hooks.load(tool).ABOUT.config in capsys.readouterr().out

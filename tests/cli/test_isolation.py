@@ -108,7 +108,7 @@ def test_it_has_a_network_of_its_own(machine: Machine, heat: SignalServer) -> No
     "the kernel refuses each",
 )
 def test_root_cannot_undo_it(machine: Machine, heat: SignalServer, seen: Path) -> None:
-    """Not with the tools of the machine."""
+    """A run as root cannot undo its isolation with the tools of the machine."""
     ways = (
         "umount /tmp",
         "mount -o remount,rw /usr",
@@ -149,7 +149,7 @@ def test_each_level_means_what_it_says(
 
 
 def test_what_it_leaves_in_its_home_is_removed(machine: Machine) -> None:
-    """However deep it is."""
+    """Files that a run leaves in its home are removed at any depth."""
     script = f"{SH}cd; for n in $(seq 2000); do mkdir d; cd d; done\n"
     assert machine.apply([isolated("d1", script, {"home": True})]).code == 0
     assert {each.name.partition(".")[0] for each in (machine.state / "runs/d1").iterdir()} == {
@@ -170,7 +170,7 @@ def test_artifacts_are_fetched_before(machine: Machine, heat: SignalServer) -> N
 
 
 def test_a_run_of_another_user_is_isolated(machine: Machine, heat: SignalServer, seen: Path) -> None:
-    """And no program gives it back its privileges; its folder is as private as without."""
+    """A run of another user is isolated too: it cannot regain privileges, and its folder stays private."""
     outer = Path(tempfile.mkdtemp(prefix="heat-users-", dir="/var/lib"))
     outer.chmod(0o755)
     config = machine.folder / "agent.conf"

@@ -111,7 +111,7 @@ def _age(path: Path) -> None:
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_whatever_is_changed_is_looked_at(idle: Machine, name: str) -> None:
-    """And what is to be done is done."""
+    """After any change the shortcut is not taken, and pending work is done."""
     change, runs = CHANGES[name]
     change(idle)
     _, anew = applied(idle)

@@ -183,7 +183,7 @@ def test_a_missing_parameter_is_one_sentence(stacks: Stacks) -> None:
 
 
 def test_what_is_no_template_takes_no_options_of_templates(stacks: Stacks) -> None:
-    """And a template takes no other file beside it, and comes from a file."""
+    """Documents refuse the options of templates; a template refuses other documents, and must come from a file."""
     document = stacks.machine.write([])
     done = stacks.machine.apply(document, "--parameter", "a=b")
     assert (done.code, done.err.count("\n")) == (2, 1)

@@ -54,7 +54,7 @@ def random_nodes(seed: int) -> list[Node]:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_no_line_runs_behind_a_box_and_no_boxes_overlap(seed: int) -> None:
-    """Whatever the graph: lines keep clear of all boxes, boxes of one another, and all of it is on the page."""
+    """In any graph, lines and boxes do not overlap, and all of them are on the page."""
     nodes = random_nodes(seed)
     picture = placed(nodes)
     assert set(picture.boxes) == {each.name for each in nodes}

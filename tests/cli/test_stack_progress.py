@@ -80,7 +80,7 @@ def test_what_is_unchanged_says_so(machine: Machine) -> None:
 
 
 def test_lines_say_when_a_run_begins(machine: Machine) -> None:
-    """So that somebody who follows a log sees what is being waited for."""
+    """The log shows when a run begins, so that a reader knows what the command waits for."""
     done = machine.apply(template(machine, "true"))
     first, second = (line for line in done.out.splitlines() if line[10:14] == "one ")
     assert first.split() == ["running", "one", "CREATE"]
@@ -88,7 +88,7 @@ def test_lines_say_when_a_run_begins(machine: Machine) -> None:
 
 
 def test_a_failure_shows_its_last_words(machine: Machine) -> None:
-    """And a command that shows all of them, within the width of the terminal."""
+    """A failure shows the end of its output and the command that shows all of it, within the terminal's width."""
     terminal = on_terminal(machine, template(machine, "seq 9 >&2; echo out of paint >&2; exit 3"))
     shown = screen(terminal.printed())
     assert terminal.process.returncode == 1

@@ -60,7 +60,7 @@ def test_rollback_takes_no_name_for_its_value(machine: Machine) -> None:
 
 
 def test_the_timeout_is_in_seconds(machine: Machine) -> None:
-    """Or in the unit that it names; anything else is refused."""
+    """A timeout without a unit is in seconds, and an unknown unit is refused."""
     template = write(machine, "CREATE", 0)
     assert stack(machine, "create", "-t", template, "one", "--timeout", "2m").code == 0
     done = stack(machine, "create", "-t", template, "two", "--timeout", "soon")

@@ -43,7 +43,7 @@ def script(proof: Path, more: str = "") -> str:
 
 @pytest.mark.parametrize("way", ["--timeout", "setting"])
 def test_no_usual_timeout_outlasts_the_longest(governed: Governed, way: str) -> None:
-    """Neither a longer one nor «no timeout» of the command line or of the settings."""
+    """Neither a longer default timeout nor «no timeout» can exceed the maximum of the policy."""
     governed.policy("max_timeout = 1")
     (governed.own / "agent.conf").write_text(f"[agent]\ntime_limit = {0 if way == 'setting' else 50}\n")
     words = (way, "0") if way.startswith("-") else ()
@@ -62,7 +62,7 @@ def test_no_spelling_of_a_timeout_is_too_long_for_the_rule(governed: Governed, p
 
 
 def test_an_executable_hook_has_the_longest_timeout_too(governed: Governed, machine: Machine) -> None:
-    """Whatever it takes the option for."""
+    """The maximum timeout applies to executable hooks too, whatever they use the option for."""
     machine.hooks.mkdir()
     (machine.hooks / "own").write_text(f"{SH}sleep 30\n")
     (machine.hooks / "own").chmod(0o755)
@@ -118,7 +118,7 @@ def test_a_link_of_a_hook_is_not_the_hook_that_it_leads_to(governed: Governed, m
 
 @pytest.mark.parametrize("user", ["root", "toor", "0", "+0", "ROOT", "root ", "", None, "nobody\n", "--", "a,b"])
 def test_no_spelling_of_root_is_another_user(governed: Governed, machine: Machine, proof: Path, user: object) -> None:
-    """Nor an alias of root in the record of users, which is a name of its own."""
+    """No alias of root in the list of users counts as another user."""
     (machine.folder / "passwd").write_text(f"{Path('/etc/passwd').read_text()}toor:x:0:0::/root:/bin/sh\n")
     governed.before = (*governed.before, *mounted(f"mount --bind {machine.folder}/passwd /etc/passwd"))
     governed.policy("users = nobody")
@@ -154,7 +154,7 @@ def test_a_hook_of_ones_own_runs_as_root_whatever_its_options_say(governed: Gove
     ],
 )
 def test_a_reference_beside_the_rule_is_refused(governed: Governed, proof: Path, reference: str) -> None:
-    """Also one that would lead out of the folder that the rule names."""
+    """A reference outside the folder of the rule is refused, also one with `..`."""
     folder = governed.own / "secrets"
     (folder / "web").mkdir(parents=True, mode=0o700)
     for name in ("db", "web/a"):

@@ -69,7 +69,7 @@ def test_a_run_loads_what_it_needs(machine: Machine) -> None:
 
 
 def test_a_run_that_sends_a_result_loads_what_sends_it(machine: Machine, heat: SignalServer) -> None:
-    """And not what few servers need."""
+    """A run with a result loads the plain HTTP client, and not what only few servers need."""
     found = loaded(machine.apply([deployment(signal=heat.url("d1"))], PYTHONPROFILEIMPORTTIME="1"))
     assert len(heat.signals) == 1
     assert not found & (SLOW | OTHERS | DAEMON | CHANNELS)

@@ -18,7 +18,7 @@ from support.machine import Machine, deployment
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_what_runs_outlives_the_daemon(daemon: Daemon, machine: Machine, heat: SignalServer, number: int) -> None:
-    """However it ends, the run goes on; the next one follows it, and delivers its result, exactly once."""
+    """A run continues when the daemon ends, and the next daemon delivers its result exactly once."""
     daemon.put([deployment("d1", meeting(machine, "d1"), signal=heat.url())])
     daemon.start()
     wait_until(lambda: ran(machine) == ["d1"], LONG)

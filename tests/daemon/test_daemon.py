@@ -133,7 +133,7 @@ def test_no_more_runs_at_once_than_parallel_allows(daemon: Daemon, machine: Mach
 
 
 def test_two_of_one_resource_never_run_at_once(daemon: Daemon, machine: Machine) -> None:
-    """Whatever `parallel` says; others go past them."""
+    """Two deployments of one resource never run at once, whatever `parallel` is; others overtake them."""
     daemon.configure(parallel=4)
     given = [
         resource("d1", meeting(machine, "d1"), name="one"),

@@ -43,7 +43,7 @@ class Systemd:
 
 @pytest.fixture
 def systemd(tmp_path: Path) -> Iterator[Systemd]:
-    """Somebody who listens at `$NOTIFY_SOCKET`."""
+    """A socket at `$NOTIFY_SOCKET`, as systemd has it."""
     manager = Systemd(tmp_path / "notify")
     yield manager
     manager.close()
@@ -52,7 +52,7 @@ def systemd(tmp_path: Path) -> Iterator[Systemd]:
 def test_systemd_is_told_when_the_daemon_is_ready_and_what_it_does(
     daemon: Daemon, machine: Machine, systemd: Systemd
 ) -> None:
-    """That it is ready, what it is doing, that it is alive, that it reads its settings again, and that it ends."""
+    """The daemon tells systemd that it is ready, busy, alive, reloading or stopping."""
     daemon.start(NOTIFY_SOCKET=str(systemd.path), WATCHDOG_USEC="900000")
     assert systemd.until("READY=1")[-1] == "READY=1"
     systemd.until("STATUS=idle")

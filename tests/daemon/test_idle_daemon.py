@@ -33,7 +33,7 @@ SECONDS = 120.0
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_an_idle_poll_is_one_request(tmp_path: Path, transport: str) -> None:
-    """Also with all that a daemon does now and then; nobody logs in again."""
+    """An idle poll costs one request, and no further login."""
     kind = heat.SWIFT if transport == "request" else transport
     with heat.running() as server:
         server.put({"deployments": [_settled()]})

@@ -82,7 +82,7 @@ def test_the_doctor_reaches_it(machine: Machine, network: Network) -> None:
 
 
 def test_a_certificate_is_for_the_address_without_the_zone(machine: Machine, tmp_path: Path) -> None:
-    """That is so for the connection of ours, and for the one of the library."""
+    """Both HTTP clients compare a certificate with the address without its zone."""
     certificate = _certificate(tmp_path)
     network = Network(tmp_path / "secured", certificate)
     script = (

@@ -147,7 +147,7 @@ def test_a_server_that_hangs_delays_no_other_source(
 
 
 def test_it_ends_at_once_while_a_server_hangs(daemon: Daemon, server: SignalServer) -> None:
-    """Nobody waits for an answer that may never come."""
+    """The daemon ends at once although a server has not answered."""
     hang(server)
     asking(daemon, server)
     daemon.start()
@@ -220,7 +220,7 @@ def test_idle_it_asks_less_and_less_and_often_when_something_changes(
 
 
 def test_a_server_that_fails_is_asked_seldom(daemon: Daemon, server: SignalServer) -> None:
-    """However short the intervals are."""
+    """A failing server is polled seldom, however short the interval is."""
     server.named["metadata"] = Answer(500)
     asking(daemon, server, polling_interval=0.1, min_polling_interval=0.05)
     daemon.start()
@@ -241,7 +241,7 @@ def test_splay_may_be_any_number(daemon: Daemon, machine: Machine, splay: str) -
 
 
 def test_splay_delays_the_first_poll_alone(daemon: Daemon, machine: Machine) -> None:
-    """And the daemon is ready before that, and can be told not to wait."""
+    """`splay` delays only the first poll; the daemon is ready before, and `poke` ends the delay."""
     daemon.put([deployment("d1", counting(machine, "d1"))])
     daemon.configure(splay=100000)
     daemon.start()

@@ -80,7 +80,7 @@ def test_bad_settings_are_refused_at_the_start_and_ignored_at_a_hup(
 
 
 def test_poke_asks_now(daemon: Daemon, machine: Machine) -> None:
-    """However long the intervals are; without a daemon it is an error."""
+    """`poke` polls at once, however long the interval is; without a daemon it is an error."""
     daemon.configure(polling_interval=1000, min_polling_interval=1000)
     assert daemon.command("poke").code == 1
     daemon.start()
@@ -95,7 +95,7 @@ def test_poke_asks_now(daemon: Daemon, machine: Machine) -> None:
 
 
 def test_a_poke_at_any_moment_ends_no_daemon(daemon: Daemon) -> None:
-    """Not while it starts, and not while it ends."""
+    """A `poke` while the daemon starts or stops does not kill it."""
     held = daemon.machine.state / "lock"
     for _ in range(3):
         daemon.start(wait=False)

@@ -55,7 +55,7 @@ def test_a_signal_server_that_is_down_for_a_while(daemon: Daemon, machine: Machi
     "each runs once, and its one result is delivered",
 )
 def test_killed_while_the_signal_server_is_down(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
-    """Whoever comes next delivers what was not, with the same result, once."""
+    """The next agent delivers each undelivered result once, unchanged."""
     heat.refuse()
     daemon.put([deployment("d1", counting(machine, then="date +%N"), signal=heat.url())])
     daemon.start()
@@ -255,7 +255,7 @@ def test_files_that_are_damaged(daemon: Daemon, machine: Machine, heat: SignalSe
     "name", ["documents", "learned.json", "health.json", "documents/local.json", "asked", "paused"]
 )
 def test_folders_in_the_place_of_files(daemon: Daemon, machine: Machine, name: str) -> None:
-    """And files in that of folders: work goes on, or it is said why not."""
+    """With folders in the place of files, and files in that of folders, work continues or the error says why not."""
     path = machine.state / name
     path.parent.mkdir(parents=True, mode=0o700)
     if name in ("documents", "asked"):

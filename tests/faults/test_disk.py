@@ -189,7 +189,7 @@ def test_a_time_limit_on_a_full_disk(machine: Machine, heat: SignalServer, disk:
 def test_without_inodes_what_is_begun_is_reported_truly(
     machine: Machine, heat: SignalServer, disk: Disk, left: int
 ) -> None:
-    """However many files can still be made, what is begun is reported truly, and what is not is done later."""
+    """With few inodes left, results of begun runs are true, and the rest is done later."""
     given = [counting(machine, each, signal=heat.url(each)) for each in ("d1", "d2")]
     spare = disk.path / "spare"
     spare.mkdir(mode=0o700)

@@ -131,7 +131,7 @@ def test_what_a_template_names_is_bounded_together(tmp_path: Path, monkeypatch: 
 
 @fault(3, "a config drive with a pipe in the place of a file", "a sentence that names it")
 def test_a_pipe_on_a_config_drive_is_no_file(tmp_path: Path) -> None:
-    """Nobody writes to it, ever."""
+    """A pipe without a writer on a config drive is not a file."""
     folder = tmp_path / "openstack" / "latest"
     folder.mkdir(parents=True)
     pipe(folder / "user_data")

@@ -341,7 +341,7 @@ class Queue:
             block_on_close = False
 
             def handle_error(self, request: Any, client_address: Any) -> None:
-                """Whoever is killed hangs up."""
+                """Ignore clients that were killed during a request."""
 
         self._server = Server(("127.0.0.1", 0), Handler)
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
@@ -490,7 +490,7 @@ def _aims(passed: dict[str, int], scenario: Scenario, chance: random.Random) -> 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)
 def test_killed_at_each_point(scenario: Scenario, tmp_path: Path, tried: Callable[[int], None]) -> None:
-    """Wherever it dies, the next agent goes on: nothing is lost, run twice, or told falsely."""
+    """The next agent continues after a kill at any point: nothing is lost, run twice or reported falsely."""
     theatre = Theatre(scenario, tmp_path, promises.seed("KILL_POINT_SEED"))
     passed = theatre.passed()
     assert set(scenario.points) <= passed.keys(), f"not passed: {set(scenario.points) - passed.keys()}"

@@ -76,7 +76,7 @@ def test_a_full_process_table(unprivileged: Unprivileged, heat: SignalServer, tr
 )
 @pytest.mark.parametrize("number", [5, 7, 8, 9, 10, 11, 12])
 def test_few_open_files(machine: Machine, heat: SignalServer, number: int) -> None:
-    """However few files it may open, it tells nothing false, and runs nothing twice."""
+    """With few file descriptors the agent reports nothing false and runs nothing twice."""
     world = World(machine, heat, 3)
     batch = world.batch(KINDS[:3])
 
@@ -103,7 +103,7 @@ def test_few_open_files(machine: Machine, heat: SignalServer, number: int) -> No
 def test_with_little_memory_nothing_false_is_told_and_nothing_runs_twice(
     machine: Machine, heat: SignalServer, megabytes: int
 ) -> None:
-    """However little memory it has, it tells nothing false, and runs nothing twice."""
+    """With little memory the agent reports nothing false and runs nothing twice."""
     world = World(machine, heat, 3)
     batch = world.batch(KINDS[:3])
 

@@ -44,7 +44,7 @@ def test_results_arrive_over_connections_that_break(servers: Servers, tried: Tri
     "it is given up in time, holds up no other result, and gets its own once it answers",
 )
 def test_results_arrive_at_servers_that_hang(servers: Servers, tried: Tried) -> None:
-    """Whatever a server says meanwhile, it has so long to come to an end."""
+    """A request for a result has a deadline, even if the server keeps sending something."""
     servers.add((*proxy_faults.HANGS, *proxy_faults.HANGS_IN_BODY), *WAYS)
     servers.begin()
     servers.kept("no answer within|no full answer|took too long|broke off")

@@ -280,7 +280,7 @@ def test_answers_that_are_none(suffer: Suffer) -> None:
 
 @pytest.mark.fault(2, "a source that answers with a web page, nothing, NUL bytes, half of JSON, an error", KEEPS)
 def test_documents_that_are_none(suffer: Suffer) -> None:
-    """Not even where it says 200."""
+    """A body that is not a document is refused, even with status 200."""
     suffer(proxy_faults.NO_DOCUMENT, READ, *TRANSPORTS)
 
 

@@ -123,7 +123,7 @@ def test_killed_while_it_removes(machine: Machine, heat: SignalServer, tried: Tr
 
 @pytest.mark.fault(4, "the agent is killed at random while it removes secrets", "the next look removes the rest")
 def test_killed_at_random(machine: Machine, tried: Tried) -> None:
-    """However often: at last there are none, and all ids are known."""
+    """After any number of kills nothing is left to remove, and all ids are known."""
     given = [secret(machine, f"d{number}") for number in range(8)]
     machine.apply(given)
     conf = settings(machine, keep_secrets=0)

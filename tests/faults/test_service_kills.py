@@ -118,7 +118,7 @@ def _stable(path: str, root: str) -> str:
 )
 @pytest.mark.parametrize("operation", ["create", "update", "suspend", "delete"])
 def test_kills_while_services_change(machine: Machine, operation: str, tried: Callable[[int], None]) -> None:
-    """Wherever it is killed: the scripts run as if nothing had been, each of them once."""
+    """After a kill at any moment the scripts of a service run as usual, each of them once."""
     service = Service(machine)
     service.prepare(operation)
     calls = machine.folder / "calls"

@@ -74,7 +74,7 @@ _TAKES_NOTHING = (
         "cuts its answer short, and has done nothing", b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nshort"
     ),
 )
-"""Who stands in the place of the server, and has no idea what it was told."""
+"""A server in the place of the real one that does not know what it was sent."""
 
 
 def _faults(chance: random.Random) -> tuple[Fault, ...]:
@@ -345,7 +345,7 @@ def test_when_nothing_may_be_done_any_more() -> None:
     "nothing is lost, run twice, told falsely or too late; and the daemon takes no more late than early",
 )
 def test_a_long_time(tmp_path: Path, seconds: float, counted: Counter[str], tried: Callable[[int], None]) -> None:
-    """Whatever servers answer and whatever strikes the daemon: every promise is kept, and nothing grows."""
+    """Over a long time, with failing servers and faults, every promise is kept and nothing grows."""
     seed = promises.seed("TORTURE_SEED")
     print(f"\nTORTURE_SEED={seed}")
     folder = tmp_path / "machine"

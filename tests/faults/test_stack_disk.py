@@ -49,7 +49,7 @@ def told(done: Done, words: str = "No space left on device") -> bool:
 
 @full
 def test_a_full_disk(stacks: Stacks, disk: Disk, tried: Callable[[int], None]) -> None:
-    """However much room there is: it is made, or the sentence names the disk; then it goes on where it was."""
+    """On a full disk a stack is created, or the error names the disk and the stack continues once there is room."""
     path = two(stacks)
     levels = (0, 2, 5, 7, 9, 16)
     failed = 0

@@ -220,7 +220,7 @@ def test_what_is_no_signal_does_nothing(stacks: Stacks, tried: Callable[[int], N
     "a bounded number is held at once; true signals come through at once",
 )
 def test_connections_that_are_held(stacks: Stacks, tried: Callable[[int], None]) -> None:
-    """Who says nothing makes room for those who do."""
+    """A client that sends nothing makes room for clients that do."""
     process = stacks.start(stacks.template(stacks.waiting()))
     address, token = stacks.address()
     held = []

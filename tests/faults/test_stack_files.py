@@ -226,7 +226,7 @@ def test_records_of_somebody_else_stop_the_work(stacks: Stacks, what: str) -> No
 
 @away
 def test_records_that_go_while_a_script_runs_are_missed(stacks: Stacks) -> None:
-    """Also where nothing more is to be written, it is looked after them before it is said that all is well."""
+    """Lost records are noticed before success is reported, even if nothing more has to be written."""
     stacks.apply(stacks.template(stacks.script("one")))
     waits = f"touch {stacks.told}; while [ ! -e {stacks.go} ]; do sleep 0.05; done"
     path = stacks.template(stacks.script("one", waits))

@@ -209,7 +209,7 @@ def _is_zombie(process: int) -> bool:
 )
 @pytest.mark.parametrize("how", [each for each in DAMAGES if each != "dangling"])
 def test_a_pause_that_cannot_be_read(machine: Machine, how: str) -> None:
-    """Somebody has paused it all the same; and whatever is there, `resume` removes it."""
+    """An unreadable pause still pauses the agent, and `resume` removes it in any form."""
     machine.state.mkdir(mode=0o700)
     damage(machine.state / "paused", how)
     given = [deployment("d1", counting(machine))]

@@ -374,7 +374,7 @@ def _poke(daemon: Daemon) -> None:
     "it goes on or is started again; nothing is lost, run twice or told falsely",
 )
 def test_errors_of_the_daemon(daemon: Daemon, world: World, tried: Callable[[int], None]) -> None:
-    """Whatever it could not write, it does when it can: by itself, or when it is started again."""
+    """A write of the daemon that failed is repeated later, by itself or after a restart."""
     trace = world.machine.folder / "trace"
     kinds = BATCH[:2]
     batch = _life(daemon, world, kinds, *strace(trace))

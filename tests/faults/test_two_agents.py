@@ -100,7 +100,7 @@ def test_a_run_does_not_hold_the_lock(machine: Machine, heat: SignalServer) -> N
     4, "a run looks for what the agent has open", "neither the journal nor the lock nor a connection is open in it"
 )
 def test_a_run_has_none_of_our_files_open(machine: Machine) -> None:
-    """Neither the lock nor the journal is open in the processes of a run."""
+    """The processes of a run have neither the lock nor the journal open."""
     machine.start_apply([deployment(config=waiting(machine))])
     wait_until((machine.folder / "ran").exists)
     supervisor = psutil.Process(machine.status()["d1"]["process"])
@@ -129,7 +129,7 @@ def test_looking_needs_no_lock(machine: Machine) -> None:
 )
 @pytest.mark.parametrize("what", ["removed", "replaced", "emptied"])
 def test_a_lock_that_is_gone(machine: Machine, heat: SignalServer, what: str) -> None:
-    """Nobody works beside an agent because the file that names it is not what it was."""
+    """No second agent begins when the file of the lock is removed or replaced."""
     given = [deployment(config=waiting(machine), signal=heat.url())]
     first = machine.start_apply(given)
     wait_until((machine.folder / "ran").exists, LONG)

@@ -149,7 +149,7 @@ def test_a_tidying_up_that_hangs_the_agent(daemon: Daemon, machine: Machine, hea
 def test_another_end_is_not_counted(
     daemon: Daemon, machine: Machine, heat: SignalServer, number: signal.Signals
 ) -> None:
-    """Whoever kills the agent says nothing about what it was doing."""
+    """Only an abort by the watchdog counts: another kill says nothing about the work."""
     daemon.configure()
     for turn in range(3):
         name = f"d{turn}"

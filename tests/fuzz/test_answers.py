@@ -1,4 +1,4 @@
-"""Whatever servers answer, and whatever an instance was given: metadata, or one sentence about what came instead."""
+"""Any answer of a server and any data of an instance is metadata, or one sentence says what came instead."""
 
 # ruff: noqa: SLF001  # an answer is given to what reads it: a server would be too slow for thousands
 
@@ -62,7 +62,7 @@ def understood(read: Any, *arguments: object) -> Any:
 @answers
 @tries(100, bodies | known.map(lambda each: json.dumps({"metadata": each}).encode()))
 def test_any_answer_of_heat_is_metadata_or_a_mistake(body: bytes) -> None:
-    """And so it is of a signed URL."""
+    """Any answer of Heat, or at a signed URL, is metadata or a mistake."""
     assert isinstance(understood(heat._metadata, body), dict | None)
     assert isinstance(understood(lambda: request.metadata(request._text(body, "x"), "x")), dict | None)
 
@@ -192,7 +192,7 @@ given = st.sampled_from(SAMPLES) | messages | ignitions | as_json
 )
 @tries(150, given | damaged(given) | st.binary() | given.map(gzip.compress) | damaged(given.map(gzip.compress)))
 def test_any_user_data_is_metadata_or_none_or_a_mistake(data: bytes) -> None:
-    """Whatever is in it for other programs is no mistake."""
+    """Any user data is metadata, nothing for us, or a mistake; parts for other programs are not mistakes."""
     try:
         found = user_data.content(data, "the user data")
     except UsageError as error:
@@ -280,7 +280,7 @@ urls = st.text() | st.sampled_from(
 )
 @tries(150, urls, st.sampled_from(["POST", "PUT", "GET", "", "post\n", "\0"]))
 def test_any_signal_url_can_be_sent_to_or_is_refused(url: str, verb: str) -> None:
-    """And what is said of it has neither its query nor its user."""
+    """Any signal URL is used or refused, and is shown without its query and its user."""
     target = Target(kind="url", url=url, verb=verb)
     said = outbox.unsendable(target)
     assert len(said) < LONGEST + len(url)

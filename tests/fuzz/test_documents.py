@@ -1,4 +1,4 @@
-"""Whatever stands in a document: nothing is raised, each mistake is said with its place, and nothing wrong succeeds."""
+"""Any document is read without an exception, each mistake is reported with its position, and nothing wrong succeeds."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def encoded(value: object, encoding: str) -> bytes:
     | damaged(known_bytes),
 )
 def test_any_bytes_are_a_document_or_a_mistake(content: bytes) -> None:
-    """Whatever is in a file, whichever source reads it."""
+    """Any bytes in a file are a document or a mistake, for each source that reads files."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "document.json"
         path.write_bytes(content)

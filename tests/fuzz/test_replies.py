@@ -1,4 +1,4 @@
-"""Whatever a hook replies, and however much: the result is JSON, short enough, truthful, and without secrets."""
+"""The result of any reply of a hook is JSON, short enough, truthful, and without secrets."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ secrets = st.text(st.characters(exclude_characters="*", exclude_categories=["Cs"
     st.sampled_from(["deploy_stdout", "deploy_stderr", "out", "other"]),
 )
 def test_no_credential_is_left_in_any_text(hidden: str, around: list[str], name: str, part: str) -> None:
-    """However often it is there, and whatever is around it."""
+    """No credential is left in any text, however often it occurs and whatever is around it."""
     hide = redactor(parse("a", inputs=[{"name": name, "value": hidden}], outputs=[{"name": "out"}]))
     assert hidden not in hide(part, hidden.join(around))
 

@@ -1,4 +1,4 @@
-"""Whatever stands in a service template: it is carried out, changed and removed, or refused with a sentence."""
+"""Any service template is carried out, changed and removed, or refused with one sentence."""
 
 from __future__ import annotations
 

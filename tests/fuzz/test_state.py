@@ -1,4 +1,4 @@
-"""Whatever is in the files of the state directory: the agent starts, and its commands say what they can."""
+"""With any content of the state directory the agent starts, and its commands show what can be read."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def validated(folder: Path, text: str, *, as_json: bool, secret: str = SECRET, n
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
 @pytest.mark.parametrize("where", PROPERTIES.values(), ids=PROPERTIES)
 def test_a_value_that_does_not_do_is_not_shown(tmp_path: Path, where: str, value: str, *, as_json: bool) -> None:
-    """Whatever it is that does not take it, and however it came to be what it is."""
+    """A wrong hidden value is not shown, whichever check refuses it and wherever it comes from."""
     text = f"{HEAD}resources:\n  r: {where.replace('VALUE', value)}\n"
     said = validated(tmp_path, text, as_json=as_json)
     assert planted.leaks([("what is said", said)]) == []
@@ -132,7 +132,7 @@ def test_a_condition_does_not_show_a_value(tmp_path: Path) -> None:
 
 
 def test_a_nested_template_does_not_show_a_value(tmp_path: Path) -> None:
-    """Neither one that it hides itself, nor one that is hidden where it comes from."""
+    """A nested template shows neither its own hidden values nor those of its parent."""
     child = f"{VERSION}\nparameters:\n  n: {{type: number}}\n"
     child += f"  own: {{type: string, hidden: true, default: {planted.WORD}}}\n"
     child += "resources:\n  r: {type: OS::Heat::RandomString, properties: {length: {get_param: own}}}\n"

@@ -24,7 +24,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def test_case(hot_case: Path) -> None:
-    """Whatever is told of a case is as Heat has it."""
+    """The result of each case is the same as Heat's."""
     case, expected = read(hot_case)
     wrong = comparing.differences(expected, stacks.run(case))
     assert not wrong, "\n".join(wrong)

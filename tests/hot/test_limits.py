@@ -145,14 +145,14 @@ def test_the_template_as_a_whole_has_a_time_limit(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("depth", [500, 20_000])
 def test_json_in_a_parameter_that_is_too_deep_is_a_mistake(depth: int) -> None:
-    """Not a traceback."""
+    """JSON that is nested too deeply in a parameter is a mistake, not a traceback."""
     text = "[" * depth + "]" * depth
     found = mistakes(f"{HEAD}parameters: {{p: {{type: json, default: '{text}'}}}}\n")
     assert any("Value must be valid JSON" in each for each in found)
 
 
 def test_a_template_has_the_size_that_heat_allows(tmp_path: Path) -> None:
-    """And what is long goes into a file."""
+    """A template is as long as Heat allows at most, and longer content belongs into a file."""
     (found,) = mistakes(f"{HEAD}description: {'x' * 600_000}\n")
     assert "the template is longer than the 524,288 bytes" in found
     path = tmp_path / "t.yaml"
@@ -186,7 +186,7 @@ def forever() -> None:
 
 
 def test_work_in_work_ends_with_it() -> None:
-    """Whose time is over first says so, and what comes after has its own."""
+    """The deadline of the outer work ends the inner work, and later work has a deadline of its own."""
     with pytest.raises(limits.TooMuch, match=r"over 0\.1 s"):
         limits.within(5, lambda: limits.within(0.1, forever))
 

@@ -121,7 +121,7 @@ def test_all_mistakes_are_shown_together_in_the_order_of_the_text() -> None:
     ],
 )
 def test_a_mistake_is_a_sentence_with_a_hint(template: str, said: str) -> None:
-    """Also where Heat answers with what Python has raised."""
+    """Each mistake is one sentence with a hint, also where Heat shows Python's exception."""
     _, found, _ = loader.examine(Source(File("t.yaml", template)), IDENTITY)
     assert any(said in str(each) for each in found), found
 
@@ -147,7 +147,7 @@ def test_what_is_wrong_with_values_is_shown_where_they_are_given() -> None:
 
 
 def test_a_hidden_value_is_in_no_message() -> None:
-    """Neither one that is given, nor a default."""
+    """No message has a hidden value, neither a passed one nor a default."""
     template = """\
     parameters:
       a: {type: number, hidden: true}
@@ -219,7 +219,7 @@ def test_mistakes_of_environments_and_template_are_shown_together() -> None:
     "version", ["AWSTemplateFormatVersion: '2010-09-09'", "HeatTemplateFormatVersion: '2012-12-12'"]
 )
 def test_the_format_of_cloudformation_is_refused_in_one_sentence(version: str) -> None:
-    """Whatever else is in it."""
+    """A template in CloudFormation's format is refused with one sentence, whatever else it contains."""
     template = Source(File("t.yaml", f"{version}\nResources: {{a: {{Type: 'AWS::EC2::Instance'}}}}\nOutputs: []\n"))
     _, [mistake], _ = loader.examine(template, IDENTITY)
     assert mistake.problem == "this template is in CloudFormation's format, which is not supported"

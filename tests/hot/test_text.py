@@ -84,7 +84,7 @@ def test_merged_maps_yield_to_keys_beside_them() -> None:
 
 @tries(100, documents)
 def test_yaml_and_json_come_to_the_same(value: Any) -> None:
-    """However it is written, a value is read as it was."""
+    """A value is read as the same from YAML and JSON."""
     assert read(json.dumps(value)).value == value
     assert read(yaml.safe_dump(value, allow_unicode=True)).value == value
 

@@ -102,7 +102,7 @@ def test_it_is_refused_where_it_cannot_work(deb: Path, tmp_path: Path) -> None:
 
 
 def test_its_version_names_the_release_that_it_is_for(deb: Path) -> None:
-    """So an upgrade of the machine's distribution upgrades it, and packages for two releases can lie in one folder."""
+    """The version sorts by release, so an upgrade of the distribution upgrades the package."""
     version = subprocess.run(["dpkg-deb", "--field", deb, "Version"], capture_output=True, text=True, check=True).stdout
     release = dict(re.findall(r'(?m)^(\w+)="?([^"\n]*)', Path("/etc/os-release").read_text()))
     assert (

@@ -55,7 +55,7 @@ def test_it_has_the_modules_of_its_folder(deb: Path) -> None:
 
 
 def test_the_agent_recommends_it(deb: Path) -> None:
-    """So apt installs it by default; it is for that version of the agent."""
+    """The agent's package recommends it, so apt installs the same version by default."""
     agent, version = package("deb"), field(deb, "Version")
     assert (field(deb, "Architecture"), field(agent, "Version")) == ("all", version)
     assert f"heat-config-agent (= {version})" in field(deb, "Depends").split(", ")

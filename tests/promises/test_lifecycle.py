@@ -94,7 +94,7 @@ def test_a_component_without_any_config_is_reported_as_done(machine: Machine, he
 
 
 def test_an_action_in_two_configs_fails_and_names_both(machine: Machine, heat: SignalServer) -> None:
-    """Which of the two is meant cannot be known, so neither is run."""
+    """An action in two configs fails and names both, and neither is run."""
     run = noting(machine.folder, "ran")
     configs = [config(run, "CREATE"), config(run, "UPDATE"), config(run, "DELETE", "CREATE")]
 

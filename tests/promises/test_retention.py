@@ -92,7 +92,7 @@ def test_secrets_of_what_is_done_go(machine: Machine, heat: SignalServer) -> Non
 
 
 def test_secrets_stay_for_a_day(machine: Machine) -> None:
-    """So long a person may look at what was done; then they go at the next run, whatever else it does."""
+    """Secrets stay readable for a day, and go at the first run after that."""
     given = [secret(machine)]
     machine.apply(given)
     assert {"deployed/d1.json", "heat-config-script/d1", "runs/d1/stdout"} <= holds(machine)
@@ -122,7 +122,7 @@ def test_secrets_stay_no_longer_than_the_output(machine: Machine) -> None:
 
 
 def test_secrets_stay_until_the_result_is_delivered(machine: Machine, heat: SignalServer) -> None:
-    """However long that takes; the result that is delivered then is whole."""
+    """Secrets stay until the result is delivered, and the delivered result is complete."""
     given = [secret(machine, signal=heat.url())]
     heat.always = Answer(status=503)
     conf = str(settings(machine, keep_secrets=0, keep_for=0, keep_size=0))
@@ -216,7 +216,7 @@ def test_what_has_left_the_metadata_goes_but_its_id(machine: Machine) -> None:
 
 
 def test_what_is_in_the_metadata_loses_its_output_alone(machine: Machine) -> None:
-    """That it ran, and what came of it, is known as long as it is there."""
+    """A deployment in the metadata loses only its output, and its outcome stays known."""
     given = [secret(machine)]
     machine.apply(given)
     old(machine, 400)
@@ -232,7 +232,7 @@ def test_what_is_in_the_metadata_loses_its_output_alone(machine: Machine) -> Non
 
 
 def test_a_result_that_was_not_sent_is_sent_when_its_deployment_is_back(machine: Machine, heat: SignalServer) -> None:
-    """Also when its secrets have gone meanwhile."""
+    """An unsent result is sent when its deployment returns, even if its secrets were removed meanwhile."""
     given = [secret(machine, signal=heat.url())]
     heat.always = Answer(status=503)
     machine.apply(given, "--deliver-for", "0")
@@ -251,7 +251,7 @@ def test_a_result_that_was_not_sent_is_sent_when_its_deployment_is_back(machine:
 
 
 def test_a_result_that_is_gone_is_said_to_be(machine: Machine, heat: SignalServer) -> None:
-    """Whoever waits for it is told so, as a failure, and nothing is run again."""
+    """A result that was removed before delivery is sent as a failure, and nothing runs again."""
     given = [secret(machine, signal=heat.url())]
     heat.always = Answer(status=503)
     machine.apply(given, "--deliver-for", "0")

@@ -232,7 +232,7 @@ def test_what_may_ask_for_credentials_is_a_mistake(machine: Machine, heat: Signa
 
 @pytest.mark.parametrize("end", ["exit 0", "exit 1", "sleep 60", "kill -9 0"])
 def test_the_file_of_inputs_goes_with_the_run(machine: Machine, heat: SignalServer, end: str) -> None:
-    """However a run ends, the inputs that were written for it are removed: secrets may be among them."""
+    """The file of inputs, which may have secrets, is removed however a run ends."""
     script = f"{SH}echo $HEAT_INPUTS_FILE; stat -c %a $HEAT_INPUTS_FILE\n{end}\n"
 
     value = result(machine, heat, script, inputs={"db_password": "x"}, options={"timeout": 0.4})
@@ -268,7 +268,7 @@ def test_the_environment_is_clean(machine: Machine, heat: SignalServer) -> None:
 
 
 def test_signals_are_at_their_defaults(machine: Machine) -> None:
-    """Whoever started the agent may ignore signals; what a script and its daemons ignore is their own affair."""
+    """A script starts with default signal handling, even if the agent ignores signals."""
     script = f"{SH}grep -E '^Sig(Blk|Ign)' /proc/self/status >{machine.folder}/signals\nyes | head -1 >/dev/null\n"
 
     under(machine, "trap '' HUP INT QUIT PIPE TERM USR1 USR2 XFSZ", [deployment(config=script)])

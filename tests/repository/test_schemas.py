@@ -100,7 +100,7 @@ def test_what_is_run_is_a_deployment_and_what_is_refused_is_none(name: str, tmp_
 
 @tries(150, entries)
 def test_nothing_that_is_run_is_refused_by_the_schema(entry: Any) -> None:
-    """Whatever else is in it."""
+    """The schema accepts every document that runs, whatever else it contains."""
     [(_, step)] = planned([entry], Path("/no/such/folder"))
     found = wrong("deployment", entry)
     assert step.verb is not Verb.RUN or found == []

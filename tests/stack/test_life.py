@@ -50,7 +50,7 @@ def test_a_preview_says_what_an_update_then_does(working: Working) -> None:
 
 
 def test_a_failed_update_goes_back_by_itself(working: Working) -> None:
-    """Also what came after the one that failed is as it was."""
+    """A failed update is rolled back, and the resources after the failed one are as before."""
     working.session.create(made({"a": tried("1"), "b": tried("2") | {"depends_on": ["a"]}}))
     again(working, {"a": tried("9"), "b": tried("2", fail=True) | {"depends_on": ["a"]}}, rollback=True)
     assert working.state() == ("ROLLBACK", "COMPLETE")
@@ -143,7 +143,7 @@ def test_a_line_that_was_torn_counts_for_nothing(working: Working) -> None:
 
 
 def test_a_wait_condition_is_signalled_over_http(working: Working) -> None:
-    """Whoever has the token is heard, and is told that the signal counts; nobody else is."""
+    """A signal with the token is confirmed; without the token it is refused."""
     resources = {
         "h": {"type": "OS::Heat::WaitConditionHandle"},
         "w": {"type": "OS::Heat::WaitCondition", "properties": {"handle": {"ref": "h"}, "timeout": 30, "count": 2}},

@@ -75,7 +75,7 @@ def test_an_update_carries_out_what_has_changed(working: Working) -> None:
 
 
 def test_a_group_that_no_tool_carries_out_fails_at_once(working: Working) -> None:
-    """Nobody would ever answer; so it is said, and not waited for."""
+    """A group without a tool fails at once instead of waiting for a result that never comes."""
     config = {"type": "OS::Heat::SoftwareConfig", "properties": {"config": "x"}}
     working.session.create(made({"c": config, "d": deployment("c")}))
     assert working.states()["d"] == "CREATE_FAILED"

@@ -149,7 +149,7 @@ def test_a_plugin_with_schemas_that_are_dicts(tmp_path: Path) -> None:
 
 
 def test_a_stack_that_was_rolled_back_to_nothing_can_be_updated(working: Working) -> None:
-    """Also if something of it is left: here a resource that is retained."""
+    """A stack that was rolled back to nothing can be updated, even with a retained resource left."""
     kept = {**tried("a"), "deletion_policy": "Retain"}
     source = {"resources": {"a": kept, "b": {**tried(fail=True), "depends_on": ["a"]}}}
     working.session.create(made(source["resources"]), rollback=True)

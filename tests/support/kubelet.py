@@ -31,7 +31,7 @@ QUICK = {"poll_period": 0.05}
 
 
 BOTH = pytest.mark.parametrize("source", ["api", "crictl"])
-"""Who says what has become of a pod."""
+"""The two interfaces that report the state of a pod."""
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ class Kind:
     retries: int = 0
     """How often it ends with a code of its option `retry`, and is begun again after that."""
     shape: str = "plain"
-    """Or `component`, or `own` for an executable of somebody else's as hook."""
+    """`plain` for one config, `component`, or `own` for an executable hook."""
 
 
 KINDS = (

@@ -143,7 +143,7 @@ class Proxy:
         self.certificate = certificate
         self.script: deque[Fault] = deque()
         self.only: Callable[[Request], bool] = lambda _: True
-        """Which requests the faults are for; others are handed on."""
+        """The requests that get the faults; others are forwarded."""
         self.requests: list[Request] = []
         self.done: list[str] = []
         """The names of the faults, one for each time."""

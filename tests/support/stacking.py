@@ -103,7 +103,7 @@ class Stacks:
 
     @property
     def ran(self) -> list[str]:
-        """Which scripts ran, for which action: in their order, each as often as it ran."""
+        """Return the scripts that ran with their actions, in order, each as often as it ran."""
         return self.log.read_text().splitlines() if self.log.exists() else []
 
     def address(self) -> tuple[str, str]:

@@ -33,7 +33,7 @@ class Scenario:
     mounts: bool = False
     """Whether it takes mounts."""
     part: str = ""
-    """Which of its points these are, where it has many."""
+    """The indices of its points in this theatre, if they are divided among several."""
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""Which Heat a cloud has: that of its environment, or another release, named by the variable HEAT_VERSION.
+"""The release of Heat in a test cloud: that of the environment, or the one that the variable HEAT_VERSION names.
 
 Another release is in an environment of its own, with the Python, the modules and the Keystone of its day. Swift and
 Zaqar stay those of the usual environment.

@@ -19,7 +19,7 @@ WAYS = {
 """The transport and the signal of the first server, and those of the other one."""
 
 TOGETHER = (("POLL_SERVER_HEAT", "POLL_SERVER_CFN", "POLL_TEMP_URL"), ("ZAQAR_MESSAGE", "a mix"))
-"""Which live at once: all together would have to wait for one Heat that is busy with them all."""
+"""The tests that run at once: all of them together would wait for one Heat too long."""
 
 NO_SUSPEND = "POLL_TEMP_URL"
 """Where Heat cannot suspend a server: it disables the server's user, and there is none. Its deployments it can."""

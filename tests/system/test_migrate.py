@@ -296,7 +296,7 @@ def test_the_commands_of_its_page(image: Booted, heat: SignalServer) -> None:
 
 
 def test_a_command_of_ones_own_is_waited_for(image: Booted) -> None:
-    """Whatever os-collect-config runs, it is not cut short; it stands still only where it has begun nothing."""
+    """os-collect-config's own command is never cut short; it is stopped only while it runs nothing."""
     own = "#!/bin/sh\necho begun >>/root/ran\nwhile ! test -e /root/go; do sleep 0.1; done\necho ended >>/root/ran\n"
     put(image.disk / "root/own", own, 0o755)
     settings = THEIR_SETTINGS.replace("os-refresh-config", "/root/own")

@@ -135,7 +135,7 @@ def test_a_damaged_member_is_reported_where_it_is_named(tmp_path: Path) -> None:
 
 
 def test_an_import_cannot_leave_a_folder(tmp_path: Path) -> None:
-    """Neither by its path nor by a link."""
+    """An import leaves its folder neither by its path nor by a link."""
     (tmp_path / "outside.yaml").write_text(MAIN)
     folder = tmp_path / "service"
     folder.mkdir()

@@ -68,7 +68,7 @@ def test_a_prefix_stands_before_all_that_is_imported(write: Callable[..., Checke
 
 
 def test_a_file_that_comes_in_two_ways_is_one(write: Callable[..., Checked]) -> None:
-    """So its types are no others."""
+    """A file that is imported twice has one set of types."""
     a = f"{HEAD}imports: [ b.yaml, c.yaml ]\n{template('App')}"
     assert codes(write(a=a, b=f"{HEAD}imports: [ d.yaml ]\n", c=f"{HEAD}imports: [ d.yaml ]\n", d=app())) == []
 

@@ -87,7 +87,7 @@ def test_a_type_of_the_document_has_extensions_of_its_own(tmp_path: Path) -> Non
 
 
 def test_several_templates_for_one_node_are_named(tmp_path: Path) -> None:
-    """Somebody has to choose one of them."""
+    """All templates that fit a node are named, and the author has to choose one."""
     types = f"{HEAD}node_types: {{ Database: {{ derived_from: Root }} }}\n"
     inner = (
         f"{HEAD}imports: [ types.yaml ]\ntopology_template: {{ substitution_mappings: {{ node_type: Database }} }}\n"

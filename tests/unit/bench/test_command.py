@@ -198,7 +198,7 @@ def test_all_fit_into_ten_minutes() -> None:
 
 
 def test_shares_are_listed(monkeypatch: pytest.MonkeyPatch, kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """And nothing is measured."""
+    """The shares are listed, and nothing is measured."""
     assert run(monkeypatch, "--list", "one") == 0
     assert capsys.readouterr().out.split() == [
         *("one", "20", "s", "1", "rounds", "one-more", "20", "s", "1", "rounds", "all", "of", "them", "40", "s")

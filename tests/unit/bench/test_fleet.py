@@ -13,7 +13,7 @@ NUMBER = 500
 
 
 def test_a_server_that_cannot_serve_all_serves_as_many_as_it_can() -> None:
-    """Nobody gives up, and nobody is forgotten: all of them ask less often."""
+    """An overloaded server serves what it can, and all clients poll less often."""
     found = simulate(fleet.THIRD, Agent, number=NUMBER)
     assert found.useful > 0.95
     assert found.lost < 0.01

@@ -23,7 +23,7 @@ def scenario(*, rounds: int, seconds: float = 60, warm_up: bool = True) -> Scena
 
 
 class Runs:
-    """Who was run, in this order."""
+    """The subjects that were run, in order."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -65,7 +65,7 @@ def test_what_takes_long_is_run_less_often() -> None:
 
 
 def test_no_round_is_begun_when_the_time_is_over() -> None:
-    """But for the first three: a median of fewer says little. What was set up before is of that time, too."""
+    """At least three rounds are run, because a median of fewer says little; preparation counts as time too."""
     runs = Runs()
     in_turn(scenario(rounds=9, warm_up=False), runs.subject("a"), begun=time.monotonic() - 61)
 

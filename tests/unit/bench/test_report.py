@@ -64,7 +64,7 @@ def test_a_goal_against_nobody_is_a_value(ours: float, met: bool) -> None:
 
 @pytest.mark.parametrize("theirs", [{}, {"theirs": 0.0}, {"theirs": -0.1}])
 def test_a_goal_without_anything_to_hold_it_against_is_neither_met_nor_missed(theirs: dict[str, float]) -> None:
-    """Nobody is so and so many times faster than what is not here, or took no time, as noise may have it."""
+    """A ratio to a missing or zero figure is neither met nor missed."""
     judged = report.goal(Goal("wall", THEIRS, 1.0), found(ours=1.0, **theirs))
 
     assert (judged["reached"], judged["met"]) == (None, None)
@@ -104,7 +104,7 @@ def test_the_page_shows_medians_spread_and_ratios() -> None:
 
 
 def test_columns_are_in_line() -> None:
-    """So a table can be read in a terminal, too."""
+    """The columns are aligned, so a table can be read in a terminal too."""
     section = report.section("some", report.record(scenario(), found(ours=0.004, theirs=0.4)))
 
     lines = [each for each in section.splitlines() if each.startswith("|")]
@@ -161,7 +161,7 @@ def test_what_is_too_wide_both_ways_is_a_list() -> None:
 
 @pytest.mark.parametrize(("ours", "theirs"), [(0.0, 1.0), (1.0, 0.0), (-0.1, 1.0), (1.0, -0.1)])
 def test_there_is_no_ratio_of_nothing(ours: float, theirs: float) -> None:
-    """Neither of what is not there, nor of what was lost in noise."""
+    """There is no ratio to a missing figure, or to one within the noise."""
     section = report.section("some", report.record(scenario(), runs(1, ours=ours, theirs=theirs)))
 
     assert "ratio" not in section
@@ -176,7 +176,7 @@ def test_a_goal_that_nothing_was_left_of_says_so() -> None:
 
 
 def test_a_goal_that_is_not_met_says_what_stands_in_the_way() -> None:
-    """And nothing where it is met."""
+    """A missed goal shows its obstacle, and one that is met does not."""
     goals = (Goal("wall", THEIRS, 0.5, because="A start of Python takes longer."), Goal("wall", LIMIT, 9.0, "No."))
     recorded = report.record(scenario(*goals), found(ours=0.8, theirs=1.0, limit=0.1))
 
@@ -211,7 +211,7 @@ def test_words_may_change_without_measuring_anew() -> None:
 
 
 def test_older_figures_say_when_they_were_measured() -> None:
-    """And on which machine, at the head of the page."""
+    """The head of the page has the date and the machine of older figures."""
     new = report.record(scenario(), found(ours=1.0))
     old = {**new, "date": "2020-01-02", "machine": "1 × i386"}
     page = report.page({"some": new, "other": old})

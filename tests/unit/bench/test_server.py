@@ -61,7 +61,7 @@ def test_a_document_that_is_as_before_is_not_sent(heat: server.Running, kind: st
 
 
 def test_a_plain_document_has_nothing_to_tell_it_by(heat: server.Running) -> None:
-    """Who polls it has to compare it; HEAD has its length and nothing of it."""
+    """A client has to compare the content itself; HEAD returns only its length."""
     answer = requests.get(heat.url("plain/a.json"), headers={"If-None-Match": "*"}, timeout=10)
     head = requests.head(heat.url("plain/a.json"), timeout=10)
 

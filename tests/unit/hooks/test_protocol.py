@@ -216,7 +216,7 @@ def test_values_too_many_for_the_kernel_are_left_out() -> None:
 
 @pytest.mark.parametrize(("value", "text"), [("a\0b", "ab"), ("\ud800", "?"), ("é\x80", "é\x80")])
 def test_what_no_variable_can_hold_is_replaced(value: str, text: str) -> None:
-    """So every input can be in the environment."""
+    """Characters that a variable cannot have are replaced, so that each input is in the environment."""
     assert environment(x=value) == {"x": text}
     os.fsencode(text)
 

@@ -78,7 +78,7 @@ def test_what_the_machine_cannot_read_is_no_success(
 
 
 def test_a_file_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
-    """So is a pipe, which could block for ever; the other values are sent."""
+    """An unreadable file or a pipe, which could block, is skipped, and the other values are sent."""
     os.mkfifo(tmp_path / "pipe")
     given = {name: Capture(tmp_path / name) for name in ("missing", "pipe", "")}
     assert fit({**given, "device": Capture(Path("/dev/zero")), "a": "b"}) == {"a": "b"}

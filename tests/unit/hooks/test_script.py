@@ -117,7 +117,7 @@ def test_a_shorter_script_replaces_a_longer_one_whole(place: Workplace) -> None:
 
 
 def test_outputs_of_an_earlier_run_do_not_pass_for_this_ones(place: Workplace) -> None:
-    """Nor outputs of another deployment whose id begins with the same characters."""
+    """Outputs of an earlier run, or of an id with the same beginning, do not count for this run."""
     place.outputs.mkdir(parents=True)
     (place.outputs / "a.out").write_text("old")
     (place.outputs / "ab.out").write_text("another's")

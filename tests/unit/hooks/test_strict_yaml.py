@@ -65,7 +65,7 @@ def test_of_several_merge_keys_the_last_wins() -> None:
     ],
 )
 def test_a_fault_has_its_position(text: str, problem: str) -> None:
-    """Whatever is wrong, there is one sentence with line and column."""
+    """Every fault is one sentence with line and column."""
     with pytest.raises(ValueError, match=re.escape(problem)):
         strict_yaml.loads(text)
 

@@ -54,7 +54,7 @@ def test_a_file_is_written_with_its_folders(kept: Written, path: Path) -> None:
 
 
 def test_a_file_that_was_there_is_taken_over(kept: Written, path: Path) -> None:
-    """Whatever its content, until our file is removed."""
+    """An existing file with any content is replaced by ours until ours is removed."""
     path.parent.mkdir(parents=True)
     path.write_bytes(b"somebody's")
     path.chmod(0o666)

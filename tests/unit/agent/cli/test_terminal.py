@@ -55,6 +55,6 @@ def test_words_and_commands_stay_whole() -> None:
 
 
 def test_a_line_that_fits_is_unchanged() -> None:
-    """Also with a limit of 0, which is none."""
+    """A line that fits is unchanged, and a limit of 0 means no limit."""
     assert terminal.wrapped("one two", 2, 7) == "one two"
     assert terminal.wrapped("one two", 2, 0) == "one two"

@@ -87,7 +87,7 @@ def test_a_changed_document_is_parsed_once(agent: Agent, messages: Messages, par
 
 
 def test_a_document_that_is_the_same_is_not_parsed(agent: Agent, messages: Messages, parsed: list[Document]) -> None:
-    """However often its source gives it anew."""
+    """An unchanged document is not parsed again, however often its source returns it."""
     turn(agent, answer([]))
     parsed.clear()
     for changed in (True, False):

@@ -72,7 +72,7 @@ def test_what_has_left_the_metadata_is_cleaned_up_after() -> None:
 
 
 def test_what_is_there_is_left_alone() -> None:
-    """Whatever became of it."""
+    """A deployment in the metadata is not cleaned up, whatever its outcome was."""
     assert due([made("a")], entry(made("a"), failed=True)) == Due()
 
 
@@ -94,7 +94,7 @@ def test_a_run_comes_to_its_end_first() -> None:
 
 
 def test_what_was_never_run_made_nothing() -> None:
-    """Nor did what was answered without running."""
+    """A deployment that never ran, or was answered without running, needs no cleanup."""
     assert left(entry(made("a"), State.ACCEPTED, run=None)) == []
     assert left(entry(made("a"), run=None)) == []
 
@@ -150,7 +150,7 @@ def test_a_component_keeps_what_its_other_actions_made() -> None:
 
 
 def test_a_name_is_cleaned_up_once() -> None:
-    """However many deployments have had it: by the last one of them."""
+    """A name that several deployments had is cleaned up once, by the last one."""
     old, new = made("a", "docker-compose", name="web"), made("b", "docker-compose", name="web")
     assert left(entry(old, accepted=1.0), entry(new, accepted=2.0)) == ["b-left"]
     assert left(entry(new, accepted=2.0), entry(old, accepted=1.0)) == ["b-left"]
@@ -180,7 +180,7 @@ def test_a_clean_up_that_went_well_is_done() -> None:
 
 @pytest.mark.parametrize(("ended", "again"), [(NOW - 299, False), (NOW - 301, True), (NOW + 1000, True)])
 def test_a_clean_up_that_failed_is_tried_again_after_a_while(ended: float, again: bool) -> None:
-    """Not at every pass; and a clock that was wrong does not stop it."""
+    """A failed cleanup is retried after a pause, also when the clock was wrong."""
     failed = cleaned(made("a"), failed=True, ended=ended)
     found = due([], entry(made("a")), failed).left
     assert [each.id for each in found] == (["a-left"] if again else [])
@@ -235,7 +235,7 @@ def test_an_id_that_looks_like_a_clean_up_is_none() -> None:
 
 
 def test_something_is_pending_until_it_is_cleaned_up() -> None:
-    """So long it must not be forgotten."""
+    """A deployment with a pending cleanup is not forgotten."""
     known = entry(made("a"), State.ACCEPTED)
     assert cleanup.is_pending(known, {})
     for done, pending in (

@@ -231,7 +231,7 @@ def test_of_two_entries_with_one_id_the_second_fails() -> None:
 
 
 def test_of_three_entries_with_one_id_both_others_fail() -> None:
-    """However many have it, an id stands for the first, and each further content fails once."""
+    """An id stands for the first entry that has it, and each different content after that fails once."""
     found = parse([deployment("a", "one"), deployment("a", "two"), deployment("a", "three"), deployment("a", "two")])
     assert [each.config for each in found.deployments] == ["one", "two", "three"]
     assert len({each.key for each in found.deployments}) == 3
@@ -366,7 +366,7 @@ def test_the_addressee_is_the_same_for_every_action_of_a_resource() -> None:
 
 
 def test_a_target_is_described_without_what_is_secret() -> None:
-    """Neither the signature nor a password in the URL is shown."""
+    """The description of a target has neither the signature nor a password of its URL."""
     described = target(deploy_signal_id="http://user:pass@h:80/v1/signal?Signature=abc").described
     assert described == "POST to h:80/v1/signal"
 

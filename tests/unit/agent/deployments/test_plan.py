@@ -108,7 +108,7 @@ def test_what_was_only_accepted_is_run() -> None:
 
 
 def test_what_is_running_is_followed() -> None:
-    """Whatever else may be said of it."""
+    """A running deployment is followed, whatever the metadata says."""
     assert plan_in(State.RUNNING, again=True).verb is Verb.RESUME
 
 
@@ -139,7 +139,7 @@ def test_a_server_that_asked_for_time_is_given_it(not_before: float, verb: Verb)
 
 
 def test_a_person_may_ask_for_another_run() -> None:
-    """Then a known id is run again."""
+    """On request, a known id runs again."""
     step = plan_in(State.SIGNALLED, again=True)
     assert (step.verb, step.reason) == (Verb.RUN, "asked to run again")
 
@@ -178,7 +178,7 @@ def test_only_a_status_in_progress_asks_for_work(status: str) -> None:
 
 @pytest.mark.parametrize("status", ["IN_PROGRESS", "in_progress", ""])
 def test_a_status_in_progress_asks_for_work(status: str) -> None:
-    """And so does none."""
+    """A deployment with the status IN_PROGRESS or with none asks for work."""
     assert plan_one(deployment("a", inputs={"deploy_status": status})).verb is Verb.RUN
 
 
@@ -193,7 +193,7 @@ def test_a_mistake_is_answered_with_its_path() -> None:
 
 
 def test_an_action_without_a_config_is_answered_as_done() -> None:
-    """Nobody is left waiting, and the note says that nothing was run."""
+    """An action without a config is answered as done, with a note that nothing was run."""
     step = plan_one(deployment("a", {"configs": []}, group="component", action="SUSPEND"))
     assert step.verb is Verb.ANSWER
     assert step.reply is not None
@@ -286,7 +286,7 @@ def test_options_may_be_for_several_tools_of_a_component(options: dict[str, obje
 
 @pytest.mark.usefixtures("two_tools")
 def test_the_options_of_a_tool_that_is_not_in_the_component_are_not_known() -> None:
-    """Whatever other hooks there are."""
+    """Options of a tool that the component does not use are unknown, whichever other hooks exist."""
     configs = [{"actions": ["CREATE"], "tool": "one"}]
     step = plan_one(deployment("a", {"configs": configs}, group="component", options={"tags": True}))
     assert step.reason.startswith("[0].options.tags: one has no such option")
@@ -295,7 +295,7 @@ def test_the_options_of_a_tool_that_is_not_in_the_component_are_not_known() -> N
 @pytest.mark.usefixtures("two_tools")
 @pytest.mark.parametrize("external", ["one", "two"])
 def test_options_beside_other_peoples_hooks_may_mean_anything(tmp_path: Path, external: str) -> None:
-    """Also where an executable has taken the place of a hook of ours."""
+    """Options for an executable hook are not checked, also where it replaces a built-in hook."""
     (tmp_path / external).touch()
     configs = [{"actions": ["CREATE"], "tool": "one"}, {"actions": ["DELETE"], "tool": "two"}]
     given = deployment("a", {"configs": configs}, group="component", options={"tag": "x"})
@@ -354,7 +354,7 @@ def test_a_result_is_superseded_by_the_next_action_of_its_addressee() -> None:
 
 
 def test_deployments_that_answer_nobody_supersede_nothing() -> None:
-    """Nobody waiting is no address that two could share."""
+    """Deployments without an address do not supersede one another."""
     (before,) = parse(deployment("before"), source="other")
     assert plan.superseded(parse(deployment("after")), {"test"}, {"before": entry(before, State.FINISHED)}) == []
 

@@ -38,7 +38,7 @@ def test_credentials_are_hidden_everywhere(name: str) -> None:
 
 @pytest.mark.parametrize("flag", ["hidden", "no_echo"])
 def test_inputs_that_the_document_hides_are_hidden_everywhere(flag: str) -> None:
-    """Whatever they are called."""
+    """Inputs that the document hides are hidden everywhere, whatever their names are."""
     inputs = {"colour": {"value": "ultramarine", flag: True}}
     assert redact("ultramarine", "deploy_stdout", **inputs) == MASK
     assert redact("ultramarine", "out", "out", **inputs) == MASK
@@ -52,7 +52,7 @@ def test_inputs_that_the_document_hides_are_hidden_everywhere(flag: str) -> None
     ],
 )
 def test_inputs_with_a_secret_name_are_hidden_in_what_was_printed(name: str) -> None:
-    """But not in a declared output: it may be what the output is about."""
+    """An input with a secret name is masked in output, but not in a declared output, which may be about it."""
     inputs = {name: "hunter22"}
     assert redact("hunter22", "deploy_stdout", **inputs) == MASK
     assert redact("hunter22", "out", "out", **inputs) == "hunter22"

@@ -64,12 +64,12 @@ def test_a_component_may_be_json_text() -> None:
 
 @pytest.mark.parametrize("config", [{"configs": [ONE, TWO]}, {"configs": []}])
 def test_an_action_in_no_config_has_nothing_to_run(config: object) -> None:
-    """That is as it should be, and says so."""
+    """An action in no config runs nothing, and that is not a mistake."""
     assert select(config, action="SUSPEND") == selection.Nothing("the component has no config for SUSPEND")
 
 
 def test_an_action_twice_in_one_config_is_once_too_many_but_clear() -> None:
-    """Which config is meant is not in doubt."""
+    """An action that one config names twice still selects that config."""
     assert select({"configs": [{**ONE, "actions": ["CREATE", "CREATE"]}]}) == Config(tool="script", config="one")
 
 
@@ -153,7 +153,7 @@ def test_the_options_are_the_tools_section_or_all(options: dict[str, object], ch
 def test_options_without_a_section_are_for_all_tools_that_have_none(
     options: dict[str, object], section: str, others: set[str]
 ) -> None:
-    """So that it can be said of one whether it is anybody's."""
+    """Options outside a section apply to all tools without a section, so that unknown ones can be reported."""
     configs = [ONE, TWO, {"actions": ["SUSPEND"], "tool": "mine"}, {"actions": ["RESUME"], "tool": "script"}]
     found = select({"configs": configs}, options=options)
     assert isinstance(found, Config)
@@ -161,7 +161,7 @@ def test_options_without_a_section_are_for_all_tools_that_have_none(
 
 
 def test_a_section_named_after_a_tool_of_the_component_is_that_tools() -> None:
-    """Also where we know nothing of the tool."""
+    """A section named after a tool of the component belongs to that tool, also if the tool is unknown."""
     found = select({"configs": [ONE, {"actions": ["DELETE"], "tool": "mine"}]}, options={"mine": {"x": 1}})
     assert isinstance(found, Config)
     assert found.options == {}

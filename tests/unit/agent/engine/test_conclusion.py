@@ -39,7 +39,7 @@ def concluded(reruns: int = 0, *, idempotent: bool = False, **end: Any) -> str |
 
 
 def test_an_exit_code_is_what_counts() -> None:
-    """Whatever it is; the hook says what it means."""
+    """Any exit code is passed on, and the hook decides what it means."""
     assert concluded(recorded="3") == Ended(3)
 
 

@@ -78,7 +78,7 @@ def test_a_plan_never_lacks_the_tools_that_it_needs(tmp_path: Path, state: State
 
 
 def test_hook_directories_are_not_read_for_what_is_settled(tmp_path: Path) -> None:
-    """That is what a daemon finds at nearly every pass."""
+    """If all deployments are settled, as at most passes, the hook directories are not read."""
     tools = mock.create_autospec(Tools, instance=True)
     settled = {"a": entry(State.SIGNALLED)}
     facts([one()], settled, tools, Deployed(tmp_path / "deployed"), tmp_path)

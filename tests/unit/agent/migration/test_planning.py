@@ -58,7 +58,7 @@ def test_which_units_are_theirs(command: str, starts: bool) -> None:
 
 
 def test_variables_are_handed_on_whole(tmp_path: Path) -> None:
-    """Whatever is in them: systemd's quotes, specifiers and line ends are no way out of a value."""
+    """Values are passed on unchanged, with systemd's quotes, specifiers and line ends."""
     variables = {"A": 'a "b" \\ c', "P": "100%", "S": "$HOME `x`", "E": ""}
     text = units.drop_in({**variables, "N": "one\ntwo\n[Service]\nExecStart=/bin/evil"})
     found = unit(text)
@@ -182,7 +182,7 @@ def test_a_timer_goes_before_what_it_starts() -> None:
 )
 @pytest.mark.parametrize("without_scripts", [False, True])
 def test_what_stands_in_the_way(values: dict[str, Any], sentence: str, without_scripts: bool) -> None:
-    """Whatever somebody is ready to give up."""
+    """An obstacle refuses the migration, whichever options are given."""
     plan = planning.plan(found(**values), without_scripts=without_scripts)
     assert plan.refused
     assert sentence in says(plan, Verdict.REFUSED)
@@ -233,7 +233,7 @@ def test_the_package_of_older_tools_is_named(tmp_path: Path, monkeypatch: pytest
 
 
 def test_work_of_theirs_is_waited_for_even_where_no_unit_runs() -> None:
-    """Somebody may have started os-refresh-config by hand."""
+    """Running work is waited for without a unit, as os-refresh-config may be started by hand."""
     idle = replace(THEIRS, active=False, enabled=False)
     plan = planning.plan(found(old_units=(idle,), busy="os-refresh-config (process 3) is at work"))
     assert plan.steps[0].deed is Deed.WAIT

@@ -36,7 +36,7 @@ def may_rerun(**fields: Any) -> bool:
 )
 @pytest.mark.parametrize("group", ["script", "mine"])
 def test_only_who_says_so_is_run_again(options: dict[str, object], may: bool, group: str) -> None:
-    """Whatever else the options say: those of other people's hooks may mean anything."""
+    """Only a built-in hook that declares it is run again, as options of other hooks may mean anything."""
     assert may_rerun(group=group, options=options) is may
 
 

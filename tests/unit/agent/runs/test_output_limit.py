@@ -96,7 +96,7 @@ def test_all_streams_of_a_run_are_shortened(tmp_path: Path, report: mock.Mock) -
 def test_what_cannot_be_shortened_is_said_once(
     tmp_path: Path, report: mock.Mock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And nothing ends by it: some file systems can make no holes."""
+    """Output that cannot be shortened is reported once, and the run continues: some file systems have no holes."""
     folder = run(tmp_path / "run", {"stdout": 2 * LIMIT, "stderr": 2 * LIMIT})
     monkeypatch.setattr(streams, "_punch", mock.Mock(side_effect=OSError(errno.EOPNOTSUPP, "no holes here")))
     bounding = OutputLimit(report)

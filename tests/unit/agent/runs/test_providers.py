@@ -49,7 +49,7 @@ def test_a_file_of_the_folder_is_read(secrets: Path) -> None:
     ],
 )
 def test_nothing_else_is_read(secrets: Path, name: str) -> None:
-    """Neither by `..`, nor by a link in any place, nor what others could have put there, nor what is not a file."""
+    """A provider reads nothing by `..` or a link, no files that others may write, and only regular files."""
     (secrets / "link").symlink_to("../outside")
     (secrets / "linked").symlink_to("..")
     os.mkfifo(secrets / "pipe")
@@ -82,7 +82,7 @@ def test_a_swapped_folder_is_not_followed(secrets: Path, tmp_path: Path, monkeyp
 
 
 def test_only_variables_for_that_purpose_are_shown() -> None:
-    """Not PATH, nor any other variable of the agent."""
+    """Only variables for secrets are readable, not PATH or others of the agent."""
     variables = {**PATH, "SECRET_X": "of the agent", "OTHER": "no"}
     assert providers.resolve("env:X", [], variables) == "of the agent"
     with pytest.raises(ProviderError, match="without the variable SECRET_OTHER"):

@@ -42,7 +42,7 @@ def test_limits_are_told_as_systemd_has_them() -> None:
 
 
 def test_what_it_says_of_itself_is_one_plain_line() -> None:
-    """Whatever is in the name of a deployment."""
+    """The description of a scope is one plain line, whatever the name of the deployment contains."""
     said = next(each for each in scopes.words("d1.7", Scope("a\nb\x1b[1m\0é", {})) if "description" in each)
     assert said == "--description=a?b?[1m??"
     assert scopes.words("d1.7", Scope("x", {}))[-1] == "--"
@@ -61,7 +61,7 @@ def test_only_processes_of_its_own_folder_are_those_of_a_run(tmp_path: Path) -> 
 
 
 def test_a_process_elsewhere_has_no_scope() -> None:
-    """Nor has one that is not there."""
+    """A process outside scopes has none, and neither has one that does not exist."""
     assert scopes.folder(os.getpid(), "d1.7") == ""
     assert scopes.folder(2**22 + 1, "d1.7") == ""
     assert scopes.unenforced(os.getpid(), "d1.7", {"memory_max": 1, "tasks_max": 1}) == ["memory", "pids"]

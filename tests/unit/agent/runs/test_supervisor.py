@@ -200,7 +200,7 @@ def test_standard_input_is_a_file_or_nothing(runs: Runs, tmp_path: Path) -> None
 
 
 def test_arguments_and_values_come_unchanged(runs: Runs) -> None:
-    """Whatever is in them is nothing to the shell between."""
+    """Arguments and values pass through the shell unchanged."""
     odd = ["", "a b", "$HOME `id` $(id)", "'\"\\", "-n", "é\n*"]
     runs.end(runs.start("printf", "<%s>", *odd))
     assert runs.text("stdout") == "".join(f"<{each}>" for each in odd)
@@ -221,7 +221,7 @@ def test_the_environment_is_the_given_one(runs: Runs, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("name", ["HUP", "INT", "QUIT", "TERM", "PIPE", "XFSZ", "USR1", "USR2"])
 def test_signals_do_what_programs_expect(runs: Runs, name: str) -> None:
-    """Also those that the agent, or whoever started it, ignores."""
+    """A run has default signal handling, also for signals that the agent ignores."""
     number = signal.Signals[f"SIG{name}"]
     before = signal.signal(number, signal.SIG_IGN)
     try:
@@ -233,7 +233,7 @@ def test_signals_do_what_programs_expect(runs: Runs, name: str) -> None:
 
 @pytest.mark.parametrize("inheritable", [False, True])
 def test_no_descriptor_is_handed_on(runs: Runs, inheritable: bool) -> None:
-    """Neither lock nor journal nor connection, nor what whoever started the agent has left open in it."""
+    """A run inherits neither the lock, the journal, a connection nor a descriptor that the agent inherited."""
     descriptor = os.open(runs.folder / "held", os.O_WRONLY | os.O_CREAT)
     os.set_inheritable(descriptor, inheritable)
     processes.keep_descriptors()
@@ -245,7 +245,7 @@ def test_no_descriptor_is_handed_on(runs: Runs, inheritable: bool) -> None:
 
 
 def test_a_run_leaves_no_descriptor_and_no_zombie(runs: Runs) -> None:
-    """However many there are."""
+    """Runs leave no descriptors and no zombies, however many there are."""
     before = os.listdir("/proc/self/fd")
     for _ in range(5):
         running = runs.shell("exit 0")
@@ -438,7 +438,7 @@ def test_nothing_is_left_of_a_run_before_the_machine_went_down(runs: Runs) -> No
 
 
 def test_the_folder_of_a_run_is_for_nobody_else_and_begins_empty(runs: Runs) -> None:
-    """Whatever an earlier run left in it."""
+    """The folder of a run is private and begins empty, whatever an earlier run left."""
     runs.end(runs.shell("echo out; echo err >&2"))
     run_folder.make(runs.folder, runs.mark)
     assert stat.S_IMODE(runs.folder.stat().st_mode) == 0o700
@@ -538,7 +538,7 @@ def test_who_is_in_no_scope_waits_in_vain_and_says_nothing(
 
 
 def test_a_command_too_long_for_the_kernel_is_not_started(runs: Runs) -> None:
-    """That is an error of the system's, and nothing was announced."""
+    """Too long a command is an error of the system, and no run is announced."""
 
     def announce(pid: int, ticks: int, scope: str) -> Run:
         pytest.fail(f"announced {pid} {ticks} {scope}")

@@ -33,7 +33,7 @@ def test_an_executable_of_the_tools_name_is_its_hook(tmp_path: Path) -> None:
 
 
 def test_an_executable_wins_over_a_hook_of_ours(tmp_path: Path) -> None:
-    """Somebody put it there on purpose."""
+    """An executable takes precedence over a built-in hook of the same name."""
     assert Tools([install(tmp_path, "script")]).find("script") == Tool("script", str(tmp_path / "script"))
 
 
@@ -60,7 +60,7 @@ def test_a_tool_without_a_hook_is_not_found(tmp_path: Path, tool: str) -> None:
 
 
 def test_a_folder_is_no_hook(tmp_path: Path) -> None:
-    """Nor is it taken for one of ours."""
+    """A folder is not a hook, and does not hide a built-in one."""
     (tmp_path / "mine").mkdir()
     assert Tools([tmp_path]).find("mine") is None
 

@@ -113,7 +113,7 @@ def test_a_target_that_nobody_can_send_to_is_known_for_it(target: Target, word: 
     [url("http://h/"), url("HTTPS://h:1/x", "PUT"), url("http://[::1]:80/"), Target(kind="none")],
 )
 def test_a_target_that_somebody_can_send_to_is_none_of_those(target: Target) -> None:
-    """Whoever it is that can."""
+    """A target that any server class supports is not among the unsupported ones."""
     assert outbox_module.unsendable(target) == ""
 
 
@@ -201,7 +201,7 @@ def test_what_a_server_says_against_it_is_the_outcome(
 
 
 def test_the_time_that_a_server_asks_for_is_passed_on(outbox: Outbox, collect: Collect, heat: SignalServer) -> None:
-    """So that the result waits for it."""
+    """The delay that a server asks for is passed on, and the result waits for it."""
     heat.always = Answer(status=503, headers={"retry-after": "30"})
     outbox.post("a", url(heat.url()), b"{}")
     assert collect(1)["a"].wait == 30
@@ -245,7 +245,7 @@ def test_a_url_that_nobody_can_send_to_is_refused_at_once(outbox: Outbox, collec
     ],
 )
 def test_an_odd_url_stops_no_other_result(outbox: Outbox, collect: Collect, heat: SignalServer, address: str) -> None:
-    """Whatever is wrong with it is that result's own outcome."""
+    """A broken URL fails its own result and delays no other."""
     outbox.post("odd", url(address), b"{}")
     outbox.post("even", url(heat.url()), b"{}")
     found = collect(2)
@@ -254,7 +254,7 @@ def test_an_odd_url_stops_no_other_result(outbox: Outbox, collect: Collect, heat
 
 
 def test_a_result_that_is_posted_again_has_one_outcome(outbox: Outbox, collect: Collect, heat: SignalServer) -> None:
-    """That of the later post."""
+    """A result that is posted twice has one outcome, that of the later post."""
     heat.answers.extend([Answer(status=503, delay=0.2), Answer()])
     outbox.post("a", url(heat.url()), b"{}")
     outbox.post("a", url(heat.url()), b"{}")

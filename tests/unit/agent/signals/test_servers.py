@@ -145,7 +145,7 @@ def test_users_of_one_server_share_its_connections(openstack: cloud.Cloud, send:
 
 
 def test_a_slow_service_delays_no_other(openstack: cloud.Cloud) -> None:
-    """Neither another of the same cloud, nor the same of another region."""
+    """A slow service delays neither others of its cloud nor its own in another region."""
     openstack.service.answers.append(Answer(delay=1.0))
     openstack.keystone.always = openstack.lets_in("t", catalog=openstack.catalog() + openstack.catalog("Venus"))
     outbox = Outbox()
@@ -187,7 +187,7 @@ def test_all_that_is_missing_is_said_at_once(kind: str) -> None:
 
 @pytest.mark.parametrize("url", ["keystone", "ftp://h/v3", "http:///v3", "http://[::1/v3", "http://h:port/"])
 def test_a_url_of_keystone_may_be_none(url: str) -> None:
-    """Nobody can ever log in there."""
+    """An invalid URL of Keystone is one sentence, and a login there is never tried again."""
     user = Credentials(auth_url=url, user_id="u", password="hidden", project_id="p")
     said = outbox.unsendable(Target(kind="zaqar", credentials=user, queue="q"))
     assert said.startswith("Keystone's URL (deploy_auth_url) ")

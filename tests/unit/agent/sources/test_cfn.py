@@ -130,7 +130,7 @@ def test_where_nothing_changes_one_question_is_asked(heat: SignalServer) -> None
 
 
 def test_other_metadata_is_another_document(heat: SignalServer) -> None:
-    """Also where Python takes the values for equal."""
+    """Changed metadata is another document, also where Python compares the values as equal."""
     heat.answers.extend([Answer(body=described('{"a": 1}')), Answer(body=described('{"a": true}'))])
     asked = source(heat)
     assert [json.dumps(asked.collect().content) for _ in range(2)] == ['{"a": 1}', '{"a": true}']
@@ -146,7 +146,7 @@ def test_several_resources_are_put_together_in_order(heat: SignalServer) -> None
 
 @pytest.mark.parametrize("name", ["Metadata", "web.server", "server-1"])
 def test_a_resource_may_have_any_name(heat: SignalServer, name: str) -> None:
-    """Also one with dots."""
+    """A resource may have any name, also one with dots."""
     source(heat, path=(f"{name}.Metadata.os-collect-config.cfn",)).collect()
     assert asked_for(heat) == [name]
 
@@ -185,7 +185,7 @@ def test_keys_that_are_not_there_are_said(heat: SignalServer, path: str, says: s
 
 @pytest.mark.parametrize("path", ["", "/", "/v1", "/v1/", "/heat-cfn", "/heat-cfn/v1/"])
 def test_heat_is_asked_where_it_answers(heat: SignalServer, path: str) -> None:
-    """Which is below /v1/, with the slash."""
+    """Heat is asked at the path of its version, with a trailing slash."""
     source(heat, metadata_url=heat.origin + path).collect()
     assert urlsplit(heat.signals[0].path).path == ("/heat-cfn/v1/" if "cfn" in path else "/v1/")
 
@@ -283,7 +283,7 @@ LAUGHS = (
     ],
 )
 def test_what_is_no_metadata_is_said(heat: SignalServer, body: bytes, says: str) -> None:
-    """And nothing is made of it."""
+    """An answer that is not metadata is reported, and not used."""
     heat.always = Answer(body=body)
     said = str(trouble(source(heat)))
     place = heat.origin.removeprefix("http://")
@@ -408,14 +408,14 @@ def test_what_heat_says_is_not_repeated_without_a_look(heat: SignalServer, messa
     ids=["cut", "not compressed", "hangs up", "resets", "body trickles", "headers trickle", "silent"],
 )
 def test_half_an_answer_is_none(heat: SignalServer, answer: Answer) -> None:
-    """However long it takes."""
+    """A truncated answer is no answer, however long it took."""
     heat.always = answer
     said = str(trouble(source(heat, Reach(seconds=0.3))))
     assert said.startswith("cannot get the metadata from Heat's CloudFormation API at 127.0.0.1:")
 
 
 def test_all_resources_together_are_waited_for_no_longer(heat: SignalServer) -> None:
-    """Than one would be."""
+    """All resources together have the deadline of one request."""
     heat.always = Answer(body=described("{}"), delay=0.5)
     begun = time.monotonic()
     trouble(source(heat, Reach(seconds=0.5), path=tuple(f"server{i}.Metadata" for i in range(50))))
@@ -423,7 +423,7 @@ def test_all_resources_together_are_waited_for_no_longer(heat: SignalServer) -> 
 
 
 def test_a_server_that_is_away_is_said(heat: SignalServer) -> None:
-    """And asked again."""
+    """A server that does not answer is reported, and asked again."""
     heat.refuse()
     asked = source(heat)
     assert str(trouble(asked)).endswith(": Connection refused")

@@ -73,7 +73,7 @@ def test_heats_own_user_data_is_understood(kind: str, pack: Any) -> None:
     ],
 )
 def test_metadata_is_found_in_it(data: bytes) -> None:
-    """However it is wrapped."""
+    """Metadata on a config drive is found in every packaging."""
     assert user_data.content(data, "it") == METADATA
 
 
@@ -105,7 +105,7 @@ def test_metadata_is_found_in_it(data: bytes) -> None:
     ],
 )
 def test_what_is_for_others_is_no_mistake(data: bytes) -> None:
-    """Nor is what is damaged so that nobody can say for whom it is."""
+    """Data for other programs is not a mistake, nor is damaged data with an unknown recipient."""
     assert user_data.content(data, "it") is None
 
 

@@ -140,7 +140,7 @@ def test_a_number_that_is_too_long_to_write_is_refused(text: str) -> None:
     ],
 )
 def test_text_that_is_nested_too_deeply_is_refused(text: str) -> None:
-    """Whatever it is written in; nothing is taken down by it."""
+    """Text in any language that is nested too deeply is refused without a crash."""
     script = (
         "from heat_config_agent.sources import document_text\nfrom heat_config_agent.model.errors import UsageError\n"
         f"try:\n    document_text.load({text}, 'x')\nexcept UsageError:\n    print('refused')\n"

@@ -164,7 +164,7 @@ def test_nothing_is_taken_over_to_another_instance(service: Service) -> None:
 
 @pytest.mark.parametrize("text", [b"#!/bin/sh\nreboot\n", b"#cloud-config\ndeployments: []\n", b"", None])
 def test_user_data_for_others_or_none_is_no_document(service: Service, text: bytes | None) -> None:
-    """And it is not fetched again and again."""
+    """User data for other programs, or none, is no document, and is not fetched again each time."""
     service.user_data = text
     asked = source(service.url)
     assert asked.collect() is None
@@ -197,7 +197,7 @@ def test_an_odd_answer_about_the_id_is_tolerated(service: Service, instance: byt
 
 @pytest.mark.parametrize("status", [301, 401, 403, 500, 503])
 def test_what_is_no_answer_is_said(service: Service, status: int) -> None:
-    """And when the service is back, it is asked again."""
+    """A failed answer is reported, and the service is asked again when it is back."""
     service.status = status
     asked = source(service.url)
     with pytest.raises(SourceError, match=f"the EC2 metadata service at 127.0.0.1:[0-9]+ answered with HTTP {status}"):

@@ -53,7 +53,7 @@ def test_the_metadata_is_the_document(openstack: cloud.Cloud) -> None:
 
 
 def test_what_has_not_changed_is_the_same_document_for_one_request(openstack: cloud.Cloud) -> None:
-    """Whoever has seen it need not look again."""
+    """Unchanged metadata is the same object, so the caller need not look at it again."""
     heat = source(openstack)
     first = heat.collect()
     assert heat.collect() is first
@@ -91,7 +91,7 @@ NO_METADATA = {
 
 @pytest.mark.parametrize("body", NO_METADATA.values(), ids=NO_METADATA)
 def test_an_answer_may_be_no_metadata(openstack: cloud.Cloud, body: bytes) -> None:
-    """Then there is no document, and that is said; the next answer may be better."""
+    """An answer that is not metadata is reported as such, and the next answer may be better."""
     heat = source(openstack)
     first = heat.collect()
     openstack.service.answers.append(Answer(body=body))
@@ -112,7 +112,7 @@ def test_heat_may_have_none(openstack: cloud.Cloud, status: int) -> None:
 
 
 def test_keystone_may_say_no(openstack: cloud.Cloud) -> None:
-    """Then the settings are what to look at."""
+    """A refusal of Keystone is reported with the hint to check the settings."""
     openstack.keystone.always = Answer(401)
     with pytest.raises(AccessError, match=r"^cannot ask Heat for the metadata: Keystone answers HTTP 401") as caught:
         source(openstack).collect()
@@ -121,7 +121,7 @@ def test_keystone_may_say_no(openstack: cloud.Cloud) -> None:
 
 
 def failing(openstack: cloud.Cloud) -> Iterator[tuple[Any, Answer]]:
-    """Whoever may be away, and how."""
+    """A server and the fault with which it does not answer."""
     for server in (openstack.keystone, openstack.service):
         yield server, Answer(delay=15)
         yield server, Answer(hang_up=True)

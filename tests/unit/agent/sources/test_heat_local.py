@@ -43,7 +43,7 @@ def test_the_first_file_that_is_there_is_the_document(tmp_path: Path) -> None:
 
 
 def test_an_instance_need_not_have_one(tmp_path: Path) -> None:
-    """That is no trouble; and when there is one, it is found."""
+    """A missing file is no error, and a file that appears later is found."""
     asked = source(tmp_path / "data")
     assert asked.collect() is None
     written(tmp_path / "data")
@@ -112,7 +112,7 @@ def test_an_unchanged_file_gives_the_same_document(tmp_path: Path) -> None:
 
 
 def test_a_directory_in_its_place_is_said(tmp_path: Path) -> None:
-    """And is not waited for, nor is a pipe."""
+    """A directory or a pipe in the place of the file is reported at once."""
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe"):
         with pytest.raises(SourceError, match=f"cannot read {path}: it is not a file"):
@@ -132,7 +132,7 @@ def test_a_directory_in_its_place_is_said(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_understood_is_said_with_its_place(tmp_path: Path, text: str, problem: str) -> None:
-    """And without what is in it; once it is mended, it is used."""
+    """A mistake is reported with its position and without the content; once corrected, the file is used."""
     path = written(tmp_path / "data", text)
     asked = source(path)
     for _ in range(2):

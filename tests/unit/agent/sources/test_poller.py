@@ -301,7 +301,7 @@ def test_a_claim_is_let_go_when_the_document_is_safe() -> None:
 
 
 def test_the_same_object_is_no_change() -> None:
-    """Nor is None; an equal document of another object may be one."""
+    """The same object or None is no change; an equal document in another object may be one."""
     one = document("one")
     fake = Fake(one, one, None, document("one"))
     collection = Collection(SCHEDULE, 60)

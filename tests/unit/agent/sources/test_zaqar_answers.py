@@ -93,14 +93,14 @@ def test_no_end_of_messages(make: Make, queue: Queue) -> None:
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_being_refused_is_said_to_be_that(make: Make, queue: Queue, status: int) -> None:
-    """That the credentials are not good is told apart from all other troubles."""
+    """Refused credentials are reported as such, apart from other errors."""
     queue.said["POST", "claims"] = (status, b"{}")
     with pytest.raises(AccessError, match=f"HTTP {status}"):
         make().collect()
 
 
 def test_keystone_lets_nobody_in(make: Make, openstack: cloud.Cloud) -> None:
-    """That Keystone does not take the password is said; the password is not."""
+    """A refused password is reported without the password."""
     openstack.keystone.always = Answer(401)
     with pytest.raises(AccessError, match="Keystone answers HTTP 401") as caught:
         make().collect()

@@ -169,7 +169,7 @@ def test_nobody_listens_unasked(make: Make, websocket: Websocket) -> None:
 def test_a_connection_that_ends_is_followed_by_another(
     make: Make, openstack: cloud.Cloud, websocket: Websocket, code: int | None
 ) -> None:
-    """However a connection ends, there is a new one, with a new token, and whatever was missed is asked for."""
+    """After any end of a connection there is a new one with a new token, and missed messages are fetched."""
     bell = Bell()
     zaqar = make(ring=bell, use_websockets=True)
     zaqar.collect()
@@ -242,7 +242,7 @@ def test_nonsense_over_the_websocket_is_no_news(make: Make, websocket: Websocket
 
 
 def test_a_message_without_end_is_not_read(make: Make, websocket: Websocket, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody who sends far more than a message is hung up on."""
+    """A server that sends far more than a message is disconnected."""
     monkeypatch.setattr(listening._Connection, "_room", 1000)  # noqa: SLF001  # megabytes take their time
     monkeypatch.setattr(listening, "LARGEST", 1000)
     zaqar = make(ring=Bell(), use_websockets=True)
@@ -254,7 +254,7 @@ def test_a_message_without_end_is_not_read(make: Make, websocket: Websocket, mon
 
 
 def test_a_silent_connection_is_given_up(make: Make, websocket: Websocket, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who gives no sign of life, though asked for one, is not waited for any longer."""
+    """A server that does not answer a ping is disconnected."""
     monkeypatch.setattr(listening, "PING_SECONDS", 0.1)
     monkeypatch.setattr(websocket, "_answer", _deaf(websocket))
     make(ring=Bell(), use_websockets=True).collect()
@@ -295,7 +295,7 @@ def test_certificates_of_websockets_are_checked(
 def test_a_step_that_takes_too_long_is_given_up(
     make: Make, websocket: Websocket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who lets a step go on for ever, though something comes now and then, is hung up on at the next poll."""
+    """A server that never completes a step is disconnected at the next poll, even if it sends a little."""
     monkeypatch.setattr(listening, "STEP_SECONDS", 0.5)
     websocket.upgrade = False
 

@@ -127,7 +127,7 @@ def test_who_it_is_is_recorded_at_first(tmp_path: Path) -> None:
 
 
 def test_where_nothing_is_known_nothing_is_done(tmp_path: Path) -> None:
-    """Neither at first nor later: what is not known is not another."""
+    """An unknown instance is never treated as another one, neither at first nor later."""
     assert instance.set_aside(tmp_path, {}) == ""
     assert tree(tmp_path) == {}
     instance.set_aside(filled(tmp_path), A)
@@ -200,7 +200,7 @@ def test_the_firmware_decides_where_cloud_init_is_not_known(tmp_path: Path) -> N
 
 
 def test_each_time_there_is_a_folder_of_its_own(tmp_path: Path) -> None:
-    """Also when the same instance comes again."""
+    """The state is set aside in a new folder each time, also if an instance returns."""
     for _ in range(2):
         instance.set_aside(filled(tmp_path), A)
         instance.set_aside(filled(tmp_path), B)

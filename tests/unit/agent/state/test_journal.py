@@ -151,7 +151,7 @@ def test_what_people_ask_for_is_kept(reopen: Open) -> None:
 
 
 def test_the_folder_of_its_mark_is_kept(reopen: Open) -> None:
-    """So that a mark that is missing there can only have been removed."""
+    """The entry keeps the folder of its mark, so a missing mark was removed on purpose."""
     book = reopen()
     finish(book, "a", "b")
     book.marked(["a", "b"], "/deployed")
@@ -159,7 +159,7 @@ def test_the_folder_of_its_mark_is_kept(reopen: Open) -> None:
 
 
 def test_another_boot_stays_another(reopen: Open) -> None:
-    """So a process id of that boot is never taken for one of ours."""
+    """The boot id is kept, so a process id of another boot is never mistaken for one of this boot."""
     book = reopen()
     finish(book, "a")
     assert reopen().entries["a"].run == RUN
@@ -169,7 +169,7 @@ def test_another_boot_stays_another(reopen: Open) -> None:
 def test_the_journal_of_another_is_not_written_over(
     reopen: Open, tmp_path: Path, work: Callable[[Journal], object]
 ) -> None:
-    """Somebody has put another in its place meanwhile."""
+    """A journal that replaced ours meanwhile is not overwritten."""
     book = reopen()
     finish(book, "a")
     book.settled("a", State.SIGNALLED)
@@ -258,7 +258,7 @@ def test_whatever_is_in_a_damaged_line_the_next_ones_stand(reopen: Open, byte: b
 
 
 def test_a_deployment_that_has_run_stays_known_when_its_first_line_is_damaged(reopen: Open) -> None:
-    """That it was started is on a line of its own: it never runs twice."""
+    """The record of the start is on a second line, so the deployment never runs twice."""
     book = reopen()
     finish(book, "a")
     book.path.write_bytes(b"#" + book.path.read_bytes())

@@ -44,7 +44,7 @@ def carry_out(tmp_path: Path, book: Journal) -> CarryOut:
 
 
 def test_nothing_asked_is_nothing_done(carry_out: CarryOut) -> None:
-    """Also where nobody has ever asked for anything."""
+    """Without requests nothing is done, also where the folder for them does not exist."""
     assert carry_out() == []
 
 
@@ -109,7 +109,7 @@ def test_nothing_is_done_to_a_run(tmp_path: Path, book: Journal, carry_out: Carr
 
 @pytest.mark.parametrize("name", ["unknown.again", "signalled.later", "signalled", ".again", "a.b.c"])
 def test_what_cannot_be_carried_out_is_removed(tmp_path: Path, carry_out: CarryOut, name: str) -> None:
-    """Nobody stumbles over it at every pass."""
+    """An invalid request is removed, so that later passes do not see it again."""
     (tmp_path / "asked").mkdir()
     (tmp_path / "asked" / name).touch()
     assert carry_out() == []
@@ -117,7 +117,7 @@ def test_what_cannot_be_carried_out_is_removed(tmp_path: Path, carry_out: CarryO
 
 
 def test_a_request_that_is_being_written_is_left_alone(tmp_path: Path, carry_out: CarryOut) -> None:
-    """Whoever writes it would find it gone."""
+    """A half-written request is left for its writer."""
     (tmp_path / "asked").mkdir()
     (tmp_path / "asked" / ".signalled.again.new").touch()
     assert carry_out() == []

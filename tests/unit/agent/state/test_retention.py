@@ -79,7 +79,7 @@ def test_secrets_go_at_once_where_that_is_wanted() -> None:
 @pytest.mark.parametrize("state", PENDING)
 @pytest.mark.parametrize("left", [True, False])
 def test_nothing_goes_of_what_is_not_over(state: State, left: bool) -> None:
-    """However old and large it is, and however full the disk: its result is still to be delivered."""
+    """An undelivered result keeps everything, whatever its age and size, also on a full disk."""
     tight = Limits(secrets=0, age=0, count=1, size=0, files=1)
     entries = [entry(each, 99, state=state, left=left, removed=Removed.NOTHING) for each in "abc"]
     assert due(*entries, limits=tight, full=True) == []
@@ -113,7 +113,7 @@ def test_all_goes_of_what_has_left_long_ago() -> None:
 
 
 def test_a_deployment_is_kept_from_when_it_left() -> None:
-    """Not from when it was done: until then it was of use."""
+    """The age counts from when the deployment left the metadata, not from when it finished."""
     done = entry("a", 99)
     assert due(Entry(**{**done.__dict__, "left_at": NOW - DAY})) == []
 

@@ -111,7 +111,7 @@ def test_the_machines_clock_has_no_say(openstack: cloud.Cloud, year: int) -> Non
 
 @pytest.mark.parametrize("status", [401, 403, 404])
 def test_keystone_may_say_no(openstack: cloud.Cloud, status: int) -> None:
-    """That is not to be away, and is told apart."""
+    """A refusal of Keystone is reported as such, and not as an unreachable server."""
     openstack.keystone.always = Answer(status, body=b'{"error": {"message": "no", "code": 401, "title": "x"}}')
     with pytest.raises(DeniedError, match=f"^Keystone answers HTTP {status} "):
         ask(client(openstack))
@@ -131,7 +131,7 @@ def test_keystone_may_be_unwell(openstack: cloud.Cloud, status: int) -> None:
 @pytest.mark.parametrize("status", [201, 401])
 @pytest.mark.parametrize("body", NONSENSE.values(), ids=NONSENSE)
 def test_keystone_may_answer_nonsense(openstack: cloud.Cloud, body: bytes, status: int) -> None:
-    """Whatever it is, it is a sentence, and the next answer may be better."""
+    """Any invalid answer of Keystone is one sentence, and the next answer may be better."""
     sensible = openstack.keystone.always
     openstack.keystone.always = Answer(status, {"X-Subject-Token": "t", "Content-Type": "application/json"}, body)
     user = client(openstack)
@@ -238,7 +238,7 @@ def test_nothing_is_waited_for_for_long(openstack: cloud.Cloud, where: str, slow
 @pytest.mark.parametrize("answer", [Answer(hang_up=True), Answer(reset=True)], ids=["hangs up", "resets"])
 @pytest.mark.parametrize("where", ["keystone", "service"])
 def test_a_server_may_hang_up(openstack: cloud.Cloud, where: str, answer: Answer) -> None:
-    """Then it gave no answer, and is asked again the next time."""
+    """A closed connection is no answer, and the server is asked again next time."""
     user = client(openstack)
     server = getattr(openstack, where)
     server.answers.append(answer)
@@ -248,7 +248,7 @@ def test_a_server_may_hang_up(openstack: cloud.Cloud, where: str, answer: Answer
 
 
 def test_nobody_listening_is_said_in_the_systems_words(openstack: cloud.Cloud) -> None:
-    """And who it is that does not."""
+    """A refused connection is reported with the system's reason and the name of the server."""
     openstack.service.stop()
     with pytest.raises(UnreachableError, match=r"^127\.0\.0\.1:\d+: Connection refused$"):
         ask(client(openstack))
@@ -258,13 +258,13 @@ def test_nobody_listening_is_said_in_the_systems_words(openstack: cloud.Cloud) -
     "url", ["", "v3", "ftp://h/v3", "http:///v3", "http://[::1/v3", "http://h:port/v3", "http://h:99999/v3"]
 )
 def test_a_url_of_keystone_may_be_none(openstack: cloud.Cloud, url: str) -> None:
-    """That is said in one sentence."""
+    """An invalid URL of Keystone is reported in one sentence."""
     with pytest.raises(UnreachableError, match=r"^Keystone's URL cannot be understood$"):
         ask(client(openstack, auth_url=url))
 
 
 def test_a_huge_answer_is_not_taken_in(openstack: cloud.Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither a service's nor Keystone's."""
+    """A huge answer of a service or of Keystone is not read."""
     user = client(openstack)
     monkeypatch.setattr(web, "LARGEST", 1 << 20)
     openstack.service.always = Answer(body=b"x" * (2 << 20))
@@ -361,7 +361,7 @@ def test_certificates_are_checked(openstack: cloud.Cloud, tmp_path: Path) -> Non
 
 
 def test_a_catalog_is_asked_for_again_where_it_lacks_something(openstack: cloud.Cloud) -> None:
-    """Somebody may put it there."""
+    """A catalog that lacks a service is fetched again, because the service may be added."""
     openstack.keystone.answers.append(openstack.lets_in("t", catalog=[]))
     user = client(openstack)
     with pytest.raises(UnreachableError, match="no service of the type orchestration"):

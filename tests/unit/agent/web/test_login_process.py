@@ -84,7 +84,7 @@ def test_a_login_takes_a_process_that_is_gone_after_it(openstack: cloud.Cloud) -
 
 
 def test_the_agent_loads_nothing_of_it(openstack: cloud.Cloud) -> None:
-    """Neither requests nor keystoneauth1, whether Keystone lets the user in or not."""
+    """The agent itself loads neither requests nor keystoneauth1, whether the login succeeds or not."""
     code = """if True:
         import json, sys
         from heat_config_agent.model.deployment import Credentials
@@ -230,7 +230,7 @@ UNKNOWN = {
 def test_an_answer_that_is_none_is_said(
     openstack: cloud.Cloud, program: Program, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
-    """Whatever it prints is neither believed nor repeated."""
+    """An invalid answer of the process is neither used nor repeated in the message."""
     monkeypatch.setattr(login_process, "LARGEST", 1 << 19)
     program(f"{code}\nsys.stdout.flush()\ntime.sleep(1000)")
     assert failure(keystone.Cloud(openstack.credentials())) == f"{NAME} gave an answer that cannot be understood"
@@ -266,7 +266,7 @@ def test_one_that_ends_is_said(
 
 @pytest.mark.parametrize("name", AT_ONCE)
 def test_one_that_ends_at_once_is_said(openstack: cloud.Cloud, program: Program, name: str) -> None:
-    """Also where the agent is about to tell it something."""
+    """A process that ends at once is reported, also while the agent writes to it."""
     code, how = ENDS[name]
     program(code, is_ready=False)
     assert failure(keystone.Cloud(openstack.credentials())) == f"{NAME} ended without an answer{how}"
@@ -395,7 +395,7 @@ def test_what_may_not_be_reached_starts_none(openstack: cloud.Cloud, monkeypatch
 
 
 def test_it_ends_with_the_agent(openstack: cloud.Cloud) -> None:
-    """Also in the middle of a login, and if the agent is killed."""
+    """The process ends with the agent, also during a login and after a kill of the agent."""
     openstack.keystone.always = Answer(delay=60)
     code = """if True:
         import json, sys

@@ -133,7 +133,7 @@ def test_headers_are_found_under_any_name(way: Way) -> None:
 
 
 def test_a_connection_is_kept(way: Way) -> None:
-    """Whatever is sent or asked for, and whatever the answer."""
+    """A connection is reused for any request and after any answer."""
     connection = way.connection()
     way.stands.script.extend(
         [proxy_faults.answers(503), proxy_faults.answers(404, body=b""), proxy_faults.answers(204)]
@@ -205,7 +205,7 @@ def test_where_an_answer_may_go_on_nothing_follows_it(
 
 
 def test_two_lengths_are_none(way: Way) -> None:
-    """Nobody knows which of them it is."""
+    """An answer with two different lengths is refused."""
     way.stands.fail(proxy_faults.TWO_LENGTHS)
     connection = way.connection()
     assert trouble(lambda: way.send(connection)) == "its answer is not HTTP"
@@ -220,7 +220,7 @@ LATE = (
 @pytest.mark.usefixtures("_hasty")
 @pytest.mark.parametrize("fault", [*proxy_faults.HANGS, proxy_faults.TOO_MANY_HEADERS[-1]], ids=lambda each: each.name)
 def test_no_answer_takes_forever(way: Way, fault: Fault) -> None:
-    """Not one of which a little comes all the time, either; and the connection is not used again."""
+    """An answer has a deadline, also if a little comes all the time, and its connection is not reused."""
     connection = way.connection()
     way.fetch(connection)
     way.stands.fail(fault)
@@ -297,7 +297,7 @@ def test_answers_come_in_many_forms(way: Way, fault: Fault) -> None:
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
 def test_a_body_is_bounded(way: Way, monkeypatch: pytest.MonkeyPatch, *, packed: bool) -> None:
-    """Also where a few bytes unpack to many."""
+    """The size of a body is bounded, also of one that is compressed."""
     monkeypatch.setattr(web, "LARGEST", 1 << 20)
     whole = b"\0" * (1 << 20)
     headers = (("Content-Encoding", "gzip"),) if packed else ()
@@ -321,7 +321,7 @@ def test_what_cannot_be_unpacked_is_no_document(way: Way, encoding: str) -> None
 
 
 def test_a_redirect_is_an_answer(way: Way, other: SignalServer) -> None:
-    """Nobody follows it."""
+    """A redirect is returned as the answer, and not followed."""
     way.stands.fail(proxy_faults.answers(307, "", ("Location", other.url())))
     answer = way.send(way.connection())
     assert (answer.status, answer.headers["location"]) == (307, other.url())
@@ -369,7 +369,7 @@ def test_every_address_of_a_server_is_tried(heat: SignalServer, monkeypatch: pyt
 
 
 def test_a_server_may_be_at_an_address_of_version_6() -> None:
-    """Which stands in brackets wherever a port may follow."""
+    """The URL of a server may have an IPv6 address in brackets."""
     try:
         listener = socket.create_server(("::1", 0), family=socket.AF_INET6)
     except OSError:

@@ -58,7 +58,7 @@ def secured(
 def test_a_wrong_certificate_is_not_accepted(
     secured: Callable[[str], str], tmp_path: Path, certificate: str, words: str
 ) -> None:
-    """And what is wrong with it is said."""
+    """A wrong certificate is refused, and the error says what is wrong."""
     origin, ca_file = secured(certificate), known(tmp_path, CERTIFICATE, EXPIRED, ELSEWHERE)
     found = trouble(lambda: asked(origin, ca_file))
     assert found.replace("self signed", "self-signed") == f"its certificate cannot be trusted: {words}"
@@ -152,7 +152,7 @@ def test_requests_is_loaded_for_proxies_and_what_is_odd(heat: SignalServer) -> N
 
 
 def test_the_usual_certificates_are_those_of_requests(secured: Callable[[str], str], tmp_path: Path) -> None:
-    """Which is not loaded for that; also where a distribution has changed which they are, or has no certifi."""
+    """The default certificates are those of requests, found without loading it, also without certifi."""
     run(
         "from heat_config_agent.web import direct\n"
         "found = direct.default_certificates()\n"

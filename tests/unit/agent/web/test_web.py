@@ -92,7 +92,7 @@ def test_a_netrc_is_not_looked_at(heat: SignalServer, tmp_path: Path, monkeypatc
 
 
 def test_a_connection_is_kept(heat: SignalServer) -> None:
-    """Whatever was answered, the next request needs no new one."""
+    """A connection is reused for any request and after any answer."""
     heat.answers.extend([Answer(body=b"x" * 100_000), Answer(status=404, body=b"no")])
     connection = Connection(heat.origin)
     for _ in range(3):
@@ -116,7 +116,7 @@ def test_a_long_answer_is_not_waited_for(heat: SignalServer) -> None:
 
 
 def test_a_compressed_answer_is_an_answer(heat: SignalServer) -> None:
-    """Nobody asked for it, and it is not decompressed."""
+    """A compressed answer that was not asked for is returned as it is."""
     heat.always = Answer(body=gzip.compress(b"\0" * 10_000_000)[:2000], headers={"Content-Encoding": "gzip"})
     assert send(heat).status == 200
 
@@ -160,7 +160,7 @@ def test_a_server_that_says_nothing_is_left_after_its_time(heat: SignalServer, m
 
 
 def test_what_is_fetched_is_there_in_time_or_not_at_all(heat: SignalServer) -> None:
-    """Also where every byte of it, or of its headers, comes soon after the one before."""
+    """A fetch ends at its deadline, even if each byte comes soon after the one before."""
     connection = Connection(heat.origin)
     for slow in (Answer(creep=0.1), Answer(body=b"x" * 1000, trickle=0.1), Answer(delay=15)):
         heat.answers.append(slow)
@@ -174,7 +174,7 @@ def test_what_is_fetched_is_there_in_time_or_not_at_all(heat: SignalServer) -> N
 
 @pytest.mark.parametrize("answer", [Answer(hang_up=True), Answer(reset=True)], ids=["hangs up", "resets"])
 def test_a_server_that_hangs_up_is_not_there(heat: SignalServer, answer: Answer) -> None:
-    """And why is said without the URL, which is a secret."""
+    """A closed connection is reported without the URL, which is a secret."""
     heat.always = answer
     with pytest.raises(UnreachableError) as caught:
         send(heat)
