@@ -13,7 +13,7 @@ from heat_config_agent.cli import pause, state_options, terminal
 from heat_config_agent.cli.progress import Collected
 from heat_config_agent.model.errors import AgentError, ExitCode, LockedError
 from heat_config_agent.settings.effective import Settings
-from heat_config_agent.state import journal, lock, look, pruning, requests
+from heat_config_agent.state import journal, lock, pruning, requests, sweep
 from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.state.retention import Part, Removal, bytes_of
 
@@ -46,10 +46,10 @@ def run(options: argparse.Namespace) -> int:
     settings = state_options.of(options)
     deployed = Deployed(settings.deployed)
     if options.plan:
-        found, size, files = look.planned(
+        removals, size, files = sweep.planned(
             settings.state, deployed, settings.limits, full=pruning.is_full(settings.state)
         )
-        _show(found, as_json=options.json, planned=True, size=size, files=files)
+        _show(removals, as_json=options.json, planned=True, size=size, files=files)
         return ExitCode.OK
     if not settings.state.is_dir():
         _show([], as_json=options.json, planned=False)
