@@ -221,7 +221,7 @@ def test_a_kill_during_a_fetch(machine: Machine, heat: SignalServer, files: File
 
 @pytest.mark.fault(2, "a full disk while an artifact is fetched or unpacked", "its deployment fails, and runs nothing")
 def test_a_full_disk_during_a_fetch(machine: Machine, heat: SignalServer, files: Files) -> None:
-    """What had arrived is removed, so there is room for the result."""
+    """The partial file is removed, so there is room for the result."""
     with small_disk(machine, "1m"):
         bomb = archive({"zeros": "0" * 3_000_000})
         given = [

@@ -74,7 +74,7 @@ def test_no_secret_is_in_the_bundle(machine: Machine, heat: SignalServer) -> Non
 
 @pytest.mark.shows_secrets("the name of a deployment is the secret of another one, and names are shown")
 def test_a_part_with_a_secret_is_left_out(machine: Machine) -> None:
-    """What the masking of the commands does not know is searched for in the whole bundle."""
+    """The bundle is searched for secrets that the commands do not mask."""
     machine.apply([deployment("d1", f"{SH}true"), {**deployment("d2", f"{SH}true"), "name": planted.HIDDEN}])
     found = collected(machine)
     assert planted.leaks(found.items()) == []

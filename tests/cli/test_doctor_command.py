@@ -94,7 +94,7 @@ def one(found: list[Finding], verdict: Verdict, check: str) -> str:
 
 
 def well(found: list[Finding]) -> bool:
-    """Whether nothing has failed."""
+    """Return whether nothing has failed."""
     return not said(found, Verdict.FAILED)
 
 
@@ -438,7 +438,7 @@ def test_every_mistake_in_the_settings_is_reported_with_its_line(machine: Machin
 
 
 def test_an_agent_that_is_stuck_is_reported(machine: Machine) -> None:
-    """What it has said last counts, if it runs; if it has said nothing for long, it is stuck."""
+    """A running agent whose last sign of life is old is reported as stuck."""
     machine.state.mkdir(mode=0o700)
     source = {"name": "heat", "from": "x", "working": False, "since": 1.0, "trouble": "HTTP 500"}
     usual = {"process": os.getpid(), "version": "1", "started": 1.0}

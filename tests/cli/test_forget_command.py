@@ -8,7 +8,7 @@ from support.machine import Machine, deployment
 
 
 def test_forget_makes_it_new(machine: Machine, heat: SignalServer) -> None:
-    """What is forgotten is unknown; if it is still in the metadata it is run like new."""
+    """A forgotten deployment is unknown, and runs again if it is still in the metadata."""
     given = [counted(machine, signal=heat.url())]
     machine.apply(given)
 

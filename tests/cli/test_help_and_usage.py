@@ -1,4 +1,4 @@
-"""What all commands have in common: their help, their version, mistakes in their use, and readers that go away."""
+"""The common behaviour of all commands: help, version, mistakes in their use, and readers that go away."""
 
 from __future__ import annotations
 

@@ -250,7 +250,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], m
 
 
 def alive(pid: int) -> bool:
-    """Whether a process is there, and not only what is left of it until somebody asks how it ended."""
+    """Return whether a process exists and is not a zombie."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -141,7 +141,7 @@ def test_root_cannot_undo_it(machine: Machine, heat: SignalServer, seen: Path) -
 def test_each_level_means_what_it_says(
     machine: Machine, heat: SignalServer, seen: Path, levels: dict[str, object], writable: str
 ) -> None:
-    """What it does not name is as it is for other runs."""
+    """A part that an isolation level does not name is as in other runs."""
     script = f"{SH}for place in /usr /etc /root /var /tmp; do [ -w $place ] && echo $place; done\ncat {seen}\nexit 0\n"
     machine.apply([isolated("d1", script, levels, signal=heat.url("d1"))])
     content = "" if levels.get("tmp") else "of the machine"

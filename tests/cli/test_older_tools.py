@@ -82,7 +82,7 @@ def test_the_doctor_names_the_package(machine: Machine, without: dict[str, Any])
     "the cleanup fails and names the package, and is tried again",
 )
 def test_a_cleanup_names_the_package(machine: Machine, without: dict[str, Any]) -> None:
-    """What a tool has left running is not forgotten because its hook has gone."""
+    """A cleanup stays pending if its hook was uninstalled, and names the package."""
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": [{"name": "web"}]}}
     manifests = machine.folder / "manifests"
     manifests.mkdir()

@@ -290,7 +290,7 @@ def test_a_deployment_that_was_accepted_before_obeys_the_policy(governed: Govern
 
 
 def test_retry_and_delete_obey_it(governed: Governed, proof: Path) -> None:
-    """What was allowed once is not allowed for ever."""
+    """An earlier permission does not last: retries and DELETEs obey the present policy."""
     create = deployment("d1", script(proof))
     assert governed.apply([create]).code == 0
     governed.policy("tools = ansible")

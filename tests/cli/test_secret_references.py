@@ -96,7 +96,7 @@ def test_a_run_gets_its_secrets_and_leaves_none(machine: Machine, heat: SignalSe
 @pytest.mark.parametrize("tool", ["ansible", "python", "puppet"])
 @pytest.mark.usefixtures("vault")
 def test_other_tools_get_their_secrets(machine: Machine, tool: str) -> None:
-    """What their hooks write into their own folders is removed with the inputs of the run."""
+    """Files that hooks write into their own folders are removed with the inputs of the run."""
     if tool == "puppet":
         need("puppet", "puppet")
     proof = machine.folder / "proof"

@@ -178,7 +178,7 @@ class Archive:
 
     @property
     def log(self) -> list[str]:
-        """What handlers and scripts have done."""
+        """Return the lines that handlers and scripts have written."""
         log = self.folder / "log"
         return log.read_text().splitlines() if log.exists() else []
 

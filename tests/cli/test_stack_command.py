@@ -91,7 +91,7 @@ class Stacks:
 
     @property
     def logged(self) -> list[str]:
-        """What scripts have written."""
+        """Return the lines that scripts have written."""
         return self.log.read_text().split() if self.log.exists() else []
 
 
@@ -124,7 +124,7 @@ def test_a_template_is_applied(stacks: Stacks) -> None:
 
 
 def test_applied_again_it_is_updated(stacks: Stacks) -> None:
-    """What is the same stays as it is, and what has changed is done anew; nothing runs twice."""
+    """Unchanged resources stay, changed ones are updated, and nothing runs twice."""
     path = stacks.template()
     stacks.apply(path)
     stacks.apply(path)

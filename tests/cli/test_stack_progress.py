@@ -215,7 +215,7 @@ def test_an_update_that_is_resumed_knows_what_is_unchanged(machine: Machine) -> 
 
 
 def test_a_create_that_is_resumed_says_what_is_done(machine: Machine) -> None:
-    """What the killed command has created reads as everything that is created."""
+    """Resources that the killed command created are shown like all others that are created."""
     path = template(machine, "true", WAITS)
     process = machine.start("heat-config-apply", "--state-dir", str(machine.state), str(path))
     begun(machine)

@@ -1,4 +1,4 @@
-"""What a person needs when a stack or its template is not right: all mistakes at once, warnings, and ways out."""
+"""Help for a stack or template with mistakes: all mistakes at once, warnings, and ways out."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_no_usual_timeout_outlasts_the_longest(governed: Governed, way: str) -> 
 
 @pytest.mark.parametrize("timeout", [" +1e3 ", "61", 60.1, 366 * 24 * 3600])
 def test_no_spelling_of_a_timeout_is_too_long_for_the_rule(governed: Governed, proof: Path, timeout: object) -> None:
-    """What counts is what the agent would take it for; text counts as its number."""
+    """The rule applies to the timeout as the agent parses it, also from text."""
     governed.policy("max_timeout = 60")
     done = governed.apply([deployment("d1", script(proof), options={"timeout": timeout})])
     assert "refused by the rule max_timeout" in done.out
@@ -287,7 +287,7 @@ topology_template:
 
 
 def test_the_deletion_of_a_stack_obeys_it(governed: Governed, machine: Machine, proof: Path) -> None:
-    """What it would run is refused, and the stack says so."""
+    """A forbidden deletion is refused, and the stack says so."""
     (machine.folder / "run.sh").write_text(script(proof))
     text = TEMPLATE.format(script=f"#!/bin/sh\\necho ran >>{proof}\\n")
     path = machine.write(text, "site.yaml")

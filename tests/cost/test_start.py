@@ -1,4 +1,4 @@
-"""What a start loads: to load a module takes longer than most of what is done, so this is held, and not its time."""
+"""The modules that a start loads, because loading takes longer than most of the work."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_run_that_sends_a_result_loads_what_sends_it(machine: Machine, heat: S
 
 
 def test_a_run_that_finds_nothing_new_loads_no_more(machine: Machine) -> None:
-    """What is done already takes nothing more to find out."""
+    """A run without new work loads nothing more."""
     machine.apply([deployment()])
     found = loaded(machine.apply([deployment()], PYTHONPROFILEIMPORTTIME="1"))
     assert not found & (SLOW | SELDOM | SENDING | OTHERS | DAEMON)

@@ -1,4 +1,4 @@
-"""What the daemon says of itself: to systemd, in its status, and as metrics."""
+"""The reports of the daemon: to systemd, in its status, and as metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the daemon asks its sources: how often, in spite of what, and what it makes of answers that are none."""
+"""The polling of sources by the daemon: intervals, faults, and invalid answers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def asking(daemon: Daemon, server: SignalServer, *collectors: str, **settings: s
 
 @pytest.mark.parametrize("text", ["{", "deployments: {}\n", '{"heat_template_version": "2018-08-31"}'])
 def test_a_bad_file_takes_nothing_away(daemon: Daemon, machine: Machine, heat: SignalServer, text: str) -> None:
-    """What it said before stays in force, other files count, and it is said once which file is wrong."""
+    """The earlier content of a bad file stays in force, other files count, and the bad one is reported once."""
     daemon.put([deployment("d1", counting(machine, "d1"), signal=heat.url("d1"))], "a")
     daemon.start()
     daemon.wait_state("d1", "signalled")
@@ -264,7 +264,7 @@ def test_splay_delays_the_first_poll_alone(daemon: Daemon, machine: Machine) -> 
 def test_a_result_that_was_replaced_while_no_agent_was_there(
     daemon: Daemon, machine: Machine, heat: SignalServer, other: SignalServer
 ) -> None:
-    """What the source said in an earlier life is not relied on before it has been asked: it may have been replaced."""
+    """A stored answer is not used before the source has answered again, as the result may have been replaced."""
     old = deployment("d1", counting(machine, "d1", "echo old"), signal=heat.url())
     new = deployment("d2", counting(machine, "d2", "echo new"), signal=heat.url())
     heat.always = Answer(503)

@@ -1,4 +1,4 @@
-"""What the daemon is told: to read its settings again, to poll, to pause, to run or send something again."""
+"""Requests to the daemon: to read its settings again, to poll, to pause, to run or send something again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has to be so before a section of a page is read: the machine that it is about, or what has gone wrong there."""
+"""The preparation for a section of a page: the machine that it is about, or a fault on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be known of the documentation without running it: its links, the commands that it names, its blocks."""
+"""Checks of the documentation that run nothing: its links, the commands that it names, its blocks."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ SCRIPTS: dict[str, tuple[str, tuple[int, ...]]] = {
         (3,),
     ),
 }
-"""What a script does, and the status codes that are true of it."""
+"""Scripts, and the status codes that are true of them."""
 
 
 @fault(
@@ -155,7 +155,7 @@ REPLIES = {
         "for each in '3456789' if os.path.exists('/proc/self/fd/' + each)]"
     ),
 }
-"""What a hook does that claims nothing that can be believed."""
+"""Hooks whose replies claim nothing that can be believed."""
 
 
 @fault(

@@ -279,7 +279,7 @@ def test_folders_in_the_place_of_files(daemon: Daemon, machine: Machine, name: s
     "what it had last still counts, and that is said; it is read when it is back",
 )
 def test_a_local_folder_that_cannot_be_read(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
-    """What was in it still counts, and it is said; when it is back it is read."""
+    """The last content of an unreadable folder stays in force with a warning; the folder is read when it is back."""
     heat.refuse()
     daemon.put([deployment("d1", counting(machine), signal=heat.url())])
     daemon.start()

@@ -42,7 +42,7 @@ def pipe(path: Path, content: str | None = None) -> Path:
 
 @fault(3, "a document that is a pipe, and no YAML", "it is read once, and the sentence says what is wrong with it")
 def test_a_pipe_is_read_once(machine: Machine) -> None:
-    """What has come out of it is not there a second time."""
+    """The content of a pipe is read once, because it cannot be read again."""
     done = machine.apply(pipe(machine.folder / "f", "bad: [\n"), seconds=30)
     assert done.code == 2
     assert "cannot read" in done.err
@@ -91,7 +91,7 @@ READERS = {
 )
 @pytest.mark.parametrize("what", READERS)
 def test_a_pipe_without_an_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
-    """Whether nothing comes at all, or the end does not come."""
+    """A pipe is given up if nothing comes, or if the end does not come."""
     monkeypatch.setattr(files, "PATIENCE", 0.05)
     silent = pipe(tmp_path / "silent")
     with pytest.raises((SourceError, UsageError), match=r"silent.*: it is a pipe or a device that has not ended"):

@@ -58,7 +58,7 @@ RAISED = {
     "raise Odd('odd')": "odd",
     "raise Unsayable": "its message cannot be shown",
 }
-"""What code does that is not ours, and what is said of it."""
+"""Exceptions that foreign code raises, and the message for each."""
 
 TEMPLATE = """\
 heat_template_version: 2018-08-31

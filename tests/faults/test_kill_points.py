@@ -511,7 +511,7 @@ RUNS = tuple(
 )
 @pytest.mark.timeout(600)
 def test_killed_together_with_the_supervisors(tmp_path: Path, tried: Callable[[int], None]) -> None:
-    """What nobody can know is said to be interrupted; what was on record is told as it was."""
+    """An unknown outcome is reported as interrupted, and a recorded one as it was."""
     theatre = Theatre(SCENARIOS[0], tmp_path, promises.seed("KILL_POINT_SEED"))
     chance = random.Random(theatre.seed)  # noqa: S311  # to be repeatable
     tried(theatre.kill_along([(point, chance.randint(1, 2)) for point in RUNS], runs_too=True))

@@ -37,7 +37,7 @@ def canary(tmp_path: Path) -> Path:
 
 
 def sung(canary: Path) -> bool:
-    """Whether the canary was run."""
+    """Return whether the canary was run."""
     return canary.with_name("sung").exists()
 
 

@@ -145,7 +145,7 @@ def test_the_daemon_without_open_files(daemon: Daemon, machine: Machine, heat: S
     "it fails with its own exit code",
 )
 def test_a_script_without_processes(unprivileged: Unprivileged, heat: SignalServer) -> None:
-    """What a tool cannot do for want of processes is its failure, and told as that."""
+    """A tool that can start no process has failed, and the failure is reported."""
     machine = unprivileged
     go = Path("/bin/true")
     script = f"#!/bin/sh\necho d1 >>{machine.folder}/ran\nulimit -p 0\n{go}; {go} && exit 0\nexit 3\n"

@@ -357,7 +357,7 @@ MANY = 30_000
 def test_many_secrets_do_not_keep_the_daemon_from_living(
     daemon: Daemon, machine: Machine, heat: SignalServer, tmp_path: Path
 ) -> None:
-    """What it takes to look for them grows with the text and with them, and signs of life come in between."""
+    """The time for masking grows linearly with the text and the secrets, and the daemon stays alive meanwhile."""
     lines = [f"{number:08}{planted.WORD}" for number in range(MANY)]
     hidden = {"name": "key", "type": "String", "value": "\n".join(lines), "hidden": True}
     words = [

@@ -76,7 +76,7 @@ def test_what_is_where_it_must_not_be_is_found(machine: Machine, heat: SignalSer
 
 @dataclass(frozen=True)
 class Traced:
-    """What a command and all that it started have done."""
+    """The traces of a command and all processes that it started."""
 
     execs: list[tuple[str, str]]
     """Of each program: its arguments, and its environment."""
@@ -217,7 +217,7 @@ def test_no_secret_is_on_a_command_line(machine: Machine, heat: SignalServer, to
 
 
 def test_no_secret_of_a_container_is_on_a_command_line(machine: Machine, heat: SignalServer, podman: Any) -> None:
-    """What a container has in its environment is given to it by way of a file, or of the engine's environment."""
+    """A container gets its environment through a file or the environment of its engine."""
     variables = {"PLAIN": f"{planted.WORD}-hidden", "LINES": f"{planted.HIDDEN}\nand more"}
     container = {"image": IMAGE, "command": ["true"], "detach": False, "environment": variables}
     given = deployment("d1", {"web": container}, group="docker-cmd", signal=heat.url())

@@ -96,7 +96,7 @@ class Service:
 
     @property
     def lines(self) -> list[str]:
-        """What the scripts have written."""
+        """Return the lines that the scripts have written."""
         return self.log.read_text().splitlines()
 
     @property

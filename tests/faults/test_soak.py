@@ -101,7 +101,7 @@ class Front(Proxy):
         super().__init__(upstream)
         self._chance, self._choosing = random.Random(seed), threading.Lock()  # noqa: S311  # it is to be repeatable
         self.faulty: Counter[str] = Counter()
-        """What it did instead, and how often."""
+        """The faults that it showed instead, with their counts."""
         self.fail(Fault("any", self._any))
 
     def _any(self, exchange: Exchange) -> None:

@@ -31,7 +31,7 @@ again = fault(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["INT", "KILL"])
 @pytest.mark.parametrize("kind", ["plain", "group", "nested", "update"])
 def test_an_interrupted_stack_listens_again(stacks: Stacks, number: int, kind: str) -> None:
-    """What a script was told before the interruption is where it is heard after it."""
+    """The address that a script got before the interruption works after it."""
     path = template(stacks, kind)
     process = stacks.start(path)
     stacks.address()

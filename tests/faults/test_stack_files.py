@@ -1,4 +1,4 @@
-"""What is kept of a stack, damaged in each way, or taken away while the stack is worked on."""
+"""The files of a stack, damaged in each way, or removed while the stack is worked on."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_damaged_stack(stacks: Stacks, how: str) -> None:
 
 
 def test_a_deletion_was_killed_at_its_last_step(stacks: Stacks) -> None:
-    """What it has left is removed with the next deletion, although the stack no longer exists."""
+    """The files of a killed deletion are removed with the next deletion, although the stack no longer exists."""
     stacks.apply(stacks.template(stacks.script("one")))
     stacks.record.unlink()
     assert list(stacks.folder.iterdir()) != []
@@ -99,7 +99,7 @@ def test_a_deletion_was_killed_at_its_last_step(stacks: Stacks) -> None:
 )
 @pytest.mark.parametrize("torn", [b"", b'12345678 ["stack","'], ids=["empty", "torn"])
 def test_nothing_was_kept_yet(stacks: Stacks, torn: bytes) -> None:
-    """What was interrupted before anything was done is begun anew."""
+    """A command that was interrupted before its first step starts over."""
     path, other = stacks.template(stacks.script("one")), stacks.template(stacks.script("other"), "other")
     stacks.apply(other)
     stacks.folder.mkdir(mode=0o700, parents=True)
@@ -187,7 +187,7 @@ away = fault(
 @away
 @pytest.mark.parametrize("what", ["rm", "mv {0} {0}.gone;:", ": >"])
 def test_records_that_go_are_written_anew(stacks: Stacks, what: str) -> None:
-    """What was known is kept: the stack is there afterwards, and the same command finds nothing to do."""
+    """Lost records are written again from memory, and the same command then finds nothing to do."""
     takes = f"{what.format(stacks.record)} {stacks.record}"
     path = stacks.template(stacks.script("one", takes))
 

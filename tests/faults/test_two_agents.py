@@ -111,7 +111,7 @@ def test_a_run_has_none_of_our_files_open(machine: Machine) -> None:
 
 
 def test_looking_needs_no_lock(machine: Machine) -> None:
-    """What runs can be asked while an agent works; what has to wait for it says so."""
+    """Commands that only read work next to an agent; those that have to wait for it say so."""
     machine.start_apply([deployment(config=waiting(machine)), deployment("d2")])
     wait_until((machine.folder / "ran").exists)
 
@@ -191,7 +191,7 @@ def test_one_directory_by_two_paths(machine: Machine, heat: SignalServer, how: s
     "it leaves with exit code 4, names the daemon, and does nothing",
 )
 def test_beside_a_daemon(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
-    """What the daemon works on is nobody else's."""
+    """No other command takes over the daemon's work."""
     go = machine.folder / "go"
     given = [deployment("d1", counting(machine, "d1", until(go)), signal=heat.url("d1"))]
     daemon.put(given)
@@ -230,7 +230,7 @@ def test_beside_a_daemon(daemon: Daemon, machine: Machine, heat: SignalServer) -
 )
 @pytest.mark.parametrize("what", ["moved", "replaced"])
 def test_the_state_directory_goes(daemon: Daemon, machine: Machine, heat: SignalServer, what: str) -> None:
-    """What cannot be recorded is not begun, and what was known before is not forgotten."""
+    """Without the state directory nothing new begins, and known deployments are not forgotten."""
     given = [deployment("d1", counting(machine), signal=heat.url("d1"))]
     daemon.put(given)
     daemon.start()

@@ -1,4 +1,4 @@
-"""What cannot be started at all, whatever the machine has: it fails, and nothing else does."""
+"""Commands that can never start: their deployment fails, and no other."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_a_deployment_that_hangs_the_agent(  # noqa: PLR0917
     "after two such ends the document is set aside, which is said, until it changes",
 )
 def test_a_document_that_hangs_the_agent(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
-    """What comes after it counts again."""
+    """The document after one that hangs the agent is used."""
     watched = Watched(daemon, machine, "plan")
     daemon.configure()
     daemon.put([deployment("stuck", "#!/bin/sh\n", signal=heat.url("stuck"))])

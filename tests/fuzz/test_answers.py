@@ -139,7 +139,7 @@ def test_any_messages_in_a_queue_are_metadata_or_a_mistake(body: bytes, status: 
 
 @pytest.mark.fault(3, "a queue with a thousand messages of many deployments", "they are read in seconds")
 def test_a_long_queue_is_read_in_time() -> None:
-    """What has gathered while an agent was away holds nobody up."""
+    """A long queue is read within the deadline."""
     entry = {"id": "a", "creation_time": "2026", "inputs": [{"name": "deploy_signal_id", "value": "http://h/"}]}
     body = {"deployments": [{**entry, "id": f"d{each}"} for each in range(10)]}
     messages = [
@@ -241,7 +241,7 @@ def test_any_answer_to_a_signal_is_judged(value: str, status: int) -> None:
 @headers
 @tries(100, dated, dated, dated)
 def test_any_conditions_can_be_asked(tag: str, changed_at: str, now: str) -> None:
-    """What a server says of its document is repeated to it only where it fits into a header."""
+    """A header of the server is sent back only if its value is valid in a header."""
     found = request._conditions({"ETag": tag, "Last-Modified": changed_at, "Date": now})
     assert len(found) <= 1
     for value in found.values():

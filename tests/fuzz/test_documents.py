@@ -94,7 +94,7 @@ def test_several_documents_are_planned_together(contents: list[object]) -> None:
 @mistaken
 @tries(150, documents | changed())
 def test_any_document_survives_its_journal(content: object) -> None:
-    """What is kept of a deployment reads as it did when it came."""
+    """A deployment reads from the journal as it came."""
     for each in metadata.parse(Document(source="any", content=content)).deployments:
         if not each.mistakes:
             kept = metadata.parse(Document(source="any", content=[json.loads(json.dumps(each.document))]))
@@ -118,7 +118,7 @@ def read(text: str, name: str) -> object:
 @unreadable
 @tries(150, st.text() | yamlish | values.map(json.dumps) | st.builds(str.__add__, values.map(json.dumps), yamlish))
 def test_any_text_is_a_document_or_a_mistake(text: str) -> None:
-    """What is read can be written as JSON; what cannot be read is said in one line."""
+    """A parsed document can be written as JSON, and an invalid one is reported in one line."""
     for name in ("x", "x.json"):
         read(text, name)
 

@@ -133,7 +133,7 @@ def test_any_id_has_a_safe_file_name(identity: str) -> None:
 @pytest.mark.fault(4, "an id of any characters", "it names one file of its own, in the folder where that belongs")
 @tries(150, safe | st.text(), safe | st.text())
 def test_two_ids_never_share_a_file_name(one: str, other: str) -> None:
-    """What belongs to one deployment is never taken for another's."""
+    """Two deployments never share a file."""
     assume(one != other)
     assert protocol.file_key(one) != protocol.file_key(other)
 

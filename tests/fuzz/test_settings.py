@@ -170,5 +170,5 @@ def test_any_metadata_says_how_to_reach_heat_and_nothing_else(content: object) -
 @said_by_metadata
 @tries(100, values | odd)
 def test_any_document_says_settings_or_none(content: object) -> None:
-    """What is no object says nothing."""
+    """A document that is not an object has no settings."""
     check(layers.metadata(content, "x"))

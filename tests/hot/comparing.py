@@ -187,7 +187,7 @@ def _maps_compared(expected: dict[str, Any], got: dict[str, Any], at: str) -> li
 
 
 def _of_cloud(theirs: Any, ours: Any) -> bool:
-    """Whether a value is the cloud's, and there is one here too."""
+    """Return whether a value is the cloud's, and is present here too."""
     value = theirs.get("value") if isinstance(theirs, dict) else None
     return isinstance(value, str) and bool(CLOUD.search(value)) and isinstance(ours, dict) and bool(ours.get("value"))
 

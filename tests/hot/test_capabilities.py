@@ -299,7 +299,7 @@ def test_mistakes_in_templates(text: str, said: str) -> None:
         (
             "resource_registry: {T: [a.yaml, 'OS::Heat::None']}\n",
             (
-                "1:33: resource_registry.T[1]: in a list there are templates of which one is chosen, not "
+                "1:33: resource_registry.T[1]: a list has templates, of which one is chosen, not "
                 "'OS::Heat::None' (the name of a template ends with .yaml or .template)"
             ),
         ),
@@ -323,7 +323,7 @@ def test_mistakes_in_environments(text: str, said: str) -> None:
 
 
 def test_mistakes_in_candidates() -> None:
-    """What a template is capable of has to be known of all; what else is wrong counts in the one that is chosen."""
+    """Wrong capabilities are reported for all candidates, other mistakes only for the chosen one."""
     environment = "requires: {deployment: puppet}\n" + LIST
     broken = {**FILES, "docker/c.yaml": template("{deployment: {}}")}
     said = "docker/c.yaml:2:16: capabilities.deployment: a capability is text, a number or a boolean, not {}"

@@ -1,4 +1,4 @@
-"""What the language hands to the stack: plain values, and those that only a running stack can know."""
+"""The definition of a stack: plain values, and those that only a running stack can know."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_first_version_follows_the_path_itself() -> None:
     """Later ones leave it to the resource, which may have names of its own for what is in it."""
 
     class Asked(Known):
-        """What says which path it was asked for."""
+        """A `Look` that records the paths that it was asked for."""
 
         def attribute(self, resource: str, attribute: str, path: object) -> object:
             return {"resource": resource, "asked": [attribute, path]}
@@ -219,7 +219,7 @@ def test_mistakes_of_a_child_have_their_place_in_its_own_text() -> None:
 
 
 def test_while_its_parent_is_only_looked_at_a_child_needs_no_values() -> None:
-    """What depends on them is not decided: nothing is refused for it."""
+    """During validation a child without values is accepted, and what depends on them is left open."""
     assert child(known=False)["l"] == ["x", "y"]
     template = """\
     heat_template_version: 2018-08-31

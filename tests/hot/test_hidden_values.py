@@ -1,4 +1,4 @@
-"""What is said of a template shows no hidden value, whatever is wrong with the value or with what is made of it."""
+"""No message about a template shows a hidden value, whatever is wrong with it or with values made from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Heat's own engine makes of templates, and what is made of them here."""
+"""Templates have the same results as with Heat's own engine."""
 
 from __future__ import annotations
 

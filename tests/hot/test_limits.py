@@ -62,7 +62,7 @@ GROWING = {
 )
 @pytest.mark.parametrize("name", GROWING)
 def test_functions_make_no_more_than_that(name: str) -> None:
-    """What is to be made is counted before it is."""
+    """The size of a result is checked before it is made."""
     (found,) = mistakes(value(GROWING[name]))
     assert found.startswith("t.yaml:2:")
     assert f'resources.v.properties.value: "{name}" makes over' in found

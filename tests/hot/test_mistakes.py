@@ -1,4 +1,4 @@
-"""What is said of a template that is not as it should be: each thing with its place, its path and a hint."""
+"""The mistakes of a template are reported, each with its position, its path and a hint."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ NETWORK = {
     ],
     "services": [],
 }
-"""What Nova puts into `network_data.json`."""
+"""The content that Nova writes into `network_data.json`."""
 
 BOOT = 900.0
 """Seconds in which a boot has to be over: one minute, or three where others are at work."""
@@ -48,7 +48,7 @@ _MASKED = [
     f"systemd.mask={each}"
     for each in ("apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_reap.service", "man-db.timer")
 ]
-"""What would take its time at a boot, and is not looked at."""
+"""Units that would slow down the boot, and do not matter here."""
 
 
 class Emulated:

@@ -1,4 +1,4 @@
-"""What only a whole machine shows: power that goes, with all that was not flushed, and limits that its kernel holds."""
+"""Tests that need a whole machine: power cuts with unflushed data, and limits that its kernel enforces."""
 
 from __future__ import annotations
 

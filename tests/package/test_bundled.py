@@ -44,7 +44,7 @@ def deb() -> Path:
 
 @pytest.fixture(scope="module")
 def content(deb: Path) -> tarfile.TarFile:
-    """What is in it."""
+    """The files of the package."""
     text = subprocess.run(["dpkg-deb", "--fsys-tarfile", deb], capture_output=True, check=True).stdout
     return tarfile.open(fileobj=BytesIO(text))
 
@@ -114,7 +114,7 @@ def test_its_version_names_the_release_that_it_is_for(deb: Path) -> None:
 
 
 def test_lintian_has_nothing_to_say(deb: Path) -> None:
-    """What it does not like is overridden, where each has its reason, and no override is for nothing."""
+    """Each complaint of lintian is overridden with a reason, and each override is needed."""
     need("lintian", "lintian")
     all_tags = ["--allow-root", "--display-info", "--pedantic", "--fail-on", "error,warning,info,pedantic"]
     # Each release of the modules has other compiled text in which lintian sees a misspelt word.

@@ -51,7 +51,7 @@ def deb() -> Path:
 
 @pytest.fixture(scope="module")
 def content(deb: Path) -> tarfile.TarFile:
-    """What is in it."""
+    """The files of the package."""
     text = subprocess.run(["dpkg-deb", "--fsys-tarfile", deb], capture_output=True, check=True).stdout
     return tarfile.open(fileobj=BytesIO(text))
 
@@ -141,7 +141,7 @@ def test_no_link_leads_nowhere(content: tarfile.TarFile) -> None:
 
 
 def test_lintian_has_nothing_to_say(deb: Path) -> None:
-    """What it does not like is overridden, where each has its reason, and no override is for nothing."""
+    """Each complaint of lintian is overridden with a reason, and each override is needed."""
     need("lintian", "lintian")
     done = subprocess.run(
         ["lintian", "--allow-root", "--display-info", "--pedantic", "--fail-on", "error,warning,info,pedantic", deb],

@@ -21,7 +21,7 @@ from package.wheels import wheel
 pytestmark = pytest.mark.timeout(300)
 
 NEEDED = ("packaging", "agent/heat_config_agent/__init__.py", "pyproject.toml", "tests/install-tools")
-"""What of the checkout takes part beside what is built."""
+"""The files of the checkout that a release needs besides what is built."""
 
 CHANGELOG = f"""\
 # Changelog

@@ -238,7 +238,7 @@ shutil.rmtree(place)
 assert [*Path(sys.argv[1]).iterdir()] == [place.with_name("Kopie €")]
 print(sys.argv[2])
 """
-"""What the standard library does with names, arguments and variables."""
+"""Calls of the standard library with names, arguments and variables."""
 
 
 @pytest.mark.usefixtures("machine")

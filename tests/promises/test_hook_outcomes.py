@@ -1,4 +1,4 @@
-"""What executable hooks are given, and what becomes of their replies."""
+"""The input of executable hooks, and the results of their replies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kills the agent at a point does so where and when it says, and the agent has nothing of the kind in it."""
+"""Kill points kill the agent where and when they say, and the product has no part of them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_it_dies_once(tmp_path: Path) -> None:
 
 
 def test_it_dies_before_a_call_that_is_never_made(tmp_path: Path) -> None:
-    """What a kill comes before has not been done."""
+    """The call that a kill precedes is never made."""
     file = tmp_path / "file"
     file.touch()
     script = "import os, sys; os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC); print('alive')"
@@ -139,7 +139,7 @@ def test_no_run_has_the_variables(machine: Machine) -> None:
     ],
 )
 def test_what_cannot_be_armed(value: str) -> None:
-    """What is not understood is one sentence that says what is expected."""
+    """An invalid kill point is one sentence that says what is expected."""
     with pytest.raises(ValueError, match="expected «POINT N FILE»") as raised:
         kill_points.Watch(value)
     assert str(raised.value).startswith(f"{kill_points.VARIABLE} is {value!r}: ")

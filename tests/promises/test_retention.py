@@ -1,4 +1,4 @@
-"""What is kept, how long, and what is not: secrets of what is done, results, output, and what was set aside."""
+"""The retention of secrets, results, output, and files that were set aside."""
 
 from __future__ import annotations
 
@@ -330,7 +330,7 @@ def test_what_was_set_aside_goes_after_its_time(machine: Machine) -> None:
 
 
 def test_a_document_that_is_not_applied_any_more(machine: Machine) -> None:
-    """What was in it counts as gone when it has not been applied for as long as anything is kept."""
+    """Deployments of a document count as gone once it has not been applied for the retention time."""
     one, two = machine.write([deployment("d1", counting(machine))], "one.json"), machine.write([], "two.json")
     machine.apply(one)
     old(machine, 20)
@@ -400,7 +400,7 @@ def test_what_is_printed_after_its_end_is_bounded_too(machine: Machine) -> None:
 
 
 def test_more_than_should_be_kept_is_said(machine: Machine, heat: SignalServer) -> None:
-    """What may not go, as its result is still to be delivered: by status and doctor, with what shows it."""
+    """`status` and `doctor` report more files than the limit if undelivered results keep them."""
     heat.refuse()
     machine.apply([deployment("d1", signal=heat.url())], "--deliver-for", "0")
     conf = str(settings(machine, keep_files=1))

@@ -1,4 +1,4 @@
-"""What holds stacks, and a long time, to the promises is held against lies: a check that cannot fail shows nothing."""
+"""The checkers of stacks and long runs find violations: a check that cannot fail shows nothing."""
 # ruff: noqa: D103  # the names of the lies say it
 
 from __future__ import annotations

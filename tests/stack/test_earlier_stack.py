@@ -53,7 +53,7 @@ def test_it_is_shown(stacks: Stacks) -> None:
 
 
 def test_it_is_updated_without_running_again(stacks: Stacks) -> None:
-    """What has not changed is not carried out; what the template no longer has is deleted."""
+    """Unchanged resources do not run, and those that the template no longer has are deleted."""
     template = stacks.machine.folder / "site.yaml"
     template.write_text(TEMPLATE)
 

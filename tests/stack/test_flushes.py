@@ -17,7 +17,7 @@ FEW, MANY = 3, 9
 
 
 class Disk:
-    """What a power cut would leave of each file, by the flushes so far."""
+    """The content that each file would have after a power cut, by the flushes so far."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.flushes: Counter[str] = Counter()

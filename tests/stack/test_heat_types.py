@@ -53,7 +53,7 @@ def attributes(tree: Any) -> Any:
 
 @pytest.mark.parametrize("type_", CASES)
 def test_uses_of_a_type_get_heats_verdict(type_: str) -> None:
-    """What Heat's schemas refuse is refused, with Heat's sentence; what Heat accepts is valid."""
+    """Values that Heat's schemas refuse are refused with Heat's sentence, and the others are valid."""
     for case in CASES[type_]:
         template = case["template"]
         outputs = {name: attributes(each["value"]) for name, each in template.get("outputs", {}).items()}

@@ -80,7 +80,7 @@ def test_what_a_server_boots_with_and_what_waits_for_it(machine: Machine) -> Non
 
 
 def test_a_group_of_servers(machine: Machine) -> None:
-    """What is for all of them is done for each; what needs that is done after it."""
+    """Deployments of a group run for each member, and their dependents after all of them."""
     backends = json.loads(applied(machine, "cluster")["backends"])
     assert sorted(backends.values()) == ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
     assert len(set(lines(machine, "members"))) == 3

@@ -1,4 +1,4 @@
-"""What becomes of a stack over its life, beside what the cases of Heat's engine say of it."""
+"""The life of a stack, as far as the cases of Heat's engine do not cover it."""
 
 from __future__ import annotations
 

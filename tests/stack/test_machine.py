@@ -9,7 +9,7 @@ from stack.working import Working
 
 
 def test_an_output_of_one_is_an_input_of_the_next(working: Working) -> None:
-    """What a script leaves as an output is what the next one is given, and what the stack has as its own."""
+    """An output of a script is an input of the next one, and an output of the stack."""
     working.session.create(
         made(
             {

@@ -77,7 +77,7 @@ def test_any_damage_is_noticed(tmp_path: Path) -> None:
 
 
 def test_a_file_that_has_grown_is_written_anew(tmp_path: Path) -> None:
-    """What counts no more goes when the store is closed."""
+    """Obsolete records are removed when the store is closed."""
     store = filled(tmp_path / "s")
     expected = known(store)
     for _ in range(4000):

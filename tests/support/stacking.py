@@ -126,7 +126,7 @@ def ends(process: subprocess.Popen[str]) -> Done:
 
 
 def listens(process: subprocess.Popen[str], port: int) -> bool:
-    """Whether a process takes connections at a port."""
+    """Return whether a process accepts connections at a port."""
     try:
         found = psutil.Process(process.pid).net_connections(kind="tcp")
     except psutil.Error:

@@ -31,7 +31,7 @@ class Scenario:
     play: Callable[[Stage], None]
     points: tuple[str, ...]
     mounts: bool = False
-    """Whether it takes mounts."""
+    """True if it needs mounts."""
     part: str = ""
     """The indices of its points in this theatre, if they are divided among several."""
 

@@ -25,7 +25,7 @@ NO_SUSPEND = "POLL_TEMP_URL"
 """Where Heat cannot suspend a server: it disables the server's user, and there is none. Its deployments it can."""
 
 _TRIED = ("DELETE",) if VERSION else ("SUSPEND", "DELETE")
-"""What is tried there: before Heat 27 the failure also interrupts what happens to deployments at that moment."""
+"""The deployments that are tried there: before Heat 27 a failure also interrupts others at that moment."""
 
 OUTPUTS = {
     "code": 0,
@@ -89,7 +89,7 @@ class Life:
 
     @property
     def written(self) -> object:
-        """What json-file has written."""
+        """Return the content that json-file has written."""
         path = self._folder / "written.json"
         return json.loads(path.read_text()) if path.exists() else None
 

@@ -210,7 +210,7 @@ def _is_sound(name: str, value: list[Json], report: Report, path: Path) -> bool:
     """Return whether a list has only templates and is for one type. Mistakes go to the report."""
     wrong = [index for index, each in enumerate(value) if not _names_template(each)]
     for index in wrong:
-        problem = f"in a list there are templates of which one is chosen, not {value[index]!r}"
+        problem = f"a list has templates, of which one is chosen, not {value[index]!r}"
         report.wrong(
             problem, (*path, index), f"the name of a template ends with {' or '.join(TEMPLATES)}", "environment"
         )

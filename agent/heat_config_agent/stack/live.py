@@ -206,7 +206,7 @@ class Stack:
         except EntityNotFound as error:
             place = "/".join((*self.path, record.name))
             raise UsageError(
-                f"there is no type {record.type}, which {place} has", hint="is a plug-in missing?"
+                f"{place} has the type {record.type}, which does not exist", hint="is a plug-in missing?"
             ) from error
         return self._made(class_, definition, record)
 

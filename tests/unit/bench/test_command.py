@@ -155,7 +155,7 @@ def test_what_hangs_takes_nobody_elses_time(
 def test_what_is_ended_before_it_is_through_is_said(
     monkeypatch: pytest.MonkeyPatch, kept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What it had by then is kept."""
+    """The figures so far are kept."""
 
     @contextlib.contextmanager
     def lame(folder: Path) -> Iterator[list[Subject]]:
@@ -173,7 +173,7 @@ def test_what_is_ended_before_it_is_through_is_said(
 def test_an_interruption_keeps_what_was_measured(
     monkeypatch: pytest.MonkeyPatch, kept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whether somebody presses ^C or ends the process; it is said what is missing then."""
+    """The figures are kept after ^C or a signal, and the missing ones are named."""
 
     def interrupting(_folder: Path) -> contextlib.AbstractContextManager[list[Subject]]:
         os.kill(os.getppid(), signal.SIGTERM)

@@ -22,7 +22,7 @@ def test_a_server_that_cannot_serve_all_serves_as_many_as_it_can() -> None:
 
 
 def test_a_fleet_that_does_not_heed_the_server_has_it_collapse() -> None:
-    """What is simulated can go wrong: the agent that is replaced gets no answers at all."""
+    """The simulation can fail: the replaced agent gets no answers at all."""
     found = simulate(fleet.THIRD, Replaced, number=NUMBER)
     assert found.useful < 0.01
     assert found.lost > 0.95
@@ -30,7 +30,7 @@ def test_a_fleet_that_does_not_heed_the_server_has_it_collapse() -> None:
 
 
 def test_whoever_is_impatient_has_it_collapse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How long the agent waits for an answer matters no less than how long it waits before it asks."""
+    """The time that an agent waits for an answer matters as much as the pause between requests."""
     monkeypatch.setattr(Agent, "patience", 10.0)
     assert simulate(fleet.THIRD, Agent, number=NUMBER).useful < 0.7
 
@@ -44,7 +44,7 @@ def test_a_short_queue_is_fair_enough() -> None:
 
 
 def test_after_an_outage_everybody_is_served_within_minutes() -> None:
-    """Whether the server refused connections meanwhile, or took requests that it then has to work off."""
+    """All are served soon, whether the server refused connections or has accepted requests to work off."""
     refused = simulate(fleet.REFUSED, Agent, number=NUMBER)
     assert refused.useful > 0.9
     assert refused.reach(0.99) < 180

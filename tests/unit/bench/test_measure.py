@@ -1,4 +1,4 @@
-"""What is compared is run in turn, and what a process takes is counted."""
+"""Subjects run in turn, and the resources of each process are counted."""
 
 from __future__ import annotations
 

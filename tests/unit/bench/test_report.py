@@ -1,4 +1,4 @@
-"""What was measured becomes ratios, goals and a page."""
+"""Figures become ratios, goals and a page."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_columns_are_in_line() -> None:
 
 
 def test_a_figure_that_one_of_them_does_not_show_is_left_open() -> None:
-    """What was not measured is no nought."""
+    """A missing figure is not shown as 0."""
     both: Found = {OURS: {}, THEIRS: {"wall": Spread(1.0, 1.0, 1.0, 1)}}
     section = report.section("some", report.record(scenario(), both))
 
@@ -198,7 +198,7 @@ def test_the_summary_says_how_many_goals_are_met_and_which_are_not() -> None:
 
 
 def test_words_may_change_without_measuring_anew() -> None:
-    """What was measured stays, with its date; its goals are judged again."""
+    """The figures stay with their date, and the goals are judged again."""
     before = report.record(scenario(Goal("wall", THEIRS, 0.5), note="Old."), found(ours=0.8, theirs=1.0))
     now = replace(scenario(Goal("wall", THEIRS, 0.9, "For this."), note="New."), title="Another thing is done")
     after = report.reworded({"some": before}, [now])["some"]

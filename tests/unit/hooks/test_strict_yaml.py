@@ -15,7 +15,7 @@ def merges(levels: int, last: int) -> str:
 
 
 def test_merge_keys_do_as_yaml_says() -> None:
-    """What stands in the map itself counts, then what is merged first."""
+    """The map's own keys come first, then those of the first merge."""
     text = "a: &a {x: 1, y: 1}\nb: &b {<<: *a, y: 2}\nc: {<<: [*b, *a], z: 3}"
     assert strict_yaml.loads(text) == {
         "a": {"x": 1, "y": 1},

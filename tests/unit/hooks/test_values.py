@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 
 
 TEMPLATES = {"hot", "stack", "language", "tosca"}
-"""What only templates load, which are no usual start: its classes may be the standard library's."""
+"""Modules that only templates load, whose classes may be the standard library's."""
 
 
 def modules() -> list[str]:

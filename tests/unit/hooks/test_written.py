@@ -336,7 +336,7 @@ def test_notes_hold_no_content_and_are_for_nobody_else(kept: Written, path: Path
 
 
 def test_the_reply_of_a_success_is_empty(kept: Written, tmp_path: Path) -> None:
-    """Whether the files were written or had the same content before, as in heat-agents."""
+    """The reply is empty, whether the files were written or unchanged, as in heat-agents."""
     one, two = tmp_path / "1", tmp_path / "2"
     kept.write(two, b"2", owner=A)
     assert kept.write_all({one: b"1", two: b"2"}, owner=A) == {

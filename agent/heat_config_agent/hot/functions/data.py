@@ -182,7 +182,7 @@ def _filled(template: Json, keys: tuple[str, ...], values: tuple[Json, ...]) -> 
     if isinstance(template, str):
         for key, value in zip(keys, values, strict=True):
             if not isinstance(value, str):
-                raise Unresolved(f"only text can be put in for {key}, not {shown(value)}")
+                raise Unresolved(f"only text can replace {key}, not {shown(value)}")
             template = limits.replaced(template, key, value)
         return template
     if isinstance(template, list):

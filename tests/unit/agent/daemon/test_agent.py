@@ -32,7 +32,7 @@ class Messages(Report):
 
 @pytest.fixture
 def messages() -> Messages:
-    """What the agent reports."""
+    """Return the messages of the agent."""
     return Messages()
 
 

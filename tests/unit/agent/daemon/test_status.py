@@ -77,7 +77,7 @@ def test_the_line_that_people_read(tmp_path: Path, changes: dict[str, Any], line
 def test_a_change_is_written_soon_and_everything_else_now_and_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What changes again at once waits for its turn, and the end for nothing."""
+    """A second change soon after waits for its turn, and the end is written at once."""
     clock, writer = Clock(monkeypatch), StatusWriter(tmp_path, Notifier({}), Log())
     writer.write(IDLE)
     assert (doing(tmp_path), writer.pending, writer.is_due) == ("idle", False, False)

@@ -78,7 +78,7 @@ def test_what_is_there_is_left_alone() -> None:
 
 @pytest.mark.parametrize("state", [State.FINISHED, State.SIGNALLED, State.UNASKED, State.REFUSED, State.SUPERSEDED])
 def test_a_failed_or_unsent_one_made_something_too(state: State) -> None:
-    """What came of the deployment does not say what it left behind."""
+    """A deployment is cleaned up whatever its outcome was."""
     assert left(entry(made("a"), state, failed=True)) == ["a-left"]
 
 
@@ -116,7 +116,7 @@ def test_most_tools_leave_nothing(tool: str) -> None:
 
 
 def test_other_peoples_hooks_see_to_themselves() -> None:
-    """What decides is who ran it, whoever would today and whatever the group was called."""
+    """The hook that ran the deployment decides, not the one that would run it today."""
     assert left(entry(made("a"), hook="/hooks/docker-cmd")) == []
     assert left(entry(made("a", "docker.cmd"), hook="builtin:docker-cmd")) == ["a-left"]
 
@@ -210,7 +210,7 @@ def test_what_is_back_is_run_again() -> None:
 
 
 def test_a_clean_up_is_of_one_life() -> None:
-    """What was accepted after it is not what it was after; that has a cleanup of its own when it leaves."""
+    """A deployment that was accepted after a cleanup gets another cleanup when it leaves."""
     again = entry(made("a"), accepted=3000.0)
     assert due([made("a")], again, cleaned(made("a"))) == Due()
     assert left(again, cleaned(made("a"))) == ["a-left"]

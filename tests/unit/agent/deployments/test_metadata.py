@@ -165,7 +165,7 @@ def test_unknown_keys_are_kept() -> None:
     ],
 )
 def test_a_mistake_is_reported_with_its_path(fields: dict[str, Any], path: str) -> None:
-    """What is wrong in an entry is that deployment's mistake, at its place in the document."""
+    """A mistake in an entry belongs to that deployment, with its path in the document."""
     assert paths(parse_one(**fields)) == [f"[0].{path}"]
 
 
@@ -270,7 +270,7 @@ def test_an_input_of_another_type_keeps_its_value(kind: str, value: object) -> N
 
 
 def test_an_input_without_a_type_keeps_its_value() -> None:
-    """What is not said to be text stays what it is."""
+    """An input without a type is not converted to text."""
     assert parse_input(value={"k": 1}) == {"k": 1}
 
 

@@ -81,7 +81,7 @@ def test_a_new_deployment_is_run() -> None:
 
 
 def test_steps_are_in_the_order_of_the_document() -> None:
-    """What is written first is done first."""
+    """The first deployment of the document comes first."""
     steps = plan.make(parse(*(deployment(each) for each in "cab")), known())
     assert [step.deployment.id for step in steps] == ["c", "a", "b"]
 
@@ -277,7 +277,7 @@ def two_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_options_may_be_for_several_tools_of_a_component(options: dict[str, object], paths: list[str]) -> None:
-    """What has no section is for all that have none: there another tool's option is no mistake."""
+    """Options outside a section apply to all tools without a section, and options of the others are no mistake."""
     configs = [{"actions": ["CREATE"], "tool": "one"}, {"actions": ["DELETE"], "tool": "two"}]
     step = plan_one(deployment("a", {"configs": configs}, group="component", options=options))
     assert step.verb is (Verb.ANSWER if paths else Verb.RUN)
@@ -325,7 +325,7 @@ def test_only_those_chosen_by_name_or_id_are_done(chosen: str) -> None:
 
 
 def test_a_run_is_followed_although_another_was_chosen() -> None:
-    """What has been started is followed to its end whichever deployments are asked for."""
+    """A run that was started is followed to its end, whichever deployments are requested."""
     (given,) = parse(deployment("a"))
     steps = plan.make([given], known(entry(given, State.RUNNING)), only=["b"])
     assert [step.verb for step in steps] == [Verb.RESUME]
@@ -367,7 +367,7 @@ def test_what_is_settled_is_not_superseded(state: State) -> None:
 
 
 def test_the_journal_is_enough_to_carry_a_deployment_out() -> None:
-    """What is kept of it reads as it did when it came."""
+    """A deployment reads from the journal as it came."""
     (given,) = parse(deployment("a", inputs={"x": 1}, signal="http://h/1"))
     kept = plan.deployment_of(entry(given, State.RUNNING))
     assert replace(kept, where="", source="") == replace(given, where="", source="")

@@ -147,7 +147,7 @@ def test_what_may_be_half_of_a_secret_is_known(text: str, length: int) -> None:
 @pytest.mark.parametrize("end", ["\n", "\r\n", " ", "\n\n"])
 @pytest.mark.parametrize("secret", ["pass", "hunter2"])
 def test_white_space_at_the_end_of_a_secret_does_not_count(secret: str, end: str) -> None:
-    """What is read from a file ends with a newline, and is printed without it: also what is too short for a line."""
+    """A secret is masked without the newline at its end too, also a short one."""
     assert redact(f"it is {secret}.", db_password=f"{secret}{end}") == f"it is {MASK}."
     assert redact(f"it is {secret}.", db_password=f"\n{secret}{end}") == f"it is {MASK}."
 

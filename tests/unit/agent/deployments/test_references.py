@@ -54,7 +54,7 @@ def test_an_input_may_refer_to_a_secret(item: dict[str, Any]) -> None:
     ],
 )
 def test_other_values_stay_as_they_are(value: object) -> None:
-    """What happens to have that key is no reference."""
+    """A value that only resembles a reference is not one."""
     assert parsed("x", type="Json", value=value).references == ()
     assert metadata.resolved(value, {"file:x": "s"}) == value
 

@@ -201,7 +201,7 @@ def test_a_hook_gets_the_entry_as_it_came() -> None:
 
 
 def test_choosing_changes_nothing_of_the_deployment() -> None:
-    """What came is kept as it came, whatever a hook is given."""
+    """Selecting a config leaves the deployment's own content unchanged."""
     given = component({"configs": [ONE]}, inputs=[{"name": "n", "type": "String", "value": 7}])
     before = json.dumps(given.document)
     selection.request(given, Config(tool="script", config="one"))

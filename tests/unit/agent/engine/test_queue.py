@@ -56,7 +56,7 @@ def test_two_deployments_of_one_resource_never_run_together() -> None:
 
 
 def test_a_delete_waits_only_for_other_deletes_and_not_for_long() -> None:
-    """What hangs must not hold it up."""
+    """A hung run does not delay a DELETE."""
     last = step("z", "DELETE")
     assert queue(last).next([active(step("a"))], 1) is last
     assert queue(last).next([active(step("a", "DELETE"))], 1) is None
@@ -64,7 +64,7 @@ def test_a_delete_waits_only_for_other_deletes_and_not_for_long() -> None:
 
 
 def test_a_cleanup_ends_before_anything_else_begins() -> None:
-    """What is new may need its place."""
+    """A new deployment may need the place of the one that is cleaned up."""
     first, second = step("a", cleanup.ACTION), step("b")
     assert queue(first, second).next([], 9) is first
     assert queue(second).next([active(first)], 9) is None

@@ -64,7 +64,7 @@ def test_the_life_of_a_stack_that_follows_a_branch(site: Site) -> None:
     "it is told, runs once, and with rollback the stack returns",
 )
 def test_a_revision_that_fails_runs_once(site: Site) -> None:
-    """What has failed is not tried again until there is another revision; with rollback, the stack goes back."""
+    """A failed revision is not tried again; with rollback, the stack returns to the earlier one."""
     one = site.commit("one")
     site.step()
     two = site.commit("two", "exit 3")

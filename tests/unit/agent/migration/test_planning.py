@@ -1,4 +1,4 @@
-"""What the files of units say, and what there is to say and to do about a machine."""
+"""The content of unit files, and the findings and steps for a machine."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_unit_is_read_as_systemd_reads_it() -> None:
 
 
 def test_a_unit_that_says_little() -> None:
-    """What is usual is systemd's: all that it has started is ended with it."""
+    """The defaults of systemd apply: all processes of the unit end with it."""
     assert (unit("").kill, unit("").commands, unit("[Service]\nno directive\n").rest) == ("control-group", (), ())
 
 
@@ -189,7 +189,7 @@ def test_what_stands_in_the_way(values: dict[str, Any], sentence: str, without_s
 
 
 def test_a_command_line_in_a_shell() -> None:
-    """What is the shell's is not taken for os-collect-config's."""
+    """Words of the shell are not mistaken for options of os-collect-config."""
     line = "/bin/sh -c 'exec os-collect-config --config-file /etc/mine.conf 2>&1 | logger -t x'"
     assert units.arguments(unit(f"[Service]\nExecStart={line}\n"), "os-collect-config") == [
         "--config-file",
@@ -251,7 +251,7 @@ def test_work_of_theirs_is_waited_for_even_where_no_unit_runs() -> None:
     ],
 )
 def test_what_is_on_their_command_line(words: str, named: str) -> None:
-    """What the agent does not go by has to be moved, and is named without its value, which may be a secret."""
+    """An option that the agent does not use is named without its value, which may be a secret."""
     theirs = replace(THEIRS, commands=(("/bin/python3", "/bin/os-collect-config", *words.split()),))
     plan = planning.plan(found(old_units=(theirs,)))
     assert named in says(plan, Verdict.REFUSED)
@@ -336,7 +336,7 @@ def test_what_heat_agents_have_passed_over() -> None:
 
 
 def test_what_else_is_said(tmp_path: Path) -> None:
-    """What is at work, what their unit says that ours does not, and which of their settings hold."""
+    """The plan shows running work, extra lines of their unit, and their settings that apply."""
     path = tmp_path / "os-collect-config.conf"
     path.write_text(
         "[DEFAULT]\ncommand = os-refresh-config\ncollectors = heat\n[heat]\npassword = 5ecret\nuser_idd = x\n"

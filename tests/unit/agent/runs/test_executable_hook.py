@@ -62,7 +62,7 @@ def test_no_reply_is_no_success(tmp_path: Path, stdout: str) -> None:
     ids=lambda value: ascii(value)[:12],
 )
 def test_a_reply_that_is_no_object_is_no_success(tmp_path: Path, stdout: bytes | str) -> None:
-    """What was printed is in the result, for people to read."""
+    """The output is in the result, for people to read."""
     reply = finish(tmp_path, stdout)
     assert reply["deploy_status_code"] == UNKNOWN
     assert "did not reply with a JSON object" in str(reply["deploy_stderr"])

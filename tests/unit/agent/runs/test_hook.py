@@ -11,7 +11,7 @@ from support.machine import deployment
 
 
 def may_rerun(**fields: Any) -> bool:
-    """Whether a deployment may be run again where nothing is known of how its run ended."""
+    """Return whether a deployment may be run again if the outcome of its run is unknown."""
     (found,) = metadata.parse(Document(source="test", content=[deployment("a", **fields)])).deployments
     run = Run(boot="b", pid=1, ticks=2, began=3.0, limit=None, hook="builtin:script", working="/w", outputs="/o")
     job = jobs.of_run(found, run)

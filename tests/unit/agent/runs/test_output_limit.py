@@ -16,7 +16,7 @@ LIMIT = 8 * 1024 * 1024
 
 
 class Clock:
-    """What `processes.since_boot` says."""
+    """The value of `processes.since_boot`."""
 
     now = 100.0
 
@@ -51,7 +51,7 @@ def run(folder: Path, sizes: dict[str, int]) -> Path:
 
 
 def test_the_first_look_is_soon(clock: Clock) -> None:
-    """How much will be printed is not known."""
+    """The first check is soon, because the amount of output is unknown."""
     bounding = OutputLimit(mock.create_autospec(Report))
     bounding.begun()
 

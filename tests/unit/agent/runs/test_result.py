@@ -50,7 +50,7 @@ def test_any_other_code_is_failure(code: object) -> None:
 
 @pytest.mark.parametrize("code", ["00", " 0", "-0", "+0", "0\n", " 7", "007"])
 def test_a_code_that_can_be_read_in_two_ways_is_sent_in_one(code: str) -> None:
-    """What is on record here is what Heat makes of it."""
+    """The recorded status code is the one that Heat reads."""
     found = make({"deploy_status_code": code})
     assert found.failed == (str(found.values["deploy_status_code"]) != "0")
 
@@ -70,7 +70,7 @@ def test_another_output_is_no_failure(name: str) -> None:
 
 
 def test_the_reason_is_the_code_and_the_last_line() -> None:
-    """What people look for first."""
+    """The reason has the exit code and the last line of the output."""
     assert make({"deploy_status_code": 3, "deploy_stderr": "one\ntwo \n\n"}).reason == "exit code 3: two"
     assert make({"deploy_status_code": 3}).reason == "exit code 3"
     assert make({"deploy_status_code": 139}).reason == "exit code 139 (SIGSEGV)"
@@ -83,7 +83,7 @@ def test_a_reason_that_is_known_is_kept() -> None:
 
 
 def test_values_keep_their_types() -> None:
-    """What a hook replied is what is sent."""
+    """The values of a reply are sent with their types."""
     values = {"deploy_status_code": 0, "out": {"a": [1, 2.5, None, True, "é"]}, "n": 7, "none": None}
     assert make(values).values == {"deploy_stdout": "", "deploy_stderr": "", **values}
 
@@ -177,7 +177,7 @@ def test_a_failure_leaves_no_half_of_a_secret(tmp_path: Path, shift: int) -> Non
 
 
 def test_a_reply_of_many_long_values_keeps_its_status_code() -> None:
-    """What is cut is text; how it ended is always said."""
+    """Long texts are cut, and the status code stays."""
     values: Reply = {f"output number {index}": "x" * 200 for index in range(10_000)}
     found = make({**values, "deploy_status_code": 3})
     assert found.failed

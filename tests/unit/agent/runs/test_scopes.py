@@ -11,7 +11,7 @@ from heat_config_agent.runs.scopes import Scope
 
 @pytest.fixture(autouse=True)
 def anew() -> None:
-    """What is known of the machine is found out once for each process."""
+    """Have the machine examined again, which happens once in each process."""
     scopes.missing.cache_clear()
 
 

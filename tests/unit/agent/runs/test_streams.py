@@ -132,7 +132,7 @@ def test_secrets_are_written_over(tmp_path: Path) -> None:
 
 
 def test_half_a_secret_beside_a_hole_goes_too(tmp_path: Path) -> None:
-    """What was left out may have begun or ended in one."""
+    """Text next to a hole is masked if it may be a part of a secret."""
     path = tmp_path / "stdout"
     long(path, 10 * MEBI)
     streams.bound(path, LEAST)

@@ -355,7 +355,7 @@ def test_a_run_can_be_waited_for(runs: Runs) -> None:
 
 
 def test_a_script_may_start_a_daemon_and_end(runs: Runs) -> None:
-    """What keeps its streams open keeps nobody waiting, and is left alone."""
+    """A daemon that keeps the streams open delays nothing, and is not ended."""
     running = runs.shell("sleep 60 & echo $! >daemon; exit 3")
     assert runs.end(running) == "3"
     assert psutil.pid_exists(int((runs.work / "daemon").read_text()))
@@ -429,7 +429,7 @@ def test_a_run_without_its_supervisor_has_ended_unrecorded(runs: Runs) -> None:
 
 
 def test_nothing_is_left_of_a_run_before_the_machine_went_down(runs: Runs) -> None:
-    """What has its process ids now is something else."""
+    """After a reboot the process ids of a run belong to other processes."""
     running = runs.sleeper()
     assert not supervisor.end_remains(replace(running.run, boot="another"))
     assert not running.ended
@@ -481,7 +481,7 @@ def test_only_what_a_supervisor_writes_is_a_record(runs: Runs, content: bytes, s
 
 
 def test_a_run_speaks_for_itself_alone(runs: Runs) -> None:
-    """How another run of the deployment ended is not how this one did."""
+    """The status of another run of the deployment does not count."""
     assert runs.end(runs.shell("exit 3")) == "3"
     another = replace(runs.announce(1, 1), mark=f"{runs.folder}.2")
     assert run_folder.recorded(runs.folder, another) == ""

@@ -234,7 +234,7 @@ def test_what_is_wrong_in_our_own_file_is_refused_and_in_anothers_is_said(etc: P
 
 
 def test_the_environment_of_runs(etc: Path) -> None:
-    """What the settings add counts for more than what there is, and what is none is refused without being shown."""
+    """Variables of the settings override others, and an invalid one is refused without its value."""
     (etc / "10.conf").write_text("[agent]\nenvironment = PATH=/opt/bin\nenvironment = A=b=c\nenvironment = EMPTY=\n")
     found = make({"PATH": "/bin"}, state=etc.parent).environment
     assert (found["PATH"], found["A"], found["EMPTY"]) == ("/opt/bin", "b=c", "")

@@ -132,7 +132,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_os_collect_configs_file(tmp_path: Path) -> None:
-    """What is for that program alone is passed over; what is wrong does not count, and is said."""
+    """Options for os-collect-config alone are skipped, and wrong ones are reported and ignored."""
     layer = read(
         tmp_path,
         "[DEFAULT]\ncommand = os-refresh-config\npolling_interval = 20\ncollectors = ec2\ncollectors = of_theirs\n"

@@ -265,7 +265,7 @@ def test_a_result_that_is_posted_again_has_one_outcome(outbox: Outbox, collect: 
 def test_a_request_that_creeps_is_given_up_and_holds_up_nothing(
     outbox: Outbox, collect: Collect, heat: SignalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What waits behind it for the same server goes over a new connection."""
+    """Later results for the same server go over a new connection."""
     monkeypatch.setattr(outbox_module, "PATIENCE", 0.3)
     heat.answers.append(Answer(creep=0.05))
     outbox.post("creeps", url(heat.url("creeps")), b"{}")
@@ -300,7 +300,7 @@ def test_a_url_whose_signature_is_too_old_says_so(address: str, why: str) -> Non
 def test_a_server_can_be_expected(
     outbox: Outbox, collect: Collect, heat: SignalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it takes to send is made ready before there is a result, once, and the server hears nothing of it."""
+    """Modules for sending are loaded before there is a result, once, without a request."""
     made: list[str] = []
 
     class Connection(web.Connection):

@@ -167,7 +167,7 @@ def test_a_slow_service_delays_no_other(openstack: cloud.Cloud) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["auth_url", "user_id", "password", "project_id"])
 def test_a_user_that_is_half_known_can_never_log_in(openstack: cloud.Cloud, send: Send, kind: str, name: str) -> None:
-    """What is missing is named as Heat names it."""
+    """Missing credentials are named as Heat names them."""
     good = target(openstack, kind)
     assert good.credentials is not None
     bad = replace(good, credentials=replace(good.credentials, **{name: ""}))

@@ -28,7 +28,7 @@ WRONG = "<ErrorResponse><Error><Type>Sender</Type><Code>{}</Code><Message>{}</Me
 
 
 def described(text: str, more: str = "") -> bytes:
-    """What Heat answers, with that as metadata."""
+    """Return Heat's answer with the given metadata."""
     detail = f"<LastUpdatedTimestamp>{more}</LastUpdatedTimestamp><Metadata>{escape(text)}</Metadata>"
     return (
         "<DescribeStackResourceResponse><DescribeStackResourceResult><StackResourceDetail>"
@@ -38,7 +38,7 @@ def described(text: str, more: str = "") -> bytes:
 
 
 def wrong(code: str, message: str) -> bytes:
-    """What Heat answers where it does not."""
+    """Return an error of Heat."""
     return WRONG.format(code, message).encode()
 
 

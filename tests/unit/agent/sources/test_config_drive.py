@@ -131,7 +131,7 @@ def test_a_part_that_is_for_us_has_to_be_understood(text: str, problem: str) -> 
 
 @pytest.fixture(autouse=True)
 def _no_drive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What this machine has does not matter."""
+    """Hide the drives of this machine."""
     monkeypatch.setattr(config_drive, "BY_LABEL", tmp_path / "by-label")
     monkeypatch.setattr(config_drive, "PLACES", (tmp_path / "config",))
     (tmp_path / "by-label").mkdir()
@@ -258,7 +258,7 @@ def image(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def ended(process: str) -> bool:
-    """Whether a process runs no more, though perhaps nobody has asked yet how it ended."""
+    """Return whether a process has ended, reaped or not."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -266,7 +266,7 @@ def ended(process: str) -> bool:
 
 
 def left() -> tuple[str, str, list[str]]:
-    """What could be left of a drive that was mounted."""
+    """Return what is left of a mounted drive."""
     loops = subprocess.run(["losetup", "--list", "--noheadings"], capture_output=True, text=True, check=True).stdout
     folders = [each for each in os.listdir("/tmp") if each.startswith("heat-config-drive-")]
     return Path("/proc/self/mountinfo").read_text(), loops, folders
@@ -315,7 +315,7 @@ def test_what_is_no_drive_is_said_and_nothing_is_left(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(bool(unmountable("ext2")), reason=unmountable("ext2") or "-")
 def test_a_drive_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was started for it is ended."""
+    """The process that reads the drive is ended."""
     programs = tmp_path / "programs"
     programs.mkdir()
     (programs / "mount").write_text(f"#!/bin/sh\necho $$ >{tmp_path}/pid\nexec sleep 60\n")

@@ -21,16 +21,16 @@ class Service:
 
     def __init__(self) -> None:
         self.tokens = 200
-        """What it answers when asked for a token."""
+        """The answers to requests for a token."""
         self.page = False
-        """Whether it answers that with a page."""
+        """True if the answer to such a request is a page."""
         self.needs_token = True
         self.seconds: str | None = None
-        """How long its tokens are good for, as it says."""
+        """The lifetime of its tokens in seconds."""
         self.instance = b"i-00000001"
         self.user_data: bytes | None = json.dumps(METADATA).encode()
         self.status: int | None = None
-        """What it answers to all else."""
+        """The status of all other answers."""
         self.silent = 0.0
         """Seconds before it answers."""
         self.given: list[str] = []

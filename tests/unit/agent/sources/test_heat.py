@@ -24,7 +24,7 @@ def openstack(openstack: cloud.Cloud) -> cloud.Cloud:
 
 
 def holding(metadata: object) -> Answer:
-    """What Heat answers."""
+    """Return Heat's answer."""
     return Answer(body=json.dumps({"metadata": metadata}).encode())
 
 
@@ -102,7 +102,7 @@ def test_an_answer_may_be_no_metadata(openstack: cloud.Cloud, body: bytes) -> No
 
 @pytest.mark.parametrize("status", [204, 302, 400, 401, 403, 404, 410, 429, 500, 503])
 def test_heat_may_have_none(openstack: cloud.Cloud, status: int) -> None:
-    """What it answers instead is said, and where it is worth it, what to look at."""
+    """The error shows Heat's answer, with a hint where there is one."""
     openstack.service.always = Answer(status, body=b"" if status == 204 else b'{"metadata": {}}')
     rejects = "(cannot get the metadata: Heat answers|Heat rejects the request for the metadata:)"
     with pytest.raises(SourceError, match=f"^{rejects} HTTP {status} ") as caught:

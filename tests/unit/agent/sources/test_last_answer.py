@@ -1,4 +1,4 @@
-"""Whether a server answers what it answered before."""
+"""The comparison of a server's answer with the one before."""
 
 from __future__ import annotations
 

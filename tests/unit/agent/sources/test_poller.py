@@ -81,7 +81,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def events() -> Iterator[Callable[[], threading.Event]]:
-    """What makes events that are set at the end of the test, so that no thread is left waiting."""
+    """Return a function that makes events, which are set after the test so that no thread waits."""
     made: list[threading.Event] = []
 
     def make() -> threading.Event:
@@ -154,7 +154,7 @@ def test_what_fails_is_asked_less_and_less(clock: Clock) -> None:
 
 
 def test_access_that_is_refused_is_told_from_a_server_that_is_away() -> None:
-    """What worked once is not given up because a server is away, but because it may not ask any more."""
+    """A working source is given up only when access is refused, not when the server is away."""
     fake = Fake(document("x"), SourceError("away"), AccessError("no"))
     collection = Collection(SCHEDULE, 60)
     collection.use(sources(fake=fake), now=True)
@@ -329,7 +329,7 @@ def test_a_defect_of_a_source_is_its_own() -> None:
 
 
 def test_a_source_in_use_no_more_says_nothing(events: Callable[[], threading.Event]) -> None:
-    """What it answers late is not heard, and it is closed."""
+    """The late answer of a source that is no longer used is dropped, and the source is closed."""
     hang = events()
     fake = Fake(hang)
     collection = Collection(SCHEDULE, 60)

@@ -90,7 +90,7 @@ def test_without_a_tag_the_date_is_the_condition(swift: SignalServer) -> None:
 
 
 def test_a_date_of_just_now_is_no_condition(swift: SignalServer) -> None:
-    """What comes later in the same second has the same date."""
+    """A date in the present second is not used, because a later change has the same date."""
     swift.always = Answer(body=BODY, headers={"Last-Modified": formatdate(usegmt=True)})
     asked = source(swift)
     asked.collect()

@@ -49,7 +49,7 @@ def test_a_message_comes_back_after_a_crash(make: Make, queue: Queue) -> None:
 
 
 def test_a_message_that_is_not_taken_comes_back_as_the_same_document(make: Make, queue: Queue) -> None:
-    """What could not be put onto the disk is handed out again, as the very object that it was."""
+    """A document that could not be stored is returned again as the same object."""
     queue.post(metadata("one"))
     zaqar = make()
     document = zaqar.collect()

@@ -41,7 +41,7 @@ def test_a_message_that_is_no_metadata(make: Make, queue: Queue, body: object) -
 
 
 def test_the_good_message_before_a_bad_one_counts(make: Make, queue: Queue) -> None:
-    """What can be understood is used; what came after it, and cannot, stays and is said."""
+    """The last valid message is used, and the invalid one after it stays and is reported."""
     zaqar = make()
     queue.post(metadata("good"))
     queue.post("nonsense")

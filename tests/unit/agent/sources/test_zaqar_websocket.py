@@ -123,7 +123,7 @@ def websocket(openstack: cloud.Cloud, queue: Queue, monkeypatch: pytest.MonkeyPa
 
 
 class Bell:
-    """What is rung."""
+    """A bell that records its rings."""
 
     def __init__(self) -> None:
         self.rung = 0
@@ -187,7 +187,7 @@ def test_a_connection_that_ends_is_followed_by_another(
 
 
 def trouble(zaqar: Zaqar) -> str:
-    """What the source says of the websocket, once it has found out."""
+    """Return the trouble of the source with the websocket."""
     wait_until(lambda: zaqar.collect() is None and bool(zaqar.trouble))
     return zaqar.trouble
 
@@ -230,7 +230,7 @@ def test_without_the_package_it_is_polled(make: Make, queue: Queue, monkeypatch:
 
 @pytest.mark.parametrize("data", [b"", b"<html>", b"[]", b"null", b"\xff\xfe", b'{"request": {}}'])
 def test_nonsense_over_the_websocket_is_no_news(make: Make, websocket: Websocket, data: bytes) -> None:
-    """What is no notification rings nothing, and the next one that is one does."""
+    """A message that is not a notification has no effect, and the next real one does."""
     bell = Bell()
     make(ring=bell, use_websockets=True).collect()
     websocket.wait()
@@ -316,7 +316,7 @@ def test_a_step_that_takes_too_long_is_given_up(
 
 @pytest.mark.parametrize("upgrade", [True, False])
 def test_closing_ends_the_thread(make: Make, websocket: Websocket, *, upgrade: bool) -> None:
-    """Whether it listens, or waits for an answer that does not come, it ends when it is told to."""
+    """The thread ends when the source is closed, whether it listens or waits for an answer."""
     websocket.upgrade = upgrade
     zaqar = make(ring=Bell(), use_websockets=True)
     zaqar.collect()

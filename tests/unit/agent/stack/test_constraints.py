@@ -1,4 +1,4 @@
-"""What values have to be: the constraints of parameters and properties, held against what Heat says of the same."""
+"""The constraints of parameters and properties, compared with Heat's verdicts."""
 
 from __future__ import annotations
 

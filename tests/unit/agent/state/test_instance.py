@@ -51,7 +51,7 @@ def tree(folder: Path) -> dict[str, str]:
 
 
 def recorded(state: Path) -> object:
-    """What is known of whose the state is."""
+    """Return the recorded identity of the state."""
     return json.loads((state / "instance.json").read_text())
 
 
@@ -71,7 +71,7 @@ def test_cloud_init_and_the_firmware_name_an_instance(tmp_path: Path) -> None:
 
 
 def test_what_cloud_init_said_in_this_boot_counts(tmp_path: Path) -> None:
-    """What is in /var/lib may have come with a copied disk, until it is written anew."""
+    """Files of an earlier boot in /var/lib may come from a copied disk, so only those of this boot count."""
     path = put(tmp_path, "var/lib/cloud/data/instance-id", "i-old\n")
     assert instance.identity(tmp_path) == {"cloud-init": "i-old"}
     booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -101,7 +101,7 @@ def test_what_cloud_init_calls_anybody_is_nobodys_name(tmp_path: Path, text: str
     ],
 )
 def test_a_uuid_that_is_none_is_nobodys_name(tmp_path: Path, text: str) -> None:
-    """What makers of boards leave there."""
+    """Placeholder values of board makers are not a UUID."""
     put(tmp_path, "sys/class/dmi/id/product_uuid", text + "\n")
     assert instance.identity(tmp_path) == {}
 

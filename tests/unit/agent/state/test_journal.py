@@ -193,7 +193,7 @@ def test_nobody_else_may_read_it(reopen: Open) -> None:
 
 
 def test_anybody_may_read_while_one_writes(reopen: Open, tmp_path: Path) -> None:
-    """What is read is what has been written so far."""
+    """A reader sees the records that have been written so far."""
     book = reopen()
     for identity in "abc":
         finish(book, identity)
@@ -314,7 +314,7 @@ def test_what_follows_a_rewrite_is_read_back(reopen: Open, tmp_path: Path) -> No
 
 
 def test_a_full_disk_leaves_no_half_line(reopen: Open, tmp_path: Path) -> None:
-    """What could not be written has not happened, and is said; what is in the journal is intact."""
+    """A failed write is reported and has no effect, and the journal stays intact."""
     book = reopen()
     finish(book, "a")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -355,7 +355,7 @@ def test_a_record_of_nobody_knows_whom_makes_nothing_new(reopen: Open, tmp_path:
 
 
 def test_a_deployment_can_move_to_another_source(reopen: Open) -> None:
-    """What it made is cleaned up when it leaves that one."""
+    """The cleanup comes when the deployment leaves the second source."""
     book = reopen()
     book.accepted(parse("a"), tool="script")
     book.moved("a", "file:/elsewhere")

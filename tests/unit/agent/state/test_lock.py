@@ -63,7 +63,7 @@ def test_a_killed_holder_lets_go_of_it(tmp_path: Path) -> None:
 
 
 def test_no_run_inherits_it(tmp_path: Path) -> None:
-    """What goes on after the agent does not keep the next one out."""
+    """A run that outlives the agent does not hold its lock."""
     with lock.held(tmp_path):
         child = subprocess.Popen(["sleep", "60"], close_fds=False)
     try:

@@ -77,7 +77,7 @@ def test_a_result_is_sent_again(tmp_path: Path, book: Journal, carry_out: CarryO
 def test_a_result_that_there_is_not_cannot_be_sent(
     tmp_path: Path, book: Journal, carry_out: CarryOut, state: State
 ) -> None:
-    """What was asked of another state than it has come to does nothing: nobody is sent a result that is none."""
+    """A request that does not fit the present state does nothing, and no false result is sent."""
     requests.ask(tmp_path, state.value, Wish.SEND)
     assert not [each for each in carry_out() if "will be sent again" in each]
     assert book.entries[state.value].state is state

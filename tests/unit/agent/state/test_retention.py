@@ -64,7 +64,7 @@ def said(found: list[Removal]) -> list[tuple[str, Part]]:
 @pytest.mark.parametrize("state", OVER)
 @pytest.mark.parametrize("left", [True, False])
 def test_secrets_go_after_their_time(state: State, left: bool) -> None:
-    """Whether its deployment is still in the metadata or not."""
+    """Secrets are removed in time, whether or not the deployment is still in the metadata."""
     young = entry("young", 0.9, state=state, left=left, removed=Removed.NOTHING)
     old = entry("old", 1.1, state=state, left=left, removed=Removed.NOTHING)
     assert said(due(young, old)) == [("old", Part.SECRETS)]

@@ -171,7 +171,7 @@ def test_a_token_has_to_be_there(openstack: cloud.Cloud) -> None:
     ids=json.dumps,
 )
 def test_a_catalog_may_be_odd(openstack: cloud.Cloud, catalog: object) -> None:
-    """What it cannot be used for is said."""
+    """An unusable catalog is reported with the reason."""
     openstack.keystone.always = openstack.lets_in("t", catalog=catalog)
     with pytest.raises(UnreachableError, match=r"Keystone's (catalog|answer)"):
         ask(client(openstack))

@@ -251,7 +251,7 @@ ENDS = {
     "says a half": ("os.write(1, b'{\"tok'); os._exit(0)", " (exit code 0)"),
 }
 AT_ONCE = ("exits", "is killed", "lets go", "says a half")
-"""What may also happen before it is told anything."""
+"""Answers that may come before the process is told anything."""
 
 
 @pytest.mark.parametrize(("code", "how"), ENDS.values(), ids=ENDS)

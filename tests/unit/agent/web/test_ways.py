@@ -31,7 +31,7 @@ class Way:
 
     name: str
     stands: Proxy
-    """What goes wrong: the server itself, as far as anybody can tell, or the proxy before it."""
+    """The proxy with the faults: in the place of the server, or in front of it."""
     origin: str
     ca_file: str | None
     tunnel: Tunnel | None
@@ -195,7 +195,7 @@ AMBIGUOUS = {
 def test_where_an_answer_may_go_on_nothing_follows_it(
     way: Way, ambiguous: Fault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What comes after it could be taken for the answer to the next request."""
+    """A connection is not reused if the answer may continue, because the rest could pass for the next answer."""
     monkeypatch.setattr(web, "TAKEN_SECONDS", 0.2)
     connection = way.connection()
     way.stands.script.append(ambiguous)
@@ -435,7 +435,7 @@ def test_what_is_plain_is_asked_for_directly(origin: str, path: str) -> None:
     ],
 )
 def test_what_is_odd_is_left_to_who_can_read_it(origin: str, path: str) -> None:
-    """Whether that comes to a request, or to a sentence."""
+    """An unusual URL is left to requests, which sends it or explains the error."""
     assert not direct.Server(origin, None).can_request(origin + path)
 
 

@@ -20,7 +20,7 @@ from support.tunnel import Tunnel
 from support.ways import PATH, asked, known, pem, trouble
 
 ITS_NAME = "ce275665.0"
-"""What the certificate is called in a folder that OpenSSL has indexed: the hash of its subject."""
+"""The file name of the certificate in a folder that OpenSSL has indexed: the hash of its subject."""
 
 
 SURE = "is its authority's certificate in ca_file of [agent]?"

@@ -82,7 +82,7 @@ def test_a_request_says_who_sends_it_and_no_more(heat: SignalServer) -> None:
 
 
 def test_a_netrc_is_not_looked_at(heat: SignalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is in it is for people's own programs."""
+    """A netrc is not read, because it is for other programs."""
     netrc = tmp_path / ".netrc"
     netrc.write_text("machine 127.0.0.1 login somebody password secret\n")
     netrc.chmod(0o600)
