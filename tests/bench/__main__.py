@@ -61,7 +61,7 @@ def _list(chosen: Sequence[Scenario]) -> None:
 
 
 class _Run:
-    """One scenario after the other."""
+    """Runs one scenario after the other."""
 
     def __init__(self, chosen: Sequence[Scenario], *, dry: bool) -> None:
         self._left = list(chosen)

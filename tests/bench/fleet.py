@@ -196,9 +196,9 @@ class Tally:
     """Requests per second that the server can serve."""
     asked: int = 0
     unanswered: int = 0
-    """Those of them that had no answer in time."""
+    """The requests of these that had no answer in time."""
     wasted: int = 0
-    """Those of these that the server has worked for."""
+    """The requests of these that the server has worked for in vain."""
     answered: int = 0
     gaps: list[float] = field(default_factory=list)
     """The longest time without an answer, for each agent."""

@@ -48,7 +48,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Subject:
-    """One of those that are compared."""
+    """A subject of a comparison."""
 
     name: str
     """OURS, THEIRS, LIMIT, or another word, for example "55-heat-config"."""
@@ -74,7 +74,7 @@ class Scenario:
     goals: tuple[Goal, ...] = ()
     rounds: int = 11
     seconds: float = 20.0
-    """Its share of the time that all have, with setting up: where it is over, there are no more than `LEAST` rounds."""
+    """Its share of the total time, with preparation; after that, no more than `LEAST` rounds are run."""
     warm_up: bool = True
     """True if it is run once before the measurement."""
     long: bool = False

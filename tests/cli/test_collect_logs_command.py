@@ -98,7 +98,7 @@ def test_the_bundle_is_bounded(machine: Machine) -> None:
 
 
 def test_stacks_have_parts_of_their_own(machine: Machine) -> None:
-    """Each is a state directory."""
+    """Each stack is a part of the bundle, as a state directory."""
     template = Path(__file__).parents[2] / "examples/hot/greeting.yaml"
     assert machine.apply(template.read_text(), "--name", "site").code == 0
     found = collected(machine)

@@ -95,7 +95,7 @@ def test_every_setting_is_shown_with_who_says_it(machine: Machine) -> None:
 
 
 def test_each_followed_source_is_shown(machine: Machine) -> None:
-    """Its section with its name; a wrong name, a wrong setting and a missing URL are mistakes."""
+    """Each followed source is shown with its name; a wrong name, a wrong setting and a missing URL are mistakes."""
     done = config(machine, "[follow  web]\nurl = /srv/site\ntoken = hunter2hunter2\n", "--json")
     assert setting(done, "follow web", "url") == ("/srv/site", f"{machine.folder / 'agent.conf'}, line 2")
     assert setting(done, "follow web", "token")[0] == "***"
@@ -221,7 +221,7 @@ def test_unused_settings_of_os_collect_config_are_shown_with_the_reason(machine:
     ("name", "use"), [("keep_secrets", "keep_for"), ("keep_count", "keep_size"), ("keep_files", "keep_size")]
 )
 def test_a_deprecated_setting_names_its_replacement(machine: Machine, name: str, use: str) -> None:
-    """It still works; where it is not set, nothing is said of it."""
+    """A deprecated setting works with a warning; if it is not set, there is none."""
     done = config(machine, f"[agent]\n{name} = 7\n", "--json")
     origin = f"{machine.folder / 'agent.conf'}, line 2"
     assert done.json["deprecated"] == [{"setting": f"agent {name}", "from": origin, "use": use}]
@@ -246,7 +246,7 @@ def test_every_mistake_is_shown(machine: Machine) -> None:
 
 
 def test_a_file_that_cannot_be_read(machine: Machine) -> None:
-    """It is said; what holds then is shown."""
+    """An unreadable file is reported, and the settings in force are shown."""
     done = config(machine, "[agent\n", "--json")
     assert done.code == 2
     assert "line 1: the ']' at the end of the section" in done.json["mistakes"][0]
@@ -280,7 +280,7 @@ def test_there_need_be_no_state(machine: Machine) -> None:
 
 
 def test_the_schema_is_printed_whatever_the_settings_are(machine: Machine) -> None:
-    """It is one JSON object; no file is read for it."""
+    """The schema is one JSON object, and no settings are read for it."""
     done = config(machine, "[agnet]\n", "--schema")
     assert (done.code, done.err) == (0, "")
     assert set(done.json["properties"]["agent"]["properties"]) > {"parallel", "collectors"}

@@ -134,7 +134,7 @@ def test_a_reader_that_goes_away_is_no_error(machine: Machine, command: list[str
     ],
 )
 def test_a_mistake_in_the_settings_keeps_nobody_from_looking(machine: Machine, command: list[str]) -> None:
-    """It is said, and what needs the state directory alone goes on."""
+    """Commands that need only the state directory report the mistake, and work."""
     assert machine.apply([deployment()]).code == 0
     path = machine.folder / "wrong.conf"
     path.write_text("[agent]\nparalel = 2\nsplay = x\n")

@@ -79,7 +79,7 @@ def test_a_run_is_kept_away_from_all_of_it(machine: Machine, heat: SignalServer,
 
 
 def test_it_has_a_network_of_its_own(machine: Machine, heat: SignalServer) -> None:
-    """It talks to itself, and to nothing else: no server of the machine, and no other interface."""
+    """An isolated run can connect only to itself: not to servers of the machine or other interfaces."""
     parts = urlsplit(heat.url())
     address = (parts.hostname, parts.port)
     script = (
@@ -243,7 +243,7 @@ def test_a_mistake_is_a_failure(machine: Machine, fields: dict[str, Any], why: s
 
 
 def test_a_hook_by_hand_isolates_nothing(machine: Machine) -> None:
-    """It says that only the agent can, rather than to run without."""
+    """A hook that is run by hand refuses isolation, because only the agent can isolate a run."""
     given = json.dumps({"id": "d1", "config": SH, "options": {"isolate": ALL}})
     done = subprocess.run(
         [str(BIN / "heat-config-hook"), "script"],
@@ -308,7 +308,7 @@ def test_a_setting_and_a_policy_say_how_runs_are_isolated(machine: Machine) -> N
 
 @pytest.mark.parametrize("tool", ["ansible", "salt"])
 def test_the_tools_work_isolated(machine: Machine, tool: str) -> None:
-    """Each has folders and caches that it can write to where it needs them."""
+    """Each tool can write to the folders and caches that it needs."""
     path = f"{need_salt() if tool == 'salt' else BIN}:/usr/bin:/bin"
     config = {
         "ansible": "- hosts: localhost\n  connection: local\n  gather_facts: false\n"

@@ -35,7 +35,7 @@ def hiera(machine: Machine, name: str = "d1") -> dict[str, object]:
 
 
 def test_a_deployment_names_the_package_that_it_needs(machine: Machine, without: dict[str, Any]) -> None:
-    """It fails with one sentence; with the package, it can be retried and succeeds."""
+    """The failure names the missing package; once installed, a retry succeeds."""
     document = [hiera(machine)]
 
     done = machine.apply(document, **without)

@@ -73,7 +73,7 @@ def test_what_every_rule_allows_runs(governed: Governed, proof: Path) -> None:
 
 
 def test_a_deployment_without_a_timeout_gets_the_longest_one(governed: Governed) -> None:
-    """It cannot outlast the rule by setting none."""
+    """A deployment without a timeout gets the maximum of the policy."""
     governed.policy("max_timeout = 1")
     done = governed.apply([deployment("d1", "#!/bin/sh\nsleep 30\n")])
     assert done.code == 1
@@ -110,7 +110,7 @@ def test_a_machine_without_a_policy_says_so(governed: Governed) -> None:
 def test_a_mistake_stops_new_work_until_it_is_corrected(
     governed: Governed, proof: Path, heat: SignalServer, rules: tuple[str, ...], why: str
 ) -> None:
-    """It never allows more; the deployment keeps its turn, and the server waits."""
+    """A mistake in the policy allows nothing: the deployment waits, and so does the server."""
     governed.policy(*rules)
     given = [deployment("d1", script(proof), signal=heat.url("d1"))]
     planned = governed.apply(given, "--plan")
@@ -152,7 +152,7 @@ def test_a_policy_that_others_may_write_to_stops_new_work(governed: Governed, pr
 
 
 def test_a_policy_of_another_user_stops_new_work(governed: Governed, proof: Path) -> None:
-    """Its owner could change it at any time."""
+    """A policy of another user stops new work, because the owner could change it."""
     os.chown(governed.policy("tools = script"), 4321, 0)
     assert "belongs to the user 4321; it has to belong to root" in governed.apply([deployment("d1", script(proof))]).out
     assert not proof.exists()

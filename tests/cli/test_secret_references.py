@@ -172,7 +172,7 @@ def test_a_secret_that_cannot_be_had_fails_its_deployment(
 )
 @pytest.mark.usefixtures("vault")
 def test_a_provider_that_hangs_delays_no_other_deployment(machine: Machine) -> None:
-    """It is a part of the run, so the timeout of the run ends it with all that it has started."""
+    """The timeout of the run ends a hung provider with all its processes."""
     provider(machine, "hangs", "trap '' TERM; sleep 600 & sleep 600")
     given = [referring("d1", f"{SH}true\n", "hangs:x", options={"timeout": 1}), deployment("d2")]
     assert apply(machine, given, "--grace", "0.5").code == 1

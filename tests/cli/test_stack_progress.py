@@ -152,7 +152,7 @@ def test_what_still_runs_after_an_interruption_reads_so(machine: Machine) -> Non
 
 @pytest.mark.parametrize("word", ["one", "pair/one"])
 def test_nothing_is_found_where_there_is_no_stack(machine: Machine, word: str) -> None:
-    """One sentence, and exit code 1 or 2."""
+    """Without the stack there is one sentence, and the exit code is 1 or 2."""
     done = machine.agent("log", word)
     assert (done.code in (1, 2), done.err.count("\n")) == (True, 1)
 
@@ -229,7 +229,7 @@ def test_a_create_that_is_resumed_says_what_is_done(machine: Machine) -> None:
 
 
 def test_a_replaced_resource_does_not_read_as_deleted(machine: Machine) -> None:
-    """Its row is that of its successor, though the old one is deleted last."""
+    """A replaced resource has the row of its successor, although the old one is deleted last."""
     assert machine.apply(template(machine, "true")).code == 0
     shown = screen(on_terminal(machine, template(machine, "true; true")).printed())
     assert row(shown, "one")[:3] == ["ok", "one", "UPDATE"]

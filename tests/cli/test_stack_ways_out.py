@@ -104,7 +104,7 @@ def test_metadata_of_a_resource_is_shown(machine: Machine) -> None:
 
 
 def test_parameter_groups_order_the_table(machine: Machine) -> None:
-    """Each group with its label and description, in its order, and then the other parameters."""
+    """The groups come in order with their labels and descriptions, and the other parameters follow."""
     done = validate(
         machine,
         "parameters: {a: {type: string}, b: {type: number}, c: {type: json}, d: {type: json}}\n"
@@ -170,7 +170,7 @@ def test_what_heat_no_longer_supports_is_a_warning(machine: Machine, resource: s
 
 
 def test_all_mistakes_in_one_round(machine: Machine) -> None:
-    """Those of the form and those of types, properties and attributes, and nothing that only follows from another."""
+    """All mistakes of form, types, properties and attributes are shown, except those that follow from another."""
     text = """\
 parameters:
   b: {type: strin}

@@ -215,7 +215,7 @@ COMPOSE = "services: {web: {image: none}}\n"
 
 
 def test_a_cleanup_obeys_the_policy(governed: Governed, machine: Machine) -> None:
-    """It counts as a DELETE of its tool, by root; `policy explain` says before what would be refused."""
+    """A cleanup counts as a DELETE of its tool, as root, and `policy explain` shows what would be refused."""
     calls = machine.folder / "calls"
     engine = machine.folder / "engine"
     engine.write_text(f'{SH}echo "$*" >>{calls}\n')
@@ -244,7 +244,7 @@ def test_a_cleanup_obeys_the_policy(governed: Governed, machine: Machine) -> Non
 
 
 def test_a_run_that_continues_after_a_reboot_obeys_it(governed: Governed, machine: Machine, proof: Path) -> None:
-    """It was allowed to begin, and is not allowed to go on."""
+    """A run that was allowed before the reboot is refused after it, if the policy has changed."""
     given = [deployment("d1", script(proof, "exit 194\n"))]
     assert governed.apply(given).code == 6
     governed.policy("tools = ansible")
@@ -256,7 +256,7 @@ def test_a_run_that_continues_after_a_reboot_obeys_it(governed: Governed, machin
 
 
 def test_a_run_that_may_be_repeated_obeys_it(governed: Governed, machine: Machine, proof: Path) -> None:
-    """Its first run was interrupted, and the policy has changed by then."""
+    """An interrupted run is not repeated if the policy has changed meanwhile."""
     more = f"printf '[policy]\\ntools = ansible\\n' >{POLICY}\nkill -9 $PPID $$\n"
     done = governed.apply([deployment("d1", script(proof, more), options={"idempotent": True})])
     assert "refused by the rule tools" in done.out

@@ -182,7 +182,7 @@ def test_a_hung_run_holds_up_no_delete(daemon: Daemon, machine: Machine, heat: S
 def test_a_run_that_is_replaced_is_recorded_and_not_signalled(
     daemon: Daemon, machine: Machine, heat: SignalServer, replaced: str
 ) -> None:
-    """It finishes, or is ended at once; either way its result is on record and nobody is sent it."""
+    """A replaced run finishes or is ended, and its result is recorded and not sent."""
     daemon.configure(replaced=replaced)
     daemon.put([resource("d1", meeting(machine, "d1"), signal=heat.url())])
     daemon.start()

@@ -140,7 +140,7 @@ def samples(text: str) -> dict[tuple[str, str], float]:
 def test_metrics_are_in_the_text_format_of_prometheus_without_secrets(
     daemon: Daemon, machine: Machine, heat: SignalServer
 ) -> None:
-    """They are in Prometheus' text format, everybody may read them, and nothing in them is secret."""
+    """Metrics have Prometheus' text format, are readable for all, and contain no secret."""
     path = machine.folder / "metrics" / "heat.prom"
     path.parent.mkdir()
     daemon.configure(metrics_file=str(path))

@@ -83,7 +83,7 @@ def test_a_named_file_that_goes_has_lost_nothing(daemon: Daemon, machine: Machin
 
 
 def test_a_source_that_is_down_loses_nothing(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
-    """Its last good document stays in force, also over a restart, while others change."""
+    """The last good document of a failing source stays in force, also over a restart."""
     path = machine.write([deployment("d1", counting(machine), signal=heat.url("d1"))])
     daemon.settings["file"] = {"path": str(path)}
     daemon.configure(collectors="file, local")
@@ -107,7 +107,7 @@ def test_a_source_that_is_down_loses_nothing(daemon: Daemon, machine: Machine, h
 
 
 def test_metadata_from_a_server(daemon: Daemon, machine: Machine, heat: SignalServer, server: SignalServer) -> None:
-    """It is asked again and again, and what is new is run."""
+    """A server is polled again and again, and new deployments run."""
     serve(server, {"deployments": [deployment("d1", counting(machine, "d1"), signal=heat.url("d1"))]})
     asking(daemon, server)
     daemon.start()
@@ -121,7 +121,7 @@ def test_metadata_from_a_server(daemon: Daemon, machine: Machine, heat: SignalSe
 def test_a_server_that_hangs_delays_no_other_source(
     daemon: Daemon, machine: Machine, heat: SignalServer, server: SignalServer
 ) -> None:
-    """It is shown as failing, what it said before stays in force, and others are asked all the while."""
+    """A hanging server is shown as failing, its document stays in force, and others are polled."""
     hang(server)
     asking(daemon, server, "local", collect_timeout=1)
     daemon.start()
@@ -174,7 +174,7 @@ def test_it_ends_at_once_while_a_server_hangs(daemon: Daemon, server: SignalServ
 def test_answers_that_are_no_metadata(
     daemon: Daemon, machine: Machine, heat: SignalServer, server: SignalServer, answer: Answer
 ) -> None:
-    """They take nothing away: what was said before is in force, it is said once, and `status --check` knows."""
+    """Invalid answers change nothing, and are reported once and by `status --check`."""
     heat.refuse()
     serve(server, {"deployments": [deployment("d1", counting(machine), signal=heat.url())]})
     asking(daemon, server)

@@ -59,7 +59,7 @@ def test_hup_with_other_sources(daemon: Daemon, machine: Machine) -> None:
 def test_bad_settings_are_refused_at_the_start_and_ignored_at_a_hup(
     daemon: Daemon, machine: Machine, text: str | None, why: str
 ) -> None:
-    """They are refused in a sentence at the start; at a HUP those before them stay in force, and it is said why."""
+    """Bad settings end the start with a sentence; at a HUP, the earlier ones stay in force with a warning."""
     daemon.start()
     if text is None:
         daemon.path.unlink()

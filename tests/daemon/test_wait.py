@@ -85,7 +85,7 @@ def test_what_is_put_there_before_the_agent_starts_is_waited_for(daemon: Daemon,
 
 
 def test_a_failure_has_its_own_code(daemon: Daemon, machine: Machine) -> None:
-    """One failed deployment of several makes the whole fail, and is named with the reason."""
+    """One failed deployment fails the wait, and is named with the reason."""
     daemon.put([deployment("d1", "#!/bin/sh\nexit 3\n", name="web"), deployment("d2", name="db")])
     daemon.start()
     done = machine.agent("wait", "--timeout", str(LONG))

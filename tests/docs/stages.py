@@ -85,7 +85,7 @@ def _four(places: Places) -> Iterator[None]:
 
 @stage("docs/install.md", "From source")
 def _source(places: Places) -> Iterator[None]:
-    """This machine has no pip: the commands are put where that would have put them."""
+    """Link the commands to the place in which pip would have installed them, because this machine has no pip."""
     places.machine.install()
     place = places.machine.disk / "opt/heat-config-agent/bin"
     place.mkdir(parents=True)

@@ -121,7 +121,7 @@ def test_killed_again_and_again(daemon: Daemon, machine: Machine, heat: SignalSe
     "it goes on, says so a few times at most, and does each once when there is room",
 )
 def test_a_disk_that_is_full(daemon: Daemon, machine: Machine, heat: SignalServer, disk: Disk) -> None:
-    """It goes on, says what is the matter, and does what is to be done once there is room: each once."""
+    """On a full disk the daemon continues with a message, and does pending work once when there is room."""
     go = machine.folder / "go"
     given = [deployment("d1", counting(machine, "d1", f"{until(go)}; exit 3"), signal=heat.url("d1"))]
     daemon.put(given)
@@ -155,7 +155,7 @@ def test_a_disk_that_is_full(daemon: Daemon, machine: Machine, heat: SignalServe
     "it goes on, says so a few times at most, and does each once when there is room",
 )
 def test_a_disk_that_is_full_at_the_start(daemon: Daemon, machine: Machine, disk: Disk) -> None:
-    """It starts all the same, or says in a sentence why not; once there is room all is well."""
+    """On a full disk the daemon starts or says why not, and all is well once there is room."""
     daemon.put([deployment("d1", counting(machine))])
     disk.fill()
     daemon.start(wait=False)
@@ -220,7 +220,7 @@ GARBAGE = [b"", b"\0\0\0\0", b"[]", b'{"content"', b'{"identity": 5, "under": []
 )
 @pytest.mark.parametrize("garbage", GARBAGE, ids=repr)
 def test_files_that_are_damaged(daemon: Daemon, machine: Machine, heat: SignalServer, garbage: bytes) -> None:
-    """They are set aside or written anew, that is said, and nothing is run twice."""
+    """Damaged files are set aside or rewritten with a warning, and nothing runs twice."""
     daemon.put([deployment("d1", counting(machine, "d1"), signal=heat.url("d1"))])
     daemon.start()
     daemon.wait_state("d1", "signalled")

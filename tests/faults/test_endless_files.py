@@ -151,7 +151,7 @@ def test_a_hook_by_itself_refuses_input_without_end() -> None:
 
 
 def test_a_pipe_in_the_place_of_a_hook_holds_nobody_up(machine: Machine) -> None:
-    """It is looked at without waiting for anybody."""
+    """A pipe in the place of a hook is examined without waiting."""
     machine.hooks.mkdir()
     os.mkfifo(machine.hooks / "own", 0o755)
     done = machine.apply([deployment("a", "", group="own"), deployment("b")], seconds=30)

@@ -518,7 +518,7 @@ def test_killed_together_with_the_supervisors(tmp_path: Path, tried: Callable[[i
 
 
 def test_every_point_is_somebodys() -> None:
-    """Each point is passed in a scenario that is there for it."""
+    """Each kill point is passed in the scenario for it."""
     assert set(kill_points.POINTS) == {point for scenario in SCENARIOS for point in scenario.points}
 
 

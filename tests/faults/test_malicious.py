@@ -549,7 +549,7 @@ def test_what_is_planted_in_the_folders_is_not_followed(machine: Machine, heat: 
     "no object is made, no code is run; such keys are data like any other",
 )
 def test_a_document_makes_no_objects(machine: Machine, canary: Path, tried: Tried) -> None:
-    """It is text, numbers, lists and maps, and nothing else."""
+    """A document contains only text, numbers, lists and maps."""
     texts = [
         f"!!python/object/apply:os.system [{canary}]",
         f"- id: a\n  config: !!python/object/apply:subprocess.check_output [[{canary}]]\n",

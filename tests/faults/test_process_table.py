@@ -120,7 +120,7 @@ def test_with_little_memory_nothing_false_is_told_and_nothing_runs_twice(
     "it lives on, says so, and does what there is to do once it can",
 )
 def test_the_daemon_without_open_files(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
-    """It goes on when there is room again, without anybody's help."""
+    """The daemon continues by itself once it can open files again."""
     daemon.put([deployment("d1", counting(machine), signal=heat.url("d1"))])
     daemon.start()
     daemon.wait_state("d1", "signalled")

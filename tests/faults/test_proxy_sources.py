@@ -175,7 +175,7 @@ class Asked:
         return [line for line in self.daemon.log.splitlines() if re.search(rf"\d {self.name}(:| answered with)", line)]
 
     def recover(self, at: Proxy) -> None:
-        """It is over."""
+        """Repair the fault."""
         at.mend()
         asked = len(at.requests)
         self.poke()
@@ -286,7 +286,7 @@ def test_documents_that_are_none(suffer: Suffer) -> None:
 
 @pytest.mark.fault(5, "a source that answers 4xx, 5xx, with every kind of Retry-After, or redirects", KEEPS)
 def test_answers_that_are_refusals(suffer: Suffer, other: SignalServer) -> None:
-    """It is said which."""
+    """The refusal is reported with its status."""
     refusals = [proxy_faults.answers(status) for status in (401, 403, 404, 410, 413, 422)]
     redirects = [each for each in proxy_faults.redirects(other.origin, "http://127.0.0.1:9") if "304" not in each.name]
     suffer(

@@ -99,7 +99,7 @@ def test_a_server_that_repeats_what_it_is_asked(machine: Machine, heat: SignalSe
     "no secret is in a log, health, metrics or a listing",
 )
 def test_settings_with_secrets_of_places_that_cannot_be_reached(daemon: Daemon, machine: Machine) -> None:
-    """Each transport with credentials of its own."""
+    """The credentials of each transport stay secret."""
     word, nowhere = planted.PASSWORD.replace('"', ""), "http://127.0.0.1:9"
     user = {"auth_url": f"{nowhere}/v3", "user_id": "u", "password": word, "project_id": "p"}
     daemon.settings |= {

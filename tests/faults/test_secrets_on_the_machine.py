@@ -282,7 +282,7 @@ def test_there_is_no_core_of_the_daemon(daemon: Daemon, machine: Machine, heat: 
 
 @pytest.mark.fault(4, "a hook by itself is aborted, and the process of one with steps", "there is no core of either")
 def test_there_is_no_core_of_hooks(machine: Machine) -> None:
-    """They hold the inputs of a deployment."""
+    """Hooks leave no core dumps, which would contain the inputs of a deployment."""
     need_cores()
     pid = machine.folder / "pid"
     program = machine.folder / "chef-client"
@@ -323,7 +323,7 @@ def remove(folder: Path) -> None:
     "what it was given goes with the next one's, as soon as nothing works on it any more",
 )
 def test_what_a_killed_hook_leaves_is_removed(machine: Machine) -> None:
-    """Its folder for temporary files has inputs in it. While the command goes on that it has started, it stays."""
+    """The temporary folder of a killed hook, which has inputs, is removed once its command has ended."""
     begun, go = machine.folder / "begun", machine.folder / "go"
     given = deployment("d1", f"{SH}touch {begun}\n{until(go)}\n")
 

@@ -59,7 +59,7 @@ topology_template:
 """
 
 SCRIPT = '#!/bin/bash\nexport RUN=1\necho "$TOSCA_NODE.$TOSCA_OPERATION $port" >>"$log"\n' + "# long\n" * 1000
-"""It is long enough to be kept in a file of the stack, which all operations name by its digest."""
+"""A script long enough to be stored in a file of the stack, which all operations name by its digest."""
 
 POINTS = 3
 """The calls at which each command is killed in the short form."""

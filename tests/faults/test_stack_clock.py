@@ -81,7 +81,7 @@ def test_a_wait_that_is_over(stacks: Stacks, clock: Clock, killed: bool) -> None
     "the next one waits for what is left of the pause",
 )
 def test_a_pause_goes_on(stacks: Stacks) -> None:
-    """It is neither left out nor begun anew."""
+    """A pause of a workflow is neither skipped nor started again."""
     pause = 6
     stacks.template(stacks.script("member", "cut -d' ' -f1 /proc/uptime >>" + str(stacks.told)), "inner")
     group = {

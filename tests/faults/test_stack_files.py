@@ -46,7 +46,7 @@ HOW: dict[str, Callable[[Path], object]] = {
 )
 @pytest.mark.parametrize("how", HOW)
 def test_a_damaged_stack(stacks: Stacks, how: str) -> None:
-    """It takes no other stack with it, is said, can be removed, and is made anew then."""
+    """A damaged stack is reported, affects no other, and can be removed and created again."""
     path = stacks.template(stacks.script("one", "", "CREATE", "DELETE"))
     other = stacks.template(stacks.script("other"), "other")
     stacks.apply(path)
@@ -125,7 +125,7 @@ def test_nothing_was_kept_yet(stacks: Stacks, torn: bytes) -> None:
     "a copy is set aside, it is said once, and the stack goes on; nothing is run again",
 )
 def test_a_line_that_does_not_count_any_more(stacks: Stacks) -> None:
-    """Each line holds the whole of a record: damage to an old one costs nothing."""
+    """Each line has the whole record, so damage to an old line loses nothing."""
     path = stacks.template(stacks.script("one"))
     stacks.apply(path)
     lines = stacks.record.read_bytes().splitlines(keepends=True)

@@ -256,7 +256,7 @@ def test_files_of_somebody_else(unprivileged: Unprivileged, name: str) -> None:
     "said, and tried again by every run that comes after it, though the result is delivered",
 )
 def test_what_a_run_was_given_is_removed_later(unprivileged: Unprivileged, heat: SignalServer) -> None:
-    """It may hold secrets. Of what was tidied up, nobody looks again."""
+    """Inputs of a run, which may be secret, are removed later; folders that are tidy are not read again."""
     machine = unprivileged
     folder = machine.state / "runs" / "d1"
     document = machine.write(
@@ -318,7 +318,7 @@ def test_no_broken_file_keeps_the_daemon_from_its_work(
 )
 @pytest.mark.parametrize("how", ["folder", "pipe", "dangling"])
 def test_the_daemon_without_a_journal(daemon: Daemon, machine: Machine, how: str) -> None:
-    """It begins nothing that it cannot record."""
+    """The daemon begins nothing that it cannot record."""
     machine.state.mkdir(mode=0o700)
     path = machine.state / "journal"
     damage(path, how)

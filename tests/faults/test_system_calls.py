@@ -26,7 +26,7 @@ from support.machine import Machine
 from support.promises import KINDS, Kind, World, seed
 
 CALLS = ",".join(sorted(kill_points.CHANGES.values()))
-"""Those that change what is on disk; of `openat`, those that may make a file."""
+"""The calls that change the disk; of `openat`, those that may create a file."""
 
 WORDS = {"ENOSPC": "No space left on device", "EIO": "Input/output error"}
 

@@ -92,7 +92,7 @@ class Strike:
 
 
 class Round:
-    """One machine, over some batches of deployments."""
+    """Some batches of deployments on one machine."""
 
     def __init__(self, folder: Path, seed: int, durations: Mapping[str, float], way: str = "") -> None:
         """Make all choices by the seed. `durations` are those of a batch, by way."""

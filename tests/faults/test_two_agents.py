@@ -159,7 +159,7 @@ def test_a_lock_that_is_gone(machine: Machine, heat: SignalServer, what: str) ->
 )
 @pytest.mark.parametrize("how", ["link", "bind mount"])
 def test_one_directory_by_two_paths(machine: Machine, heat: SignalServer, how: str) -> None:
-    """It is the directory that is locked, whatever it is called."""
+    """The lock belongs to the directory, whatever path leads to it."""
     given = [deployment(config=waiting(machine), signal=heat.url())]
     first = machine.start_apply(given)
     wait_until((machine.folder / "ran").exists, LONG)

@@ -43,7 +43,7 @@ def test_what_cannot_be_an_argument_fails_its_own_deployment(machine: Machine, h
 
 
 def test_the_daemon_goes_on_after_it(daemon: Daemon, heat: SignalServer) -> None:
-    """It answers it once, and is there for what comes next."""
+    """The daemon sends the failure once, and continues."""
     daemon.put(batch(heat))
     daemon.start(HEAT_PUPPET_CMD="/bin/true")
     heat.wait_for(2, LONG)

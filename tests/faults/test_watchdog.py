@@ -87,7 +87,7 @@ class Watched:
 def test_a_deployment_that_hangs_the_agent(  # noqa: PLR0917
     daemon: Daemon, machine: Machine, heat: SignalServer, where: str, says: str, runs: list[str]
 ) -> None:
-    """It is tried a second time, as the machine may have been at fault, and then no more."""
+    """A deployment that hung the agent is tried once more, as the machine may have been at fault."""
     stuck = deployment("stuck", counting(machine, "stuck"), signal=heat.url("stuck"), inputs={"password": SECRET})
     fine = deployment("zfine", counting(machine, "fine"), signal=heat.url("fine"))
     watched = Watched(daemon, machine, where)

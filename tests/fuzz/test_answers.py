@@ -232,7 +232,7 @@ dated = dates | st.text() | damaged(dates.map(str.encode)).map(lambda each: each
 @headers
 @tries(150, dated, st.integers(100, 599))
 def test_any_answer_to_a_signal_is_judged(value: str, status: int) -> None:
-    """It is accepted, refused, or tried again, and that within an hour."""
+    """Any answer accepts or refuses the result, or leads to another attempt within an hour."""
     found = servers.judge("a", web.Answer(status, "", {"Retry-After": value}))
     assert (found.fate is Fate.SENT) == (200 <= status < 300)
     assert 0 <= found.wait <= WAIT_LIMIT

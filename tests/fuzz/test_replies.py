@@ -90,7 +90,7 @@ def test_any_reply_of_a_hook_is_a_result(content: bytes, code: int) -> None:
     st.integers(900, 5000),
 )
 def test_any_reply_fits(reply: dict[str, object], content: bytes, times: int, limit: int) -> None:
-    """It is JSON, never longer than it may be, it keeps how the deployment ended, and what is short is whole."""
+    """The result is JSON within its limit, keeps the outcome, and short values are whole."""
     with tempfile.NamedTemporaryFile() as file:
         file.write(content * times)
         file.flush()
@@ -123,7 +123,7 @@ safe = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,20}", fullmatch=True)
 @pytest.mark.fault(4, "an id of any characters", "it names one file of its own, in the folder where that belongs")
 @tries(150, st.text() | odd.filter(lambda each: isinstance(each, str)))
 def test_any_id_has_a_safe_file_name(identity: str) -> None:
-    """One name, not hidden, that leads nowhere else, and is its own."""
+    """Any id has a file name of its own, which is not hidden and leads nowhere else."""
     key = protocol.file_key(identity)
     assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}", key)
     assert Path(key).name == key
@@ -228,6 +228,6 @@ def texts(value: object) -> list[str]:
 
 @pytest.mark.parametrize("stars", ["****", "*****", "a***"])
 def test_a_secret_of_stars_breaks_nothing(stars: str) -> None:
-    """It cannot be told from the mask, and the rest of the text is as it was."""
+    """A secret of stars looks like the mask, and the rest of the text is unchanged."""
     hide = redactor(parse("a", inputs=[{"name": "deploy_password", "value": stars}]))
     assert hide("deploy_stdout", f"before {stars} after") == "before *** after"

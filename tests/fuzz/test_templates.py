@@ -201,7 +201,7 @@ def hurried() -> Iterator[None]:
 
 @tries(60, lives())
 def test_any_template_is_carried_out_or_refused(case: dict[str, Any]) -> None:
-    """Each resource succeeds or fails, is changed, and goes; nothing else comes out of it."""
+    """Each resource succeeds or fails, and can be changed and deleted."""
     never = {each for each, answers in (case.get("signals") or {}).items() if "never" in str(answers)}
     if never:  # nobody would answer
         case = {**case, "signals": {key: each for key, each in case["signals"].items() if key not in never}}

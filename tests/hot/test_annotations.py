@@ -19,7 +19,7 @@ WRONG = VERSION + "resources:\n  a,b%: {type: OS::Heat::Value, properties: {valu
 
 
 def test_mistakes_of_several_files_are_github_commands(machine: Machine) -> None:
-    """One for each mistake, at its file and line; of a file without mistakes there is none."""
+    """Each mistake is a command with its file and line, and a file without mistakes has none."""
     for name, text in {"wrong.yaml": WRONG, "good.yaml": f"{VERSION}resources: {{}}\n"}.items():
         (machine.folder / name).write_text(text)
     files = [str(machine.folder / name) for name in ("good.yaml", "wrong.yaml")]
@@ -110,7 +110,7 @@ def test_a_warning_is_no_error() -> None:
 
 
 def test_the_hook_of_pre_commit_runs_the_command(machine: Machine) -> None:
-    """Its words are those of a command that exists, with the files behind them."""
+    """The hook's words are those of a command that exists, followed by the files."""
     [hook] = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
     program, *words = hook["entry"].split()
     path = machine.folder / "wrong.yaml"

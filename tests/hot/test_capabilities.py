@@ -113,7 +113,7 @@ def test_a_template_named_twice_counts_once() -> None:
 
 
 def test_nothing_fits() -> None:
-    """Each candidate is named, with what it has instead; and the word that was meant."""
+    """Each candidate is named with its different values, and with the word that may have been meant."""
     files = {**FILES, "c.yaml": template("{os: debian}")}
     environment = "requires: {deployment: pupet, os: debian}\n" + LIST.replace("]", ", c.yaml]")
     assert refused(environment, files=files) == [
@@ -126,7 +126,7 @@ def test_nothing_fits() -> None:
 
 
 def test_what_no_list_mentions() -> None:
-    """It decides nothing, and may be misspelt: a warning, not a mistake."""
+    """A requirement that no list mentions decides nothing, and is a warning because it may be misspelt."""
     problem = "no template of a list in the resource_registry has the required capability"
     mistakes, warnings = examined(PARENT, "requires: {deploymnet: puppet}\n" + LIST, files=FILES)
     assert [mistake.partition(": 2 templates")[0] for mistake in mistakes] == [
@@ -166,7 +166,7 @@ def test_choices_are_independent() -> None:
 
 
 def test_several_fit() -> None:
-    """They are named, and what they can be told apart by."""
+    """The fitting templates are named, with the capabilities that distinguish them."""
     assert refused(LIST) == [
         (
             "env0.yaml:1:21: resource_registry.My::Type: 2 templates fit, as nothing is required of them: "
@@ -211,7 +211,7 @@ def test_a_type_that_is_mapped_to_one_with_a_list() -> None:
 
 
 def test_lists_for_single_resources() -> None:
-    """One resource of that name, and those in its child stack: each list is resolved where it stands."""
+    """Lists for one resource, and for resources of its child stack, are resolved where they are."""
     environment = """\
     requires: {deployment: docker}
     resource_registry:
@@ -284,7 +284,7 @@ def test_nested_templates_see_the_one_that_is_chosen() -> None:
     ],
 )
 def test_mistakes_in_templates(text: str, said: str) -> None:
-    """Each has its place."""
+    """Each mistake in a template has its position."""
     assert refused(files={}, parent=VERSION + text) == [said]
 
 
@@ -318,7 +318,7 @@ def test_mistakes_in_templates(text: str, said: str) -> None:
     ],
 )
 def test_mistakes_in_environments(text: str, said: str) -> None:
-    """Each has its place, and nothing else is said for it."""
+    """Each mistake in an environment has its position, and is reported once."""
     assert refused(text, files={"a.yaml": template()}) == [f"env0.yaml:{said}"]
 
 
@@ -479,7 +479,7 @@ def test_without_r_only_the_files_of_a_folder_are_looked_at(machine: Machine) ->
 
 @pytest.mark.usefixtures("controllers")
 def test_for_machines_files_have_their_capabilities(machine: Machine) -> None:
-    """One object."""
+    """The output for programs is one JSON object."""
     done = run(machine, "capabilities-find", "-r", "-c", "deployment=docker", "--json", ".")
     assert json.loads(done.out) == {
         "docker/controller.yaml": {"deployment": ["docker"], "resource_type": ["My::Controller", "My::Compute"]}
@@ -542,5 +542,5 @@ def test_what_an_environment_lacks_is_said_where_it_is_named(machine: Machine, c
 )
 @pytest.mark.usefixtures("controllers")
 def test_wrong_usage(machine: Machine, arguments: list[str], said: str) -> None:
-    """One sentence, and the exit code of wrong usage."""
+    """Wrong usage is one sentence with its exit code."""
     assert run(machine, *arguments) == Done(2, "", f"{said}\n")

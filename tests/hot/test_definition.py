@@ -64,7 +64,7 @@ def test_what_is_known_at_run_time_is_resolved_then(value: str, comes_to: object
 
 
 def test_a_root_template_is_no_resource_of_another_stack() -> None:
-    """It has no facade, and that is said."""
+    """A root template has no facade, and using it is an error."""
     with pytest.raises(Unresolved, match="this stack is not nested in another"):
         output("{resource_facade: metadata}")
 
@@ -86,7 +86,7 @@ def test_the_first_version_follows_the_path_itself() -> None:
 
 
 def test_it_says_what_it_needs() -> None:
-    """Each resource and attribute, with the place of the function, and the names for those who only want the order."""
+    """Each needed resource and attribute is listed with its function's position, and by name for the order."""
     made = define(
         """\
         resources:
@@ -125,7 +125,7 @@ def test_circles_are_found() -> None:
 
 
 def test_a_resource_that_is_there_already_needs_nothing() -> None:
-    """It is never made, changed or removed."""
+    """An external resource is never created, changed or deleted."""
     made = define("resources: {a: {type: A}, b: {type: B, external_id: some-id, properties: {p: {get_resource: a}}}}\n")
     found = made.resources["b"]
     assert (found.external_id, found.deletion_policy, found.requirements()) == ("some-id", "Retain", frozenset())
@@ -183,7 +183,7 @@ def child(environment: str = "{}\n", *, known: bool = True, **parameters: object
 
 
 def test_a_nested_template_is_looked_at_by_its_interface() -> None:
-    """Its parameters are properties, with the defaults of the environment; its outputs are attributes."""
+    """Parameters are properties with the environment's defaults, and outputs are attributes."""
     made = define(PARENT, "parameter_defaults: {d: from-environment}\n", files={"child.yaml": CHILD})
     [found] = [each for each in made.environment.candidates("child.yaml", "c") if each.template]
     interface = made.environment.interface(found.template)

@@ -147,7 +147,7 @@ def test_registries_are_merged_line_by_line() -> None:
 
 
 def test_what_does_nothing_here_is_said() -> None:
-    """It is accepted all the same."""
+    """A part without effect here is accepted with a warning."""
     environment = (
         "resource_registry: {resources: {r: {hooks: [pre-create]}}}\nevent_sinks: [{type: zaqar-queue, target: x}]\n"
     )

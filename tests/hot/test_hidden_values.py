@@ -124,7 +124,7 @@ def test_the_test_itself_finds_what_is_shown(tmp_path: Path) -> None:
 
 
 def test_a_condition_does_not_show_a_value(tmp_path: Path) -> None:
-    """It is looked at before any resource."""
+    """A condition, which is decided before all resources, shows no hidden value."""
     text = f"{HEAD}conditions:\n  c: {{get_param: pw}}\nresources:\n  r: {{type: OS::Heat::None, condition: c}}\n"
     said = validated(tmp_path, text, as_json=False)
     assert "is invalid: ***" in said

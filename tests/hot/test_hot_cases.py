@@ -31,7 +31,7 @@ def test_case(hot_case: Path) -> None:
 
 
 def test_the_language_alone(hot_case: Path) -> None:
-    """It finds all mistakes but those for which one has to know types, before anything is begun."""
+    """The language finds all mistakes that need no types, before anything begins."""
     case, expected = read(hot_case)
     first = (expected.get("steps") or [{}])[0].get("stack") or {}
     if first.get("state", ["CREATE"])[0] != "CREATE":  # it was rolled back: nothing of the template is left

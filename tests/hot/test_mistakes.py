@@ -195,7 +195,7 @@ def test_a_hidden_value_is_in_no_message() -> None:
     ],
 )
 def test_what_heat_takes_and_nobody_means_is_a_warning(template: str, said: str) -> None:
-    """It is carried out all the same."""
+    """A probable mistake that Heat accepts is carried out with a warning."""
     found = warnings(template)
     assert len(found) == 1
     assert said in found[0]
@@ -209,7 +209,7 @@ def test_ordinary_maps_are_no_misspelt_functions(value: str) -> None:
 
 
 def test_mistakes_of_environments_and_template_are_shown_together() -> None:
-    """Each with its own file."""
+    """Each mistake is shown with its own file."""
     found = mistakes("nosuch: 1\n", "params: {}\n", "resource_registry:\n", "a: [\n")
     assert [each.partition(":")[0] for each in found] == ["env2.yaml", "env0.yaml", "env1.yaml", "t.yaml"]
     assert 'environment has wrong section "params" (did you mean parameters?)' in found[1]
@@ -226,7 +226,7 @@ def test_the_format_of_cloudformation_is_refused_in_one_sentence(version: str) -
 
 
 def test_a_function_of_a_parameter_without_a_value_is_no_mistake() -> None:
-    """Its value is not known, so the function is not computed."""
+    """A function of an unknown value is not computed."""
     text = VERSION + (
         "parameters: {p: {type: string}}\n"
         "resources: {r: {type: OS::Heat::Value, properties: {value: {digest: [md5, {get_param: p}]}}}}\n"

@@ -52,7 +52,7 @@ _MASKED = [
 
 
 class Emulated:
-    """One machine. Of its disk nothing is changed in the image."""
+    """An emulated machine, which leaves the image unchanged."""
 
     def __init__(self, folder: Path, disk: Path, user_data: str) -> None:
         """Have a machine in a folder, with a disk over the image `disk` (qcow2, beside it its kernel and initrd)."""

@@ -171,7 +171,7 @@ def test_beside_os_collect_config_it_is_disabled(builder: Path, deb: Path, image
 
 
 def test_a_package_may_be_fetched(builder: Path, deb: Path, heat: SignalServer, tmp_path: Path) -> None:
-    """It comes from an URL, and is only taken with the sum that was said."""
+    """A package from a URL is installed only if its checksum is right."""
     need("curl", "curl")
     heat.named["agent.deb"] = Answer(body=deb.read_bytes())
     url = heat.url("agent.deb")

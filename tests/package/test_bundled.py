@@ -50,7 +50,7 @@ def content(deb: Path) -> tarfile.TarFile:
 
 
 def test_what_built_it_is_not_in_it(content: tarfile.TarFile) -> None:
-    """It has no installer, no tests of others, and says nothing of where it was built."""
+    """The package has no installer, no tests of other projects, and no trace of where it was built."""
     for each in content.getmembers():
         name = each.name.removeprefix("./")
         assert not re.search(r"/(pip|setuptools|pkg_resources|shtab|tests?)/", name), name
@@ -129,7 +129,7 @@ def test_lintian_has_nothing_to_say(deb: Path) -> None:
 
 
 def test_the_two_forms_change_places(deb: Path) -> None:
-    """Each takes the other's place with its state; purging the one that has gone takes nothing from the other."""
+    """Each package replaces the other and keeps the state, and purging the removed one leaves it."""
     with booted(commands=False) as machine:
         shutil.copy(deb, machine.disk / "root/bundled.deb")
         shutil.copy(package("deb"), machine.disk / "root/agent.deb")

@@ -123,7 +123,7 @@ def test_it_has_the_layout_of_the_other(bundled: str) -> None:
 
 
 def test_it_needs_what_the_project_needs(rpm: Path) -> None:
-    """It is for every machine of a release: its Python and its modules, none older than the project supports."""
+    """The package requires the Python and the modules of its release, none older than the project supports."""
     assert asked(rpm, "--qf", "%{ARCH}") == ["noarch"]
     project = (ROOT / "pyproject.toml").read_text().partition("\ndependencies = [")[2].partition("]")[0]
     modules = {f"python3-{name.lower()} >= {oldest}" for name, oldest in re.findall(r'"(\w+)>=(.*)"', project)}

@@ -22,7 +22,7 @@ from support.loopback import SignalServer, wait_until
 from support.machine import BIN, Machine, deployment
 
 TEXT = "Zürich, 10 €"
-"""One letter that Latin-1 has, and a sign that it lacks."""
+"""A letter that Latin-1 has, and a character that it lacks."""
 
 SCRIPT = """\
 #!/bin/sh

@@ -212,7 +212,7 @@ def test_a_hook_in_a_directory_wins_over_ours(machine: Machine, heat: SignalServ
 
 
 def test_hook_directories_have_an_order(machine: Machine, heat: SignalServer) -> None:
-    """Those on the command line come first, in their order, then $HEAT_CONFIG_HOOKS."""
+    """Directories of the command line come first, in their order, then $HEAT_CONFIG_HOOKS."""
     machine.hook("one", hook_replying({"deploy_status_code": 0, "from": "first"}))
     second, third = machine.folder / "second", machine.folder / "third"
     for folder, names in {second: ("one", "two"), third: ("one", "two", "three")}.items():

@@ -33,7 +33,7 @@ def lines(path: Path) -> list[str]:
 
 @each_sample
 def test_everything_in_it_is_read(sample: Path) -> None:
-    """Each kind of entry of the journal, the last document, and what was learned from the metadata."""
+    """Each entry of the journal, the last documents, and the learned settings are read."""
     state = sample / "state"
     assert {key: entry.state.value for key, entry in journal.read(state).items()} == state_samples.STATES_OF
     documents = Documents(state)

@@ -153,7 +153,7 @@ def test_what_is_in_a_hook_of_somebody_else_goes_too(machine: Machine) -> None:
 
 
 def test_what_heat_agents_have_left_stays(machine: Machine) -> None:
-    """It says that something is not to be run. After `keep_for`, its secrets are masked."""
+    """heat-agents' records stay, as they prevent another run; after `keep_for`, their secrets are masked."""
     deployed = machine.state / "deployed"
     put(deployed / "other.json", json.dumps(secret(machine, "other")))
     machine.apply([secret(machine, "other")])

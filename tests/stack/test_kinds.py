@@ -52,7 +52,7 @@ def lines(machine: Machine, name: str) -> list[str]:
 
 
 def test_a_script_on_a_server(machine: Machine) -> None:
-    """One after the other; what takes a cloud stands in nobody's way."""
+    """Scripts on a server run one after the other, and cloud resources do not block them."""
     assert applied(machine, "script") == {
         "result": "fooooo/baaaaa",
         "stdout": "fooooo and baaaaa\n",
@@ -64,7 +64,7 @@ def test_a_script_on_a_server(machine: Machine) -> None:
 
 
 def test_several_tools(machine: Machine) -> None:
-    """Each hands on what it says to the next."""
+    """Each tool passes its output on to the next one."""
     tools.need("puppet", "puppet")
     if not (BIN / "ansible-playbook").exists() and not shutil.which("ansible-playbook"):
         pytest.skip("ansible-playbook is not installed: pip install '.[ansible]'")
@@ -87,7 +87,7 @@ def test_a_group_of_servers(machine: Machine) -> None:
 
 
 def test_a_component_has_a_life(machine: Machine) -> None:
-    """Each action runs its own config, and an action that nobody asks for none."""
+    """Each action runs its own config, and an action without one runs none."""
     assert applied(machine, "component") == {"now": "created 1"}
     assert applied(machine, "component", "--parameter", "version=2") == {"now": "updated 2"}
     for action in ("suspend", "resume"):

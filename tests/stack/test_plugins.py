@@ -118,7 +118,7 @@ def note(path: Path, **values: object) -> dict[str, object]:
 
 
 def test_its_life(noted: Working, tmp_path: Path) -> None:
-    """It is made when its check says so, changed in place, replaced where it has to be, and removed."""
+    """A resource of a plug-in is created, checked, updated in place or replaced, and deleted."""
     one, two = tmp_path / "one", tmp_path / "two"
     tags = [{"key": "a"}, {"key": "b", "weight": "7"}]
     outputs = {"length": {"attr": ["n", "length"]}, "weights": {"attr": ["n", "weights"]}}
@@ -149,7 +149,7 @@ def test_its_life(noted: Working, tmp_path: Path) -> None:
 def test_what_is_wrong_is_found_before_anything_is_done(
     noted: Working, tmp_path: Path, values: dict[str, object], problem: str
 ) -> None:
-    """Its schemas and its own check are asked, and nothing is made."""
+    """The schemas and the check of a plug-in find mistakes before anything is created."""
     with pytest.raises(Invalid, match=problem):
         noted.session.create(made({"n": note(tmp_path / "one", **values)}))
     assert noted.session.root is None
@@ -376,7 +376,7 @@ def test_a_plugin_has_constraints_of_its_own(rich: Working) -> None:
 
 
 def test_a_plugin_is_signalled(rich: Working) -> None:
-    """Its handler gets the details."""
+    """The handler of a plug-in gets the details of a signal."""
     rich.session.create(made({"r": thing()}, {"signals": {"attr": ["r", "signals"]}}))
     rich.session.signal("r", {"a": 1})
     rich.session.signal("r", None)

@@ -42,7 +42,7 @@ def mistakes(definition: Definition) -> list[Mistake]:
 
 
 def test_a_function_gives_all_of_the_metadata(working: Working) -> None:
-    """It is resolved once the resource that it needs is there."""
+    """Metadata from a function is resolved once the resource that it needs exists."""
     working.session.create(with_sections({"metadata": Function("w", "value")}, {"tier": "web"}))
     assert working.root.resources["v"].metadata_get() == {"tier": "web"}
 
@@ -57,7 +57,7 @@ def test_a_function_gives_all_of_an_update_policy(working: Working) -> None:
 
 
 def test_a_function_gives_the_deletion_policy(working: Working) -> None:
-    """It is kept with its resource."""
+    """A deletion policy from a function is stored with its resource."""
     working.session.create(with_sections({"deletion_policy": Function("w", "value")}, "retain"))
     assert working.root.resources["v"].t.deletion_policy() == "Retain"
 

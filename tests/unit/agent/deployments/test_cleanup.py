@@ -258,7 +258,7 @@ def test_something_is_pending_until_it_is_cleaned_up() -> None:
     ],
 )
 def test_a_cleanup_obeys_the_policy(rules: dict[str, Any], refused: str) -> None:
-    """It counts as a DELETE; what is refused is answered without running anything."""
+    """A cleanup counts as a DELETE, and a refused one is answered without running anything."""
     given = entry(made("a", name="web"))
     known = Known(entries={given.key: given}, tools=Tools(()).installed(), now=NOW, policy=Policy(file="/p", **rules))
     (step,) = plan.make(due([], given).left, known)
