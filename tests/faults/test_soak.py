@@ -328,7 +328,7 @@ def replaced(
 
 
 def test_when_nothing_may_be_done_any_more() -> None:
-    """Work may go on until the daemon knows better, and a stopped daemon may finish a step."""
+    """The deadline counts from when the daemon learns of a replacement, and a stopped daemon may finish its step."""
     asked = [(10.0, ""), (11.0, '"3"'), (12.0, '"3"'), (20.0, '"5"')]
     left = {"a": 2, "b": 3, "c": 4, "d": 6}
     assert replaced(left, asked, [], 1.0) == {"a": 12.0, "b": 12.0, "c": 21.0, "d": float("inf")}

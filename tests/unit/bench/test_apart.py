@@ -85,7 +85,7 @@ def test_what_takes_too_long_is_ended_and_what_it_had_counts(place: Path) -> Non
 
 
 def test_what_is_ended_at_once_has_no_time_to_hang(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
-    """It is told to end before it has begun, and does: it need not be killed."""
+    """A process that is told to end before it begins ends by itself."""
     monkeypatch.setattr(apart, "GRACE", 60.0)
     begun = time.monotonic()
     outcome = measured(wait, seconds=0)

@@ -85,7 +85,7 @@ def asked(server: Server, now: float, patience: float) -> tuple[float, bool, boo
 
 
 def test_the_server_serves_one_request_at_a_time_and_its_queue_is_bounded() -> None:
-    """One request after the other; an outage ends what waits, or has it wait; a full queue takes no more."""
+    """Requests are served in turn; an outage drops or delays them, and a full queue refuses new ones."""
     plain = Course(capacity=100 / fleet.NEEDED, measured_from=0, end=100)
     server = Server(plain, 1)
     assert asked(server, 1.0, 10) == (1.01, True, True)

@@ -86,7 +86,7 @@ def test_no_round_is_begun_that_would_last_too_long() -> None:
 
 
 def test_what_minds_nobody_is_run_at_the_same_time() -> None:
-    """Each waits for the other here; in the next round they are run again."""
+    """Two subjects that wait for each other run at the same time, in every round."""
     both = threading.Barrier(2)
     numbers = itertools.count()
 
@@ -115,7 +115,7 @@ def test_what_a_process_took_counts_its_children() -> None:
 
 
 def test_a_command_that_fails_is_not_measured() -> None:
-    """Its time says nothing, unless its exit code is one of those that it has to have."""
+    """The time of a failed command does not count, unless its exit code is expected."""
     with pytest.raises(AssertionError, match="ended with 3"):
         measure.run(("/bin/sh", "-c", "exit 3"), env={})
     assert measure.run(("/bin/sh", "-c", "exit 3"), env={}, codes=(3,)).code == 3

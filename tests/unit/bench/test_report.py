@@ -56,7 +56,7 @@ def test_a_goal_against_somebody_is_a_ratio_of_medians(
 
 @pytest.mark.parametrize(("ours", "met"), [(0.008, True), (0.0081, False), (-0.001, True)])
 def test_a_goal_against_nobody_is_a_value(ours: float, met: bool) -> None:
-    """It is held against our own median, whatever the others took."""
+    """A goal without an opponent is compared with our own median."""
     judged = report.goal(Goal("wall", "", 0.008), found(ours=ours, theirs=1e-9))
 
     assert (judged["reached"], judged["met"]) == (ours, met)
@@ -71,7 +71,7 @@ def test_a_goal_without_anything_to_hold_it_against_is_neither_met_nor_missed(th
 
 
 def test_the_page_says_which_goals_are_met() -> None:
-    """Each goal is a line: what is wanted, what was reached, and whether that is enough."""
+    """Each goal is a line with the target, the figure, and whether it is met."""
     goals = (
         Goal("wall", THEIRS, 1 / 80),
         Goal("wall", LIMIT, 3.0),
@@ -169,7 +169,7 @@ def test_there_is_no_ratio_of_nothing(ours: float, theirs: float) -> None:
 
 
 def test_a_goal_that_nothing_was_left_of_says_so() -> None:
-    """It is met, and no ratio says by how much."""
+    """A goal whose figure is zero is met without a ratio."""
     recorded = report.record(scenario(Goal("wall", THEIRS, 0.5)), found(ours=-0.001, theirs=1.0))
 
     assert rows(report.goals("some", recorded))[2][3:] == ["nothing to be seen", "met"]

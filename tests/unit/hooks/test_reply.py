@@ -202,7 +202,7 @@ def test_names_that_are_too_long_fit_too(names: int) -> None:
 
 
 def test_a_change_is_made_before_a_cut() -> None:
-    """It gets each complete text with its name, and its result is cut."""
+    """The function gets each complete text with its name, and its result is cut."""
     seen = []
 
     def change(name: str, text: str) -> str:

@@ -79,7 +79,7 @@ def test_every_option_is_plain(name: str) -> None:
     ],
 )
 def test_all_else_is_left_to_argparse(words: list[str]) -> None:
-    """It knows what to say."""
+    """All other command lines are left to argparse and its messages."""
     assert plainly(words) is None
 
 

@@ -27,7 +27,7 @@ def test_the_last_column_is_wrapped_below_itself() -> None:
 
 @pytest.mark.usefixtures("narrow")
 def test_a_last_column_far_to_the_right_is_printed_below_its_row() -> None:
-    """It would be a column of single words otherwise."""
+    """A last column far to the right is printed below its row, because it would be too narrow."""
     assert terminal.table([("web", "a-column-that-is-quite-long", "the page is not there")]) == [
         "web  a-column-that-is-quite-long\n    the page is not there"
     ]

@@ -99,7 +99,7 @@ def test_a_document_that_is_the_same_is_not_parsed(agent: Agent, messages: Messa
 def test_a_document_that_is_no_metadata_leaves_the_one_before_it_in_force(
     agent: Agent, messages: Messages, parsed: list[Document]
 ) -> None:
-    """It is reported once, and the one before it is not parsed again for it."""
+    """An invalid document is reported once, and the earlier one stays and is not parsed again."""
     turn(agent, answer([{"id": "d1"}]))
     parsed.clear()
     for _ in range(2):

@@ -89,7 +89,7 @@ def test_nothing_is_known_of_a_source_that_did_not_answer() -> None:
 
 
 def test_a_run_comes_to_its_end_first() -> None:
-    """It is cleaned up after at the next pass."""
+    """A running deployment is cleaned up at the pass after its end."""
     assert left(entry(made("a"), State.RUNNING)) == []
 
 
@@ -100,12 +100,12 @@ def test_what_was_never_run_made_nothing() -> None:
 
 
 def test_what_was_interrupted_made_something_too() -> None:
-    """It waits to be run again, and its earlier run is known."""
+    """An interrupted deployment is cleaned up, because its earlier run is known."""
     assert left(entry(made("a"), State.ACCEPTED)) == ["a-left"]
 
 
 def test_a_delete_of_its_own_was_clean_up_enough() -> None:
-    """Its hook has seen to it."""
+    """A deployment with a DELETE of its own needs no cleanup."""
     assert left(entry(made("a", action="DELETE"))) == []
 
 
@@ -173,7 +173,7 @@ def cleaned(given: dict[str, Any], state: State = State.UNASKED, **fields: Any) 
 
 
 def test_a_clean_up_that_went_well_is_done() -> None:
-    """It is neither repeated nor cleaned up after, also when the journal has lost what it was given."""
+    """A successful cleanup is not repeated, even if the journal has lost its inputs."""
     assert left(entry(made("a")), cleaned(made("a"))) == []
     assert left(entry(made("a")), cleaned(made("a"), document={})) == []
 

@@ -87,7 +87,7 @@ def test_steps_are_in_the_order_of_the_document() -> None:
 
 
 def test_a_result_that_was_held_back_is_sent_when_it_is_wanted_again() -> None:
-    """Its deployment had left the metadata and is back; it is not run again."""
+    """A deployment that returns to the metadata gets its result sent, and is not run again."""
     assert plan_in(State.SUPERSEDED).verb is Verb.RESEND
 
 
@@ -103,7 +103,7 @@ def test_a_refused_result_is_explained() -> None:
 
 
 def test_what_was_only_accepted_is_run() -> None:
-    """It has surely not been started."""
+    """An accepted deployment has surely not been started, and is run."""
     assert plan_in(State.ACCEPTED).verb is Verb.RUN
 
 
@@ -113,14 +113,14 @@ def test_what_is_running_is_followed() -> None:
 
 
 def test_what_is_running_is_followed_when_it_has_left_the_metadata() -> None:
-    """One that nobody describes any more is followed to its end, before all else."""
+    """A running deployment that has left is followed to its end, before all others."""
     (gone,) = parse(deployment("gone"))
     steps = plan.make(parse(deployment("a")), known(entry(gone, State.RUNNING)))
     assert [(step.verb, step.deployment.id) for step in steps] == [(Verb.RESUME, "gone"), (Verb.RUN, "a")]
 
 
 def test_a_run_in_the_metadata_has_one_step() -> None:
-    """It is not followed twice."""
+    """A run is not followed twice."""
     (given,) = parse(deployment("a"))
     assert [step.verb for step in plan.make([given], known(entry(given, State.RUNNING)))] == [Verb.RESUME]
 
@@ -183,7 +183,7 @@ def test_a_status_in_progress_asks_for_work(status: str) -> None:
 
 
 def test_a_mistake_is_answered_with_its_path() -> None:
-    """It is run by nobody, and whoever waits is told every mistake."""
+    """A deployment with mistakes is not run, and its result has all of them."""
     step = plan_one({"id": "a", "group": "script", "inputs": 3, "outputs": 4})
     assert step.verb is Verb.ANSWER
     assert step.reply is not None
@@ -340,7 +340,7 @@ def test_a_result_is_superseded_when_its_source_no_longer_has_its_deployment() -
 
 
 def test_nothing_is_known_of_a_source_that_did_not_answer() -> None:
-    """Its results go on waiting."""
+    """Results of a source that did not answer stay pending."""
     (away,) = parse(deployment("away", signal="http://h/1"), source="other")
     assert plan.superseded(parse(deployment("a")), {"test"}, {"away": entry(away, State.FINISHED)}) == []
 

@@ -27,7 +27,7 @@ def select(config: object, **fields: Any) -> Config | selection.Nothing | tuple[
 
 
 def test_a_plain_deployment_is_its_own_config() -> None:
-    """Its group is the tool, for any action."""
+    """The group of a plain deployment is its tool, for any action."""
     given = component("text", group="puppet", options={"a": 1}, action="DELETE")
     assert selection.select(given) == Config(tool="puppet", config="text", options={"a": 1})
 
@@ -168,7 +168,7 @@ def test_a_section_named_after_a_tool_of_the_component_is_that_tools() -> None:
 
 
 def test_the_options_of_a_plain_deployment_have_no_sections() -> None:
-    """They are its tool's, whatever their names."""
+    """All options of a plain deployment belong to its tool, whatever their names."""
     found = select("text", group="script", options={"script": {"timeout": 3}})
     assert found == Config(tool="script", config="text", options={"script": {"timeout": 3}})
 

@@ -118,7 +118,7 @@ def test_a_retry_begins_nothing_while_the_queue_is_held() -> None:
 
 
 def test_a_delete_replaces_a_retry_of_its_resource() -> None:
-    """It waits for no retry of any resource."""
+    """A DELETE waits for no retry of any resource."""
     retry, other = (replace(step(each, resource=each), attempt=2, due=float("inf")) for each in ("web", "db"))
     delete = step("z", "DELETE", resource="web")
     waiting = queue(retry, other, delete)

@@ -251,7 +251,7 @@ def test_a_file_at_a_url_is_sent_again_only_if_it_has_changed(tmp_path: Path, tr
 def test_answers_that_are_no_revision(
     tmp_path: Path, server: Server, answer: tuple[int, str, bytes], says: str
 ) -> None:
-    """They are refused with a sentence."""
+    """An invalid answer is refused with a sentence."""
     server.status, server.kind, server.body = answer
     with pytest.raises((SourceError, UsageError), match=says):
         source(origin(f"{server.url}/x.yaml", tmp_path), tmp_path).newest()

@@ -59,7 +59,7 @@ def test_it_stands_still_where_it_has_begun_nothing(collector: Unit) -> None:
 
 
 def test_what_it_has_begun_is_waited_for(collector: Unit, tmp_path: Path) -> None:
-    """It does not stand still then, so that it sees the end of it."""
+    """A collector with running work is not stopped, so that it sees the end of it."""
     (tmp_path / "change").touch()
     wait_until(lambda: bool(survey.commands(collector)))
     assert "is at work" in survey.busy([collector])

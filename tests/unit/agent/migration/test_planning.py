@@ -53,7 +53,7 @@ def test_a_unit_that_says_little() -> None:
     ],
 )
 def test_which_units_are_theirs(command: str, starts: bool) -> None:
-    """Those that start one of their programs, however; not those that name something like it."""
+    """Units that start one of their programs in any way are theirs, and units that only name one are not."""
     assert units.runs(unit(f"[Service]\nExecStart={command}\n"), "os-collect-config") is starts
 
 
@@ -155,7 +155,7 @@ def test_without_systemd_and_without_a_start() -> None:
 
 
 def test_a_masked_unit_is_left_alone() -> None:
-    """It starts nothing, and is not enabled to go back."""
+    """A masked unit starts nothing, and is not among the units to enable for going back."""
     plan = planning.plan(found(old_units=(Unit(name=NAME, path=Path("/x"), masked=True),)))
     assert [each.deed for each in plan.steps] == [Deed.ENABLE, Deed.START]
     assert plan.back == (f"systemctl disable --now {OURS}",)
@@ -198,7 +198,7 @@ def test_a_command_line_in_a_shell() -> None:
 
 
 def test_a_hook_directory_that_cannot_be_read_is_said(tmp_path: Path) -> None:
-    """Its hooks would be missed only when a deployment needs one."""
+    """An unreadable hook directory is reported before a deployment needs its hooks."""
     folder = tmp_path / "hooks"
     folder.touch()  # root may read every directory, but a file is none
     settings = effective.make({"HEAT_CONFIG_HOOKS": str(folder)})
@@ -282,7 +282,7 @@ TEMPLATES = Path("/usr/libexec/os-apply-config/templates")
     ],
 )
 def test_what_nobody_will_do_any_more(values: dict[str, Any], sentence: str) -> None:
-    """It stands in the way, until somebody says that it need not be done; then it is still said."""
+    """Work that would no longer be done refuses the migration; with the option, it is a warning."""
     plan = planning.plan(found(**values))
     asked = planning.plan(found(**values), without_scripts=True)
     assert plan.refused
@@ -316,7 +316,7 @@ def test_who_carries_out_which_tool() -> None:
 
 
 def test_what_becomes_of_what_was_done() -> None:
-    """It is not run again; what may have been cut short is named, with how to have it run again."""
+    """Finished deployments do not run again, and interrupted ones are named with the command to run them."""
     names = ("a b", *(f"d{number}" for number in range(8)))
     plan = planning.plan(found(deployed=Path("/d"), done=names, unanswered=names, lasting=("d1",)))
     assert "9 deployments are recorded as done in /d, and will not run again" in says(plan, Verdict.OK)
@@ -327,7 +327,7 @@ def test_what_becomes_of_what_was_done() -> None:
 
 
 def test_what_heat_agents_have_passed_over() -> None:
-    """They say nothing of a tool that they have no hook for; the agent would, perhaps years later."""
+    """Deployments that heat-agents skipped silently are named, because the agent would run them."""
     plan = planning.plan(found(deployed=Path("/d"), undone=("d1", "d2")))
     warnings = says(plan, Verdict.WARNING)
     assert "heat-agents were given d1, d2, but have not begun: the agent runs it" in warnings
@@ -358,7 +358,7 @@ def test_what_else_is_said(tmp_path: Path) -> None:
 
 
 def test_a_message_from_zaqar_is_taken_over_after_theirs_has_stopped() -> None:
-    """It is in the queue no more, and there is no other copy; where our agent is at work, it asks the queue itself."""
+    """The only copy of the message is taken over, unless our agent runs and asks the queue itself."""
     plan = planning.plan(found(message=Path("/var/x/zaqar.json")))
     assert [each.deed for each in plan.steps][-3:] == [Deed.STOP, Deed.MESSAGE, Deed.START]
     at_work = Unit(name=OURS, path=Path("/"), active=True, enabled=True)

@@ -48,5 +48,5 @@ def test_of_a_component_the_options_of_the_tool_say_it() -> None:
 
 
 def test_what_cannot_be_chosen_any_more_is_not_run_again() -> None:
-    """Its options say nothing."""
+    """A deployment whose config can no longer be selected is not run again."""
     assert not may_rerun(config={}, group="component", options={"idempotent": True})

@@ -79,7 +79,7 @@ def test_what_prints_much_is_looked_at_more_often(
 
 
 def test_all_streams_of_a_run_are_shortened(tmp_path: Path, report: mock.Mock) -> None:
-    """Each has the whole limit for itself; what they took before is what is returned."""
+    """Each stream has the whole limit, and their earlier size is returned."""
     folder = run(tmp_path / "run", {"stdout": 2 * LIMIT, "stderr": 3 * LIMIT})
     try:
         streams.bound(folder / "stderr", LIMIT)

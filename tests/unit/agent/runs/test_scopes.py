@@ -49,7 +49,7 @@ def test_what_it_says_of_itself_is_one_plain_line() -> None:
 
 
 def test_only_processes_of_its_own_folder_are_those_of_a_run(tmp_path: Path) -> None:
-    """Those of groups below it too; of a folder that is not named after the run, whatever is on record, none."""
+    """The processes of a scope and of groups below it belong to its run, and those of other scopes do not."""
     scope = tmp_path / scopes.name("d1.7")
     (scope / "below").mkdir(parents=True)
     (scope / "cgroup.procs").write_text("12\n13\n")

@@ -71,7 +71,7 @@ def test_what_is_left_out_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_what_still_grows_goes_on_at_its_end(tmp_path: Path) -> None:
-    """It is opened to append; so it may grow and be shortened again and again."""
+    """A stream that is opened to append can grow and be shortened again and again."""
     path = tmp_path / "stdout"
     long(path, 6 * MEBI)
     with path.open("ab") as file:

@@ -255,7 +255,7 @@ def test_a_run_leaves_no_descriptor_and_no_zombie(runs: Runs) -> None:
 
 
 def test_the_command_waits_until_its_run_is_on_record(runs: Runs) -> None:
-    """Its process is there to be recorded, and has done nothing."""
+    """The process of a command exists before its record, and has done nothing."""
     seen: list[bool] = []
 
     def announce(pid: int, ticks: int, scope: str) -> Run:
@@ -270,7 +270,7 @@ def test_the_command_waits_until_its_run_is_on_record(runs: Runs) -> None:
 
 
 def test_a_command_that_could_not_be_recorded_is_never_run(runs: Runs) -> None:
-    """Its supervisor leaves, and says so; nothing of it stays behind."""
+    """The supervisor of an unrecorded run exits with a message, and leaves nothing."""
     pids: list[int] = []
 
     def announce(pid: int, ticks: int, scope: str) -> Run:
@@ -304,7 +304,7 @@ def test_a_supervisor_that_is_killed_before_all_else(runs: Runs, monkeypatch: py
 
 
 def test_an_agent_that_dies_before_its_word_has_started_nothing(runs: Runs) -> None:
-    """Its end of the pipe closes, and the supervisor leaves."""
+    """The agent's end of the pipe closes, and the supervisor exits."""
     with runs.another_agent("touch ran") as agent:
         assert agent.stdout is not None
         run = Run(**json.loads(agent.stdout.readline()))
@@ -315,7 +315,7 @@ def test_an_agent_that_dies_before_its_word_has_started_nothing(runs: Runs) -> N
 
 
 def test_a_run_outlives_its_agent_and_is_found_by_the_next(runs: Runs) -> None:
-    """It goes on, and how it ends is known."""
+    """A run continues without its agent, and the next one learns how it ended."""
     with runs.another_agent("echo begun >begun; while [ ! -e go ]; do sleep 0.02; done; echo done; exit 5") as agent:
         assert agent.stdin is not None
         assert agent.stdout is not None
@@ -347,7 +347,7 @@ def test_a_run_is_only_taken_for_one_that_it_is(runs: Runs) -> None:
 
 
 def test_a_run_can_be_waited_for(runs: Runs) -> None:
-    """Its descriptor is readable once it has ended, where the kernel offers one."""
+    """The descriptor of a run is readable once it has ended, where the kernel supports that."""
     running = runs.shell("exit 0")
     assert running.fileno() >= 0 or sys.platform != "linux"
     assert runs.end(running) == "0"
@@ -362,7 +362,7 @@ def test_a_script_may_start_a_daemon_and_end(runs: Runs) -> None:
 
 
 def test_the_status_is_written_in_its_place(runs: Runs) -> None:
-    """Its block is reserved: a full disk cannot hide how a run ended."""
+    """The block of the status is reserved, so a full disk cannot hide how a run ended."""
     before = run_folder.status(runs.folder, runs.mark).stat()
     assert runs.end(runs.shell("exit 143")) == "143"
     after = run_folder.status(runs.folder, runs.mark).stat()
@@ -388,7 +388,7 @@ def test_without_a_limit_nothing_is_due(runs: Runs) -> None:
 
 
 def test_a_run_that_is_ended_may_say_so_itself(runs: Runs) -> None:
-    """It is asked first, and what it does then is recorded."""
+    """A run is first asked to end, and what it does then is recorded."""
     running = runs.shell("trap 'echo cleaned; exit 9' TERM; echo >begun x; while :; do sleep 0.02; done")
     wait_until(runs.made("begun"))
     running.terminate(60)

@@ -19,7 +19,7 @@ def install(folder: Path, *names: str) -> Path:
 
 
 def test_a_hook_of_ours_needs_no_file(tmp_path: Path) -> None:
-    """It is there wherever the agent is."""
+    """A built-in hook is available wherever the agent is."""
     tool = Tools([tmp_path / "missing"]).find("script")
     assert tool == Tool("script", "builtin:script")
     assert tool.builtin
@@ -38,7 +38,7 @@ def test_an_executable_wins_over_a_hook_of_ours(tmp_path: Path) -> None:
 
 
 def test_the_first_directory_wins(tmp_path: Path) -> None:
-    """They are searched in their order, and those that are not there are passed over."""
+    """Directories are searched in order, and missing ones are skipped."""
     first, second = install(tmp_path / "1", "mine"), install(tmp_path / "2", "mine", "other")
     tools = Tools([tmp_path / "0", first, second])
     assert tools.find("mine") == Tool("mine", str(first / "mine"))
@@ -87,7 +87,7 @@ def test_all_that_is_installed_is_named(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_cannot_be_read_is_reported_once(tmp_path: Path) -> None:
-    """Its hooks are missing, so somebody has to know; a directory that does not exist is nothing to report."""
+    """An unreadable directory is reported once, and a missing one is not."""
     (tmp_path / "file").write_text("")
     (tmp_path / "loop").symlink_to("loop")
     warnings: list[str] = []

@@ -48,7 +48,7 @@ def test_the_state_of_somebody_is_at_their_home(environ: dict[str, str], state: 
 
 
 def test_heat_agents_variables_are_known(tmp_path: Path) -> None:
-    """They name the folder of what was done, the one before it, hooks, and the list of deployments."""
+    """heat-agents' variables name the folders of records, the hooks, and the list of deployments."""
     environ = {
         "HEAT_CONFIG_DEPLOYED": "/d",
         "HEAT_CONFIG_DEPLOYED_OLD": "/old",

@@ -55,7 +55,7 @@ def test_of_one_value_the_last_counts(tmp_path: Path) -> None:
 
 
 def test_quotes_of_several_words_stay(tmp_path: Path) -> None:
-    """They are a command's own."""
+    """Quotes in the middle belong to the command."""
     layer = read(tmp_path, "[agent]\nreboot_command = '/opt/re boot' --why 'a b'\n")
     assert layer.get("agent", "reboot_command") == "'/opt/re boot' --why 'a b'"
     assert read(tmp_path, "[agent]\nreboot_command = 'reboot now'\n").get("agent", "reboot_command") == "reboot now"

@@ -63,7 +63,7 @@ def test_what_is_not_accepted_is_sent_again_after_a_while(heat: SignalServer, se
 
 
 def test_without_patience_one_try_is_all(heat: SignalServer, settle: Settle) -> None:
-    """It is not cut off for that."""
+    """The only attempt is not cut short."""
     heat.always = Answer(503, delay=0.3)
     waiting = Delivery(Outbox(), patience=0)
     waiting.send("a", target(heat), RESULT)

@@ -40,7 +40,7 @@ def test_a_success_is_sent(status: int) -> None:
 
 @pytest.mark.parametrize("status", [401, 403, 404, 410, 413, 422])
 def test_an_answer_that_no_repetition_changes_is_a_refusal(status: int) -> None:
-    """It is kept and shown, and not sent again by itself."""
+    """A refused result is kept and shown, and not sent again by itself."""
     assert judge(status) == Outcome("a", Fate.REFUSED, f"HTTP {status} Reason")
 
 
@@ -174,7 +174,7 @@ def test_a_slow_server_delays_nobody_else(
 
 
 def test_there_is_a_descriptor_to_wait_for(outbox: Outbox, collect: Collect, heat: SignalServer) -> None:
-    """It is readable when there is something to be known, and not when all is known."""
+    """The descriptor is readable while an outcome is unread."""
     assert select.select([outbox], [], [], 0)[0] == []
     outbox.post("a", url(heat.url()), b"{}")
     assert select.select([outbox], [], [], 10)[0] == [outbox]
@@ -322,7 +322,7 @@ def test_a_server_can_be_expected(
 def test_what_stands_in_the_way_of_an_expected_server_is_said_of_the_result(
     outbox: Outbox, collect: Collect, heat: SignalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may have gone by then; if not, the result is tried again."""
+    """A problem during preparation is reported only if it still exists when the result is sent."""
     tries = iter([True, True, False])
 
     class Connection(web.Connection):

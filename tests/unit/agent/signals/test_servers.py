@@ -94,7 +94,7 @@ def test_what_a_service_may_yet_take_is_kept(openstack: cloud.Cloud, send: Send,
 
 @pytest.mark.parametrize("status", [401, 403, 404, 410, 500, 503])
 def test_whatever_keystone_says_the_result_is_kept(openstack: cloud.Cloud, send: Send, status: int) -> None:
-    """It is not Keystone that the result is for."""
+    """A refusal of Keystone is not one of the server, so the result is kept."""
     openstack.keystone.always = Answer(status)
     (outcome,) = send(target(openstack, "heat")).values()
     assert outcome.fate is Fate.RETRY
@@ -103,7 +103,7 @@ def test_whatever_keystone_says_the_result_is_kept(openstack: cloud.Cloud, send:
 
 
 def test_a_token_that_expired_meanwhile_costs_nothing_but_requests(openstack: cloud.Cloud, send: Send) -> None:
-    """It is renewed, and the result sent with the new one."""
+    """An expired token is renewed, and the result is sent with the new one."""
     send(target(openstack, "heat"))
     openstack.service.answers.append(Answer(401))
     openstack.keystone.always = openstack.lets_in("token-2")
@@ -114,7 +114,7 @@ def test_a_token_that_expired_meanwhile_costs_nothing_but_requests(openstack: cl
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("where", ["keystone", "service"])
 def test_whoever_is_away_is_told_later(openstack: cloud.Cloud, send: Send, kind: str, where: str) -> None:
-    """It is said who that is, and nothing that is secret."""
+    """The unreachable server is named without a secret, and gets the result later."""
     server = getattr(openstack, where)
     server.stop()
     (outcome,) = send(target(openstack, kind)).values()

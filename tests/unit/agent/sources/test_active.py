@@ -131,7 +131,7 @@ def test_what_was_learned_is_given_up_when_it_is_refused(place: Place) -> None:
 
 
 def test_settings_that_somebody_changes_go_before_what_was_learned(place: Place) -> None:
-    """They are what somebody wants now; what was learned is there if they do not work."""
+    """Changed settings take precedence over learned ones, which are used if they fail."""
     place.start(OWN)
     place.metadata(**NEW)
     place.answered("request")

@@ -137,7 +137,7 @@ def test_other_metadata_is_another_document(heat: SignalServer) -> None:
 
 
 def test_several_resources_are_put_together_in_order(heat: SignalServer) -> None:
-    """Each key at the top is of the last that has it; no resource is asked for twice."""
+    """Each key comes from the last resource that has it, and no resource is fetched twice."""
     heat.answers.extend([Answer(body=described(f'{{"a": "{each}", "{each}": {{"b": 1}}}}')) for each in ("x", "y.z")])
     asked = source(heat, path=("x.Metadata", "y.z.Metadata", "x.Metadata.x"))
     assert asked.collect().content == {"a": "y.z", "x": {"b": 1}, "y.z": {"b": 1}, "b": 1}
@@ -192,7 +192,7 @@ def test_heat_is_asked_where_it_answers(heat: SignalServer, path: str) -> None:
 
 @pytest.mark.parametrize("text", ["{}/v1/\n", "{}\n", "{}/v1"])
 def test_without_a_url_a_file_has_it(heat: SignalServer, tmp_path: Path, text: str) -> None:
-    """It is read each time."""
+    """The URL is read from a file each time."""
     hint = tmp_path / "cfn-metadata-server"
     asked = source(heat, metadata_url="", metadata_hint=str(hint))
     assert f"cannot read {hint}: No such file or directory (set metadata_url of [cfn])" in str(trouble(asked))
@@ -241,7 +241,7 @@ def test_the_host_is_signed_as_it_is_sent(
     ids=["declared", "namespace", "prefixes", "UTF-8", "CDATA"],
 )
 def test_xml_can_be_written_in_many_ways(heat: SignalServer, body: bytes) -> None:
-    """They all say the same."""
+    """All forms of the XML have the same content."""
     heat.always = Answer(body=body)
     assert source(heat).collect().content == METADATA
 
@@ -376,7 +376,7 @@ def test_a_clock_that_is_wrong_is_said(
 def test_a_server_that_does_not_know_the_time_says_nothing_about_ours(
     heat: SignalServer, monkeypatch: pytest.MonkeyPatch, date: str
 ) -> None:
-    """It is denied as it is where clocks agree."""
+    """A refusal without a date is not reported as a difference of the clocks."""
     monkeypatch.setattr(Handler, "date_time_string", lambda *_: date)
     heat.always = Answer(403, body=wrong("AccessDenied", "No"))
     assert "are access_key_id" in trouble(source(heat)).hint
@@ -387,7 +387,7 @@ def test_a_server_that_does_not_know_the_time_says_nothing_about_ours(
     [f"No such key: {KEY}", "Cannot GET /v1/?Action=x&amp;Signature=abc", "\x1b[31mred" * 1000, "long " * 10_000],
 )
 def test_what_heat_says_is_not_repeated_without_a_look(heat: SignalServer, message: str) -> None:
-    """It may be long, or not for the eye, or have our own request in it."""
+    """Heat's message is shortened and cleaned, because it may contain our own request."""
     heat.always = Answer(403, body=wrong("AccessDenied", message))
     said = str(trouble(source(heat)))
     assert said.isprintable()

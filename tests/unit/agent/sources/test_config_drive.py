@@ -181,7 +181,7 @@ def test_a_drive_without_metadata_for_us_is_no_document(tmp_path: Path, data: by
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"uuid": 7}', "{}"])
 def test_odd_metadata_about_the_instance_does_no_harm(tmp_path: Path, text: str) -> None:
-    """Its uuid is not known then."""
+    """Invalid metadata has no uuid."""
     (filled(tmp_path) / "openstack/latest/meta_data.json").write_text(text)
     asked = source(tmp_path)
     assert asked.collect() is not None
@@ -273,7 +273,7 @@ def left() -> tuple[str, str, list[str]]:
 
 
 def test_an_image_is_mounted_and_nothing_is_left_of_that(image: Path) -> None:
-    """It is read once."""
+    """An image is mounted and read once, and nothing of the mount is left."""
     before = left()
     asked = source(image)
     found = asked.collect()

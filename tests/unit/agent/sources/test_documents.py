@@ -42,7 +42,7 @@ def test_one_that_is_no_metadata_takes_no_others_place() -> None:
 
 
 def test_one_without_deployments_takes_none_away(tmp_path: Path) -> None:
-    """It is about settings alone; that there are none is an empty list."""
+    """A document of settings alone removes no deployment; an empty list does."""
     documents = Documents(tmp_path)
     documents.take(Document(source="heat", content={"deployments": [{"id": "d1"}], "os-collect-config": {}}))
     newer = {"os-collect-config": {"polling_interval": 5}}

@@ -114,7 +114,7 @@ def test_a_page_in_the_place_of_a_token_is_none(service: Service) -> None:
 
 
 def test_a_service_that_cannot_say_whether_it_has_tokens_is_asked_again_later(service: Service) -> None:
-    """It is not taken for one that has none."""
+    """An error is not taken as an answer without tokens."""
     service.tokens = 503
     asked = source(service.url)
     with pytest.raises(SourceError, match="gave no token: it answered with HTTP 503"):
@@ -126,7 +126,7 @@ def test_a_service_that_cannot_say_whether_it_has_tokens_is_asked_again_later(se
 def test_a_token_is_renewed_before_it_expires_and_when_it_is_refused(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its seconds are the service's word."""
+    """The lifetime of a token is what the service says."""
     service.seconds = "1000"
     asked = source(service.url)
     asked.collect()
@@ -248,7 +248,7 @@ def test_a_url_that_is_none_is_said(url: str) -> None:
 
 
 def test_no_proxy_is_asked(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would answer with the user data of its own machine, or not at all."""
+    """No proxy is used, because it would return the user data of its own machine."""
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9/")
     monkeypatch.setenv("no_proxy", "")

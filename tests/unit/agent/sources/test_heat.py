@@ -129,7 +129,7 @@ def failing(openstack: cloud.Cloud) -> Iterator[tuple[Any, Answer]]:
 
 
 def test_whoever_is_away_holds_up_nobody_for_long(openstack: cloud.Cloud) -> None:
-    """It is an error in time, and what was there before is there after it."""
+    """A server that is away is an error in time, and the document before stays."""
     first = source(openstack).collect()
     for server, answer in failing(openstack):
         heat = source(openstack, seconds=0.3)

@@ -72,7 +72,7 @@ def test_no_directory_is_no_document(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bad", ['{"deployments": [', "", "7", '{"deployments": {}}', '{"heat_template_version": "x"}'])
 def test_one_bad_file_does_not_hide_the_others(tmp_path: Path, bad: str) -> None:
-    """It is named."""
+    """The bad file is named, and the others are used."""
     put(tmp_path / "a.json", "1")
     (tmp_path / "b.json").write_text(bad)
     put(tmp_path / "c.json", "3")

@@ -181,7 +181,7 @@ def test_splay_and_jitter(clock: Clock) -> None:
 
 
 def test_a_source_that_hangs_delays_no_other(clock: Clock, events: Callable[[], threading.Event]) -> None:
-    """It is given up when its time is over; what it says later counts no more, and it is made anew for the next."""
+    """A hanging source is given up at its deadline, its late answer is dropped, and it is created again."""
     hang = events()
     slow, quick = Fake(hang, document("again")), Fake(document("x"))
     collection = Collection(SCHEDULE, 3)
@@ -210,7 +210,7 @@ def test_a_source_that_hangs_delays_no_other(clock: Clock, events: Callable[[], 
 def test_a_source_that_always_hangs_takes_no_more_than_a_few_threads(
     clock: Clock, events: Callable[[], threading.Event]
 ) -> None:
-    """It is asked again as soon as one of them has come back."""
+    """A source with too many hanging threads is polled again once one of them has returned."""
     hangs = [events() for _ in range(STUCK)]
     fake = Fake(*hangs, document("x"))
     collection = Collection(SCHEDULE, 1)
@@ -316,7 +316,7 @@ def test_the_same_object_is_no_change() -> None:
 
 
 def test_a_defect_of_a_source_is_its_own() -> None:
-    """It is said which, and where; others go on."""
+    """A defect is reported with its source and its place in the code, and other sources continue."""
     broken, good = Fake(ZeroDivisionError("oh")), Fake(document("x"))
     collection = Collection(SCHEDULE, 60)
     collection.use(sources(broken=broken, good=good), now=True)

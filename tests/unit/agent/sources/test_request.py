@@ -220,7 +220,7 @@ def test_every_other_status_is_said(swift: SignalServer, status: int, kind: type
     ],
 )
 def test_a_redirect_is_not_followed(swift: SignalServer, status: int, location: str, says: str) -> None:
-    """It is said to where it goes, and no more of it."""
+    """A redirect is reported with its target host only."""
     swift.always = Answer(status, headers={"Location": location})
     said = trouble(source(swift))
     assert says in said

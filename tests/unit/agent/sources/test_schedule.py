@@ -85,7 +85,7 @@ def test_jitter_makes_intervals_shorter_and_never_longer() -> None:
 
 @pytest.mark.usefixtures("steady")
 def test_what_is_in_use_again_is_not_asked_more_often_for_that() -> None:
-    """Its last question and its failures count on."""
+    """A source that is used again keeps its last poll and its failures."""
     pace = Pace()
     pace.begin(SCHEDULE, 5)
     assert pace.at == 5

@@ -30,7 +30,7 @@ def names(transports: list[Transport]) -> list[tuple[str, str]]:
 
 
 def test_a_place_names_its_transports() -> None:
-    """Those that are complete, with what is usual for the rest; of others it is said what is missing."""
+    """Complete transports are used with their defaults, and incomplete ones are reported with what is missing."""
     found = level(heat=HEAT, request=REQUEST, zaqar={"auth_url": "http://h"}, local={"path": ("/x",)})
     assert [way.name for way in found.transports] == ["heat", "request"]
     assert found.transports[0].values["region_name"] == ""

@@ -25,7 +25,7 @@ BAD = [None, [], ["x"], "text", "<html>", 7, True, {}, {"x": 1}, ..., DEEP, {"de
 
 @pytest.mark.parametrize("body", BAD, ids=lambda body: str(body)[:24])
 def test_a_message_that_is_no_metadata(make: Make, queue: Queue, body: object) -> None:
-    """It is said, again when its claim ends, and the next good message takes it along."""
+    """An invalid message is reported, again after its claim ends, and removed with the next valid one."""
     zaqar = make()
     queue.post(body)
     with pytest.raises(SourceError, match=r"^the newest message in the Zaqar queue .* is not metadata: "):
@@ -72,7 +72,7 @@ def test_the_good_message_before_a_bad_one_counts(make: Make, queue: Queue) -> N
     ],
 )
 def test_an_answer_that_is_none_of_zaqar(make: Make, queue: Queue, status: int, body: bytes, sentence: str) -> None:
-    """One sentence says what is wrong, and the next answer is taken as it is."""
+    """An invalid answer is reported in one sentence, and the next answer is used."""
     zaqar = make()
     queue.said["POST", "claims"] = (status, body)
     with pytest.raises(SourceError, match=sentence) as caught:

@@ -133,7 +133,7 @@ class Bell:
 
 
 def threads() -> list[threading.Thread]:
-    """Those that listen."""
+    """Return the threads that listen."""
     return [each for each in threading.enumerate() if each.name == "zaqar websocket"]
 
 

@@ -210,7 +210,7 @@ def test_each_time_there_is_a_folder_of_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../../x", "a/b", "\x00", "x" * 500, ".", "é"])
 def test_an_id_that_is_no_file_name_leads_nowhere_else(tmp_path: Path, name: str) -> None:
-    """It is made one."""
+    """An id with other characters is converted to a file name."""
     state = filled(tmp_path / "state")
     instance.set_aside(state, {"cloud-init": name})
     instance.set_aside(state, B)
@@ -237,7 +237,7 @@ def test_an_id_that_is_no_file_name_leads_nowhere_else(tmp_path: Path, name: str
     ],
 )
 def test_a_record_that_cannot_be_understood_is_set_aside(tmp_path: Path, text: str) -> None:
-    """It counts as none, and that is said; the state stays."""
+    """An unreadable record is set aside with a warning and counts as none, and the state stays."""
     put(filled(tmp_path), "instance.json", text)
     said = instance.set_aside(tmp_path, A)
     assert (
@@ -253,7 +253,7 @@ def test_a_record_that_cannot_be_understood_is_set_aside(tmp_path: Path, text: s
 def test_a_full_disk_does_not_stop_an_instance_that_is_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is said; but nothing is moved as long as it cannot be recorded where to."""
+    """A full disk is reported, and no state is moved without a record of its new place."""
 
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "instance.json")

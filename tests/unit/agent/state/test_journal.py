@@ -74,7 +74,7 @@ def test_a_state_directory_without_a_journal_has_no_entries(tmp_path: Path) -> N
 
 
 def test_a_deployment_comes_through_its_states(reopen: Open, tmp_path: Path) -> None:
-    """Each is there for the next agent, with all that it needs to go on."""
+    """After each state, the next agent finds all that it needs to continue."""
     given = parse("a", signal="http://h/1", action="UPDATE")
     book = reopen()
     book.accepted(given, tool="script")
@@ -103,7 +103,7 @@ def test_a_run_that_never_began_is_only_accepted(reopen: Open) -> None:
 
 
 def test_what_ran_before_stays_known_while_it_is_to_run_again(reopen: Open) -> None:
-    """It may have made something that is to be cleaned up."""
+    """The earlier run stays known, because it may have left something to clean up."""
     book = reopen()
     book.accepted(parse("a"), tool="script")
     book.running("a", RUN)
@@ -183,7 +183,7 @@ def test_the_journal_of_another_is_not_written_over(
 
 
 def test_nobody_else_may_read_it(reopen: Open) -> None:
-    """It holds inputs, and signed URLs."""
+    """The journal is private, because it has inputs and signed URLs."""
     before = os.umask(0)
     try:
         book = reopen()
@@ -201,7 +201,7 @@ def test_anybody_may_read_while_one_writes(reopen: Open, tmp_path: Path) -> None
 
 
 def test_a_torn_last_line_was_never_relied_on(reopen: Open) -> None:
-    """It is cut off without a word, wherever it is torn, and what comes next is whole."""
+    """A torn last line is cut off silently, and the next record is whole."""
     book = reopen()
     finish(book, "a")
     whole = book.path.read_bytes()
@@ -341,7 +341,7 @@ def test_a_journal_that_cannot_be_opened_is_an_error_of_its_own(tmp_path: Path) 
 
 @pytest.mark.parametrize("hurt", [b'"key":"x"', b"garbage"])
 def test_a_record_of_nobody_knows_whom_makes_nothing_new(reopen: Open, tmp_path: Path, hurt: bytes) -> None:
-    """It may be the one that said that it ran; and nothing is made of a deployment that there never was."""
+    """A damaged record may be the one of a run, and no deployment is made up from it."""
     book = reopen()
     book.accepted(parse("a"), tool="script")
     book.running("a", RUN)

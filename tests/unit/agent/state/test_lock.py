@@ -76,7 +76,7 @@ def test_no_run_inherits_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "/below"])
 def test_a_state_directory_that_cannot_be_used_is_an_error_of_its_own(tmp_path: Path, name: str) -> None:
-    """It says which, and what to do about it."""
+    """The error names the directory and says what to do."""
     (tmp_path / "file").touch()
     with pytest.raises(StateError, match=r"cannot use the state directory .*--state-dir"):  # noqa: SIM117
         with lock.held(Path(f"{tmp_path}/file{name}")):
@@ -113,7 +113,7 @@ def test_an_empty_folder_is_made_private(tmp_path: Path, given: int, inside: tup
     "it is made private, or refused with what to do",
 )
 def test_one_in_use_that_others_may_read_is_made_private(tmp_path: Path) -> None:
-    """They could lock it for as long as they like; they can have put nothing into it."""
+    """A used folder that others may only read is made private, because they could hold its lock."""
     (tmp_path / "journal").write_text("")
     tmp_path.chmod(0o755)
     with lock.held(tmp_path):

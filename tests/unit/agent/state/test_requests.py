@@ -49,7 +49,7 @@ def test_nothing_asked_is_nothing_done(carry_out: CarryOut) -> None:
 
 
 def test_a_request_is_a_file_for_nobody_else(tmp_path: Path) -> None:
-    """It is left for whoever holds the lock."""
+    """A request is a private file, which the holder of the lock reads."""
     requests.ask(tmp_path, "a", Wish.AGAIN)
     (path,) = (tmp_path / "asked").iterdir()
     assert path.name == "a.again"
@@ -100,7 +100,7 @@ def test_a_deployment_is_forgotten(tmp_path: Path, book: Journal, carry_out: Car
 
 @pytest.mark.parametrize("wish", list(Wish))
 def test_nothing_is_done_to_a_run(tmp_path: Path, book: Journal, carry_out: CarryOut, wish: Wish) -> None:
-    """It is to be followed to its end."""
+    """A request does not change a run, which is followed to its end."""
     before = book.entries["running"]
     requests.ask(tmp_path, "running", wish)
     assert carry_out() == []
@@ -125,7 +125,7 @@ def test_a_request_that_is_being_written_is_left_alone(tmp_path: Path, carry_out
 
 
 def test_a_request_that_cannot_be_written_is_an_error_of_its_own(tmp_path: Path) -> None:
-    """It says where."""
+    """The error names the file."""
     (tmp_path / "asked").touch()
     with pytest.raises(StateError, match="cannot write to"):
         requests.ask(tmp_path, "a", Wish.AGAIN)

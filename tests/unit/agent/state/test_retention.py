@@ -87,7 +87,7 @@ def test_nothing_goes_of_what_is_not_over(state: State, left: bool) -> None:
 
 @pytest.mark.parametrize(("state", "goes"), [(State.SIGNALLED, True), (State.REFUSED, False)])
 def test_a_result_that_was_delivered_late_goes_too(state: State, goes: bool) -> None:
-    """It was kept without its inputs, to be sent again; its outputs may be secret as well."""
+    """A late result was kept without its inputs; after delivery its outputs, which may be secret, are removed."""
     late = replace(entry(days=2, state=state), values={"password": "x"})
     assert said(due(late)) == [("a", Part.SECRETS)] * goes
     assert due(replace(late, values=None)) == []
@@ -164,7 +164,7 @@ def test_on_a_full_disk_the_output_of_what_has_left_goes() -> None:
 
 
 def test_what_is_still_to_be_cleaned_up_stays_known() -> None:
-    """Its containers are removed by what is known of its run; what it has printed may go."""
+    """The record of a run stays until its cleanup, and its output may be removed."""
     pending = entry("a", 99, hook="builtin:docker-cmd")
     assert said(due(pending)) == [("a", Part.OUTPUT)]
     done = Entry(**{**entry("a.left", 1).__dict__, "action": "(left)"})

@@ -68,7 +68,7 @@ def test_keystones_url_may_name_a_version(openstack: cloud.Cloud, base: str, ver
 
 
 def test_a_token_that_is_refused_is_renewed_once(openstack: cloud.Cloud) -> None:
-    """It may have been revoked. What was asked is asked again, with all that belongs to it."""
+    """A refused token, which may have been revoked, is renewed, and the request is repeated unchanged."""
     user = client(openstack)
     ask(user)
     openstack.keystone.always = openstack.lets_in("token-2")
@@ -90,7 +90,7 @@ def test_a_service_that_takes_no_token_is_not_asked_for_ever(openstack: cloud.Cl
 
 
 def test_a_token_is_renewed_before_it_expires(openstack: cloud.Cloud) -> None:
-    """One that lives for no time at all is used once."""
+    """A token that expires at once is used once."""
     openstack.keystone.always = openstack.lets_in("token-1", expires_at="2026-01-01T00:00:00.000000Z")
     user = client(openstack)
     ask(user)
@@ -120,7 +120,7 @@ def test_keystone_may_say_no(openstack: cloud.Cloud, status: int) -> None:
 
 @pytest.mark.parametrize("status", [300, 302, 400, 409, 429, 500, 502, 503, 599])
 def test_keystone_may_be_unwell(openstack: cloud.Cloud, status: int) -> None:
-    """One try, nothing followed, nothing slept over."""
+    """An error of Keystone is neither retried, followed nor slept over."""
     openstack.keystone.always = Answer(status, {"Location": openstack.service.origin, "Retry-After": "60"})
     with pytest.raises(UnreachableError, match=r"^Keystone") as caught:
         ask(client(openstack))
@@ -143,7 +143,7 @@ def test_keystone_may_answer_nonsense(openstack: cloud.Cloud, body: bytes, statu
 
 
 def test_a_token_has_to_be_there(openstack: cloud.Cloud) -> None:
-    """It is in a header."""
+    """An answer without the token's header is an error."""
     openstack.keystone.always = Answer(201, {}, openstack.lets_in("t").body)
     with pytest.raises(UnreachableError, match="Keystone's answer cannot be understood"):
         ask(client(openstack))
@@ -193,7 +193,7 @@ def test_without_a_region_any_will_do(openstack: cloud.Cloud) -> None:
 
 @pytest.mark.parametrize("suffix", ["", "/", "/v2", "/v2/"])
 def test_a_catalog_may_name_the_version_too(openstack: cloud.Cloud, suffix: str) -> None:
-    """It stands in the path once."""
+    """A version in the catalog's URL appears in the path only once."""
     openstack.keystone.always = openstack.lets_in("t", catalog=openstack.catalog(messaging=f"/messaging{suffix}"))
     client(openstack).ask("GET", "messaging", "/v2/queues")
     assert openstack.asked[0].path == "/messaging/v2/queues"
@@ -290,7 +290,7 @@ def test_nothing_secret_is_logged(openstack: cloud.Cloud, caplog: pytest.LogCapt
 
 
 def test_users_share_connections(openstack: cloud.Cloud) -> None:
-    """Each with its own token, and no other's cookies."""
+    """Each user has its own token and no cookies of another."""
     shared = keystone.Connections()
     openstack.service.always = Answer(headers={"Set-Cookie": "whose=first"})
     for number in ("1", "2"):
@@ -304,7 +304,7 @@ def test_users_share_connections(openstack: cloud.Cloud) -> None:
 def test_the_environment_is_read_as_for_all_servers(
     openstack: cloud.Cloud, other: SignalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its proxies are used, once read; no `.netrc` is."""
+    """Proxies of the environment are used, which is read once, and a `.netrc` is not."""
     netrc = tmp_path / "netrc"
     netrc.write_text("machine 127.0.0.1 login l password p\n")
     monkeypatch.setenv("NETRC", str(netrc))
@@ -331,7 +331,7 @@ def test_the_environment_is_read_as_for_all_servers(
 def test_a_proxy_before_keystone_is_named(
     openstack: cloud.Cloud, monkeypatch: pytest.MonkeyPatch, fault: proxy.Fault, says: str
 ) -> None:
-    """It is not Keystone that does not let the user in."""
+    """A refusal of the proxy is not reported as one of Keystone."""
     stands = proxy.Proxy()
     stands.fail(fault)
     monkeypatch.setenv("http_proxy", stands.origin.replace("://", "://user:proxy-password@"))

@@ -97,7 +97,7 @@ def test_a_url_is_written_as_it_is_given(way: Way, path: str) -> None:
 
 
 def test_a_request_is_the_same_over_each_way(way: Way) -> None:
-    """It says who asks, and brings what it was given."""
+    """Both clients send the same User-Agent, headers and body."""
     way.connection().send("PUT", way.origin + PATH, b"xyz", {"Content-Type": "a/b", "User-Agent": "another"})
     (request,) = way.stands.requests
     found = {name.lower(): value for name, value in request.headers}
@@ -123,7 +123,7 @@ def test_a_request_without_a_body_says_so(way: Way, verb: str, length: str | Non
 
 
 def test_headers_are_found_under_any_name(way: Way) -> None:
-    """One that is there several times is one."""
+    """Headers are found in any case, and repeated ones are joined."""
     said = b"HTTP/1.1 200 OK\r\nX-One: a\r\nx-one: b\r\nX-Two:  c\r\nX-Three: \xe9\r\nContent-Length: 0\r\n\r\n"
     way.stands.fail(proxy_faults.says("has headers", said))
     headers = way.fetch(way.connection()).headers
@@ -329,7 +329,7 @@ def test_a_redirect_is_an_answer(way: Way, other: SignalServer) -> None:
 
 
 def test_a_server_may_answer_before_it_has_heard_all(way: Way) -> None:
-    """It does not want the rest, and says why."""
+    """An answer before the end of the body is used, because it says why."""
 
     def act(exchange: proxy.Exchange) -> None:
         exchange.send(Reply(413).raw)
@@ -440,7 +440,7 @@ def test_what_is_odd_is_left_to_who_can_read_it(origin: str, path: str) -> None:
 
 
 def test_an_odd_url_is_encoded(heat: SignalServer) -> None:
-    """It cannot have been signed as it is."""
+    """Other characters of a URL are encoded, because such a URL cannot be signed."""
     connection = Connection(heat.origin)
     for path in ("/plain", "/\u00fc b", "?a=b"):
         assert connection.send("POST", heat.origin + path, b"{}", {}).status == 200

@@ -137,7 +137,7 @@ def run(code: str, *arguments: str, **environment: str) -> None:
 
 
 def test_requests_is_loaded_for_proxies_and_what_is_odd(heat: SignalServer) -> None:
-    """It takes as long as all the rest of a short run."""
+    """The library requests is loaded only when needed: that takes as long as the rest of a short run."""
     direct_ones = "assert asked(sys.argv[1]) == 200 and not loaded()"
     run(direct_ones, heat.origin)
     run(direct_ones, heat.origin, no_proxy="example.org", http_proxy="")

@@ -86,7 +86,7 @@ def many(members: zipfile.ZipFile) -> None:
     ],
 )
 def test_hostile_zip_files(tmp_path: Path, change: Callable[[zipfile.ZipFile], object], says: str) -> None:
-    """They are refused with a sentence, and nothing is written outside the folder."""
+    """Hostile zip files are refused with a sentence, and nothing is written outside the folder."""
     tree = tmp_path / "tree"
     tree.mkdir()
     with pytest.raises((UsageError, OSError), match=says):
