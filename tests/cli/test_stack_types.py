@@ -95,7 +95,7 @@ def test_types_are_filtered(machine: Machine) -> None:
 
 
 def test_a_type_is_shown(machine: Machine) -> None:
-    """Its docstring, properties with constraints, and attributes; in JSON with the keys of Heat's API."""
+    """A type is shown with its docstring, properties, constraints and attributes; in JSON with Heat's keys."""
     done = types(machine, "show", "My::Lamp")
     assert (done.code, done.err) == (0, "")
     assert "support_status   DEPRECATED since 9.9 (use a candle)" in done.out
@@ -169,7 +169,7 @@ def test_a_missing_folder_is_said(machine: Machine, tmp_path: Path) -> None:
 
 
 def test_a_misspelt_type_of_a_capability(machine: Machine) -> None:
-    """It is a warning with the probable name; the type of a plug-in is none."""
+    """An unknown type is a warning with the probable name, and a type of a plug-in is not unknown."""
     for name, text in (("wrong", "OS::Nova::Servr"), ("right", "My::Lamp"), ("new", "Your::Own")):
         (machine.folder / f"{name}.yaml").write_text(
             f"heat_template_version: 2018-08-31\ncapabilities: {{resource_type: '{text}'}}\n"

@@ -225,7 +225,7 @@ def test_a_server_that_breaks_off(machine: Machine, heat: SignalServer, answer: 
     ids=["huge", "gzip bomb", "huge length", "huge headers"],
 )
 def test_an_answer_that_is_too_much(machine: Machine, heat: SignalServer, answer: Answer, code: int) -> None:
-    """However much a server answers, little of it is read, and little memory taken."""
+    """Only a bounded part of a huge answer is read, and little memory is used."""
     heat.answers.append(answer)
 
     done = hasty(machine, [counting(machine, url=heat.url())], *ONCE)

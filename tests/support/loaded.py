@@ -33,11 +33,11 @@ STARTED = {"LANG": "C.UTF-8", "TZ": "UTC"}
 """The variables of a command that are heeded when Python starts, as all tests have them."""
 
 _HEEDED = ("PYTHON", "LD_", "COVERAGE_", "FAKETIME", "LC_", *STARTED)
-"""How the names of such variables begin."""
+"""The prefixes of such variables."""
 
 
 def may_be(environment: Mapping[str, str]) -> bool:
-    """Whether a command in this environment does the same when it begins loaded."""
+    """Return whether a command in this environment does the same when it begins loaded."""
     heeded = {name: value for name, value in environment.items() if name.startswith(_HEEDED)}
     return heeded == STARTED
 

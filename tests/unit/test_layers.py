@@ -96,7 +96,7 @@ def test_imports_point_down(path: Path) -> None:
 
 @pytest.mark.parametrize("path", AGENT, ids=lambda path: str(path.relative_to(ROOT / "agent")))
 def test_the_agent_knows_little_of_the_hooks(path: Path) -> None:
-    """What is in a hook, and how it is called, is behind the protocol."""
+    """The agent imports only shared modules of the package of hooks, and no hook."""
     for name in imports(path):
         parts = name.split(".")
         if parts[0] == "heat_config_hooks" and len(parts) > 1:

@@ -241,37 +241,38 @@ def _completed(settings: Settings, session: Session) -> dict[str, Earlier]:
         return {}
     entries = journal.read(listing.folder(settings.state, root.name)).values()
     # By the action too: of the same name may be one that was replaced and deleted.
-    past = {(each.path, each.action): each.end - each.work for each in timeline.spans(root, entries)}
+    past = {(span.path, span.action): span.end - span.work for span in timeline.spans(root, entries)}
     done: dict[str, Earlier] = {}
-    for name, each in ((name, each.record) for name, each in root.resources.items()):
-        if each.status != COMPLETE or each.revision != root.record.revision:
+    for name, resource in root.resources.items():
+        record = resource.record
+        if record.status != COMPLETE or record.revision != root.record.revision:
             continue
-        if each.action == root.record.action or (each.passed == root.record.attempt and each.action != INIT):
-            if each.updated < root.record.updated:
+        if record.action == root.record.action or (record.passed == root.record.attempt and record.action != INIT):
+            if record.updated < root.record.updated:
                 done[name] = Earlier("unchanged")
                 continue
-            done[name] = Earlier("ok", each.action, past.get((name, each.action)))
+            done[name] = Earlier("ok", record.action, past.get((name, record.action)))
     return done
 
 
 def _say_placeholders(root: Stack) -> None:
-    here = [each.name for each in root.placeholders() if each.type().endswith("::Server")]
-    other = [each for each in root.placeholders() if each.name not in here]
+    here = [resource.name for resource in root.placeholders() if resource.type().endswith("::Server")]
+    absent = [resource for resource in root.placeholders() if resource.name not in here]
     if here:
         terminal.say(f"this machine stands in for: {', '.join(map(terminal.line, here))}")
-    for each in other:
-        terminal.say(f"{terminal.line(each.name)} needs a cloud: no {terminal.line(each.type())} was created")
+    for resource in absent:
+        terminal.say(f"{terminal.line(resource.name)} needs a cloud: no {terminal.line(resource.type())} was created")
 
 
 def _for_others(root: Stack, server: str) -> list[str]:
     """Return the names of deployments for other servers than `server`, which is an id or a resource."""
     store = root.world.store
-    ids = {server, *(each.physical for each in root.records() if each.name == server)}
+    ids = {server, *(record.physical for record in root.records() if record.name == server)}
     return sorted(
         {
-            store.resources[each.resource].name
-            for each in store.deployments.values()
-            if each.server not in ids and each.resource in store.resources
+            store.resources[deployment.resource].name
+            for deployment in store.deployments.values()
+            if deployment.server not in ids and deployment.resource in store.resources
         }
     )
 
