@@ -38,6 +38,7 @@ PLACES = (
     "usr/share/man/man5/heat-config-agent.conf.5.gz",
     "usr/share/bash-completion/completions/heat-config-",
     "usr/share/zsh/vendor-completions/_heat-config-",
+    "usr/share/fish/vendor_completions.d/heat-config-",
     "usr/share/lintian/overrides/heat-config-agent",
 )
 """Where the package has files, beside units."""
