@@ -317,6 +317,9 @@ def test_it_goes_and_comes_back(bare: Booted, heat: SignalServer) -> None:
     theirs.write_text("{}")
     for path in (theirs, theirs.parent):
         path.chmod(0o755)
+    migrated = bare.disk / "etc/systemd/system/heat-config-agent.service.d/50-migrated.conf"
+    migrated.parent.mkdir()
+    migrated.write_text("[Service]\n")
     done = bare.run("dpkg", "--purge", "heat-config-agent")
     assert done.code == 0
     said = (done.out + done.err).splitlines()

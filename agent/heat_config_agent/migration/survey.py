@@ -70,7 +70,7 @@ def look() -> Inventory:
     settings = effective.make({**variables, **own}, mistakes=mistakes)
     known = {each.pid for unit in old_units for each in collectors(unit)}
     deployed = next((each for each in (settings.deployed, settings.deployed_old) if each and each.is_dir()), None)
-    done, unanswered, hollow, lasting = _deployed(deployed or settings.deployed)
+    done, unanswered, hollow, lasting = _deployed(deployed or settings.deployed, journal.read(settings.state))
     message, trouble = _message(settings, old_units)
     tools, unreadable_hooks = installed_tools(settings)
     bases = _folders(old_units, "OS_REFRESH_CONFIG_BASE_DIR", REFRESH_FOLDERS)
@@ -294,14 +294,19 @@ def installed_tools(settings: Settings) -> tuple[tuple[Tool, ...], tuple[str, ..
     return tuple(tools.installed().values()), tuple(unreadable)
 
 
-def _deployed(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Return the ids that heat-agents have recorded: all, without a result, with a hollow record, and lasting ones."""
+def _deployed(
+    folder: Path, ours: Collection[str]
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return the ids that heat-agents have recorded: all, without a result, with a hollow record, and lasting ones.
+
+    A deployment in `ours`, the agent's journal, gets its result from the agent.
+    """
     try:
         names = {each.name for each in folder.iterdir()}
     except OSError:
         return (), (), (), ()
     done = sorted(each[:-5] for each in names if each.endswith(".json") and not each.endswith(".notify.json"))
-    unanswered = [each for each in done if f"{each}.notify.json" not in names]
+    unanswered = [each for each in done if f"{each}.notify.json" not in names and each not in ours]
     hollow = [each for each in unanswered if _is_hollow(folder / f"{each}.json")]
     lasting = [each for each in done if kept(folder / f"{each}.json").get("group") in _LASTING]
     return tuple(done), tuple(each for each in unanswered if each not in hollow), tuple(hollow), tuple(lasting)
