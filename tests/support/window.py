@@ -65,7 +65,7 @@ def window(folder: Path, command: Sequence[str | Path], environment: Mapping[str
     settings = [f"{name}={value}" for name, value in {**environment, "NO_COLOR": "1"}.items() if name != "TERM"]
     # The interpreter of a test may have noted the size of another terminal in its environment.
     line = shlex.join(["env", "-u", "LINES", "-u", "COLUMNS", *settings, *map(str, command)])
-    script = f"{line}; echo {shlex.quote(_ENDED)} $?; exec sleep 600"
+    script = f"trap : INT; {line}; echo {shlex.quote(_ENDED)} $?; exec sleep 600"
     opened.tmux("new-session", "-d", "-x", "80", "-y", "24", "sh", "-c", script)
     try:
         yield opened

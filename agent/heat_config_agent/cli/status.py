@@ -214,7 +214,7 @@ def _problems(agent: Mapping[str, object], entries: list[Entry], *, following: b
     problems = [] if agent["running"] else ["no agent is running"]
     sources = [each for each in _maps(agent["sources"]) if agent["running"] and not each.get("seldom")]
     away = [each for each in sources if each.get("working") is False]
-    problems += [f"{each.get('name')} does not answer: {each.get('trouble')}" for each in away]
+    problems += [f"source {each.get('name')} is failing: {each.get('trouble')}" for each in away]
     problems += [
         f"{each.get('name')}: {each['trouble']}" for each in sources if each not in away and each.get("trouble")
     ]
