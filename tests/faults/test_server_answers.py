@@ -179,7 +179,7 @@ CHUNKED = {**CLOSES, "Transfer-Encoding": "chunked"}
 @pytest.mark.fault(
     1,
     "an acceptance that is cut short, by its length or in its chunks, from the server itself or through a proxy",
-    "it is none: the result is kept, it is said why, and it is sent again",
+    "it does not count: the result is kept, the reason is shown, and the result is sent again",
 )
 def test_an_acceptance_that_is_cut_short(
     machine: Machine, heat: SignalServer, answer: Answer, *, proxied: bool
