@@ -17,7 +17,7 @@ from support.driver import Alone, Applied, Driver
 from support.loopback import SignalServer
 from support.machine import Machine
 
-_FORMS: dict[Path, set[tuple[str, ...]]] = {}
+_FORMS: set[tuple[str, ...]] = set()
 _TIMES = pytest.StashKey[int]()
 _SHARES = pytest.StashKey[shares.Shares]()
 _COUNTED = pytest.StashKey[Counter[str]]()
@@ -79,8 +79,8 @@ APART = (
 ANEW = re.compile("/cli/test_(shortcut|help_and_usage|stack_examples)|/cost/|/promises/test_kill_points")
 """Whose commands are all started anew, as people start them; elsewhere some may begin loaded, see `support.loaded`."""
 
-FORMS = re.compile("/cli/test_(?!stack)")
-"""Files in which each form of a command line, with its own options, is started anew the first time."""
+FORMS = re.compile("/cli/")
+"""The tests in which each form of a command line, with its own options, is started anew the first time."""
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]
     machine = Machine(tmp_path)
     machine.begins_loaded = not ANEW.search(str(request.path))
     if FORMS.search(str(request.path)):
-        machine.forms = _FORMS.setdefault(request.path, set())
+        machine.forms = _FORMS
     yield machine
     machine.end()
     assert_kept(request, planted.shown(machine))
