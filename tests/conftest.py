@@ -12,10 +12,13 @@ import pytest
 
 from support import fault_table, planted, shares, tested_on
 from support.cloud import Cloud
+from support.collection import pytest_collection, pytest_make_collect_report
 from support.daemon import Daemon
 from support.driver import Alone, Applied, Driver
 from support.loopback import SignalServer
 from support.machine import Machine
+
+__all__ = ["pytest_collection", "pytest_make_collect_report"]
 
 _FORMS: set[tuple[str, ...]] = set()
 _TIMES = pytest.StashKey[int]()
@@ -195,7 +198,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     others = [item.nodeid for item in items if _shares_the_cloud(item) and not item.nodeid.startswith(CLOUD)]
     if others:
         raise pytest.UsageError(f"tests that share the cloud are to be in CLOUD in tests/conftest.py: {others}")
-    items.sort(key=lambda item: _place(item.nodeid))
+    items.sort(key=lambda item: (_place(item.nodeid), item.nodeid.partition("::")[0]))
 
 
 def _shares_the_cloud(item: pytest.Item) -> bool:
