@@ -17,7 +17,7 @@ FEW, MANY = 3, 9
 
 
 class Disk:
-    """What a power cut would leave of each file, by the flushes so far."""
+    """The content that each file would have after a power cut, by the flushes so far."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.flushes: Counter[str] = Counter()
@@ -52,7 +52,7 @@ def create(working: Working, number: int) -> None:
 
 
 def test_one_deployment_more_costs_two_flushes(disk: Disk, tmp_path: Path) -> None:
-    """One of the stack and one of the journal before it begins, each with the result of the one before."""
+    """A deployment costs one flush of the stack and one of the journal, both before it begins."""
     counts = []
     for number in (FEW, MANY):
         disk.flushes.clear()
