@@ -38,7 +38,7 @@ class Earlier:
     word: str
     action: str = ""
     seconds: float | None = None
-    """How long the work took; None if that is not known."""
+    """The duration of the work; None if it is not known."""
 
 
 class View:
