@@ -187,7 +187,7 @@ def test_a_folder_that_others_may_change_is_not_used(machine: Machine, place: Pa
     place.mkdir()
     place.chmod(0o777)
     assert apply(machine, [theirs("d1", SH)]).code == 1
-    assert "has to be a folder of root that nobody else may write to" in machine.agent("show", "d1").out
+    assert "must be a folder of root that no other user may write to" in machine.agent("show", "d1").out
 
 
 def test_a_hook_by_hand_changes_no_user(machine: Machine) -> None:

@@ -84,7 +84,7 @@ class Daemon:
         if self._following:
             self._following.end()
         left = [f"{entry.name} (process {entry.run.pid})" for entry in self._agent.applier.work.running if entry.run]
-        self._report.note(f"ends; what runs goes on: {', '.join(left)}" if left else "ends")
+        self._report.note(f"ends; these runs continue: {', '.join(left)}" if left else "ends")
         self._agent.close()
 
     def _turn(self, wakeup: int) -> None:
