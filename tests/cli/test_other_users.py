@@ -60,7 +60,7 @@ def result(heat: SignalServer) -> dict[str, Any]:
 
 
 def test_a_script_is_that_user(machine: Machine, place: Path, heat: SignalServer) -> None:
-    """By id, groups, HOME and folders, without any privilege; inputs, outputs and output are as for root."""
+    """A script has the user's id, groups, HOME and folders and no privilege, with the same inputs and outputs."""
     user = pwd.getpwnam(USER)
     groups = " ".join(map(str, os.getgrouplist(USER, user.pw_gid)))
     script = (
@@ -206,7 +206,7 @@ def test_a_hook_by_hand_changes_no_user(machine: Machine) -> None:
     "none of it is left",
 )
 def test_a_timeout_ends_everything_of_that_user(machine: Machine, place: Path) -> None:
-    """As for root."""
+    """A timeout ends all processes of another user's run."""
     script = f"{SH}trap '' TERM\nsetsid sh -c 'trap \"\" TERM; sleep 600 & sleep 600' &\nsleep 600\n"
     assert apply(machine, [theirs("d1", script, options={"timeout": 1})], "--grace", "0.5").code == 1
     assert "it timed out after 1 s" in machine.agent("show", "d1").out

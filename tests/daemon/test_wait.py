@@ -37,7 +37,7 @@ def waiting(machine: Machine, *words: str) -> subprocess.Popen[str]:
 
 
 def test_a_wait_begins_before_everything_else(daemon: Daemon, machine: Machine) -> None:
-    """Before the state directory, the agent and the document are there; it ends when the deployment has run."""
+    """`wait` works before state directory, agent and document exist, and ends when the deployment has run."""
     assert not machine.state.exists()
     one, every = waiting(machine, "web"), waiting(machine)
     daemon.start()
@@ -151,7 +151,7 @@ def test_the_report_of_an_earlier_agent_does_not_count(daemon: Daemon, machine: 
 
 @pytest.mark.parametrize(("code", "outcome"), [(0, 0), (3, 1)])
 def test_a_stack_is_waited_for(machine: Machine, code: int, outcome: int) -> None:
-    """From before it is there to its end, good or bad; and for one action only, if it is named."""
+    """`wait` waits from before the stack exists to its end, and for one action if that is named."""
     path = machine.write(STACK.replace("CODE", str(code)), "stack.yaml")
     state = ["--state-dir", str(machine.state)]
     assert machine.agent("wait", "--stack", "shop", "--timeout", "0").code == 8

@@ -255,7 +255,7 @@ def test_errors_on_a_new_machine(machine: Machine, heat: SignalServer, tried: Ca
     "nothing is lost, run twice or told falsely",
 )
 def test_kills(torn: Torn, tried: Callable[[int], None]) -> None:
-    """At whichever call it is killed: what was accepted is done once, and told truly."""
+    """After a kill at any system call, accepted work is done once and reported truly."""
     sample = chosen(torn.watched(), torn.world.chance, 10)
     done = sum(torn.kill(each) for each in sample)
     torn.world.check()
