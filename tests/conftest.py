@@ -12,12 +12,15 @@ import pytest
 
 from support import fault_table, planted, shares, tested_on
 from support.cloud import Cloud
+from support.collection import pytest_collection, pytest_make_collect_report
 from support.daemon import Daemon
 from support.driver import Alone, Applied, Driver
 from support.loopback import SignalServer
 from support.machine import Machine
 
-_FORMS: dict[Path, set[tuple[str, ...]]] = {}
+__all__ = ["pytest_collection", "pytest_make_collect_report"]
+
+_FORMS: set[tuple[str, ...]] = set()
 _TIMES = pytest.StashKey[int]()
 _SHARES = pytest.StashKey[shares.Shares]()
 _COUNTED = pytest.StashKey[Counter[str]]()
@@ -79,8 +82,8 @@ APART = (
 ANEW = re.compile("/cli/test_(shortcut|help_and_usage|stack_examples)|/cost/|/promises/test_kill_points")
 """The tests whose commands always start as new processes, as for users; others may begin loaded (`support.loaded`)."""
 
-FORMS = re.compile("/cli/test_(?!stack)")
-"""Files in which each form of a command line, with its own options, is started anew the first time."""
+FORMS = re.compile("/cli/")
+"""The tests in which each form of a command line, with its own options, is started anew the first time."""
 
 
 @pytest.fixture
@@ -120,7 +123,7 @@ def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]
     machine = Machine(tmp_path)
     machine.begins_loaded = not ANEW.search(str(request.path))
     if FORMS.search(str(request.path)):
-        machine.forms = _FORMS.setdefault(request.path, set())
+        machine.forms = _FORMS
     yield machine
     machine.end()
     assert_kept(request, planted.shown(machine))
@@ -195,7 +198,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     others = [item.nodeid for item in items if _shares_the_cloud(item) and not item.nodeid.startswith(CLOUD)]
     if others:
         raise pytest.UsageError(f"tests that share the cloud are to be in CLOUD in tests/conftest.py: {others}")
-    items.sort(key=lambda item: _place(item.nodeid))
+    items.sort(key=lambda item: (_place(item.nodeid), item.nodeid.partition("::")[0]))
 
 
 def _shares_the_cloud(item: pytest.Item) -> bool:

@@ -117,9 +117,8 @@ def test_the_origin_of_the_state_directory_is_shown(machine: Machine, tmp_path: 
     path.write_text(f"[agent]\nstate_dir = {tmp_path}/said\n")
 
     def said(*arguments: str, **environment: str) -> tuple[Any, str]:
-        process = machine.start("heat-config-agent", "config", "--json", *arguments, stdin=None, **environment)
-        out, err = process.communicate(timeout=30)
-        return setting(Done(process.returncode, out, err), "agent", "state_dir")
+        done = machine.command("heat-config-agent", ["config", "--json", *arguments], environment)
+        return setting(done, "agent", "state_dir")
 
     variable = {"HEAT_CONFIG_AGENT_STATE": f"{tmp_path}/variable"}
     assert said("--config", str(path)) == (f"{tmp_path}/said", f"{path}, line 2")

@@ -416,6 +416,20 @@ def test_a_server_that_says_nothing(openstack: cloud.Cloud, monkeypatch: pytest.
     assert (found.verdict, "accepts connections, but does not answer" in found.text) == (Verdict.FAILED, True)
 
 
+@pytest.mark.parametrize("silent", [False, True])
+def test_https_where_plain_http_is_spoken(heat: SignalServer, monkeypatch: pytest.MonkeyPatch, *, silent: bool) -> None:
+    """The server is there; it is the setting with the URL that has to be corrected, which is named."""
+    monkeypatch.setattr(network, "ANSWER_SECONDS", 0.2 if silent else 10)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1] if silent else heat.origin.rpartition(":")[2]
+        wanted = network.Server(check="heat", service="Heat", url=f"https://127.0.0.1:{port}", setting="auth_url")
+        [found] = network.check_server(wanted, network.Clocks())
+    assert found.verdict is Verdict.FAILED
+    why = "but never completes TLS" if silent else "but TLS fails"
+    assert f"accepts connections, {why}" in found.text
+    assert found.todo.startswith("if the server speaks plain http, correct auth_url, which says https")
+
+
 @pytest.mark.parametrize("url", ["", "http://", "nonsense", "http://[", "http://x:99999/", "ftp://127.0.0.1/?secret"])
 def test_a_url_that_is_none(url: str) -> None:
     """The report names the setting with the invalid URL, without the URL, which may be a secret."""

@@ -43,9 +43,7 @@ def program(folder: Path, name: str, script: str) -> Path:
 def hooks(machine: Machine, *arguments: str, **environment: str) -> Done:
     """Run the command to its end."""
     named = [*arguments, *(["--hooks-dir", str(machine.hooks)] if machine.hooks.is_dir() else [])]
-    process = machine.start("heat-config-agent", "hooks", *named, stdin=None, **environment)
-    out, err = process.communicate(timeout=60)
-    return Done(process.returncode, out, err)
+    return machine.command("heat-config-agent", ["hooks", *named], environment)
 
 
 def found(machine: Machine, *arguments: str, **environment: str) -> dict[str, dict[str, Any]]:
@@ -369,10 +367,9 @@ def test_a_tool_without_a_hook_comes_to_1(machine: Machine, tool: str) -> None:
 @pytest.mark.parametrize("arguments", [["a", "b"], ["--no-such-option"], ["--hooks-dir"]])
 def test_bad_usage_comes_to_2(machine: Machine, arguments: list[str]) -> None:
     """Bad usage exits with 2."""
-    process = machine.start("heat-config-agent", "hooks", *arguments)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 2
-    assert "usage: heat-config-agent" in err
+    done = machine.command("heat-config-agent", ["hooks", *arguments], {})
+    assert done.code == 2
+    assert "usage: heat-config-agent" in done.err
 
 
 def test_nothing_is_written(machine: Machine, bin_folder: Path) -> None:

@@ -104,7 +104,7 @@ def test_it_has_a_network_of_its_own(machine: Machine, heat: SignalServer) -> No
 
 @pytest.mark.fault(
     4,
-    "an isolated run of root unmounts, mounts anew, and enters the namespaces and the root folder of other processes",
+    "an isolated run of root unmounts, remounts, and enters the namespaces and the root folder of other processes",
     "the kernel refuses each",
 )
 def test_root_cannot_undo_it(machine: Machine, heat: SignalServer, seen: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_run_of_another_user_is_isolated(machine: Machine, heat: SignalServer,
 @pytest.mark.fault(
     3,
     "an isolated script ignores TERM, leaves its session and starts others, and times out",
-    "none of it is left",
+    "none of its processes is left",
 )
 def test_a_timeout_ends_all_of_it(machine: Machine) -> None:
     """A timeout ends all processes of an isolated run."""
@@ -202,7 +202,7 @@ def test_a_timeout_ends_all_of_it(machine: Machine) -> None:
     assert machine.processes() == []
 
 
-@pytest.mark.fault(1, "kill -9 of the agent at transitions of an isolated run", "the truth is told")
+@pytest.mark.fault(1, "kill -9 of the agent at transitions of an isolated run", "the report is true")
 def test_it_outlives_the_agent(machine: Machine, heat: SignalServer, tried: Callable[[int], None]) -> None:
     """The next agent tells its result."""
     for number, point in enumerate(("runner.prepared", "runner.word", "runner.closed", "journal.finished.after")):

@@ -203,7 +203,7 @@ def test_a_hook_by_hand_changes_no_user(machine: Machine) -> None:
 @pytest.mark.fault(
     3,
     "a script of another user ignores TERM, leaves its session and starts others, and times out",
-    "none of it is left",
+    "none of its processes is left",
 )
 def test_a_timeout_ends_everything_of_that_user(machine: Machine, place: Path) -> None:
     """A timeout ends all processes of another user's run."""
@@ -217,7 +217,7 @@ def test_a_timeout_ends_everything_of_that_user(machine: Machine, place: Path) -
 @pytest.mark.fault(
     1,
     "kill -9 of the agent at transitions of a run of another user; and of the process that reports",
-    "the truth is told",
+    "the report is true",
 )
 def test_a_run_of_another_user_outlives_the_agent(
     machine: Machine, place: Path, heat: SignalServer, tried: Callable[[int], None]

@@ -144,10 +144,9 @@ class Archive:
 
     def __call__(self, *words: str, code: int = 0) -> Done:
         """Run `heat-config-agent stack WORDS`, which ends with that code."""
-        process = self.machine.start("heat-config-agent", "stack", *words, *self.places)
-        out, err = process.communicate(timeout=120)
-        assert process.returncode == code, out + err
-        return Done(process.returncode, out, err)
+        done = self.machine.command("heat-config-agent", ["stack", *words, *self.places], {}, 120)
+        assert done.code == code, done.out + done.err
+        return done
 
     def create(self) -> None:
         """Create the stack `s`."""

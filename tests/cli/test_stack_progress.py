@@ -13,7 +13,7 @@ import pytest
 
 from support.loopback import wait_until
 from support.machine import BIN, Machine
-from support.screen import COLUMNS, Terminal, screen
+from support.screen import COLUMNS, Terminal, frames, screen
 
 LONG = "two_with_a_name_that_does_not_fit_into_any_column_of_a_terminal_of_eighty"
 
@@ -56,8 +56,7 @@ def test_only_what_runs_is_running(machine: Machine) -> None:
     time.sleep(1.5)
     (machine.folder / "log.go").touch()
     printed = terminal.printed()
-    frames = [frame.splitlines() for frame in printed.split("\x1b[J")]
-    during = next(frame for frame in frames if any(line.startswith("running   one ") for line in frame))
+    during = next(frame for frame in frames(printed) if any(line.startswith("running   one ") for line in frame))
     assert [line.split()[0] for line in during if line.split()[1:2][:1] and line.split()[1].startswith("two_with")] == [
         "ok",
         "queued",
@@ -141,8 +140,8 @@ def test_what_still_runs_after_an_interruption_reads_so(machine: Machine) -> Non
     terminal = on_terminal(machine, path)
     time.sleep(3)
     (machine.folder / "log.go").touch()
-    frames = [frame.splitlines() for frame in terminal.printed().split("\x1b[J")]
-    during = next(frame for frame in frames if any(line.startswith("running   one ") for line in frame))
+    drawn = frames(terminal.printed())
+    during = next(frame for frame in drawn if any(line.startswith("running   one ") for line in frame))
     [running] = [line for line in during if line.startswith("running")]
     assert float(re.findall(r"([\d.]+) s", running)[0]) > 1.5
     for name in ("server", "one_config"):
@@ -165,8 +164,7 @@ def test_what_is_unchanged_says_so_before_the_end(machine: Machine) -> None:
     begun(machine)
     time.sleep(0.5)
     (machine.folder / "log.go").touch()
-    frames = [frame.splitlines() for frame in terminal.printed().split("\x1b[J")]
-    during = next(frame for frame in frames if any(line.startswith("running") for line in frame))
+    during = next(frame for frame in frames(terminal.printed()) if any(line.startswith("running") for line in frame))
     assert row(during, "one")[0] == row(during, "server")[0] == row(during, "one_config")[0] == "unchanged"
     assert not any(line.startswith("waiting") for line in during)
     lines = machine.apply(template(machine, "true", "true; true")).out.splitlines()
@@ -206,8 +204,7 @@ def test_an_update_that_is_resumed_knows_what_is_unchanged(machine: Machine) -> 
     terminal = on_terminal(machine, path)
     time.sleep(1.5)
     (machine.folder / "log.go").touch()
-    frames = [frame.splitlines() for frame in terminal.printed().split("\x1b[J")]
-    during = next(frame for frame in frames if any(line.startswith("running") for line in frame))
+    during = next(frame for frame in frames(terminal.printed()) if any(line.startswith("running") for line in frame))
     assert row(during, "one")[0] == row(during, "server")[0] == row(during, "one_config")[0] == "unchanged"
     assert not any(line.startswith("waiting") for line in during)
     [config] = [words for words in map(str.split, during) if words[1:2] and words[1].endswith("_config")][1:]
@@ -226,6 +223,65 @@ def test_a_create_that_is_resumed_says_what_is_done(machine: Machine) -> None:
     shown = screen(terminal.printed())
     assert row(shown, "server")[:3] == ["ok", "server", "CREATE"]
     assert row(shown, "one")[:3] == ["ok", "one", "CREATE"]
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_a_run_that_ended_in_between_has_its_own_time(machine: Machine, *, live: bool) -> None:
+    """The command that shows its end was not there when it began; on a terminal, and in lines."""
+    path = template(machine, "sleep 0.2\n" + WAITS)
+    before = time.time()
+    process = machine.start("heat-config-apply", "--state-dir", str(machine.state), str(path))
+    begun(machine)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    (machine.folder / "log.go").touch()
+    [status] = machine.state.glob("stacks/*/runs/*/status.*")
+    wait_until(lambda: status.read_text().startswith("0"), 30)
+    ended = status.stat().st_mtime
+    time.sleep(0.5)
+    shown = screen(on_terminal(machine, path).printed()) if live else machine.apply(path).out.splitlines()
+    assert row(shown, "one")[:3] == ["ok", "one", "CREATE"]
+    number, unit = row(shown, "one")[3:]
+    assert unit == "s"
+    assert 0.2 <= float(number) <= ended - before
+
+
+def test_what_waits_for_a_signal_after_an_interruption_reads_so(machine: Machine) -> None:
+    """With the time since the interrupted command began to wait."""
+    path = template(machine, "true")
+    document = json.loads(path.read_text())
+    document["resources"]["handle"] = {"type": "OS::Heat::WaitConditionHandle"}
+    waits = {"handle": {"get_resource": "handle"}, "timeout": 600}
+    document["resources"]["waits"] = {"type": "OS::Heat::WaitCondition", "properties": waits}
+    path.write_text(json.dumps(document))
+    process = machine.start("heat-config-apply", "--state-dir", str(machine.state), str(path))
+    listed = ["stack", "resource", "list", "--state-dir", str(machine.state), "pair"]
+    wait_until(lambda: "CREATE_IN_PROGRESS" in machine.command("heat-config-agent", listed, {}).out, 30)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    terminal = on_terminal(machine, path)
+    time.sleep(1)
+    terminal.type("\x03")
+    shown = screen(terminal.printed())
+    assert row(shown, "waits")[:3] == ["working", "waits", "CREATE"]
+    assert float(row(shown, "waits")[3]) >= 0.5
+
+
+def test_a_run_that_nothing_waits_for_ends_too(machine: Machine) -> None:
+    """Its resource is complete before it begins, and its row does not stay at `running`."""
+    path = template(machine, "true", "exit 3")
+    document = json.loads(path.read_text())
+    for name in ("one", LONG):
+        document["resources"][name]["properties"]["signal_transport"] = "NO_SIGNAL"
+    path.write_text(json.dumps(document))
+    shown = screen(on_terminal(machine, path).printed())
+    assert row(shown, "one")[0] == "ok"
+    assert not any(line.startswith("running") for line in shown)
+    machine.command("heat-config-agent", ["stack", "delete", "--state-dir", str(machine.state), "--yes", "pair"], {})
+    lines = machine.apply(path).out.splitlines()
+    assert [line.split()[0] for line in lines if line.split()[1:2] == [LONG]] == ["ok", "running", "ok"]
+    assert "its run has failed: " in next(line for line in reversed(lines) if LONG in line)
 
 
 def test_a_replaced_resource_does_not_read_as_deleted(machine: Machine) -> None:

@@ -27,10 +27,9 @@ resources:
 
 def stack(machine: Machine, *words: str) -> Done:
     """Run `heat-config-agent stack WORDS`."""
-    process = machine.start("heat-config-agent", "stack", *words, "--state-dir", str(machine.state))
-    out, err = process.communicate(timeout=60)
-    assert "Traceback" not in err
-    return Done(process.returncode, out, err)
+    done = machine.command("heat-config-agent", ["stack", *words, "--state-dir", str(machine.state)], {})
+    assert "Traceback" not in done.err
+    return done
 
 
 def write(machine: Machine, action: str, code: int) -> str:
@@ -44,9 +43,7 @@ def validate(machine: Machine, text: str, *words: str) -> Done:
     """Write a template, and validate it."""
     path = machine.folder / "v.yaml"
     path.write_text(f"heat_template_version: 2018-08-31\n{text}")
-    process = machine.start("heat-config-agent", "template", "validate", "v.yaml", *words)
-    out, err = process.communicate(timeout=60)
-    return Done(process.returncode, out, err)
+    return machine.command("heat-config-agent", ["template", "validate", "v.yaml", *words], {})
 
 
 def test_rollback_takes_no_name_for_its_value(machine: Machine) -> None:

@@ -30,6 +30,7 @@ def test_what_runs_outlives_the_daemon(daemon: Daemon, machine: Machine, heat: S
     daemon.start()
     time.sleep(0.5)
     assert daemon.states() == {"d1": "running"}
+    assert len(daemon.said("d1: follows CREATE (script), which is already running as process ")) == 1
     assert not heat.signals
     (machine.folder / "go-d1").touch()
     heat.wait_for(1, LONG)

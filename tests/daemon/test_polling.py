@@ -133,7 +133,7 @@ def test_a_server_that_hangs_delays_no_other_source(
     assert daemon.source("local")["working"] is True
     checked = daemon.command("status", "--check")
     assert checked.code == 1
-    assert "request does not answer" in checked.out
+    assert "source request is failing: " in checked.out
     assert "Signature" not in checked.out + json.dumps(daemon.health()) + daemon.log
     said = daemon.command("status", "--json").json
     assert [each["name"] for each in said["agent"]["sources"] if not each["working"]] == ["request"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import subprocess
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import yaml
 from docs.console import PAGES, ROOT, Command, File, Section, sections
 from docs.stages import STAGES
 from docs.test_pages import NOT_RUN
+from support import loaded
 from support.machine import BIN
 
 EVERY = tuple(
@@ -60,8 +62,12 @@ def anchors(page: str) -> frozenset[str]:
 @cache
 def usage(words: tuple[str, ...]) -> str:
     """Return what a command says of itself; empty where there is no such command."""
-    done = subprocess.run([BIN / words[0], *words[1:], "--help"], capture_output=True, text=True, check=False)
-    return done.stdout if done.returncode == 0 else ""
+    if words[0] not in loaded.PROGRAMS:
+        done = subprocess.run([BIN / words[0], *words[1:], "--help"], capture_output=True, text=True, check=False)
+        return done.stdout if done.returncode == 0 else ""
+    environment = {"PATH": os.environ["PATH"], **loaded.STARTED}
+    code, printed, _ = loaded.run(words[0], [*words[1:], "--help"], environment, ROOT, 60)
+    return printed if code == 0 else ""
 
 
 @pytest.mark.parametrize("page", EVERY)

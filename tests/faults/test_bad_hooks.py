@@ -160,7 +160,7 @@ REPLIES = {
 
 @fault(
     2,
-    "a hook of somebody's that replies nothing, half, nonsense, NaN, megabytes of nesting or wrong types",
+    "a custom hook that replies nothing, half, nonsense, NaN, megabytes of nesting or wrong types",
     "a failure that says so",
 )
 @pytest.mark.parametrize("what", REPLIES)

@@ -28,7 +28,7 @@ def disk(machine: Machine, daemon: Daemon) -> Iterator[Disk]:
 @pytest.mark.fault(
     1,
     "the server that takes results down for a while",
-    "each result is delivered once it is back, at once when somebody says so; nothing is run for that",
+    "each result is delivered when the server is back, or at once with `retry --signal`; nothing is run for that",
 )
 def test_a_signal_server_that_is_down_for_a_while(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
     """The result is delivered once it is back, at once when somebody says so, and nothing is run for that."""

@@ -86,7 +86,7 @@ READERS = {
 
 @fault(
     3,
-    "a document, a template, an environment, a parameter's file or settings that are a pipe to which nobody writes",
+    "a document, a template, an environment, a parameter's file or settings that are a pipe without a writer",
     "a sentence that names it, once its time is over",
 )
 @pytest.mark.parametrize("what", READERS)

@@ -98,7 +98,7 @@ def paths(machine: Machine) -> list[str]:
 @pytest.mark.fault(
     4,
     "ids and names of deployments that are paths, options, shell commands, NUL, newlines, or 5,000 characters long",
-    "they name one deployment each, which is run once; nothing is written beside its own folders",
+    "they name one deployment each, which is run once; nothing is written outside its own folders",
 )
 def test_ids_and_names_lead_nowhere(machine: Machine, canary: Path, tried: Tried) -> None:
     """An id is only an id, even if it looks like a path."""
@@ -193,7 +193,7 @@ def test_names_of_tools_start_nothing(machine: Machine, canary: Path, shape: str
 @pytest.mark.fault(
     2,
     "actions of a component that are paths, patterns, of other types, or look like another",
-    "only the action itself is chosen; what is no list of texts fails the deployment",
+    "only the exact action is chosen; anything but a list of texts fails the deployment",
 )
 def test_actions_of_a_component_choose_nothing_else(machine: Machine, canary: Path, tried: Tried) -> None:
     """An action chooses a config only by its exact name, not by a pattern, another case or another type."""
@@ -319,7 +319,7 @@ def test_it_is_said_which_input_is_no_variable_and_why(machine: Machine) -> None
 @pytest.mark.fault(
     4,
     "inputs named like variables by which programs load code or find others (PATH, LD_PRELOAD, BASH_ENV, …)",
-    "they are no variables of the run; the file of inputs has them",
+    "they do not become variables of the run; the file of inputs has them",
 )
 @pytest.mark.parametrize("program", ["/bin/sh", "/bin/bash", "/usr/bin/env python3", "/usr/bin/env perl"])
 def test_inputs_steer_no_program(machine: Machine, canary: Path, program: str, tried: Tried) -> None:

@@ -54,7 +54,7 @@ CATALOGS = (
 @pytest.mark.fault(
     1,
     "Keystone away, hanging, cutting its answers, lost in redirects; tokens and catalogs that are wrong or nonsense",
-    "the result is kept, it is said that it is Keystone, and sent again once it lets the user in",
+    "the result is kept, a sentence names Keystone, and the result is sent again once Keystone accepts the login",
 )
 def test_results_arrive_though_keystone_fails(servers: Servers, other: SignalServer, tried: Tried) -> None:
     """After a failed login the agent tries again, and the results arrive."""

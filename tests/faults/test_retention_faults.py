@@ -283,7 +283,9 @@ def test_output_that_cannot_be_written_over_goes(machine: Machine) -> None:
     assert not (machine.state / "runs/d1/stdout").exists()
 
 
-@pytest.mark.fault(3, "the journal cannot be written anew without the secrets", "it is said, and done at the next look")
+@pytest.mark.fault(
+    3, "the journal cannot be rewritten without the secrets", "a warning says so, and the next look tries again"
+)
 def test_the_journal_cannot_be_written_anew(machine: Machine) -> None:
     """If the journal cannot be rewritten, its content stays."""
     given = [secret(machine, "d1")]
@@ -335,7 +337,11 @@ def test_what_is_remembered_is_damaged(machine: Machine, content: str | None) ->
         assert holds(machine, SECRET) == set()
 
 
-@pytest.mark.fault(1, "a command has put links and folders in the place of its output", "nothing beside it is touched")
+@pytest.mark.fault(
+    1,
+    "a command has put links and folders in the place of its output",
+    "nothing outside the folder of the run is touched",
+)
 def test_pruning_does_not_follow_links_in_the_place_of_output(machine: Machine) -> None:
     """Their targets stay."""
     outside = machine.folder / "outside"

@@ -305,7 +305,7 @@ def as_user(cloud: Cloud, identity: str = "d1") -> dict[str, Any]:
 
 @pytest.mark.fault(
     4,
-    "Heat, Keystone, or who takes results at a signed URL sends us to another host",
+    "Heat, Keystone, or the server of a signed URL redirects to another host",
     "nothing is sent there: no result, no password, no token",
 )
 @pytest.mark.parametrize("who", ["the service", "Keystone", "the signed URL"])

@@ -239,7 +239,7 @@ UNLIMITED = 'ulimit -c unlimited && exec "$@"'
 
 
 @pytest.mark.fault(
-    4, "the agent is aborted while it holds secrets, where cores have no limit", "there is no core of it"
+    4, "the agent is aborted while it holds secrets, where cores have no limit", "it leaves no core dump"
 )
 def test_there_is_no_core_of_the_agent(machine: Machine, heat: SignalServer) -> None:
     """All credentials would be in it. What its runs start leaves cores as the machine has it: that is their affair."""
@@ -268,7 +268,7 @@ def test_there_is_no_core_of_the_agent(machine: Machine, heat: SignalServer) -> 
 
 
 @pytest.mark.fault(
-    4, "the daemon is aborted while it holds secrets, where cores have no limit", "there is no core of it"
+    4, "the daemon is aborted while it holds secrets, where cores have no limit", "it leaves no core dump"
 )
 def test_there_is_no_core_of_the_daemon(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
     """The daemon leaves no core dump either."""
@@ -280,7 +280,7 @@ def test_there_is_no_core_of_the_daemon(daemon: Daemon, machine: Machine, heat: 
     assert list(machine.folder.glob("core*")) == []
 
 
-@pytest.mark.fault(4, "a hook by itself is aborted, and the process of one with steps", "there is no core of either")
+@pytest.mark.fault(4, "a hook by itself is aborted, and the process of one with steps", "neither leaves a core dump")
 def test_there_is_no_core_of_hooks(machine: Machine) -> None:
     """Hooks leave no core dumps, which would contain the inputs of a deployment."""
     need_cores()

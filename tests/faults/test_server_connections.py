@@ -62,7 +62,7 @@ def test_the_url_is_sent_as_it_is(machine: Machine, heat: SignalServer) -> None:
 )
 @pytest.mark.fault(
     5,
-    "a signal URL or verb that nobody can use",
+    "a signal URL or verb that cannot be used",
     "it is said once and not tried again; the deployment is carried out",
 )
 def test_where_nobody_can_send_to(machine: Machine, url: str, verb: str, word: str) -> None:

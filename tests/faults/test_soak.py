@@ -342,7 +342,7 @@ def test_when_nothing_may_be_done_any_more() -> None:
     1,
     "for a long time, a third of all answers faulty, deployments replaced all the time, and the daemon killed, ended, "
     "stopped, sent signals, or a supervisor killed, every few seconds",
-    "nothing is lost, run twice, told falsely or too late; and the daemon takes no more late than early",
+    "nothing is lost, run twice, or reported falsely or late; and what the daemon takes does not grow",
 )
 def test_a_long_time(tmp_path: Path, seconds: float, counted: Counter[str], tried: Callable[[int], None]) -> None:
     """Over a long time, with failing servers and faults, every promise is kept and nothing grows."""

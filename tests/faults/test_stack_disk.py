@@ -196,7 +196,7 @@ def test_errors_of_the_records(stacks: Stacks, error: str, tried: Callable[[int]
 @needs_strace
 @fault(
     1,
-    "kill -9 at a system call that changes the records of a stack, while it is made, changed, rolled back, put to rest "
+    "kill -9 at a system call that changes the records of a stack, while it is made, changed, rolled back, suspended "
     "or deleted",
     "the same command goes on to the same end; nothing is run twice; never a stack that cannot be used",
 )

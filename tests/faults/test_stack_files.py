@@ -42,7 +42,7 @@ HOW: dict[str, Callable[[Path], object]] = {
     5,
     "the records of a stack damaged: empty, cut short, garbage, NUL bytes, nested, a folder, a link, a pipe in their "
     "place",
-    "it is named and nothing of it is run again; all other stacks go on; it can be deleted, and made anew",
+    "the stack is named, and nothing of it is run again; all other stacks go on; it can be deleted, and created again",
 )
 @pytest.mark.parametrize("how", HOW)
 def test_a_damaged_stack(stacks: Stacks, how: str) -> None:
@@ -180,7 +180,7 @@ def test_what_is_beside_the_records(stacks: Stacks, how: str, tried: Callable[[i
 away = fault(
     2,
     "the records of a stack removed, cut short, replaced or moved while it is worked on",
-    "they are written anew, and that is said; where they are somebody else's, the work stops: never a false success",
+    "they are written again, with a warning; if they belong to another stack, the work stops: never a false success",
 )
 
 

@@ -307,9 +307,9 @@ class Torture:
 @pytest.mark.fault(
     1,
     "`kill -9` at random moments, of a command that works on a stack, a supervisor, a script, a whole run, all of "
-    "these, or the machine, while stacks are made, changed, rolled back, put to rest and deleted",
-    "begun again, each step comes to what it would have come to; no script ran twice or was lost, nothing failed is "
-    "said to be complete, and nothing of a deleted stack is left",
+    "these, or the machine, while stacks are made, changed, rolled back, suspended and deleted",
+    "the same command goes on to the same end; no script is run twice or lost, no failure is reported as complete, "
+    "and nothing of a deleted stack is left",
 )
 def test_kills_while_stacks_live(
     tmp_path: Path, seconds: float, counted: Counter[str], tried: Callable[[int], None]

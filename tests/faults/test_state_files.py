@@ -339,7 +339,7 @@ def test_the_daemon_without_a_journal(daemon: Daemon, machine: Machine, how: str
 @fault(
     1,
     "the journal removed, or another put in its place, while the daemon works",
-    "it is written anew from memory, or nothing more is begun until it is back; nothing is run twice",
+    "it is written again from memory, or nothing more is begun until it is back; nothing is run twice",
 )
 @pytest.mark.parametrize("what", ["removed", "replaced"])
 def test_the_journal_goes_while_the_daemon_works(

@@ -406,7 +406,7 @@ class Torture:
     1,
     "`kill -9` at random moments, of the agent, a supervisor, a tool, a whole run, all of these, or the machine, while "
     "servers fail and deployments are replaced",
-    "each deployment is run once, and its one true result is heard; what was replaced is neither begun nor told",
+    "each deployment is run once, and its one true result arrives; a replaced deployment is neither begun nor reported",
 )
 def test_kills_at_random_moments(
     tmp_path: Path, seconds: float, counted: Counter[str], tried: Callable[[int], None]

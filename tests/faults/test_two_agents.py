@@ -125,7 +125,7 @@ def test_looking_needs_no_lock(machine: Machine) -> None:
 @pytest.mark.fault(
     1,
     "the lock removed, replaced by another file, or emptied, while an agent holds it",
-    "a second agent leaves all the same: the directory itself is locked",
+    "a second agent still exits: the directory itself is locked",
 )
 @pytest.mark.parametrize("what", ["removed", "replaced", "emptied"])
 def test_a_lock_that_is_gone(machine: Machine, heat: SignalServer, what: str) -> None:
@@ -187,7 +187,7 @@ def test_one_directory_by_two_paths(machine: Machine, heat: SignalServer, how: s
 
 @pytest.mark.fault(
     1,
-    "a second daemon, `run --once` or heat-config-apply beside a daemon, also one that is started while it starts",
+    "a second daemon, `run --once` or heat-config-apply next to a daemon, also while the daemon starts",
     "it leaves with exit code 4, names the daemon, and does nothing",
 )
 def test_beside_a_daemon(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
@@ -226,7 +226,7 @@ def test_beside_a_daemon(daemon: Daemon, machine: Machine, heat: SignalServer) -
 @pytest.mark.fault(
     1,
     "the state directory removed, or moved away and another put in its place, while the daemon works",
-    "it says so, and begins and records nothing more until the directory is back or the agent is started anew",
+    "it says so, and begins and records nothing more until the directory is back or the agent is restarted",
 )
 @pytest.mark.parametrize("what", ["moved", "replaced"])
 def test_the_state_directory_goes(daemon: Daemon, machine: Machine, heat: SignalServer, what: str) -> None:

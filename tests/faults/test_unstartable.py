@@ -55,7 +55,7 @@ def test_the_daemon_goes_on_after_it(daemon: Daemon, heat: SignalServer) -> None
 
 @pytest.mark.fault(
     2,
-    "a start of a run that fails in a way that nobody has foreseen, or for want of memory",
+    "a run cannot be started, for an unforeseen reason or for lack of memory",
     "that deployment fails, or is postponed; those after it are run",
 )
 @pytest.mark.parametrize(
@@ -90,8 +90,8 @@ def test_an_error_of_one_start_is_no_other_deployments(
 
 @pytest.mark.fault(
     5,
-    "the limit on the size of files of the agent (ulimit -f) is too low",
-    "it is named as that, and not as a full disk; nothing is lost, and all is run with another limit",
+    "the limit on the size of the agent's files (ulimit -f) is too low",
+    "the message names the limit, and not a full disk; nothing is lost, and everything is run with a higher limit",
 )
 def test_a_limit_on_the_size_of_files_is_no_full_disk(machine: Machine) -> None:
     """A limit on the size of files is reported as such, for the journal and for the files of a run."""

@@ -36,7 +36,7 @@ answers = pytest.mark.fault(
 headers = pytest.mark.fault(
     3,
     "any Retry-After, Date, ETag or Last-Modified of a server, any status",
-    "a wait of an hour at most; what is nonsense counts for nothing",
+    "a wait of an hour at most; nonsense is ignored",
 )
 
 known = st.sampled_from(KNOWN) | changed() | values

@@ -36,7 +36,7 @@ mistaken = pytest.mark.fault(
 )
 unreadable = pytest.mark.fault(
     5,
-    "text or bytes that are no document: cut, damaged, of another encoding, YAML's tags, aliases and merge keys",
+    "text or bytes that are not a document: cut, damaged, of another encoding, YAML's tags, aliases and merge keys",
     "one sentence says what and where, and repeats no secret of it; or what is read is plain JSON",
 )
 

@@ -398,9 +398,7 @@ def test_a_candidate_that_is_not_there_is_said_once(tmp_path: Path) -> None:
 
 def run(machine: Machine, *arguments: str) -> Done:
     """Run a command of `heat-config-agent template` to its end."""
-    process = machine.start("heat-config-agent", "template", *arguments)
-    out, err = process.communicate(timeout=60)
-    return Done(process.returncode, out, err)
+    return machine.command("heat-config-agent", ["template", *arguments], {})
 
 
 @pytest.fixture

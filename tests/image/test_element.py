@@ -161,7 +161,7 @@ def test_beside_os_collect_config_it_is_disabled(builder: Path, deb: Path, image
     assert hooks.inside("install.d", image).code == 0
     image.inside("systemctl", "enable", theirs.name)  # after ours
     done = hooks.inside("post-install.d", image)
-    assert (done.code, "os-collect-config is in force in this image" in done.out) == (0, True)
+    assert (done.code, "os-collect-config is enabled in this image" in done.out) == (0, True)
     (image.disk / "etc/machine-id").write_text("uninitialized\n")
     image.boot()
     assert (shown(image, "UnitFileState"), shown(image, "ActiveState")) == ("disabled", "inactive")

@@ -38,6 +38,7 @@ PLACES = (
     "usr/share/man/man5/heat-config-agent.conf.5.gz",
     "usr/share/bash-completion/completions/heat-config-",
     "usr/share/zsh/vendor-completions/_heat-config-",
+    "usr/share/fish/vendor_completions.d/heat-config-",
     "usr/share/lintian/overrides/heat-config-agent",
 )
 """Where the package has files, beside units."""
@@ -316,6 +317,9 @@ def test_it_goes_and_comes_back(bare: Booted, heat: SignalServer) -> None:
     theirs.write_text("{}")
     for path in (theirs, theirs.parent):
         path.chmod(0o755)
+    migrated = bare.disk / "etc/systemd/system/heat-config-agent.service.d/50-migrated.conf"
+    migrated.parent.mkdir()
+    migrated.write_text("[Service]\n")
     done = bare.run("dpkg", "--purge", "heat-config-agent")
     assert done.code == 0
     said = (done.out + done.err).splitlines()

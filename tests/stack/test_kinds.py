@@ -24,10 +24,9 @@ def templates(machine: Machine) -> None:
 
 def run(machine: Machine, *words: str) -> str:
     """Run a command to its good end, and return what it says."""
-    process = machine.start("heat-config-agent", *words)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, out + err
-    return out
+    done = machine.command("heat-config-agent", words, {})
+    assert done.code == 0, done.out + done.err
+    return done.out
 
 
 def stack(machine: Machine, *words: str) -> list[dict[str, Any]]:

@@ -179,7 +179,7 @@ def test_what_befalls_an_instance(deb: Path, heat: SignalServer, tried: Callable
 @pytest.mark.fault(
     1,
     "the disk of an instance is booted as another instance, to which cloud-init gives credentials of its own",
-    "what the first one had is set aside, and nobody whom that named is asked any more",
+    "the state of the first instance is set aside, and its servers are not contacted",
 )
 def test_a_copy_is_an_instance_of_its_own(deb: Path, heat: SignalServer, other: SignalServer) -> None:
     """It begins anew with what Heat has given to it, and leaves its original's server alone."""

@@ -175,7 +175,11 @@ def test_the_agent_takes_their_place(image: Booted, heat: SignalServer) -> None:
     assert "OS_PASSWORD" not in taken.read_text()
 
     # What is new is the agent's, and nothing else.
-    deploy(image, first, long, script("d3", heat, "echo $HEAT_SCRIPT_WORKING ${OS_PASSWORD:-}\n"))
+    waits = "while ! test -e /root/go3; do sleep 0.1; done\n"
+    deploy(image, first, long, script("d3", heat, f"{waits}echo $HEAT_SCRIPT_WORKING ${{OS_PASSWORD:-}}\n"))
+    eventually(image, lambda: "d3" in ran(image))
+    assert "recorded no result" not in migrate(image, "--plan").out, "it is the agent's, and gets one"
+    (image.disk / "root/go3").touch()
     eventually(image, lambda: len(heat.values("d3")) == 1)
     assert ran(image) == ["d1", "d2", "d3"]
     assert [len(heat.values(name)) for name in ("d1", "d2", "d3")] == [1, 1, 1]

@@ -90,7 +90,7 @@ def test_what_has_got_away_ends_with_its_run(machine: Booted) -> None:
 
 @pytest.mark.fault(
     1,
-    "somebody stops the scope of a run",
+    "the scope of a run is stopped by hand",
     "the result says which signal ended it",
 )
 def test_who_stops_a_scope_ends_its_run(machine: Booted) -> None:
@@ -190,8 +190,8 @@ def test_where_systemd_makes_none_the_run_is_begun_all_the_same(machine: Booted)
 
 @pytest.mark.fault(
     1,
-    "somebody reboots the machine in the middle of a run",
-    "reported as interrupted after the boot; what may be run again is",
+    "the machine is rebooted in the middle of a run",
+    "reported as interrupted after the boot, or run again if its options allow that",
 )
 def test_the_machine_is_rebooted_in_the_middle_of_runs(service: Booted) -> None:
     """The agent goes down first, so it does not take the signals of the machine's end for the runs' own."""

@@ -159,7 +159,7 @@ def test_a_hook_asks_for_a_reboot(service: Booted) -> None:
 
 @pytest.mark.fault(
     1,
-    "a real machine goes down in the middle of a run that nobody asked to be cut short",
+    "a real machine goes down in the middle of a run",
     "reported as interrupted after the boot, and not run again",
 )
 def test_the_machine_goes_down_unasked(service: Booted) -> None:

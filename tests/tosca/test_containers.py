@@ -96,9 +96,7 @@ class Stack:
 
     def run(self, program: str, *words: str) -> Done:
         """Run a command to its end."""
-        process = self._machine.start(program, *words)
-        out, err = process.communicate(timeout=120)
-        return Done(process.returncode, out, err)
+        return self._machine.command(program, words, {}, 120)
 
     def apply(self, *options: str, path: Path | None = None) -> Done:
         """Apply the service, or another template."""

@@ -214,7 +214,7 @@ def _problems(agent: Mapping[str, object], entries: list[Entry], *, following: b
     problems = [] if agent["running"] else ["no agent is running"]
     sources = [source for source in _maps(agent["sources"]) if agent["running"] and not source.get("seldom")]
     away = [source for source in sources if source.get("working") is False]
-    problems += [f"{source.get('name')} does not answer: {source.get('trouble')}" for source in away]
+    problems += [f"source {source.get('name')} is failing: {source.get('trouble')}" for source in away]
     problems += [
         f"{source.get('name')}: {source['trouble']}"
         for source in sources

@@ -200,14 +200,13 @@ def _hooks(inventory: Inventory) -> Iterator[Finding]:
     """Yield which hooks carry out which tools."""
     for sentence in inventory.unreadable_hooks:
         yield _warning("hooks", sentence, "make it readable, and plan the migration again")
-    for tool in inventory.tools:
-        if tool.builtin:
-            continue
-        if tool.name in heat_config_hooks.HOOKS:
-            text = f"{tool.hook} remains the hook for {tool.name}, and overrides the agent's own"
-            yield _ok("hooks", f"{text}, which is used when that file is removed")
-        else:
-            yield _ok("hooks", f"{tool.hook} remains the hook for {tool.name}")
+    for folder in dict.fromkeys(os.path.dirname(tool.hook) for tool in inventory.tools if not tool.builtin):  # noqa: PTH120
+        here = [tool.name for tool in inventory.tools if not tool.builtin and os.path.dirname(tool.hook) == folder]  # noqa: PTH120
+        if over := [name for name in here if name in heat_config_hooks.HOOKS]:
+            text = f"hooks in {folder} stay in use, and override the agent's own: {', '.join(over)}"
+            yield _ok("hooks", f"{text}; the agent's own is used when the file is removed")
+        if more := [name for name in here if name not in heat_config_hooks.HOOKS]:
+            yield _ok("hooks", f"hooks in {folder} stay in use: {', '.join(more)}")
     for name, problem in inventory.absent.items():
         yield _warning("hooks", f"deployments here use {name}: {problem}")
     builtin = [each.name for each in inventory.tools if each.builtin]
@@ -216,17 +215,18 @@ def _hooks(inventory: Inventory) -> Iterator[Finding]:
 
 def _past(inventory: Inventory) -> Iterator[Finding]:
     """Yield what becomes of the deployments that heat-agents have recorded."""
-    number = len(inventory.done)
+    number = len(inventory.done) - len(inventory.unanswered) - len(inventory.hollow)
     folder = inventory.deployed
     if inventory.undone:
         text = f"heat-agents were given {_some(inventory.undone)}, but have not begun: the agent runs it"
         marker = os.path.join(folder, f"{inventory.undone[0]}.json")  # noqa: PTH118  # it may be any text
         yield _warning("deployed", text, f"if that is too late: {shlex.join(['touch', marker])}")
-    if not number:
+    if not inventory.done:
         yield _ok("deployed", f"{folder} has no deployments: every deployment in the metadata will run")
         return
     marked = "1 deployment is" if number == 1 else f"{number} deployments are"
-    yield _ok("deployed", f"{marked} recorded as done in {folder}, and will not run again")
+    if number:
+        yield _ok("deployed", f"{marked} recorded as done in {folder}, and will not run again")
     if inventory.unanswered:
         names = [os.path.join(folder, f"{identity}.json") for identity in inventory.unanswered]  # noqa: PTH118
         text = (
@@ -261,7 +261,7 @@ def _steps(inventory: Inventory, old_units: list[Unit], *, start: bool) -> Itera
     taken = sorted(inventory.variables)
     if taken:
         text = f"pass {', '.join(taken)} on to {OURS}, in {TAKEN}"
-        why = "the old unit sets them, and hooks and scripts may rely on them"
+        why = "the old unit sets variables on which hooks and scripts may rely"
         yield Step(Deed.VARIABLES, str(TAKEN), text, why, done=inventory.variables_taken)
     yield Step(Deed.ENABLE, OURS, f"enable {OURS}", "it has to start at every boot", done=ours.enabled)
     for unit in old_units:

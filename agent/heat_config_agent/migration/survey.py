@@ -72,7 +72,7 @@ def look() -> Inventory:
     deployed = next(
         (folder for folder in (settings.deployed, settings.deployed_old) if folder and folder.is_dir()), None
     )
-    done, unanswered, hollow, lasting = _deployed(deployed or settings.deployed)
+    done, unanswered, hollow, lasting = _deployed(deployed or settings.deployed, journal.read(settings.state))
     message, trouble = _message(settings, old_units)
     tools, unreadable_hooks = installed_tools(settings)
     bases = _folders(old_units, "OS_REFRESH_CONFIG_BASE_DIR", REFRESH_FOLDERS)
@@ -296,14 +296,19 @@ def installed_tools(settings: Settings) -> tuple[tuple[Tool, ...], tuple[str, ..
     return tuple(tools.installed().values()), tuple(unreadable)
 
 
-def _deployed(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Return the ids that heat-agents have recorded: all, without a result, with a hollow record, and lasting ones."""
+def _deployed(
+    folder: Path, ours: Collection[str]
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return the ids that heat-agents have recorded: all, without a result, with a hollow record, and lasting ones.
+
+    A deployment in `ours`, the agent's journal, gets its result from the agent.
+    """
     try:
         names = {path.name for path in folder.iterdir()}
     except OSError:
         return (), (), (), ()
     done = sorted(name[:-5] for name in names if name.endswith(".json") and not name.endswith(".notify.json"))
-    unanswered = [identity for identity in done if f"{identity}.notify.json" not in names]
+    unanswered = [identity for identity in done if f"{identity}.notify.json" not in names and identity not in ours]
     hollow = [identity for identity in unanswered if _is_hollow(folder / f"{identity}.json")]
     lasting = [identity for identity in done if kept(folder / f"{identity}.json").get("group") in _LASTING]
     return (

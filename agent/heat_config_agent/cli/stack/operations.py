@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.cli.mistakes import mistake_line
 from heat_config_agent.cli.stack import definitions, sessions, signatures, timeline, values
-from heat_config_agent.cli.stack.live_view import Earlier, view_of
+from heat_config_agent.cli.stack.live_view import view_of
 from heat_config_agent.hot import capabilities
 from heat_config_agent.language.mistakes import Invalid
 from heat_config_agent.language.report import ordered
@@ -28,7 +28,6 @@ from heat_config_agent.stack.records import COMPLETE, CREATE, DELETE, FAILED, IN
 from heat_config_agent.stack.session import Session
 from heat_config_agent.stack.snapshots import ArchivingSession
 from heat_config_agent.stack.types import Types
-from heat_config_agent.state import journal
 
 Command: TypeAlias = Callable[[argparse.Namespace], int]
 
@@ -217,7 +216,7 @@ def carry_out(
     with sessions.work(settings, options.name, view, server=options.server or "", limit=options.timeout) as session:
         stack = session.root
         names = definition.resources if definition else stack.resources if stack else ()
-        view.expect(list(names), _completed(settings, session))
+        view.expect(list(names), timeline.earlier(settings, session))
         work(session)
         root = session.root
         view.finish(_as_defined(root) if root else ())
@@ -232,27 +231,6 @@ def _as_defined(root: Stack) -> list[str]:
     """Return the resources that exist as the definition of the stack has them."""
     records = {name: each.record for name, each in root.resources.items()}
     return [name for name, each in records.items() if each.action != INIT and each.revision == root.record.revision]
-
-
-def _completed(settings: Settings, session: Session) -> dict[str, Earlier]:
-    """Return what an earlier command completed before it was interrupted, by the names of the resources."""
-    root = session.root
-    if root is None or not session.interrupted:
-        return {}
-    entries = journal.read(listing.folder(settings.state, root.name)).values()
-    # By the action too: of the same name may be one that was replaced and deleted.
-    past = {(span.path, span.action): span.end - span.work for span in timeline.spans(root, entries)}
-    done: dict[str, Earlier] = {}
-    for name, resource in root.resources.items():
-        record = resource.record
-        if record.status != COMPLETE or record.revision != root.record.revision:
-            continue
-        if record.action == root.record.action or (record.passed == root.record.attempt and record.action != INIT):
-            if record.updated < root.record.updated:
-                done[name] = Earlier("unchanged")
-                continue
-            done[name] = Earlier("ok", record.action, past.get((name, record.action)))
-    return done
 
 
 def _say_placeholders(root: Stack) -> None:

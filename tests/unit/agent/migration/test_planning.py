@@ -310,16 +310,17 @@ def test_who_carries_out_which_tool() -> None:
         Tool("script", str(hooks / "script")),
     )
     said = says(planning.plan(found(tools=tools)), Verdict.OK)
-    assert f"{hooks}/mine remains the hook for mine →" in said
-    assert f"{hooks}/script remains the hook for script, and overrides the agent's own" in said
+    assert f"hooks in {hooks} stay in use: mine →" in said
+    assert f"hooks in {hooks} stay in use, and override the agent's own: script; the agent's own is used when" in said
     assert "the agent has its own hooks for puppet →" in said
 
 
 def test_what_becomes_of_what_was_done() -> None:
     """Finished deployments do not run again, and interrupted ones are named with the command to run them."""
     names = ("a b", *(f"d{number}" for number in range(8)))
-    plan = planning.plan(found(deployed=Path("/d"), done=names, unanswered=names, lasting=("d1",)))
-    assert "9 deployments are recorded as done in /d, and will not run again" in says(plan, Verdict.OK)
+    done = (*names, "d8", "d9", "half")
+    plan = planning.plan(found(deployed=Path("/d"), done=done, unanswered=names, hollow=("half",), lasting=("d1",)))
+    assert "2 deployments are recorded as done in /d, and will not run again" in says(plan, Verdict.OK)
     warnings = says(plan, Verdict.WARNING)
     assert "for a b, d0, d1, d2, d3 and 4 more" in warnings
     assert "rm '/d/a b.json'" in warnings
@@ -369,12 +370,19 @@ def test_a_message_from_zaqar_is_taken_over_after_theirs_has_stopped() -> None:
 
 def test_marks_that_are_empty_are_named(tmp_path: Path) -> None:
     """Heat-agents make the mark before they run anything: on a full disk it stays empty, and nothing was run."""
-    whole = {"whole": '{"id": "whole"}', "made": "{}", "empty": "", "broken": '{"id": "bro', "answered": ""}
+    whole = {
+        "whole": '{"id": "whole"}',
+        "made": "{}",
+        "empty": "",
+        "broken": '{"id": "bro',
+        "answered": "",
+        "ours": "{}",
+    }
     for name, text in whole.items():
         (tmp_path / f"{name}.json").write_text(text)
     (tmp_path / "answered.notify.json").write_text("{}")
 
-    done, unanswered, hollow, _ = survey._deployed(tmp_path)  # noqa: SLF001
+    done, unanswered, hollow, _ = survey._deployed(tmp_path, {"ours"})  # noqa: SLF001
     shown = planning.plan(found(deployed=tmp_path, done=done, unanswered=unanswered, hollow=hollow)).findings
 
     assert (done, unanswered, hollow) == (tuple(sorted(whole)), ("made", "whole"), ("broken", "empty"))

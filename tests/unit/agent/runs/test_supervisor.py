@@ -182,6 +182,18 @@ def test_a_folder_to_work_in_that_is_not_there_fails_the_run(runs: Runs) -> None
     assert not (runs.folder / "ran").exists()
 
 
+def test_its_line_is_short_where_processes_are_listed(runs: Runs) -> None:
+    """As by `ps` and `systemctl status`: the name of the agent and the command, and not a program for the shell."""
+    running = runs.sleeper()
+    [supervising] = [each for each in runs.living() if each.pid == running.run.pid]
+    line = " ".join(supervising.cmdline())
+    assert "heat-config-agent" in line
+    assert line.endswith("sh -c echo x >begun; exec sleep 60")
+    assert len(line) - len(str(runs.work)) < 120
+    running.terminate(0)
+    runs.end(running)
+
+
 def test_the_streams_are_files_and_the_commands_alone(runs: Runs) -> None:
     """Nothing of the supervisor's is between."""
     running = runs.shell("echo out; echo err >&2; pwd; kill -KILL $$")

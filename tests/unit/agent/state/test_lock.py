@@ -123,7 +123,7 @@ def test_one_in_use_that_others_may_read_is_made_private(tmp_path: Path) -> None
 
 @pytest.mark.fault(
     4,
-    "a state directory that others may write to, or that is somebody else's",
+    "a state directory that others may write to, or that belongs to another user",
     "it is refused with what to do, and nothing is changed or run",
 )
 @pytest.mark.parametrize("given", [0o777, 0o775, 0o1777, 0o722])
