@@ -99,7 +99,7 @@ def test_a_failure_has_its_own_code(daemon: Daemon, machine: Machine) -> None:
 
 
 def test_only_the_action_that_is_named_counts(daemon: Daemon, machine: Machine) -> None:
-    """The CREATE of that name has run, and the UPDATE is waited for until it has."""
+    """The wait for the UPDATE ends only when it has run, although the CREATE of that name has."""
     daemon.put([deployment("d1", counting(machine, "d1"), name="web")])
     daemon.start()
     assert machine.agent("wait", "web", "--timeout", str(LONG)).code == 0

@@ -29,7 +29,7 @@ Tried = Callable[[int], None]
 
 @pytest.fixture
 def canary(tmp_path: Path) -> Path:
-    """A program beside the state directory that nobody may run, and what it leaves where it was."""
+    """A program next to the state directory that must never run, and the file that it would write."""
     path = tmp_path / "canary"
     path.write_text(f"#!/bin/sh\necho sung >>{tmp_path}/sung\n")
     path.chmod(0o755)

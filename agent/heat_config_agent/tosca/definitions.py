@@ -98,7 +98,7 @@ class Type(Protocol):
 
     @property
     def schema(self) -> Schema:
-        """Of a data type: what its values are."""
+        """The values of a data type."""
 
     @property
     def clauses(self) -> tuple[Clause, ...]:

@@ -205,7 +205,7 @@ class DefinedType:
 
     @cached_property
     def schema(self) -> Schema:
-        """Of a data type: what its values are."""
+        """The values of a data type."""
         return Schema(self, {}, None, self.names)
 
     @cached_property
