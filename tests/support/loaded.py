@@ -126,7 +126,7 @@ def _serve(connection: socket.socket) -> Callable[[], int] | None:
     gc.collect()
     gc.freeze()  # whoever looks for garbage in it writes to it: a command would have it all copied
     running: dict[int, tuple[int, int]] = {}
-    """What tells that a command has ended → its process, and where to say so."""
+    """The descriptor that tells that a command has ended → its process, and the place for its exit code."""
     poll = select.poll()
     poll.register(connection, select.POLLIN)
     while True:

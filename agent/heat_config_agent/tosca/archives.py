@@ -34,7 +34,7 @@ class Refused(Exception):  # noqa: N818  # it is the archive that is
 
 
 class Files(Protocol):
-    """Where the files of a service template are."""
+    """The files of a service template: in an archive, in a folder, or on disk."""
 
     def read(self, path: str) -> bytes:
         """Return the content of a file. Raises `OSError`."""
@@ -255,7 +255,7 @@ def _named_entry(files: Archive | Folder) -> str:
 
 
 def _first_block(text: str) -> dict[str, str]:
-    """Return the names and values of the first block of TOSCA.meta; a line that begins with a space goes on."""
+    """Return the names and values of the first block of TOSCA.meta; a line after a space continues the last one."""
     block: dict[str, str] = {}
     name = ""
     for line in text.splitlines():

@@ -83,7 +83,7 @@ def naming_document(artifact: ArtifactDefinition) -> Document:
 
 
 def check_file(content: Mapping[str, Json], path: Path, document: Document) -> None:
-    """Leave it open where the file of an artifact is not there."""
+    """Report an open point if the file of an artifact is missing."""
     file = file_path(content, document)
     if file is None:
         if content.get("repository") is None:
@@ -124,7 +124,7 @@ def check_implementation(
 def _check_tool(
     primary: Json, artifacts: Mapping[str, ArtifactDefinition], path: Path, document: Document, operation: str
 ) -> None:
-    """Leave it open where nothing on this machine runs an implementation (chapter 13)."""
+    """Report an open point if nothing on this machine runs an implementation (chapter 13)."""
     names: Document = document
     if isinstance(primary, str):
         artifact = artifacts.get(primary)

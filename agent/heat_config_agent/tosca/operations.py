@@ -52,7 +52,7 @@ class Implemented:
 
     @property
     def path(self) -> Path:
-        """Where the implementation stands in its document."""
+        """The path of the implementation in its document."""
         return (*(self.operation.implemented or self.operation).path, "implementation")
 
 

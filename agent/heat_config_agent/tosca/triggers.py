@@ -35,7 +35,7 @@ def check_triggers(triggers: Mapping[str, Json], path: Path, document: Document)
 
 
 def _check_period(value: Json, path: Path, document: Document) -> None:
-    """Report a period that is text, and no time. A number is taken for seconds."""
+    """Report a period whose text is not a time. A number means seconds."""
     if not isinstance(value, str):
         return
     try:

@@ -38,7 +38,7 @@ MOST_PARENTS = 60
 """Types that are derived of one another at most."""
 
 NO_PARENT = "tosca.entity.Root"
-"""What the specification gives its own root types as a parent: it stands for none."""
+"""The parent that the specification gives its own root types: it stands for none."""
 
 _SAME = frozenset({"tosca.capabilities.Container", "tosca.capabilities.Compute"})
 """Capability types that satisfy each other: versions turn round which of them is derived of the other."""
@@ -52,7 +52,7 @@ class DefinedType:
         self.normative = normative
         self.path: Path = (section, name)
         self.key: object = name if normative else self
-        """What tells it from others: normative types of all versions are the same by their name."""
+        """Its identity: normative types of all versions are the same by their name."""
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
@@ -205,7 +205,7 @@ class DefinedType:
 
     @cached_property
     def schema(self) -> Schema:
-        """Of a data type: what its values are."""
+        """The values of a data type."""
         return Schema(self, {}, None, self.names)
 
     @cached_property

@@ -54,7 +54,7 @@ class _WorkflowCheck:
         self.report = scope.report
 
     def check(self) -> None:
-        """Report what is wrong with it."""
+        """Report the mistakes of the workflow."""
         own = self.content.get("inputs") or {}
         path = (*self.path, "inputs")
         check_definitions(own, definitions(own, {}, self.service.document, path), path, self.service.document)
