@@ -55,12 +55,12 @@ def _loader(first: Mapping[str, list[tuple[str, re.Pattern[str]]]]) -> Any:
     known: dict[str, str] = {}
 
     def tag_of(value: str) -> str:
-        found = next((tag for tag, form in first.get(value[:1], ()) if form.match(value)), text)
+        resolved = next((tag for tag, form in first.get(value[:1], ()) if form.match(value)), text)
         if len(value) <= _SHORT:
             if len(known) >= _REMEMBERED:
                 known.clear()
-            known[value] = found
-        return found
+            known[value] = resolved
+        return resolved
 
     class Loader(_BASE):  # type: ignore[misc]  # it depends on how PyYAML was built
         """Composes nodes, and gives each scalar its tag."""

@@ -1,4 +1,4 @@
-"""What was measured, as JSON and as a page to read.
+"""The figures as JSON and as a page.
 
 `docs/evidence/benchmarks.json` has the figures, and `docs/evidence/benchmarks.md` is made of them.
 """
@@ -51,10 +51,10 @@ _HEADLINES = (
     ("change-to-hook", "latency", "from a change in Heat to its hook"),
     ("size", "size", "installed size"),
 )
-"""What the summary shows: a scenario, its figure, and what that is in a few words."""
+"""The rows of the summary: a scenario, its figure, and a label."""
 
 _REPLACED = {"one-shot-idle": "os-collect-config --one-time"}
-"""What a scenario of the summary is compared with, where it has several commands of the programs that are replaced."""
+"""The command to compare with in the summary, where the replaced programs have several."""
 
 _METHOD = """\
 ## How it is measured

@@ -65,7 +65,7 @@ def test_a_plan_knows_what_was_done(machine: Machine, heat: SignalServer) -> Non
 
 
 def test_a_plan_names_mistakes(machine: Machine) -> None:
-    """What is wrong in a document is in its plan, with the path, and comes to 1."""
+    """A plan shows the mistakes of a document with their paths, and exits with 1."""
     planned = machine.apply({"deployments": [{"id": "a", "inputs": [{"value": 1}]}, 5]}, "--plan", "--json")
 
     assert planned.code == 1

@@ -97,7 +97,7 @@ def test_it_has_the_groups_of_that_user_and_a_private_folder(machine: Machine) -
 
 
 def test_artifacts_are_the_users(machine: Machine, place: Path, heat: SignalServer) -> None:
-    """They are fetched by the agent, and then belong to the user, in the folder of the run."""
+    """The agent fetches artifacts, which then belong to the user, in the folder of the run."""
     body = b"an artifact\n"
     server = Stub(lambda _request: Answer(body=body))
     server.start()
@@ -134,7 +134,7 @@ def test_an_output_is_only_what_the_user_can_read(machine: Machine, place: Path,
 
 @pytest.mark.parametrize("tool", ["python", "ansible", "puppet", "salt"])
 def test_other_tools_work_as_that_user(machine: Machine, place: Path, tool: str) -> None:
-    """Each has its own way to run and to report; a file that they make belongs to the user."""
+    """Each tool runs and reports as that user, who owns the files that it makes."""
     if tool == "puppet":
         need("puppet", "puppet")
     path = f"{need_salt()}:{machine.environment['PATH']}" if tool == "salt" else machine.environment["PATH"]
@@ -183,7 +183,7 @@ def test_a_user_that_cannot_be_is_a_failure(machine: Machine, place: Path, field
 
 
 def test_a_folder_that_others_may_change_is_not_used(machine: Machine, place: Path) -> None:
-    """They could put something else in the place of what is run."""
+    """A folder that others may change is refused, because they could replace the program."""
     place.mkdir()
     place.chmod(0o777)
     assert apply(machine, [theirs("d1", SH)]).code == 1
@@ -191,7 +191,7 @@ def test_a_folder_that_others_may_change_is_not_used(machine: Machine, place: Pa
 
 
 def test_a_hook_by_hand_changes_no_user(machine: Machine) -> None:
-    """It says that only the agent can, rather than to run as whoever has started it."""
+    """A hook that is run by hand refuses the option, because only the agent can change the user."""
     given = json.dumps({"id": "d1", "config": SH, "options": {"user": USER}})
     command = [str(BIN / "heat-config-hook"), "script"]
     done = subprocess.run(

@@ -96,7 +96,7 @@ def test_a_run_gets_its_secrets_and_leaves_none(machine: Machine, heat: SignalSe
 @pytest.mark.parametrize("tool", ["ansible", "python", "puppet"])
 @pytest.mark.usefixtures("vault")
 def test_other_tools_get_their_secrets(machine: Machine, tool: str) -> None:
-    """What their hooks write into their own folders is removed with the inputs of the run."""
+    """Files that hooks write into their own folders are removed with the inputs of the run."""
     if tool == "puppet":
         need("puppet", "puppet")
     proof = machine.folder / "proof"
@@ -172,7 +172,7 @@ def test_a_secret_that_cannot_be_had_fails_its_deployment(
 )
 @pytest.mark.usefixtures("vault")
 def test_a_provider_that_hangs_delays_no_other_deployment(machine: Machine) -> None:
-    """It is a part of the run, so the timeout of the run ends it with all that it has started."""
+    """The timeout of the run ends a hung provider with all its processes."""
     provider(machine, "hangs", "trap '' TERM; sleep 600 & sleep 600")
     given = [referring("d1", f"{SH}true\n", "hangs:x", options={"timeout": 1}), deployment("d2")]
     assert apply(machine, given, "--grace", "0.5").code == 1

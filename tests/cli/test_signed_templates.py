@@ -46,7 +46,7 @@ def governed(machine: Machine) -> Governed:
 
 @pytest.fixture
 def alice(governed: Governed, tmp_path: Path) -> Signer:
-    """Somebody whose signatures count."""
+    """A signer whose signatures the policy accepts."""
     signer = Signer(tmp_path, "alice")
     (governed.own / "allowed_signers").write_text(signer.line())
     governed.policy(f"signers = {SIGNERS}")
@@ -182,7 +182,7 @@ def test_a_followed_revision_runs_by_the_signature_of_its_commit(
 def test_a_followed_document_runs_by_the_signature_of_its_commit(
     governed: Governed, alice: Signer, tmp_path: Path
 ) -> None:
-    """But the signature of a tree is not that of a file elsewhere, and a link out of the tree is refused."""
+    """A signed tree does not sign a file elsewhere, and a link out of the tree is refused."""
     proof, repository = tmp_path / "proof", Repository(tmp_path / "repository")
     path = governed.machine.folder / "agent.conf"
     path.write_text(

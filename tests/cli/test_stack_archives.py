@@ -144,10 +144,9 @@ class Archive:
 
     def __call__(self, *words: str, code: int = 0) -> Done:
         """Run `heat-config-agent stack WORDS`, which ends with that code."""
-        process = self.machine.start("heat-config-agent", "stack", *words, *self.places)
-        out, err = process.communicate(timeout=120)
-        assert process.returncode == code, out + err
-        return Done(process.returncode, out, err)
+        done = self.machine.command("heat-config-agent", ["stack", *words, *self.places], {}, 120)
+        assert done.code == code, done.out + done.err
+        return done
 
     def create(self) -> None:
         """Create the stack `s`."""
@@ -178,7 +177,7 @@ class Archive:
 
     @property
     def log(self) -> list[str]:
-        """What handlers and scripts have done."""
+        """Return the lines that handlers and scripts have written."""
         log = self.folder / "log"
         return log.read_text().splitlines() if log.exists() else []
 
@@ -239,7 +238,7 @@ def test_a_snapshot_is_shown_without_secrets(archive: Archive) -> None:
 
 
 def test_a_snapshot_that_fails(archive: Archive) -> None:
-    """It is kept with the reason, cannot be restored, and is deleted."""
+    """A failed snapshot is kept with the reason, cannot be restored, and can be deleted."""
     archive.create()
     (archive.folder / "broken").touch()
     assert "no room for a backup" in archive("snapshot", "create", "s", "--name", "one", code=1).out
@@ -331,7 +330,7 @@ def _without_template(data: dict[str, Any]) -> Any:
     ],
 )
 def test_data_that_cannot_be_adopted(archive: Archive, change: Callable[[Any], Any], problem: str) -> None:
-    """It is refused with a sentence, and no stack is created."""
+    """Data that cannot be adopted is refused with a sentence, and no stack is created."""
     data = {"template": {"heat_template_version": "2018-08-31"}, "resources": {}}
     (archive.folder / "bad.json").write_text(json.dumps(change(data)))
     done = archive("adopt", "s", "--adopt-file", "bad.json", code=2)

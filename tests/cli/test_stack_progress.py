@@ -79,7 +79,7 @@ def test_what_is_unchanged_says_so(machine: Machine) -> None:
 
 
 def test_lines_say_when_a_run_begins(machine: Machine) -> None:
-    """So that somebody who follows a log sees what is being waited for."""
+    """The log shows when a run begins, so that a reader knows what the command waits for."""
     done = machine.apply(template(machine, "true"))
     first, second = (line for line in done.out.splitlines() if line[10:14] == "one ")
     assert first.split() == ["running", "one", "CREATE"]
@@ -87,7 +87,7 @@ def test_lines_say_when_a_run_begins(machine: Machine) -> None:
 
 
 def test_a_failure_shows_its_last_words(machine: Machine) -> None:
-    """And a command that shows all of them, within the width of the terminal."""
+    """A failure shows the end of its output and the command that shows all of it, within the terminal's width."""
     terminal = on_terminal(machine, template(machine, "seq 9 >&2; echo out of paint >&2; exit 3"))
     shown = screen(terminal.printed())
     assert terminal.process.returncode == 1
@@ -151,7 +151,7 @@ def test_what_still_runs_after_an_interruption_reads_so(machine: Machine) -> Non
 
 @pytest.mark.parametrize("word", ["one", "pair/one"])
 def test_nothing_is_found_where_there_is_no_stack(machine: Machine, word: str) -> None:
-    """One sentence, and exit code 1 or 2."""
+    """Without the stack there is one sentence, and the exit code is 1 or 2."""
     done = machine.agent("log", word)
     assert (done.code in (1, 2), done.err.count("\n")) == (True, 1)
 
@@ -212,7 +212,7 @@ def test_an_update_that_is_resumed_knows_what_is_unchanged(machine: Machine) -> 
 
 
 def test_a_create_that_is_resumed_says_what_is_done(machine: Machine) -> None:
-    """What the killed command has created reads as everything that is created."""
+    """Resources that the killed command created are shown like all others that are created."""
     path = template(machine, "true", WAITS)
     process = machine.start("heat-config-apply", "--state-dir", str(machine.state), str(path))
     begun(machine)
@@ -285,7 +285,7 @@ def test_a_run_that_nothing_waits_for_ends_too(machine: Machine) -> None:
 
 
 def test_a_replaced_resource_does_not_read_as_deleted(machine: Machine) -> None:
-    """Its row is that of its successor, though the old one is deleted last."""
+    """A replaced resource has the row of its successor, although the old one is deleted last."""
     assert machine.apply(template(machine, "true")).code == 0
     shown = screen(on_terminal(machine, template(machine, "true; true")).printed())
     assert row(shown, "one")[:3] == ["ok", "one", "UPDATE"]

@@ -214,7 +214,7 @@ resources:
 
 @pytest.mark.parametrize("resource", RUNTIME.values(), ids=RUNTIME)
 def test_no_failure_of_a_resource_shows_a_secret_parameter(stack: Stack, resource: str) -> None:
-    """Also one of a child stack that has a secret of its own."""
+    """The failure of a resource shows no hidden parameter, also not one of a child stack."""
     (stack.machine.folder / "child.yaml").write_text(CHILD)
     value = "  value: {type: OS::Heat::Value, properties: {value: {get_param: pw}}}\n"
     for words in ((), ("--json",)):

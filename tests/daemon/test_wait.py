@@ -72,7 +72,7 @@ def test_nothing_is_done_until_the_agent_has_every_document(daemon: Daemon, mach
 
 
 def test_what_is_put_there_before_the_agent_starts_is_waited_for(daemon: Daemon, machine: Machine) -> None:
-    """However early the wait looks, it never ends before the first document is on record."""
+    """A wait that starts early does not end before the first document is on record."""
     for number in range(3):
         identity = f"d{number}"
         daemon.put([deployment(identity, counting(machine, identity, "sleep 0.3"), name="web")])
@@ -85,7 +85,7 @@ def test_what_is_put_there_before_the_agent_starts_is_waited_for(daemon: Daemon,
 
 
 def test_a_failure_has_its_own_code(daemon: Daemon, machine: Machine) -> None:
-    """One failed deployment of several makes the whole fail, and is named with the reason."""
+    """One failed deployment fails the wait, and is named with the reason."""
     daemon.put([deployment("d1", "#!/bin/sh\nexit 3\n", name="web"), deployment("d2", name="db")])
     daemon.start()
     done = machine.agent("wait", "--timeout", str(LONG))
@@ -181,7 +181,7 @@ def test_what_cannot_be_meant_is_refused(daemon: Daemon, machine: Machine) -> No
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git")
 def test_a_followed_stack_is_waited_for(daemon: Daemon, machine: Machine, tmp_path: Path) -> None:
-    """Also where nothing else is a source; a refused revision counts as a failure."""
+    """`wait` waits for a followed stack without another source; a refused revision is a failure."""
     repository = Repository(tmp_path / "repository")
     log, go = tmp_path / "ran", tmp_path / "go"
     repository.commit({"stack.yaml": template(log, "one", f"until [ -e {go} ]; do sleep 0.05; done")})

@@ -164,7 +164,7 @@ def test_a_status_that_the_disk_does_not_give(machine: Machine, heat: SignalServ
 )
 @pytest.mark.parametrize("umask", ["000", "022", "077"])
 def test_nobody_else_can_read(machine: Machine, heat: SignalServer, umask: str) -> None:
-    """Whatever the umask is, our files are 0600, scripts 0700 and folders 0700, while a run goes on and after it."""
+    """Under any umask our files are 0600, scripts and folders 0700, during a run and after it."""
     machine.hook("own", "#!/bin/sh\necho '{\"deploy_status_code\": 0}'\n")
     seen = machine.folder / "seen"
     look = f"#!/bin/sh\nfind {machine.state} -printf '%y %m %P\\n' >{seen}\n"

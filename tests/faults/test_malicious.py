@@ -37,7 +37,7 @@ def canary(tmp_path: Path) -> Path:
 
 
 def sung(canary: Path) -> bool:
-    """Whether the canary was run."""
+    """Return whether the canary was run."""
     return canary.with_name("sung").exists()
 
 
@@ -101,7 +101,7 @@ def paths(machine: Machine) -> list[str]:
     "they name one deployment each, which is run once; nothing is written outside its own folders",
 )
 def test_ids_and_names_lead_nowhere(machine: Machine, canary: Path, tried: Tried) -> None:
-    """Whatever an id is, it is only an id."""
+    """An id is only an id, even if it looks like a path."""
     (machine.folder / "victim").write_text("alive")
     given = [
         deployment(each, f"#!/bin/sh\necho {number} >>{machine.state}/ran\n", name=each, outputs=["out"])
@@ -127,7 +127,7 @@ def test_ids_and_names_lead_nowhere(machine: Machine, canary: Path, tried: Tried
 )
 @pytest.mark.parametrize("tool", ["script", "python"])
 def test_names_of_outputs_lead_nowhere(machine: Machine, canary: Path, tool: str, tried: Tried) -> None:
-    """Neither are files elsewhere removed to make room for an output, nor is one read from there."""
+    """The name of an output can neither remove nor read a file elsewhere."""
     (machine.folder / "victim").write_text("alive")
     config = {"script": "#!/bin/sh\n:\n", "python": "pass\n"}[tool]
     given = [deployment(f"d{number}", config, group=tool, outputs=[each]) for number, each in enumerate(paths(machine))]
@@ -196,7 +196,7 @@ def test_names_of_tools_start_nothing(machine: Machine, canary: Path, shape: str
     "only the exact action is chosen; anything but a list of texts fails the deployment",
 )
 def test_actions_of_a_component_choose_nothing_else(machine: Machine, canary: Path, tried: Tried) -> None:
-    """Not by a pattern, not in another case, not as another type."""
+    """An action chooses a config only by its exact name, not by a pattern, another case or another type."""
     config = f"#!/bin/sh\n{canary}\n"
     actions: list[Any] = [
         *(["*"], [".*"], ["create"], ["CREATE "], ["СREATE"], ["CREATE\0"], [""], [], ["CREAT", "CREATED"]),
@@ -262,7 +262,7 @@ def injections(machine: Machine, canary: Path) -> list[tuple[str, dict[str, Any]
     "they are refused, or taken as the value that they are: no other program is run, nothing is written elsewhere",
 )
 def test_options_of_hooks_are_no_options_of_their_programs(machine: Machine, canary: Path, tried: Tried) -> None:
-    """Nor paths, where they are not said to be."""
+    """An option of a hook is neither an option of its program nor a path, unless the hook declares that."""
     (machine.folder / "victim").write_text("alive")
     (machine.folder / "hosts").write_text(f"localhost ansible_connection=local ansible_python_interpreter={canary}\n")
     (machine.folder / "kitchen").mkdir()
@@ -423,7 +423,7 @@ forging = pytest.mark.fault(
 
 @forging
 def test_no_line_of_the_commands_is_forged(machine: Machine, tried: Tried) -> None:
-    """Whatever is shown of a deployment stays on the line that is about it."""
+    """All text of a deployment stays on the line about it."""
     given = machine.write(forgers())
     number = 0
     shown = [machine.apply(given, "--plan"), machine.apply(given), machine.apply(given)]
@@ -444,7 +444,7 @@ def test_no_line_of_the_commands_is_forged(machine: Machine, tried: Tried) -> No
 @forging
 @pytest.mark.parametrize("journal", [True, False])
 def test_no_line_of_the_log_is_forged(daemon: Daemon, journal: bool) -> None:
-    """Nor of the daemon's, whoever keeps it: each begins with our own priority or time."""
+    """Each line of the daemon's log begins with our own priority or time, in every kind of log."""
     daemon.put(forgers())
     if journal:
         daemon.start(JOURNAL_STREAM="1:2")
@@ -549,7 +549,7 @@ def test_what_is_planted_in_the_folders_is_not_followed(machine: Machine, heat: 
     "no object is made, no code is run; such keys are data like any other",
 )
 def test_a_document_makes_no_objects(machine: Machine, canary: Path, tried: Tried) -> None:
-    """It is text, numbers, lists and maps, and nothing else."""
+    """A document contains only text, numbers, lists and maps."""
     texts = [
         f"!!python/object/apply:os.system [{canary}]",
         f"- id: a\n  config: !!python/object/apply:subprocess.check_output [[{canary}]]\n",

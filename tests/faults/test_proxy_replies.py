@@ -84,7 +84,7 @@ def test_an_answer_is_for_one_request(servers: Servers, tried: Tried) -> None:
     "the older result is never sent: it would complete the newer action",
 )
 def test_results_of_replaced_deployments_are_not_sent(servers: Servers, tried: Tried) -> None:
-    """Whatever the server did when the result was to be sent."""
+    """The result of a replaced deployment is not sent, whatever the server answered before."""
     faults = [
         proxy.REFUSED,
         proxy_faults.HANGS[1],

@@ -29,7 +29,7 @@ from support.result_servers import MEMORY, WAYS, Servers, Tried
     "the result is kept, and sent again until it is accepted; Heat drops one that it has got already",
 )
 def test_results_arrive_over_connections_that_break(servers: Servers, tried: Tried) -> None:
-    """What breaks off is tried again, with the very same result."""
+    """A broken request is repeated with the same result."""
     servers.add((*proxy_faults.BREAKS_OFF, *proxy_faults.CUTS_BODY), *WAYS)
     servers.begin()
     servers.kept("refused|reset|hung up|cut short|not HTTP")
@@ -44,7 +44,7 @@ def test_results_arrive_over_connections_that_break(servers: Servers, tried: Tri
     "it is given up in time, holds up no other result, and gets its own once it answers",
 )
 def test_results_arrive_at_servers_that_hang(servers: Servers, tried: Tried) -> None:
-    """Whatever a server says meanwhile, it has so long to come to an end."""
+    """A request for a result has a deadline, even if the server keeps sending something."""
     servers.add((*proxy_faults.HANGS, *proxy_faults.HANGS_IN_BODY), *WAYS)
     servers.begin()
     servers.kept("no answer within|no full answer|took too long|broke off")
@@ -75,7 +75,7 @@ def test_an_answer_that_is_none_is_no_success(servers: Servers, tried: Tried) ->
     "the result is kept, and sent again after as long as the server asked for, an hour at most",
 )
 def test_results_arrive_at_servers_that_were_not_ready(servers: Servers, tried: Tried) -> None:
-    """What may be otherwise later is tried again later."""
+    """An answer that may change later is followed by another attempt."""
     servers.add((*proxy_faults.for_now(time.time()), *proxy_faults.FOR_AN_HOUR))
     servers.add([proxy_faults.answers(401)], "heat", "zaqar")
     servers.begin()
@@ -110,7 +110,7 @@ def test_results_do_not_follow_redirects(servers: Servers, other: SignalServer, 
     "a sentence says that it was refused for good, and it is not sent again until `retry` asks for that",
 )
 def test_servers_that_refuse(servers: Servers, tried: Tried) -> None:
-    """What no repetition will change is not repeated."""
+    """A final refusal is not followed by another attempt."""
     servers.add([proxy_faults.answers(status) for status in proxy_faults.FOR_GOOD], "url")
     servers.add([proxy_faults.answers(status) for status in proxy_faults.FOR_GOOD if status != 401], "heat", "zaqar")
     servers.begin()

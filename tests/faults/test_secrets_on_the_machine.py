@@ -76,7 +76,7 @@ def test_what_is_where_it_must_not_be_is_found(machine: Machine, heat: SignalSer
 
 @dataclass(frozen=True)
 class Traced:
-    """What a command and all that it started have done."""
+    """The traces of a command and all processes that it started."""
 
     execs: list[tuple[str, str]]
     """Of each program: its arguments, and its environment."""
@@ -217,7 +217,7 @@ def test_no_secret_is_on_a_command_line(machine: Machine, heat: SignalServer, to
 
 
 def test_no_secret_of_a_container_is_on_a_command_line(machine: Machine, heat: SignalServer, podman: Any) -> None:
-    """What a container has in its environment is given to it by way of a file, or of the engine's environment."""
+    """A container gets its environment through a file or the environment of its engine."""
     variables = {"PLAIN": f"{planted.WORD}-hidden", "LINES": f"{planted.HIDDEN}\nand more"}
     container = {"image": IMAGE, "command": ["true"], "detach": False, "environment": variables}
     given = deployment("d1", {"web": container}, group="docker-cmd", signal=heat.url())
@@ -282,7 +282,7 @@ def test_there_is_no_core_of_the_daemon(daemon: Daemon, machine: Machine, heat: 
 
 @pytest.mark.fault(4, "a hook by itself is aborted, and the process of one with steps", "neither leaves a core dump")
 def test_there_is_no_core_of_hooks(machine: Machine) -> None:
-    """They hold the inputs of a deployment."""
+    """Hooks leave no core dumps, which would contain the inputs of a deployment."""
     need_cores()
     pid = machine.folder / "pid"
     program = machine.folder / "chef-client"
@@ -323,7 +323,7 @@ def remove(folder: Path) -> None:
     "what it was given goes with the next one's, as soon as nothing works on it any more",
 )
 def test_what_a_killed_hook_leaves_is_removed(machine: Machine) -> None:
-    """Its folder for temporary files has inputs in it. While the command goes on that it has started, it stays."""
+    """The temporary folder of a killed hook, which has inputs, is removed once its command has ended."""
     begun, go = machine.folder / "begun", machine.folder / "go"
     given = deployment("d1", f"{SH}touch {begun}\n{until(go)}\n")
 

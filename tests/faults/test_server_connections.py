@@ -1,4 +1,4 @@
-"""How results are sent: over kept connections, with certificates, through proxies."""
+"""The sending of results: over kept connections, with certificates, through proxies."""
 
 from __future__ import annotations
 

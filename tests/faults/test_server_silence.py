@@ -19,7 +19,7 @@ from support.results import ONCE, UNDELIVERED, counting, ended, hasty, ran
     "its results are kept, a warning says so, and they are delivered unchanged",
 )
 def test_a_server_that_is_down_and_comes_back(machine: Machine, heat: SignalServer) -> None:
-    """What could not be delivered is kept, said, and delivered by a later run exactly as it was."""
+    """An undelivered result is kept, reported, and delivered unchanged by a later run."""
     heat.refuse()
     given = [deployment(config="#!/bin/sh\ndate +%N | tee -a ran\n", signal=heat.url())]
 

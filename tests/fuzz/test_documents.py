@@ -1,4 +1,4 @@
-"""Whatever stands in a document: nothing is raised, each mistake is said with its place, and nothing wrong succeeds."""
+"""Any document is read without an exception, each mistake is reported with its position, and nothing wrong succeeds."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_several_documents_are_planned_together(contents: list[object]) -> None:
 @mistaken
 @tries(150, documents | changed())
 def test_any_document_survives_its_journal(content: object) -> None:
-    """What is kept of a deployment reads as it did when it came."""
+    """A deployment reads from the journal as it came."""
     for each in metadata.parse(Document(source="any", content=content)).deployments:
         if not each.mistakes:
             kept = metadata.parse(Document(source="any", content=[json.loads(json.dumps(each.document))]))
@@ -118,7 +118,7 @@ def read(text: str, name: str) -> object:
 @unreadable
 @tries(150, st.text() | yamlish | values.map(json.dumps) | st.builds(str.__add__, values.map(json.dumps), yamlish))
 def test_any_text_is_a_document_or_a_mistake(text: str) -> None:
-    """What is read can be written as JSON; what cannot be read is said in one line."""
+    """A parsed document can be written as JSON, and an invalid one is reported in one line."""
     for name in ("x", "x.json"):
         read(text, name)
 
@@ -194,7 +194,7 @@ def encoded(value: object, encoding: str) -> bytes:
     | damaged(known_bytes),
 )
 def test_any_bytes_are_a_document_or_a_mistake(content: bytes) -> None:
-    """Whatever is in a file, whichever source reads it."""
+    """Any bytes in a file are a document or a mistake, for each source that reads files."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "document.json"
         path.write_bytes(content)

@@ -1,4 +1,4 @@
-"""Whatever a hook replies, and however much: the result is JSON, short enough, truthful, and without secrets."""
+"""The result of any reply of a hook is JSON, short enough, truthful, and without secrets."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_any_reply_of_a_hook_is_a_result(content: bytes, code: int) -> None:
     st.integers(900, 5000),
 )
 def test_any_reply_fits(reply: dict[str, object], content: bytes, times: int, limit: int) -> None:
-    """It is JSON, never longer than it may be, it keeps how the deployment ended, and what is short is whole."""
+    """The result is JSON within its limit, keeps the outcome, and short values are whole."""
     with tempfile.NamedTemporaryFile() as file:
         file.write(content * times)
         file.flush()
@@ -123,7 +123,7 @@ safe = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,20}", fullmatch=True)
 @pytest.mark.fault(4, "an id of any characters", "it names one file of its own, in the folder where that belongs")
 @tries(150, st.text() | odd.filter(lambda each: isinstance(each, str)))
 def test_any_id_has_a_safe_file_name(identity: str) -> None:
-    """One name, not hidden, that leads nowhere else, and is its own."""
+    """Any id has a file name of its own, which is not hidden and leads nowhere else."""
     key = protocol.file_key(identity)
     assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}", key)
     assert Path(key).name == key
@@ -133,7 +133,7 @@ def test_any_id_has_a_safe_file_name(identity: str) -> None:
 @pytest.mark.fault(4, "an id of any characters", "it names one file of its own, in the folder where that belongs")
 @tries(150, safe | st.text(), safe | st.text())
 def test_two_ids_never_share_a_file_name(one: str, other: str) -> None:
-    """What belongs to one deployment is never taken for another's."""
+    """Two deployments never share a file."""
     assume(one != other)
     assert protocol.file_key(one) != protocol.file_key(other)
 
@@ -196,7 +196,7 @@ secrets = st.text(st.characters(exclude_characters="*", exclude_categories=["Cs"
     st.sampled_from(["deploy_stdout", "deploy_stderr", "out", "other"]),
 )
 def test_no_credential_is_left_in_any_text(hidden: str, around: list[str], name: str, part: str) -> None:
-    """However often it is there, and whatever is around it."""
+    """No credential is left in any text, however often it occurs and whatever is around it."""
     hide = redactor(parse("a", inputs=[{"name": name, "value": hidden}], outputs=[{"name": "out"}]))
     assert hidden not in hide(part, hidden.join(around))
 
@@ -228,6 +228,6 @@ def texts(value: object) -> list[str]:
 
 @pytest.mark.parametrize("stars", ["****", "*****", "a***"])
 def test_a_secret_of_stars_breaks_nothing(stars: str) -> None:
-    """It cannot be told from the mask, and the rest of the text is as it was."""
+    """A secret of stars looks like the mask, and the rest of the text is unchanged."""
     hide = redactor(parse("a", inputs=[{"name": "deploy_password", "value": stars}]))
     assert hide("deploy_stdout", f"before {stars} after") == "before *** after"

@@ -1,4 +1,4 @@
-"""Whatever is in the files of the state directory: the agent starts, and its commands say what they can."""
+"""With any content of the state directory the agent starts, and its commands show what can be read."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ def state(contents: dict[str, bytes]) -> Any:
 @file_fault
 @tries(80, contents)
 def test_any_state_files_can_be_started_with(contents: dict[str, bytes]) -> None:
-    """Each is read, or set aside and that is said; no name leads out of the directory."""
+    """Each file is read, or set aside with a warning, and no name leads out of the directory."""
     with state(contents) as folder:
         assert isinstance(health.read(folder), dict)
         pause = asked.paused(folder)
@@ -292,7 +292,7 @@ COMMANDS: tuple[Callable[[], list[str]], ...] = (
 @file_fault
 @tries(30, contents)
 def test_the_commands_show_any_state(contents: dict[str, bytes]) -> None:
-    """They end with what they found out, or with one sentence; and steer nobody's terminal."""
+    """Each command ends with its findings or one sentence, without control characters for the terminal."""
     with state(contents) as folder:
         (folder / "agent.conf").write_text(f"[agent]\nstate_dir = {folder}\n")
         for words in COMMANDS:

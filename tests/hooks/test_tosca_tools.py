@@ -79,7 +79,7 @@ exec { "/bin/sh -c 'echo made >${heat_outputs_path}.url'": }
 
 
 def test_puppet_gets_facts_and_the_modules_beside_the_manifest(driver: Driver, tmp_path: Path) -> None:
-    """What it has changed is a success."""
+    """A run of puppet that changes something is a success."""
     driver.environment["PATH"] = f"{real(tmp_path).command.parent}:{os.environ['PATH']}"
     driver.environment["HEAT_PUPPET_LOGDIR"] = str(tmp_path / "logs")
     files = {

@@ -49,7 +49,7 @@ def test_environments_win_over_parameters_beside_them() -> None:
 
 
 def test_an_environment_that_is_sent_as_one_text_yields() -> None:
-    """Then parameters that are given beside it win."""
+    """Parameters that are passed next to an environment in one text take precedence."""
     source = Source(
         File("t.yaml", VERSION + TEMPLATE), (File("e", "parameters: {s: a, n: 1}\n"),), {}, {"s": "b"}, False
     )
@@ -58,7 +58,7 @@ def test_an_environment_that_is_sent_as_one_text_yields() -> None:
 
 
 def test_defaults_of_an_environment_yield_to_what_is_given() -> None:
-    """And win over those of the template; names that nothing has are nobody's business."""
+    """Defaults of an environment override those of the template only, and unknown names are ignored."""
     made = define(TEMPLATE, "parameter_defaults: {s: env, n: 5, other: 1}\n", n=7)
     assert {name: each.value for name, each in made.parameters.items()} == {"s": "env", "l": [], "j": {}, "n": 7}
 
@@ -147,7 +147,7 @@ def test_registries_are_merged_line_by_line() -> None:
 
 
 def test_what_does_nothing_here_is_said() -> None:
-    """It is accepted all the same."""
+    """A part without effect here is accepted with a warning."""
     environment = (
         "resource_registry: {resources: {r: {hooks: [pre-create]}}}\nevent_sinks: [{type: zaqar-queue, target: x}]\n"
     )

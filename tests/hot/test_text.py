@@ -84,13 +84,13 @@ def test_merged_maps_yield_to_keys_beside_them() -> None:
 
 @tries(100, documents)
 def test_yaml_and_json_come_to_the_same(value: Any) -> None:
-    """However it is written, a value is read as it was."""
+    """A value is read as the same from YAML and JSON."""
     assert read(json.dumps(value)).value == value
     assert read(yaml.safe_dump(value, allow_unicode=True)).value == value
 
 
 def test_json_is_read_as_json() -> None:
-    """What YAML takes for text is a number there, and tabs may stand before it."""
+    """JSON numbers that YAML reads as text are numbers, and tabs may precede them."""
     found = read('{\n\t"a": 1e3\n}')
     assert found.value == {"a": 1000.0}
     assert found.place(("a",)) is None or str(found.place(("a",))).startswith("t.yaml:2")

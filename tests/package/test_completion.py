@@ -37,13 +37,13 @@ LINES = {
     "heat-config-hook docker-co\t": "docker-compose",
     "heat-config-hook ru\t": "ru",  # there is no such hook
 }
-"""What is typed → with which words the command is called."""
+"""The text that is typed → the words with which the command is called."""
 
 DOCUMENTS = {
     "site.json": json.dumps([deployment("4be13a2c", name="greeting")]),
     "shop.yaml": "heat_template_version: 2018-08-31\nresources: {nothing: {type: OS::Heat::None}}\n",
 }
-"""What this machine has: a deployment and a stack, each named in the lines."""
+"""Documents for a deployment and a stack, each named in the lines."""
 
 OTHERWISE = {
     "zsh": {

@@ -206,7 +206,7 @@ def test_a_copy_is_an_instance_of_its_own(deb: Path, heat: SignalServer, other: 
 
 @pytest.fixture
 def parameters(deb: Path, other: SignalServer) -> dict[str, str]:
-    """What is to be said to have the package installed: where it is, on a web server, and its checksum."""
+    """Return the parameters with which the package is installed: its URL on a web server, and its checksum."""
     content = deb.read_bytes()
     other.named["agent.deb"] = Answer(body=content)
     return {"package_url": other.url("agent.deb"), "package_sha256": hashlib.sha256(content).hexdigest()}

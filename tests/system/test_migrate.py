@@ -142,7 +142,7 @@ AFTER = {OURS: ("active", "enabled"), THEIRS: ("inactive", "disabled")}
 
 
 def test_the_agent_takes_their_place(image: Booted, heat: SignalServer) -> None:
-    """What they did is not done again, what they do is waited for, what is new is run, and each is signalled once."""
+    """Finished work is not repeated, running work is awaited, new work is run, and each is signalled once."""
     daemon = "sleep 1234 </dev/null >/dev/null 2>&1 &\n"
     first, long = script("d1", heat, daemon), script("d2", heat, "while ! test -e /root/go; do sleep 0.1; done\n")
     deploy(image, first)
@@ -203,7 +203,7 @@ def test_the_agent_takes_their_place(image: Booted, heat: SignalServer) -> None:
 
 
 def test_what_is_somebodys_own_is_not_given_up_unasked(image: Booted) -> None:
-    """What nobody would run any more, and what would go on, is named, and nothing is done."""
+    """Scripts that would no longer run, or would go on running, are named, and nothing is changed."""
     put(image.disk / "usr/libexec/os-refresh-config/configure.d/99-mine", "#!/bin/sh\n", 0o755)
     put(image.disk / "usr/libexec/os-refresh-config/configure.d/README", "no script\n")
     put(image.disk / "usr/libexec/os-apply-config/templates/etc/mine.conf", "{{mine}}\n")
@@ -300,7 +300,7 @@ def test_the_commands_of_its_page(image: Booted, heat: SignalServer) -> None:
 
 
 def test_a_command_of_ones_own_is_waited_for(image: Booted) -> None:
-    """Whatever os-collect-config runs, it is not cut short; it stands still only where it has begun nothing."""
+    """os-collect-config's own command is never cut short; it is stopped only while it runs nothing."""
     own = "#!/bin/sh\necho begun >>/root/ran\nwhile ! test -e /root/go; do sleep 0.1; done\necho ended >>/root/ran\n"
     put(image.disk / "root/own", own, 0o755)
     settings = THEIR_SETTINGS.replace("os-refresh-config", "/root/own")

@@ -94,7 +94,7 @@ def test_what_has_got_away_ends_with_its_run(machine: Booted) -> None:
     "the result says which signal ended it",
 )
 def test_who_stops_a_scope_ends_its_run(machine: Booted) -> None:
-    """And what it is answered with is true: a signal has ended it."""
+    """Stopping a scope ends its run, and the result says truly that a signal ended it."""
     ender = "#!/bin/sh\nsystemctl stop $(cut -d/ -f3 /proc/self/cgroup | grep scope)\nsleep 1004\n"
     done = apply(machine, deployment("d3", ender))
     assert done.code == 1
@@ -130,7 +130,7 @@ def test_a_limit_holds_or_nothing_is_run(machine: Booted) -> None:
 )
 @pytest.mark.parametrize("point", ["runner.spawned", "runner.announced", "runner.word"])
 def test_the_agent_is_killed_while_a_scope_is_made(machine: Booted, point: str) -> None:
-    """Who waited in it has run nothing, and the scope goes."""
+    """The process that waited in the scope has run nothing, and the scope is removed."""
     given = deployment(point, f"#!/bin/sh\necho {point} >>/root/begun\n")
     once = machine.disk / "root/once"
     once.touch()

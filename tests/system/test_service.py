@@ -163,7 +163,7 @@ def test_a_hook_asks_for_a_reboot(service: Booted) -> None:
     "reported as interrupted after the boot, and not run again",
 )
 def test_the_machine_goes_down_unasked(service: Booted) -> None:
-    """What ran then is reported as interrupted right after the boot, though no source answers."""
+    """A run that was cut short is reported as interrupted right after the boot, before a source answers."""
     deploy(service, deployment("d1", "#!/bin/sh\ntouch /root/begun\nsleep 1000\n"))
     start(service)
     eventually(service, (service.disk / "root/begun").exists)

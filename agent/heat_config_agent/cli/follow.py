@@ -137,19 +137,19 @@ def _clear(settings: Settings) -> None:
 
 def _follow(settings: Settings, name: str, hurry: threading.Event) -> None:
     """Follow one source without end. A stack with a failure is tried again."""
-    told = ""
+    problem = ""
     while True:
         try:
             with _held(settings, name, functools.partial(_note, stack=name)) as follower:
                 while True:
                     follower.step()
-                    told = ""
+                    problem = ""
                     hurry.wait(follower.interval)
                     hurry.clear()
         except AgentError as error:
-            if str(error) != told:
-                told = str(error)
-                _note(f"{name}: {told}", name)
+            if str(error) != problem:
+                problem = str(error)
+                _note(f"{name}: {problem}", name)
             hurry.wait(10)
             hurry.clear()
 

@@ -147,12 +147,12 @@ def _hint(plan: Plan) -> None:
 
 def _print(plan: Plan, steps: Iterable[Step], *, planned: bool, trouble: AgentError | None = None) -> None:
     findings = [
-        {"verdict": each.verdict.value, "about": each.about, "says": each.text, "todo": each.todo or None}
-        for each in plan.findings
+        {"verdict": finding.verdict.value, "about": finding.about, "says": finding.text, "todo": finding.todo or None}
+        for finding in plan.findings
     ]
     shown = [
-        {"deed": each.deed.value, "about": each.about, "says": each.text, "why": each.why, "already": each.done}
-        for each in steps
+        {"deed": step.deed.value, "about": step.about, "says": step.text, "why": step.why, "already": step.done}
+        for step in steps
     ]
     values = {
         "planned": planned,

@@ -72,13 +72,13 @@ def _encoded(value: object) -> object:
 
 def decoded(reply: dict[str, object], folder: Path) -> Reply:
     """Return the reply in the JSON of `encoded`, with the output of the run in its folder."""
-    found: Reply = {}
+    values: Reply = {}
     for name, value in reply.items():
         if isinstance(value, dict) and value.keys() == {"stream", "before"} and value["stream"] in _STREAMS.values():
-            found[name] = Capture(folder / str(value["stream"]), str(value["before"]))
+            values[name] = Capture(folder / str(value["stream"]), str(value["before"]))
         elif value is not None:
-            found[name] = value
-    return found
+            values[name] = value
+    return values
 
 
 def become(

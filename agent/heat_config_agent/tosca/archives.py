@@ -91,13 +91,13 @@ class Folder(Disk):
 
     def all_members(self) -> list[str]:
         """Return the paths of all files in it; nothing that is hidden or leads outside."""
-        found = []
+        members = []
         for folder, folders, names in os.walk(self._path):
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             inside = os.path.relpath(folder, self._path)
             paths = (posixpath.normpath(posixpath.join(inside, name)) for name in names if not name.startswith("."))
-            found += [path for path in paths if self.has(path)]
-        return sorted(found)
+            members += [path for path in paths if self.has(path)]
+        return sorted(members)
 
     def size(self, names: list[str]) -> int:
         """Return the bytes of some files together."""

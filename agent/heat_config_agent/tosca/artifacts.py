@@ -84,12 +84,12 @@ def naming_document(artifact: ArtifactDefinition) -> Document:
 
 def check_file(content: Mapping[str, Json], path: Path, document: Document) -> None:
     """Leave it open where the file of an artifact is not there."""
-    found = file_path(content, document)
-    if found is None:
+    file = file_path(content, document)
+    if file is None:
         if content.get("repository") is None:
             problem = f"{content['file']} is not fetched: only files of this machine are used"
             document.report.leave_open("open-artifact", problem, path, "keep a copy of it here")
-    elif not document.files.has(found):
+    elif not document.files.has(file):
         problem = f"there is no file {content['file']}"
         document.report.leave_open("open-artifact", problem, path, "its path begins at the file that names it")
 
@@ -141,12 +141,12 @@ def _check_tool(
     if content.get("file") is None:
         return
     where = file_path(content, names)
-    found = processor(type_, content, names, where)
-    if found == CONTAINER and operation != OF_IMAGES:
+    tool = processor(type_, content, names, where)
+    if tool == CONTAINER and operation != OF_IMAGES:
         problem, hint = refusal(operation)
         document.report.leave_open("open-tool", problem, path, hint)
-    elif found:
-        program, install = lacking(found)
+    elif tool:
+        program, install = lacking(tool)
         if program:
             document.report.leave_open("open-tool", f"{program} is not on this machine", path, install)
     elif where is not None and names.files.has(where):

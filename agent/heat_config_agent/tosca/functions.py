@@ -321,7 +321,7 @@ def _check_concat(arguments: Json, path: Path, scope: Scope) -> None:
     if not isinstance(arguments, list):
         _bad(f"needs a list, not {kind_of(arguments)}", "write concat: [ A, B ]", path, scope)
     elif not arguments:
-        scope.report.warn("concat-empty", "concat of nothing is an empty text", path)
+        scope.report.warn("concat-empty", "concat of an empty list is an empty text", path)
     else:
         check(arguments, path, scope)
 

@@ -139,13 +139,15 @@ class DefinedType:
     @cached_property
     def requirements(self) -> Mapping[str, RequirementDefinition]:
         """Definitions of requirements by name."""
-        found = self._inherited("requirements")
+        requirements = self._inherited("requirements")
         for index, entry in enumerate(self.content.get("requirements") or ()):
             if entry is not None:
                 name, content = entry
                 path = (*self.path, "requirements", index, name)
-                found[name] = RequirementDefinition(name, content or {}, found.get(name), self.names, path)
-        return found
+                requirements[name] = RequirementDefinition(
+                    name, content or {}, requirements.get(name), self.names, path
+                )
+        return requirements
 
     @cached_property
     def artifacts(self) -> Mapping[str, ArtifactDefinition]:

@@ -88,13 +88,13 @@ class _WorkflowCheck:
         """Return the node or group of a name, or report that there is none."""
         if name is None:
             return None
-        found: Template | None = self.service.nodes.get(name) or self.service.groups.get(name)
-        if found is None:
+        target: Template | None = self.service.nodes.get(name) or self.service.groups.get(name)
+        if target is None:
             known = [*self.service.nodes, *self.service.groups]
             self.report.wrong(
                 "target-unknown", f"there is no node template or group {name}", path, nearest(name, known)
             )
-        return found
+        return target
 
     def _nodes(self, target: Template) -> list[Node]:
         if isinstance(target, Group):

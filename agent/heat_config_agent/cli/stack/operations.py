@@ -234,23 +234,23 @@ def _as_defined(root: Stack) -> list[str]:
 
 
 def _say_placeholders(root: Stack) -> None:
-    here = [each.name for each in root.placeholders() if each.type().endswith("::Server")]
-    other = [each for each in root.placeholders() if each.name not in here]
+    here = [resource.name for resource in root.placeholders() if resource.type().endswith("::Server")]
+    absent = [resource for resource in root.placeholders() if resource.name not in here]
     if here:
         terminal.say(f"this machine stands in for: {', '.join(map(terminal.line, here))}")
-    for each in other:
-        terminal.say(f"{terminal.line(each.name)} needs a cloud: no {terminal.line(each.type())} was created")
+    for resource in absent:
+        terminal.say(f"{terminal.line(resource.name)} needs a cloud: no {terminal.line(resource.type())} was created")
 
 
 def _for_others(root: Stack, server: str) -> list[str]:
     """Return the names of deployments for other servers than `server`, which is an id or a resource."""
     store = root.world.store
-    ids = {server, *(each.physical for each in root.records() if each.name == server)}
+    ids = {server, *(record.physical for record in root.records() if record.name == server)}
     return sorted(
         {
-            store.resources[each.resource].name
-            for each in store.deployments.values()
-            if each.server not in ids and each.resource in store.resources
+            store.resources[deployment.resource].name
+            for deployment in store.deployments.values()
+            if deployment.server not in ids and deployment.resource in store.resources
         }
     )
 

@@ -164,15 +164,15 @@ def deployment_at(settings: Settings, name: str, path: str) -> tuple[Path, str]:
 
 def deployments_named(settings: Settings, resource: str) -> list[str]:
     """Return the full names, `STACK/RESOURCE`, of the deployments of a resource in any stack that can be read."""
-    found = []
+    deployments = []
     for name in listing.names(settings.state):
         try:
             store = Store(listing.folder(settings.state, name), write=False)
         except StateError:
             continue
         paths = {path_of_deployment(store, identity) for identity in store.deployments}
-        found += [f"{name}/{path}" for path in sorted(paths) if path.rpartition("/")[2] == resource]
-    return found
+        deployments += [f"{name}/{path}" for path in sorted(paths) if path.rpartition("/")[2] == resource]
+    return deployments
 
 
 def path_of_deployment(store: Memory, deployment: str) -> str:

@@ -110,12 +110,12 @@ class _Server:
         if answer.status != 200:
             raise ProviderError(f"cannot {purpose}: {host} answers HTTP {answer.status} {answer.reason}".rstrip())
         try:
-            found = strict_json.loads(answer.body.decode())
+            content = strict_json.loads(answer.body.decode())
         except ValueError:
-            found = None
-        if not isinstance(found, dict):
+            content = None
+        if not isinstance(content, dict):
             raise ProviderError(f"cannot {purpose}: the answer of {host} is not an object of JSON")
-        return found
+        return content
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from heat_config_agent.state.pruning import Pruning
 
 
 def test_a_request_during_a_look_is_kept_until_that_has_ended(tmp_path: Path) -> None:
-    """Somebody asks for it just when something is being removed."""
+    """A request during a sweep is carried out after it."""
     journal = Journal(tmp_path)
     limits = Limits(secrets=1e9, age=1e9, count=10, size=10**9, files=1000)
     pruning = Pruning(journal, Deployed(tmp_path / "deployed"), tmp_path, limits, Log())
