@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 import pytest
@@ -72,14 +73,14 @@ def row(name: str) -> int:
     return next(position for position, names in enumerate(ROWS) if name.partition(".")[0] in names)
 
 
-def circles(arrows: Mapping[str, set[str]]) -> list[set[str]]:
+def circles(arrows: Mapping[str, AbstractSet[str]]) -> list[set[str]]:
     """Return the groups of names of which each reaches all others."""
     reached: dict[str, set[str]] = {}
     for start in arrows:
         seen: set[str] = set()
         todo = [start]
         while todo:
-            new = arrows.get(todo.pop(), set()) - seen
+            new = arrows.get(todo.pop(), frozenset()) - seen
             seen |= new
             todo += new
         reached[start] = seen
