@@ -11,7 +11,7 @@ from heat_config_agent.stack.definition import ROOT, Tree, Unresolved
 from heat_config_agent.tosca.artifacts import file_path, naming_document
 from heat_config_agent.tosca.definitions import PropertyDefinition
 from heat_config_agent.tosca.documents import Document
-from heat_config_agent.tosca.later import Attribute, Computed, as_text, computed, selected
+from heat_config_agent.tosca.later import Attribute, Computed, as_text, computed, least_state, selected
 from heat_config_agent.tosca.topology import Layer, Link, Part, capability_of
 from heat_config_agent.tosca.values import is_call
 
@@ -193,6 +193,9 @@ class Evaluator:
             return self.value(inner.service.outputs[output].get("value"), Context(None, inner))
         if isinstance(entry, dict) and "value" in entry:
             return entry["value"]
+        if name == "state" and entry is None:
+            parts = [of for of in part.layer.topology.everything(part) if of is not part]
+            return Computed([self.attribute(of, name) for of in parts], least_state, "state")
         return self._plain_attribute(part, name)
 
     def capability_attribute(self, part: Part, capability: str, name: str) -> Tree:

@@ -138,3 +138,12 @@ def uses(tree: Json, keyword: str) -> bool:
                 return True
         return any(uses(value, keyword) for value in tree.values())
     return any(uses(value, keyword) for value in tree) if isinstance(tree, list) else False
+
+
+_STATES = "error initial creating created configuring configured starting started stopping deleting deleted".split()
+
+
+def least_state(states: list[Json]) -> Json:
+    """Return the state of a substituted node: that of the inner node which has come the least far."""
+    known = [state for state in states if state is not None]
+    return min(known, key=lambda state: _STATES.index(state) if state in _STATES else len(_STATES), default=None)

@@ -234,7 +234,8 @@ class Weaver:
             if activity.get("inline") is not None:
                 yield self._inline(activity["inline"])
             elif part is not None and activity.get("set_state") is not None:
-                yield StateChange(part.name, str(activity["set_state"]))
+                for of in self._compiler.topology.everything(part):
+                    yield StateChange(of.name, str(activity["set_state"]))
             elif part is not None and activity.get("call_operation") is not None:
                 yield from self._called(activity["call_operation"], step, part)
 
