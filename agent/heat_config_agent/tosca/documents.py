@@ -13,7 +13,7 @@ from heat_config_agent.tosca.archives import Files, local_path
 from heat_config_agent.tosca.definitions import Type
 from heat_config_agent.tosca.grammar import ABSENT, held
 from heat_config_agent.tosca.primitives import version as version_value
-from heat_config_agent.tosca.profiles import Profile, profile
+from heat_config_agent.tosca.profiles import Profile, is_normative, profile
 from heat_config_agent.tosca.report import Report, nearest
 from heat_config_agent.tosca.text import tosca_text
 from heat_config_agent.tosca.types import SECTIONS, DefinedType
@@ -49,7 +49,8 @@ class Document:
         if section not in self._own:
             defined = self.content.get(section) or {}
             self._own[section] = {
-                name: DefinedType(section, name, of, self, normative=False) for name, of in defined.items()
+                name: DefinedType(section, name, of, self, is_normative=is_normative(section, name))
+                for name, of in defined.items()
             }
         return self._own[section]
 

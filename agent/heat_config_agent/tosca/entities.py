@@ -73,8 +73,8 @@ ATTRIBUTE = entity("an attribute", _attribute, since=_keyed)
 _property = _attribute | {
     "required": TRUTH,
     "constraints": CLAUSES,
-    "external-schema": ANY,
-    "external_schema": ANY,
+    "external-schema": TEXT,
+    "external_schema": TEXT,
 }
 PROPERTY = entity("a property", _property, since=_keyed)
 PARAMETER = entity("a parameter", _property | {"value": ANY}, since=_keyed)
