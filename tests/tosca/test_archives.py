@@ -84,7 +84,7 @@ def test_without_metadata_there_is_one_template_at_the_root(members: dict[str, s
         (META.replace("definitions/main", "definitions/other"), "archive-entry"),
         (META.replace("definitions/main", "../definitions/main"), "archive-entry"),
         (META.replace("main.yaml\n", "main.yaml\nOther-Definitions: definitions/other.yaml\n"), "archive-entry"),
-        (META.replace("main.yaml\n", 'main.yaml\nOther-Definitions: "definitions/main.yaml" "../a b"\n'), "archive-entry"),
+        (META.replace("main.yaml\n", 'main.yaml\nOther-Definitions: "../a b"\n'), "archive-entry"),
         ("nothing", "archive-metadata"),
         ("", "archive-metadata"),
     ],

@@ -140,7 +140,8 @@ def uses(tree: Json, keyword: str) -> bool:
     return any(uses(value, keyword) for value in tree) if isinstance(tree, list) else False
 
 
-_STATES = "error initial creating created configuring configured starting started stopping deleting deleted".split()
+_STATES = ("error", "initial", "creating", "created", "configuring", "configured", "starting", "started", "stopping")
+"""States of nodes (section 3.3.1), the least far first; others come after them."""
 
 
 def least_state(states: list[Json]) -> Json:

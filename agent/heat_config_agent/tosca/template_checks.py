@@ -232,6 +232,7 @@ def check_interfaces(
                 check_implementation(
                     implementation, artifacts, (*where, "implementation"), template.document, operation=operation
                 )
+                functions.check(implementation, (*where, "implementation"), scope)
 
 
 def _is_incomplete(interface: Interface | None) -> bool:
