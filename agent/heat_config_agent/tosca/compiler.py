@@ -202,7 +202,7 @@ class Compiler:
         return [part.name, *own]
 
     def _resource_of(self, subject: Subject, interface: str, operation: str) -> tuple[str, str] | None:
-        """Return the resource that has the outputs of an operation: its own, or the node's if only workflows call it."""
+        """Return the resource with the outputs of an operation: its own, or the node if only workflows call it."""
         found = subject.template.interface(interface)
         place = self._places.get((id(subject), found.name if found else interface, operation))
         if place is not None or found is None:

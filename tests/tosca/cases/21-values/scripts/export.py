@@ -1,7 +1,9 @@
-#!/usr/bin/env python3
-import os, sys
+import os
+import sys
+from pathlib import Path
+
 answer = 42
 things = ["a", {"b": 1}]
-with open(os.environ["log"], "a") as f:
-    print("py", __name__, os.path.basename(__file__), file=f)
+with Path(os.environ["log"]).open("a") as log:
+    print("py", __name__, Path(__file__).name, file=log)
 sys.exit(0)
