@@ -170,7 +170,7 @@ class Evaluator:
         return Computed([*outputs, assigned], _first, "first") if outputs else assigned
 
     def _set_by_operations(self, subject: Subject, path: tuple[str, ...]) -> Iterator[Tree]:
-        """Yield the outputs of operations that set an attribute (1.3), of relationships and the last operations first."""
+        """Yield the outputs of operations that set an attribute (1.3), those of relationships and the last first."""
         ends: list[tuple[Link, str]] = []
         if isinstance(subject, Part):
             ends = [*((link, "SOURCE") for link in subject.links), *((link, "TARGET") for link in subject.incoming)]
