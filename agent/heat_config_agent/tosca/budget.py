@@ -1,6 +1,7 @@
 """The limit on the work of checking one file, because a file may be written to make the check slow.
 
 What is left out then is help or what no one can check: hints, matches of requirements, and patterns that take long.
+Imports that bring too many names are refused.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ PATTERN_SECONDS = 0.3
 MATCHES = 20_000
 """Nodes that are held against requirements without a named node."""
 
+NAMES = 300_000
+"""Names of types that all imports bring, each with every prefix that it has."""
+
 
 class Budget:
     """The remaining budget for one file."""
@@ -26,6 +30,7 @@ class Budget:
         self.hints = HINTS
         self.pattern_seconds = PATTERN_SECONDS
         self.matches = MATCHES
+        self.names = NAMES
 
 
 left = Budget()

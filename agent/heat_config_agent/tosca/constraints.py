@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import ge, gt, le, lt
@@ -126,11 +126,25 @@ def _parsed(item: Json) -> tuple[str, Json, Any]:
     return operator, argument, _malformed(operator, argument)
 
 
+def asserted(condition: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Return a condition with `assert`, where it is an attribute with its constraints alone, as 1.3 has it (3.5.20)."""
+    if len(condition) != 1:
+        return condition
+    ((_, items),) = condition.items()
+    items = items if isinstance(items, list) else [items]
+    is_direct = bool(items) and all(isinstance(item, dict) and len(item) == 1 for item in items)
+    if is_direct and all(operator in OPERATORS for item in items for operator in item):
+        return {"assert": [condition]}
+    return condition
+
+
 _FINE: Any = ()
 
 
 def _malformed(operator: str, argument: Json) -> Any:
     """Return the mistake in the form of an argument, for any type: a problem and a hint; or nothing."""
+    if is_function(argument):
+        return _FINE
     if operator == "in_range" and (not isinstance(argument, list) or len(argument) != 2):
         return "in_range needs a list of two values", f"write `in_range: [ 1, {UNBOUNDED} ]`, say"
     if operator == "valid_values" and not isinstance(argument, list):

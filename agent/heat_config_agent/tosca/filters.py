@@ -45,6 +45,9 @@ def _check_properties(
         name, clauses = entry
         schema = defined[name].schema if name in defined else None
         where = (*path, index, name)
+        if clauses is None:
+            document.report.warn("empty", f"nothing stands under {name}", where, "leave it out, or add a constraint")
+            continue
         if clauses == []:
             document.report.wrong("constraint-bad", f"the filter of {name} has no constraint", where, "add one")
         check_clauses(clauses, schema, where, document)
@@ -117,7 +120,7 @@ def _entries(content: Any) -> Sequence[tuple[str, Any]]:
 
 
 def _holds(value: Json, clauses: Json, schema: Schema, *, folded: bool = False) -> bool:
-    if value is None or schema.type is None or is_function(value):
+    if value is None or clauses is None or schema.type is None or is_function(value):
         return True
     for item, _ in _each(clauses, ()):
         if is_function(item):

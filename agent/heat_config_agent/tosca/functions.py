@@ -380,8 +380,16 @@ def check_circles(scope: Scope, place: Callable[[Holder], Path]) -> None:
 def check_defaults(
     defined: Mapping[str, PropertyDefinition], own: Mapping[str, Json], path: Path, scope: Scope, *holder: object
 ) -> None:
-    """Report what is wrong with the functions in the defaults of definitions."""
+    """Report what is wrong with the functions in the defaults and constraints of definitions."""
     for name, content in own.items():
         default = content.get("default")
         if name in defined and (default.__class__ is dict or default.__class__ is list):
             check(default, (*path, name, "default"), scope.of(*holder, name) if holder else scope)
+        check_constraints(content, (*path, name), scope)
+
+
+def check_constraints(content: Mapping[str, Json], path: Path, scope: Scope) -> None:
+    """Report what is wrong with the functions in the constraints of a definition, or of its entries and keys."""
+    for key in ("constraints", "entry_schema", "key_schema"):
+        if content.get(key):
+            check(content[key], (*path, key), scope)

@@ -89,7 +89,8 @@ class _TypeCheck:
         name = type_.content.get("derived_from")
         noun = NOUNS[type_.section]
         if name is None or name == NO_PARENT:
-            if type_.section != "data_types" or type_.content.get("properties"):
+            is_root = type_.key == f"{SECTIONS[type_.section]}Root"
+            if not is_root and (type_.section != "data_types" or type_.content.get("properties")):
                 hint = f"derive it of {SECTIONS[type_.section]}Root"
                 self.report.warn(
                     "not-root", f"the {noun} {type_.name} is not derived of the root type", type_.path, hint
@@ -155,6 +156,7 @@ class _TypeCheck:
             check_implementation(
                 implementation, names, (*path, "implementation"), self.document, operation=str(path[-1])
             )
+            functions.check(implementation, (*path, "implementation"), self.scope)
 
     def _check_interfaces(self) -> None:
         for name, content in (self.type.content.get("interfaces") or {}).items():
@@ -189,6 +191,8 @@ class _TypeCheck:
         self._check_requirements()
         for name, content in (self.type.content.get("artifacts") or {}).items():
             check_artifact(self.type.artifacts[name], content, self.document)
+            where = (*self.type.artifacts[name].path, "properties")
+            functions.check(content.get("properties"), where, self.scope)
 
     def _check_capabilities(self) -> None:
         for name, content in (self.type.content.get("capabilities") or {}).items():
@@ -234,7 +238,8 @@ class _TypeCheck:
                 checked = _TypeCheck(type_, self.document, self.scope) if type_ else self
                 checked._check_interface(inner, of)  # noqa: SLF001  # of its own class
             if content.get("node_filter"):
-                check_filter(content["node_filter"], definition.node, (*path, "node_filter"), self.document)
+                where = (*path, "node_filter")
+                check_filter(content["node_filter"], definition.node, where, self.document, self.scope)
 
     def _check_group(self) -> None:
         self._check_interfaces()
