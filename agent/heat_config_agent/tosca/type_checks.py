@@ -16,10 +16,11 @@ from heat_config_agent.tosca.definitions import (
 from heat_config_agent.tosca.documents import Document
 from heat_config_agent.tosca.entities import operations
 from heat_config_agent.tosca.filters import check_filter
-from heat_config_agent.tosca.functions import Scope, TypeSubject
+from heat_config_agent.tosca.functions import Scope
 from heat_config_agent.tosca.grammar import EMPTY
 from heat_config_agent.tosca.interface_definitions import InterfaceDefinition
 from heat_config_agent.tosca.report import Report, nearest
+from heat_config_agent.tosca.subjects import TypeSubject
 from heat_config_agent.tosca.triggers import check_triggers
 from heat_config_agent.tosca.types import MOST_PARENTS, NO_PARENT, SECTIONS
 

@@ -11,10 +11,11 @@ from heat_config_agent.tosca import functions, values
 from heat_config_agent.tosca.circles import circles, shown_circle
 from heat_config_agent.tosca.definitions import PropertyDefinition, definitions
 from heat_config_agent.tosca.filters import check_clauses
-from heat_config_agent.tosca.functions import Scope, Subject, TypeSubject
+from heat_config_agent.tosca.functions import Scope
 from heat_config_agent.tosca.grammar import EMPTY
 from heat_config_agent.tosca.report import nearest
 from heat_config_agent.tosca.service import Group, Node, Policy, Requirement, Service
+from heat_config_agent.tosca.subjects import Subject, TypeSubject
 from heat_config_agent.tosca.templates import Template
 from heat_config_agent.tosca.triggers import activities
 from heat_config_agent.tosca.type_checks import check_definitions
