@@ -122,6 +122,17 @@ def _check_get_property(arguments: Json, path: Path, scope: Scope) -> None:
         _check_name(subject, subject.type, arguments[1:], path, scope)
 
 
+def check_outputs(content: Mapping[str, Any], path: Path, scope: Scope) -> None:
+    """Check the attributes that the outputs of an operation or a notification set (1.3): `NAME: [ENTITY, …, NAME]`."""
+    for name, attribute in (content.get("outputs") or {}).items():
+        where = (*path, "outputs", name)
+        if len(attribute) < 2:
+            problem = f"the output {name} needs the entity and the attribute that it sets"
+            scope.report.wrong("function-arguments", problem, where, "write [ SELF, ATTRIBUTE ], say")
+        else:
+            _check_get_property(attribute, (*where, "get_attribute"), scope)
+
+
 def _check_name(subject: Subject, type_: Type, names: list[Any], path: Path, scope: Scope) -> None:
     name, rest = names[0], names[1:]
     has_attributes = path[-1] == "get_attribute"

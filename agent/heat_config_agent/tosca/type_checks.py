@@ -158,6 +158,7 @@ class _TypeCheck:
                 implementation, names, (*path, "implementation"), self.document, operation=str(path[-1])
             )
             functions.check(implementation, (*path, "implementation"), self.scope)
+        functions.check_outputs(content, path, self.scope)
 
     def _check_interfaces(self) -> None:
         for name, content in (self.type.content.get("interfaces") or {}).items():
@@ -177,6 +178,8 @@ class _TypeCheck:
         self._check_inputs(content.get("inputs"), interface.inputs, (*path, "inputs"))
         for name, operation, where in operations(content, path):
             self._check_operation(operation, interface.operations[name].inputs, where)
+        for name, notification in (content.get("notifications") or {}).items():
+            functions.check_outputs(notification, (*path, "notifications", name), self.scope)
 
     def _refuse_refinement(self, what: str, new: Type, old: Type, path: Path) -> None:
         problem = f"{what} has the type {new.name}, which is not derived of {old.name}"
