@@ -65,6 +65,20 @@ def check_clauses(content: Json, schema: Schema | None, path: Path, document: Do
             check_clause(item, primitive, where, document.report, is_complex=is_complex)
 
 
+def assertions(conditions: Any, path: Path) -> Iterator[tuple[str, Json, Path]]:
+    """Yield the attributes that conditions assert, each with its constraints and their path (section 3.5.21)."""
+    for index, condition in enumerate(conditions or ()):
+        if condition is None:
+            continue
+        here = (*path, index)
+        for key in ("and", "or", "not"):
+            yield from assertions(condition.get(key), (*here, key))
+        for position, entry in enumerate(condition.get("assert") or ()):
+            if entry is not None:
+                name, clauses = entry
+                yield name, clauses, (*here, "assert", position, name)
+
+
 def _each(content: Json, path: Path) -> Iterator[tuple[Json, Path]]:
     if isinstance(content, list):
         yield from ((item, (*path, index)) for index, item in enumerate(content))
