@@ -1,4 +1,4 @@
-"""What a terminal shows during the work on a stack: its size changes, and it is stopped and continued."""
+"""The terminal during the work on a stack: its size changes, and it is stopped and continued."""
 
 from __future__ import annotations
 
