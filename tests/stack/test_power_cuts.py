@@ -161,7 +161,7 @@ class Life:
 def test_the_power_goes_at_each_flush(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str, in_a_row: bool, tried: Callable[[int], None]
 ) -> None:
-    """Whichever of the two files has more, the next boot goes on with what both of them have."""
+    """The next boot goes on with what both files have, and it does not matter which of them has more."""
     folder = tmp_path / "machine"
     folder.mkdir()
     working = Working(folder)
