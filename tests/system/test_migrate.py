@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -74,7 +75,7 @@ def install(disk: Path) -> None:
     (home / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\n")
     for name in ("os-collect-config", "os-refresh-config", "os-apply-config", "dib-run-parts"):
         text = (peers.BIN / name).read_text()
-        put(home / "bin" / name, text.replace(f"#!{peers.BIN}/python", f"#!{HOME}/bin/python3"), 0o755)
+        put(home / "bin" / name, re.sub(r"^#!\S*/python\S*", f"#!{HOME}/bin/python3", text), 0o755)
     put(home / "bin/heat-config-notify", (element / "bin/heat-config-notify").read_text(), 0o755)
     for name in ("20-os-apply-config", "55-heat-config"):
         script = element / "os-refresh-config/configure.d" / name

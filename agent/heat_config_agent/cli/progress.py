@@ -351,7 +351,7 @@ def tool(step: Step) -> str:
     """Return the tool of a step, or else its group."""
     if step.job is not None:
         return step.job.config.tool
-    return step.deployment.group or "-"
+    return step.tool or step.deployment.group or "-"
 
 
 def _short(text: str) -> str:

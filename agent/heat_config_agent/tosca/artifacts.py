@@ -115,6 +115,10 @@ def check_implementation(
             if item.get("type") is not None:
                 _check_type(item["type"], where, document)
                 type_ = document.find("artifact_types", item["type"])
+            if type_ is not None and not type_.is_incomplete:
+                own = item.get("properties") or {}
+                owner = f"the artifact {item['file']}"
+                values.check_properties(own, type_.properties, owner, ((*where, "properties"), where), document.report)
             is_image = type_ is not None and _IMAGES in type_.keys
             if _check_repository(item, where, document) and not is_image:
                 check_file(item, (*where, "file"), document)

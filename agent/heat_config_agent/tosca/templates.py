@@ -14,8 +14,8 @@ from heat_config_agent.tosca.definitions import (
 )
 from heat_config_agent.tosca.documents import Document
 from heat_config_agent.tosca.entities import operations
-from heat_config_agent.tosca.functions import Subject
 from heat_config_agent.tosca.interface_definitions import InterfaceDefinition, OperationDefinition
+from heat_config_agent.tosca.subjects import Subject
 
 
 class Interface:

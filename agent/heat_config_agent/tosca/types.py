@@ -47,12 +47,14 @@ _SAME = frozenset({"tosca.capabilities.Container", "tosca.capabilities.Compute"}
 class DefinedType:
     """A type as its document defines it (`definitions.Type`)."""
 
-    def __init__(self, section: str, name: str, content: Mapping[str, Json], names: Names, *, normative: bool) -> None:
+    def __init__(
+        self, section: str, name: str, content: Mapping[str, Json], names: Names, *, is_normative: bool
+    ) -> None:
+        """Take its definition; `is_normative` says that it has the full name of a normative type."""
         self.section, self.name, self.content, self.names = section, name, content, names
-        self.normative = normative
         self.path: Path = (section, name)
-        self.key: object = name if normative else self
-        """Its identity: normative types of all versions are the same by their name."""
+        self.key: object = name if is_normative else self
+        """Its identity: normative types of all versions and documents are the same by their name."""
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
