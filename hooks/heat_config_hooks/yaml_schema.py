@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 CORE = "tag:yaml.org,2002:"
-"""How YAML's own tags begin."""
+"""The prefix of YAML's own tags."""
 
 _STR, _SEQ, _MAP = CORE + "str", CORE + "seq", CORE + "map"
 _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -105,7 +105,7 @@ YAML_1_1 = Schema(
         **{name: _as_before(name) for name in ("bool", "int", "float")},
     },
 )
-"""What Heat takes: `yes` is true, `0755` is 493 and `12:30` is 750."""
+"""The scalars as Heat reads them: `yes` is true, `0755` is 493 and `12:30` is 750."""
 
 
 def _boolean(text: str) -> bool:

@@ -100,7 +100,7 @@ def _followed(process: BaseProcess, received: Connection, end: float, say: Calla
 
 
 def _work(scenario: Scenario, folder: Path, told: Connection) -> None:
-    """Measure it, and tell what came of it: in that process."""
+    """Measure a scenario in its own process, and report the outcome."""
     begun = time.monotonic()
     os.setsid()  # who is at the terminal interrupts the one that follows this, which ends it
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))

@@ -37,7 +37,7 @@ _WIDE = 132
 _HEAD = """\
 # Benchmarks
 
-What heat-config-agent costs, measured beside the programs that it replaces:
+The cost of heat-config-agent, compared with the programs that it replaces:
 os-collect-config, os-refresh-config, os-apply-config and heat-agents 13.0.0, as released.
 `make bench` writes this page from `benchmarks.json`; do not edit it."""
 
@@ -213,7 +213,7 @@ def _summary(listed: Mapping[str, Any]) -> str:
                 ]
             )
     met = f"{judged.count(True)} of {len(judged)} [goals](#goals) are met."
-    but = "These are not; the reasons stand below the table of goals:"
+    but = "These are not met; the reasons are below the table of goals:"
     parts = ["## Summary", met, _table(rows) if rows[1:] else "", *([but, "\n".join(missed)] if missed else [])]
     return "\n\n".join(filter(None, parts))
 

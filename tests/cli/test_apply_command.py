@@ -80,7 +80,7 @@ def test_nothing_named_is_told_by_the_exit_code(machine: Machine) -> None:
 
 
 def test_a_missing_document_does_not_hold_up_the_others(machine: Machine) -> None:
-    """Of several documents those are applied that can be had; the other is said, and all is not well."""
+    """A missing document is reported, and the others are applied."""
     ran = machine.apply([counted(machine)], str(machine.folder / "missing.json"))
 
     assert ran.code == 1

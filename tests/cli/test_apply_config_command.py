@@ -107,7 +107,7 @@ def test_the_old_folder_is_moved(machine: Machine) -> None:
 
 
 def test_the_old_folder_is_left_where_there_is_a_new_one(machine: Machine) -> None:
-    """Where both are there the new one counts alone."""
+    """If both folders exist, only the new one counts."""
     old, new = machine.folder / "old", machine.folder / "new"
     for folder, name in {old: "d1", new: "d2"}.items():
         folder.mkdir()

@@ -73,7 +73,7 @@ def only_in_the_journal(machine: Machine) -> bool:
 
 
 def test_a_run_finds_its_artifacts(machine: Machine, heat: SignalServer, files: Files) -> None:
-    """By a built-in hook and by an executable one; they are fetched once, and are gone when the run has ended."""
+    """A built-in and an executable hook find their artifacts, which are fetched once and removed after the run."""
     reply = """'{"deploy_status_code": 0}'"""
     machine.hook("looks", f'{SH}cat "$HEAT_ARTIFACTS/plain" >{machine.folder}/read\necho {reply}\n')
     plain = files.put("plain", b"one\n")

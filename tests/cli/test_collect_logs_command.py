@@ -84,7 +84,7 @@ def test_a_part_with_a_secret_is_left_out(machine: Machine) -> None:
 
 
 def test_the_bundle_is_bounded(machine: Machine) -> None:
-    """Of long output it has the beginning and the end, and of many runs the newest."""
+    """The bundle has the beginning and the end of long output, and the newest of many runs."""
     many = [deployment(f"d{number:02}", f"{SH}true") for number in range(25)]
     machine.apply([*many, deployment("long", f"{SH}seq 1 300000")])
     found = collected(machine)

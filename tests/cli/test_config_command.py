@@ -175,7 +175,7 @@ def test_what_was_learned_comes_first_as_long_as_the_machine_says_what_it_said_t
 
 
 def test_the_source_in_use_is_shown_while_the_daemon_runs(machine: Machine) -> None:
-    """As the daemon that runs has said; once it runs no more, none is."""
+    """The source in use is what the running daemon has reported; without a daemon there is none."""
     hold(machine, "heat_local", {"os-collect-config": {"heat": HEAT}})
     machine.state.chmod(0o700)
     current = Health(process=os.getpid(), version="1", started=1.0, sources=({"name": "heat", "from": "heat_local"},))

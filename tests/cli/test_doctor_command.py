@@ -169,7 +169,7 @@ def test_all_is_well(machine: Machine, openstack: cloud.Cloud) -> None:
 
 
 def test_what_an_instance_was_given_leads_to_heat(machine: Machine, openstack: cloud.Cloud) -> None:
-    """As the agent would go on from it; the file stays readable for whom it was."""
+    """`doctor` follows the instance's own data to Heat as the agent would, and leaves the file readable."""
     given = machine.write({"os-collect-config": {"heat": {**heat(openstack), "region_name": "RegionOne"}}})
     given.chmod(0o644)
     done = doctor(machine, {"heat_local": {"path": str(given)}, "heat": {}})
@@ -243,7 +243,7 @@ def test_keystone_refuses_the_user(machine: Machine, openstack: cloud.Cloud) -> 
 
 
 def test_the_catalog_lacks_the_service(machine: Machine, openstack: cloud.Cloud) -> None:
-    """As for a region that there is not."""
+    """A missing service, or region, of the catalog is reported."""
     done = doctor(machine, {"heat": heat(openstack, region_name="Nowhere")})
     found = one(done, Verdict.FAILED, "heat")
     assert "no service of the type orchestration in the region Nowhere" in found

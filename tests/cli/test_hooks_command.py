@@ -54,7 +54,7 @@ def found(machine: Machine, *arguments: str, **environment: str) -> dict[str, di
 
 
 def test_every_hook_is_listed_with_its_program(machine: Machine, bin_folder: Path) -> None:
-    """Where it is, its version, and how to get what is missing, which is no failure of the command."""
+    """The list has the path and version of each program, and the way to install a missing one."""
     puppet = program(bin_folder, "puppet", f'{SH}[ "$*" = --version ] && echo 7.23.0\n')
 
     listed = found(machine)
@@ -162,7 +162,7 @@ def test_directories_are_those_that_a_run_looks_into(machine: Machine, bin_folde
 def test_a_version_is_found_in_what_is_said(
     machine: Machine, bin_folder: Path, script: str, version: str | None
 ) -> None:
-    """On standard output or on standard error; a program that says none is there all the same."""
+    """The version is read from either output stream, and a program without one is still listed."""
     program(bin_folder, "puppet", f"{SH}{script}\n")
 
     each = found(machine)["puppet"]
@@ -219,7 +219,7 @@ def test_of_several_programs_the_first_that_works_is_shown(machine: Machine, bin
 
 
 def test_a_program_is_asked_in_the_environment_of_a_run(machine: Machine, bin_folder: Path) -> None:
-    """Without what was meant for us, and away from where we are: configuration there is nothing to it."""
+    """A program is asked without the agent's variables, in another folder, whose configuration cannot matter."""
     script = f"{SH}export -p >{bin_folder}/env; pwd >{bin_folder}/pwd; cat >{bin_folder}/stdin; echo 1.2\n".replace(
         "cat >", "/bin/cat >"
     )
@@ -291,7 +291,7 @@ def test_what_a_program_leaves_behind_keeps_nobody_waiting(
 
 
 def test_a_program_has_ten_seconds() -> None:
-    """As the documentation says: salt takes some of them on a small machine."""
+    """The time limit is the documented one, because salt needs some seconds on a small machine."""
     assert ready.SECONDS == 10
 
 
@@ -350,7 +350,7 @@ def test_of_other_peoples_hooks_it_is_known_where_they_are(machine: Machine, bin
 
 
 def test_a_missing_program_is_no_failure(machine: Machine, bin_folder: Path) -> None:
-    """Of one hook neither: it is shown with how to get it."""
+    """A hook whose program is missing is shown with the way to install it."""
     done = hooks(machine, "salt", PATH=str(bin_folder))
     assert done.code == 0
     assert "salt-call is not installed; install " in done.out
@@ -366,7 +366,7 @@ def test_a_tool_without_a_hook_comes_to_1(machine: Machine, tool: str) -> None:
 
 @pytest.mark.parametrize("arguments", [["a", "b"], ["--no-such-option"], ["--hooks-dir"]])
 def test_bad_usage_comes_to_2(machine: Machine, arguments: list[str]) -> None:
-    """As everywhere."""
+    """Bad usage exits with 2."""
     done = machine.command("heat-config-agent", ["hooks", *arguments], {})
     assert done.code == 2
     assert "usage: heat-config-agent" in done.err
@@ -381,7 +381,7 @@ def test_nothing_is_written(machine: Machine, bin_folder: Path) -> None:
 
 
 def test_a_reader_that_goes_away_is_no_error(machine: Machine, bin_folder: Path) -> None:
-    """As `| head` leaves it."""
+    """A closed pipe, as with `| head`, is not an error."""
     reader, writer = os.pipe()
     os.close(reader)
     environment = {**machine.environment, "PATH": str(bin_folder)}

@@ -158,7 +158,7 @@ def test_what_it_leaves_in_its_home_is_removed(machine: Machine) -> None:
 
 
 def test_artifacts_are_fetched_before(machine: Machine, heat: SignalServer) -> None:
-    """By the agent, which has the network; the run has them where it has nothing else."""
+    """The agent fetches artifacts with the network before the run is isolated."""
     server = Stub(lambda _request: Answer(body=b"an artifact\n"))
     server.start()
     digest = hashlib.sha256(b"an artifact\n").hexdigest()
@@ -195,7 +195,7 @@ def test_a_run_of_another_user_is_isolated(machine: Machine, heat: SignalServer,
     "none of its processes is left",
 )
 def test_a_timeout_ends_all_of_it(machine: Machine) -> None:
-    """As for other runs."""
+    """A timeout ends all processes of an isolated run."""
     script = f"{SH}trap '' TERM\nsetsid sh -c 'trap \"\" TERM; sleep 600 & sleep 600' &\nsleep 600\n"
     assert machine.apply([isolated("d1", script, ALL, options={"timeout": 1})], "--grace", "0.5").code == 1
     assert "it timed out after 1 s" in machine.agent("show", "d1").out

@@ -68,7 +68,7 @@ def test_the_hooks_of_a_machine_name_the_package(machine: Machine, without: dict
 
 
 def test_the_doctor_names_the_package(machine: Machine, without: dict[str, Any]) -> None:
-    """For deployments in the journal, and for those that a source has."""
+    """`doctor` names the package for deployments of the journal and of sources."""
     assert machine.apply([hiera(machine)]).code == 0
     machine.have_quick_tools()
     done = machine.agent("doctor", **without)

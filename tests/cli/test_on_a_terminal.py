@@ -1,4 +1,4 @@
-"""What a terminal shows during work: its size changes, and the command is stopped and continued."""
+"""The terminal during work: its size changes, and the command is stopped and continued."""
 
 from __future__ import annotations
 

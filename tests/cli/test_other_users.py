@@ -60,7 +60,7 @@ def result(heat: SignalServer) -> dict[str, Any]:
 
 
 def test_a_script_is_that_user(machine: Machine, place: Path, heat: SignalServer) -> None:
-    """By id, groups, HOME and folders, without any privilege; inputs, outputs and output are as for root."""
+    """A script has the user's id, groups, HOME and folders and no privilege, with the same inputs and outputs."""
     user = pwd.getpwnam(USER)
     groups = " ".join(map(str, os.getgrouplist(USER, user.pw_gid)))
     script = (
@@ -187,7 +187,7 @@ def test_a_folder_that_others_may_change_is_not_used(machine: Machine, place: Pa
     place.mkdir()
     place.chmod(0o777)
     assert apply(machine, [theirs("d1", SH)]).code == 1
-    assert "has to be a folder of root that nobody else may write to" in machine.agent("show", "d1").out
+    assert "must be a folder of root that no other user may write to" in machine.agent("show", "d1").out
 
 
 def test_a_hook_by_hand_changes_no_user(machine: Machine) -> None:
@@ -206,7 +206,7 @@ def test_a_hook_by_hand_changes_no_user(machine: Machine) -> None:
     "none of its processes is left",
 )
 def test_a_timeout_ends_everything_of_that_user(machine: Machine, place: Path) -> None:
-    """As for root."""
+    """A timeout ends all processes of another user's run."""
     script = f"{SH}trap '' TERM\nsetsid sh -c 'trap \"\" TERM; sleep 600 & sleep 600' &\nsleep 600\n"
     assert apply(machine, [theirs("d1", script, options={"timeout": 1})], "--grace", "0.5").code == 1
     assert "it timed out after 1 s" in machine.agent("show", "d1").out

@@ -60,7 +60,7 @@ def referring(identity: str, config: str, reference: str = "file:password", **mo
 
 @pytest.mark.usefixtures("vault")
 def test_a_run_gets_its_secrets_and_leaves_none(machine: Machine, heat: SignalServer) -> None:
-    """By a built-in hook and by an executable one; an output that is the secret is masked, and the rest is not."""
+    """Built-in and executable hooks get the secret, and an output that is the secret is masked."""
     expected = machine.folder / "expected"
     expected.write_text(SECRET)
     machine.hook("reads", f"{SH}cat >{machine.folder}/read\necho '{{\"deploy_status_code\": 0}}'\n")
@@ -259,7 +259,7 @@ topology_template:
 @pytest.mark.parametrize("language", ["hot", "tosca"])
 @pytest.mark.usefixtures("vault")
 def test_stacks_pass_references_through(machine: Machine, language: str) -> None:
-    """As parameters of either type and as values in the template; also to what is run at the deletion."""
+    """References are passed on from parameters and from values of the template, also at the deletion."""
     expected, proof = machine.folder / "expected", machine.folder / "proof"
     expected.write_text(SECRET)
     checks = "".join(f'printf %s "${name}" | cmp - {expected} || exit 1\n' for name in ("one", "two", "three"))

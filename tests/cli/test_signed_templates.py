@@ -115,7 +115,7 @@ def test_a_template_is_signed_with_all_that_it_names(governed: Governed, alice: 
 
 
 def test_an_archive_is_signed_as_a_whole(governed: Governed, alice: Signer, tmp_path: Path) -> None:
-    """Of a TOSCA service, packed or as a folder; nothing of it is read before its signature has counted."""
+    """The archive or folder of a TOSCA service is signed as a whole, and read only after the signature counts."""
     proof, folder = tmp_path / "proof", tmp_path / "service"
     folder.mkdir()
     (folder / "service.yaml").write_text(

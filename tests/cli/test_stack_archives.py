@@ -252,7 +252,7 @@ def test_a_snapshot_that_fails(archive: Archive) -> None:
 
 
 def test_a_stack_is_deleted_with_its_snapshots(archive: Archive) -> None:
-    """Unless one cannot be deleted: then --force forgets it."""
+    """A snapshot that cannot be deleted keeps the stack, unless --force forgets it."""
     archive.create()
     archive("snapshot", "create", "s", "--name", "one")
     archive("snapshot", "create", "s", "--name", "two")
@@ -340,7 +340,7 @@ def test_data_that_cannot_be_adopted(archive: Archive, change: Callable[[Any], A
 
 
 def test_a_resource_without_an_id_is_not_adopted(archive: Archive) -> None:
-    """As in Heat; the data may also be YAML, and come from Heat, without anything of ours."""
+    """A resource without an id is not adopted; the data may be YAML and come from Heat."""
     (archive.folder / "heat.yaml").write_text(
         "template: {heat_template_version: '2018-08-31', resources: {a: {type: 'OS::Heat::RandomString'}}}\n"
         "environment: {parameters: {}}\n"
@@ -375,7 +375,7 @@ def test_nothing_is_abandoned_if_the_state_is_lost(archive: Archive) -> None:
 
 
 def test_a_damaged_snapshot_is_noticed(archive: Archive) -> None:
-    """As any other damaged record: the stack says so, and can be deleted."""
+    """The stack reports a damaged snapshot, and can be deleted."""
     archive.create()
     archive("snapshot", "create", "s", "--name", "one")
     path = Path(archive.machine.state) / "stacks" / "s" / "stack"

@@ -149,7 +149,7 @@ def test_a_stack_that_was_rolled_back_can_be_updated(stacks: Stacks) -> None:
 
 
 def test_a_plan_does_nothing(stacks: Stacks) -> None:
-    """Before there is a stack, and after: each resource and what would become of it."""
+    """A plan shows each resource and its outcome, before the stack exists and after that."""
     path = stacks.template()
     assert stacks.apply(path, "--plan").out.splitlines() == [
         "added  config    OS::Heat::SoftwareConfig",
@@ -252,7 +252,7 @@ def test_existing_values_are_kept(stacks: Stacks) -> None:
 
 
 def test_what_is_shown_has_the_keys_of_heat(stacks: Stacks) -> None:
-    """For programs: lists and objects with the names of Heat's API, secrets masked; state is for nobody else."""
+    """The JSON has the keys of Heat's API with secrets masked, and the state is private."""
     stacks.apply(stacks.template(), "--name", "a")
 
     def shown(*words: str) -> Any:
@@ -344,7 +344,7 @@ def test_only_one_command_at_a_time_changes_a_stack(stacks: Stacks) -> None:
 
 
 def test_the_graph_is_drawn(stacks: Stacks) -> None:
-    """As text, for Graphviz, and as a picture; of a template, and of a stack."""
+    """The graph of a template or a stack is drawn as text, for Graphviz, and as a picture."""
     path = str(stacks.template())
     text = stacks("graph", "-t", path).out
     assert text.splitlines()[-1].split()[-3:] == ["needs", "config,", "server"]

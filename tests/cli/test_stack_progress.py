@@ -69,7 +69,7 @@ def test_only_what_runs_is_running(machine: Machine) -> None:
 
 
 def test_what_is_unchanged_says_so(machine: Machine) -> None:
-    """On a terminal, and in lines; nothing is left waiting."""
+    """An unchanged resource is shown as such, on a terminal and in lines, and none stays waiting."""
     path = template(machine, "true")
     assert machine.apply(path).code == 0
     shown = screen(on_terminal(machine, path).printed())
@@ -157,7 +157,7 @@ def test_nothing_is_found_where_there_is_no_stack(machine: Machine, word: str) -
 
 
 def test_what_is_unchanged_says_so_before_the_end(machine: Machine) -> None:
-    """While an update still works on another resource, on a terminal and in lines."""
+    """An unchanged resource is shown as such while the update works on another one."""
     assert machine.apply(template(machine, "true")).code == 0
     path = template(machine, "true", WAITS)
     terminal = on_terminal(machine, path)
@@ -192,7 +192,7 @@ def test_what_an_update_did_not_reach_is_not_unchanged(machine: Machine) -> None
 
 
 def test_an_update_that_is_resumed_knows_what_is_unchanged(machine: Machine) -> None:
-    """Of what the killed command has passed, only what it updated is ok; not as what it replaced, which is deleted."""
+    """Only resources that the killed command has updated are ok, and not the replaced ones, which are deleted."""
     assert machine.apply(template(machine, "true")).code == 0
     assert machine.apply(template(machine, "true", "exit 1")).code == 1
     path = template(machine, "true", WAITS)

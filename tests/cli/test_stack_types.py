@@ -79,7 +79,7 @@ def test_every_type_is_listed(machine: Machine) -> None:
 
 
 def test_types_are_filtered(machine: Machine) -> None:
-    """By the keys that the openstack client has; a key or status that does not exist is refused."""
+    """The filters are those of the openstack client, and an unknown key or status is refused."""
     assert set(listed(machine, "--filter", "name=My::")) == {"My::Lamp", "My::Odd"}
     assert set(listed(machine, "--filter", "name=My;version=9.9")) == {"My::Lamp"}
     assert listed(machine, "--filter", "name=My::L", "--long")["My::Lamp"]["description"].startswith("A lamp on the")
@@ -130,7 +130,7 @@ def test_the_type_of_a_placeholder_is_shown(machine: Machine) -> None:
 
 
 def test_a_template_of_a_type(machine: Machine) -> None:
-    """In either format, and as JSON too; not together with --long."""
+    """The template is printed in either format, and as JSON, but not together with --long."""
     done = types(machine, "show", "My::Lamp", "--template-type", "HOT")
     assert (done.code, done.err) == (0, "")
     hot = yaml.safe_load(done.out)

@@ -95,7 +95,7 @@ def test_daemons_with_different_state_directories_do_not_meet(
 
 
 def test_a_pipe_that_nobody_reads_any_more(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
-    """Where whoever read its log has gone, as when journald is restarted, it goes on."""
+    """The daemon continues when the reader of its log has gone, as when journald restarts."""
     reader, writer = os.pipe()
     daemon.start("/bin/sh", "-c", f'exec "$@" 2>/proc/{os.getpid()}/fd/{writer}', "sh")
     os.close(writer)

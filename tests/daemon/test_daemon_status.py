@@ -79,7 +79,7 @@ def test_systemd_is_told_when_the_daemon_is_ready_and_what_it_does(
 
 @pytest.mark.parametrize("address", ["@heat-config-agent-{pid}", "{folder}/nobody", "relative", ""])
 def test_any_socket_or_none(daemon: Daemon, machine: Machine, address: str) -> None:
-    """An abstract socket is spoken to; where nobody listens nothing is disturbed."""
+    """The daemon writes to an abstract socket, and a missing listener has no effect."""
     address = address.format(pid=os.getpid(), folder=machine.folder)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         if address.startswith("@"):

@@ -51,7 +51,7 @@ def test_an_idle_poll_is_one_request(tmp_path: Path, transport: str) -> None:
 
 
 def test_memory_does_not_grow(tmp_path: Path) -> None:
-    """After ten thousand polls, over all transports at once, with all that a daemon does now and then."""
+    """Memory does not grow over ten thousand polls of all transports with all periodic work."""
     with heat.running() as server:
         server.put({"deployments": [_settled()]})
         daemon = idle.Daemon(idle.ours(tmp_path, server, FASTER, TRANSPORTS), idle.environment(tmp_path), tmp_path)

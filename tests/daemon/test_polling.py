@@ -202,7 +202,7 @@ def test_answers_that_are_no_metadata(
 def test_idle_it_asks_less_and_less_and_often_when_something_changes(
     daemon: Daemon, machine: Machine, server: SignalServer
 ) -> None:
-    """From `min_polling_interval` up to `polling_interval`; a change has it fall back to the least."""
+    """The interval grows from `min_polling_interval` to `polling_interval`, and a change resets it."""
     serve(server, {"deployments": []})
     asking(daemon, server, polling_interval=30, min_polling_interval=0.2)
     daemon.start()
@@ -233,7 +233,7 @@ def test_a_server_that_fails_is_asked_seldom(daemon: Daemon, server: SignalServe
 
 @pytest.mark.parametrize("splay", ["0.3", "1e-3"])
 def test_splay_may_be_any_number(daemon: Daemon, machine: Machine, splay: str) -> None:
-    """Of seconds, whole or not."""
+    """`splay` is a number of seconds, whole or not."""
     daemon.put([deployment("d1", counting(machine))])
     daemon.configure(splay=splay)
     daemon.start()

@@ -153,7 +153,7 @@ def test_a_paused_daemon_begins_nothing_and_answers_nothing(
 
 
 def test_a_pause_ends_by_itself(daemon: Daemon, machine: Machine) -> None:
-    """At its time, although nothing is polled then; also for the one-shot command, and with the daemon away."""
+    """A pause ends at its time without a poll, for the daemon and for the one-shot command."""
     daemon.configure(polling_interval=1000, min_polling_interval=1000)
     done = daemon.command("pause", "--reason", "the disk is being moved", "--for", "5s")
     end = time.time() + 5
@@ -232,7 +232,7 @@ def test_a_retry_of_what_no_source_has_waits_for_its_document(daemon: Daemon, ma
 
 
 def test_a_result_that_was_refused_is_sent_again(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
-    """By `retry --signal`, at once, and nothing is run for it."""
+    """`retry --signal` sends a refused result again at once, without a run."""
     heat.answers.append(Answer(404))
     daemon.put([deployment("d1", counting(machine), signal=heat.url())])
     daemon.configure(polling_interval=1000, min_polling_interval=1000)

@@ -37,7 +37,7 @@ def waiting(machine: Machine, *words: str) -> subprocess.Popen[str]:
 
 
 def test_a_wait_begins_before_everything_else(daemon: Daemon, machine: Machine) -> None:
-    """Before the state directory, the agent and the document are there; it ends when the deployment has run."""
+    """`wait` works before state directory, agent and document exist, and ends when the deployment has run."""
     assert not machine.state.exists()
     one, every = waiting(machine, "web"), waiting(machine)
     daemon.start()
@@ -99,7 +99,7 @@ def test_a_failure_has_its_own_code(daemon: Daemon, machine: Machine) -> None:
 
 
 def test_only_the_action_that_is_named_counts(daemon: Daemon, machine: Machine) -> None:
-    """The CREATE of that name has run, and the UPDATE is waited for until it has."""
+    """The wait for the UPDATE ends only when it has run, although the CREATE of that name has."""
     daemon.put([deployment("d1", counting(machine, "d1"), name="web")])
     daemon.start()
     assert machine.agent("wait", "web", "--timeout", str(LONG)).code == 0
@@ -151,7 +151,7 @@ def test_the_report_of_an_earlier_agent_does_not_count(daemon: Daemon, machine: 
 
 @pytest.mark.parametrize(("code", "outcome"), [(0, 0), (3, 1)])
 def test_a_stack_is_waited_for(machine: Machine, code: int, outcome: int) -> None:
-    """From before it is there to its end, good or bad; and for one action only, if it is named."""
+    """`wait` waits from before the stack exists to its end, and for one action if that is named."""
     path = machine.write(STACK.replace("CODE", str(code)), "stack.yaml")
     state = ["--state-dir", str(machine.state)]
     assert machine.agent("wait", "--stack", "shop", "--timeout", "0").code == 8

@@ -56,7 +56,7 @@ def test_what_cannot_be_broken_may_stay(text: str) -> None:
 
 
 def test_text_is_split_into_its_sentences() -> None:
-    """As the pages that programs write need it."""
+    """Text is split into sentences, for the programs that write pages."""
     assert prose.sentences("It ran. `make bench` did, e.g. Here. Was it fast? Yes") == [
         "It ran.",
         "`make bench` did, e.g. Here.",

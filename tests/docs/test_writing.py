@@ -41,7 +41,7 @@ CHECKS: dict[str, Callable[[str], object]] = {
     "hcl": lambda text: text.count("{") == text.count("}") or pytest.fail(text),
     "sh": lambda text: subprocess.run(["bash", "-n"], input=text, text=True, check=True),
 }
-"""By the language of a block: what says whether it is right."""
+"""The checker for each language of a block."""
 
 FENCED = re.compile(r"(?ms)^ *```.*?^ *```$")
 

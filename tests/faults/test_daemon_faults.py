@@ -97,7 +97,7 @@ def test_killed_while_it_delivers(daemon: Daemon, machine: Machine, heat: Signal
     "each runs once, and its one result is delivered",
 )
 def test_killed_again_and_again(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
-    """At whatever moment: each runs once, and has its result delivered."""
+    """After kills at any moment each deployment runs once, and its result is delivered."""
     ids = [f"d{number}" for number in range(6)]
     daemon.configure(parallel=2)
     daemon.put([deployment(each, counting(machine, each, "sleep 0.2"), signal=heat.url(each)) for each in ids])

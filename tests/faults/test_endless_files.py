@@ -49,7 +49,7 @@ def test_a_pipe_is_read_once(machine: Machine) -> None:
 
 
 def test_documents_and_templates_may_come_out_of_pipes(machine: Machine) -> None:
-    """As the shell's <(…) makes them; and what a template names may, too."""
+    """Documents, templates and the files that they name may be pipes, as from the shell's <(…)."""
     done = machine.apply(pipe(machine.folder / "d", '[{"id": "a", "group": "script", "config": "#!/bin/sh\\n"}]'))
     assert (done.code, done.err) == (0, "")
     pipe(machine.folder / "content", "Hello")
@@ -141,7 +141,7 @@ def test_a_pipe_on_a_config_drive_is_no_file(tmp_path: Path) -> None:
 
 
 def test_a_hook_by_itself_refuses_input_without_end() -> None:
-    """As heat-agents may start it."""
+    """A hook that is run alone refuses endless input."""
     with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as yes:
         command = [str(BIN / "heat-config-hook"), "script"]
         ended = subprocess.run(command, stdin=yes.stdout, capture_output=True, text=True, timeout=60, check=False)

@@ -29,7 +29,7 @@ Tried = Callable[[int], None]
 
 @pytest.fixture
 def canary(tmp_path: Path) -> Path:
-    """A program beside the state directory that nobody may run, and what it leaves where it was."""
+    """A program next to the state directory that must never run, and the file that it would write."""
     path = tmp_path / "canary"
     path.write_text(f"#!/bin/sh\necho sung >>{tmp_path}/sung\n")
     path.chmod(0o755)
@@ -303,7 +303,7 @@ def test_options_of_hooks_are_no_options_of_their_programs(machine: Machine, can
 
 
 def test_it_is_said_which_input_is_no_variable_and_why(machine: Machine) -> None:
-    """As a warning, by the class of the name; the run goes on without it."""
+    """A warning names the class of such an input, and the run continues without it."""
     script = '#!/bin/sh\nprintf "%s" "${CLASSPATH-none} $ok"\n'
     done = machine.apply([deployment("d1", script, inputs={"CLASSPATH": "/x.jar", "ok": "fine"})], "--json")
     assert done.code == 0

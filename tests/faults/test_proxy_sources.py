@@ -271,7 +271,7 @@ def test_servers_that_hang(suffer: Suffer) -> None:
 
 @pytest.mark.fault(2, "a source that answers with noise, no HTTP, 1xx alone, or two different lengths", KEEPS)
 def test_answers_that_are_none(suffer: Suffer) -> None:
-    """Only metadata is metadata."""
+    """Only metadata counts as metadata."""
     suffer(
         (*proxy_faults.NO_HTTP, *proxy_faults.INFORMS, proxy_faults.TWO_LENGTHS),
         "not HTTP|HTTP 1|hung up|reset|no answer|no full answer",

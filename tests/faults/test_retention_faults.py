@@ -207,7 +207,7 @@ def fill(disk: Path) -> None:
     3, "the disk is full, and there is output of what has left the metadata", "that goes, and work goes on"
 )
 def test_room_is_made_on_a_full_disk(machine: Machine, disk: Path) -> None:
-    """By a single run, without anybody's help."""
+    """A single run makes room by itself."""
     large = deployment("large", "#!/bin/sh\nhead -c 3000000 /dev/zero | tr '\\0' x\n")
     assert machine.apply([large]).code == 0
     machine.apply([])
@@ -225,7 +225,7 @@ def test_room_is_made_on_a_full_disk(machine: Machine, disk: Path) -> None:
     3, "the disk fills up under a daemon, with output of what has left the metadata", "that goes, and work goes on"
 )
 def test_a_daemon_makes_room(machine: Machine, daemon: Daemon, disk: Path) -> None:
-    """As soon as something cannot be written."""
+    """A daemon makes room as soon as a write fails."""
     daemon.put([deployment("large", "#!/bin/sh\nhead -c 3000000 /dev/zero | tr '\\0' x\n")])
     daemon.start()
     daemon.wait_state("large", "unasked")
@@ -268,7 +268,7 @@ def test_a_flood_does_not_fill_the_disk(machine: Machine, heat: SignalServer, di
 
 @pytest.mark.fault(4, "secrets in output cannot be written over", "the output is removed instead")
 def test_output_that_cannot_be_written_over_goes(machine: Machine) -> None:
-    """As on a disk that copies what it changes, and has no room for that."""
+    """Output that cannot be overwritten is removed, as on a full disk that copies on write."""
     if not shutil.which("strace"):
         pytest.skip("strace is not on this machine: tests/install-tools installs it")
     machine.apply([secret(machine, "d1")])

@@ -157,7 +157,7 @@ def broken(self, *args, **options):
     ],
 )
 def test_a_defect_shows_no_values(daemon: Daemon, machine: Machine, heat: SignalServer, module: str, name: str) -> None:
-    """In whichever thread it is: file, line and function are enough to find it."""
+    """A defect in any thread is reported with file, line and function only."""
     folder = machine.folder / "defect"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(DEFECT.format(module=module, name=name, word=planted.WORD.encode().hex()))
@@ -235,7 +235,7 @@ PARTS = {
 )
 @pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
 def test_a_secret_in_several_parts_is_not_shown(machine: Machine, parts: tuple[str, str]) -> None:
-    """Before the next part is there, nobody can know; so what may be the beginning of a secret waits for it."""
+    """Text that may be the beginning of a secret is held back until the next part comes."""
     first, second = parts
     go = machine.folder / "go"
     words = [f"printf 'begun\\n%s' {shlex.quote(first)}", until(go), f"printf '%s\\nended\\n' {shlex.quote(second)}"]

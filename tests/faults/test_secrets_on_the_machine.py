@@ -49,7 +49,7 @@ def test_a_word_is_found_in_whatever_form() -> None:
 
 @pytest.mark.shows_secrets("they are put where they must not be, to see that they are found there")
 def test_what_is_where_it_must_not_be_is_found(machine: Machine, heat: SignalServer) -> None:
-    """In what was printed, in logs, health, results that others read, names, and temporary files; and open files."""
+    """The checker searches output, logs, health, shared results, names, temporary files and open files."""
     given = [deployment("d1", f"{SH}echo $planted\n", signal=heat.url())]
     assert machine.apply(given).code == 0
     assert planted.shown(machine) == planted.told(heat) == []
@@ -271,7 +271,7 @@ def test_there_is_no_core_of_the_agent(machine: Machine, heat: SignalServer) -> 
     4, "the daemon is aborted while it holds secrets, where cores have no limit", "it leaves no core dump"
 )
 def test_there_is_no_core_of_the_daemon(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
-    """As little as of the command."""
+    """The daemon leaves no core dump either."""
     need_cores()
     daemon.put([deployment("d1", SH, signal=heat.url())])
     daemon.start("sh", "-c", UNLIMITED, "sh")

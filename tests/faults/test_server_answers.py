@@ -185,7 +185,7 @@ CHUNKED = {**CLOSES, "Transfer-Encoding": "chunked"}
 def test_an_acceptance_that_is_cut_short(
     machine: Machine, heat: SignalServer, answer: Answer, *, proxied: bool
 ) -> None:
-    """The server behind whoever began that answer may never have had the result."""
+    """A server whose answer breaks off may not have the result, so it is sent again."""
     heat.answers.append(answer)
     given = [counting(machine, url="http://heat.invalid/v1/signal?x" if proxied else heat.url())]
     through = heat.origin if proxied else ""

@@ -104,7 +104,7 @@ def test_a_keystone_that_is_away_keeps_results(machine: Machine) -> None:
 
 
 def test_results_of_users_arrive(machine: Machine) -> None:
-    """At Heat's API, and in a Zaqar queue, whose limit for a message is lower than Heat's."""
+    """Results arrive at Heat's API and in a Zaqar queue, whose messages have a lower limit."""
     openstack = cloud.Cloud()
     openstack.start()
     access = {

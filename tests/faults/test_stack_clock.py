@@ -108,7 +108,7 @@ def test_a_pause_goes_on(stacks: Stacks) -> None:
     3, "the machine rebooted while a stack waits", "what is known to have passed before counts, and so does what comes"
 )
 def test_a_reboot_while_something_is_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """After it, the time since the boot is added to what was noted before it."""
+    """The time since the boot is added to the time that was recorded before it."""
     now, boot = 1000.0, tmp_path.name
     monkeypatch.setattr(processes, "since_boot", lambda: now)
     monkeypatch.setattr(processes, "boot_id", lambda: f"{boot}/1/1")

@@ -98,7 +98,7 @@ def test_a_port_that_is_taken_is_said(stacks: Stacks) -> None:
     "the stack can be deleted all the same",
 )
 def test_a_stack_whose_port_is_taken_is_deleted(stacks: Stacks) -> None:
-    """To be rid of it takes no port."""
+    """A stack can be deleted although its port is taken."""
     path = stacks.template(stacks.waiting())
     interrupt(stacks, path)
     with taken(stacks.port()):

@@ -171,7 +171,7 @@ def test_without_a_journal_or_a_lock_nothing_is_run(machine: Machine, heat: Sign
 )
 @pytest.mark.parametrize("how", [each for each in DAMAGES if each not in ("nested", "numbers")])
 def test_the_record_of_an_end(machine: Machine, heat: SignalServer, how: str) -> None:
-    """Of a run whose exit code cannot be read, nobody claims to know it."""
+    """A run with an unreadable exit code is not reported with any."""
     go = machine.folder / "go"
     script = f"#!/bin/sh\necho d1 >>{machine.folder}/ran\nuntil [ -e {go} ]; do sleep 0.02; done; exit 3\n"
     given = [deployment("d1", script, signal=heat.url()), deployment("d2", signal=heat.url("d2"))]

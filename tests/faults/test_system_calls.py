@@ -140,7 +140,7 @@ class Torn:
         return about(line, self.world), changes(line)
 
     def fail(self, call: Call, error: str) -> bool:
-        """Have a call fail, go on undisturbed, and hold what happened against the promises; return whether it did."""
+        """Have a call fail, continue undisturbed, and check the promises; return whether it failed."""
         batch = self.world.batch(BATCH)
         before = len(self.world.said())
         options = ("-e", f"inject={call.name}:error={error}:when={call.number}")
@@ -233,7 +233,7 @@ def test_errors(torn: Torn, tried: Callable[[int], None], part: int) -> None:
     "nothing is lost, run twice or told falsely; a sentence says what could not be written",
 )
 def test_errors_on_a_new_machine(machine: Machine, heat: SignalServer, tried: Callable[[int], None]) -> None:
-    """The folders that are made at the first run are made at the next one, where they could not be."""
+    """Folders that could not be created in the first run are created in the next one."""
     world = World(machine, heat, seed("SYSTEM_CALL_SEED"))
     made = [each for each in Torn(world, first=True).calls if each.name == "mkdir"]
     done = 0
@@ -255,7 +255,7 @@ def test_errors_on_a_new_machine(machine: Machine, heat: SignalServer, tried: Ca
     "nothing is lost, run twice or told falsely",
 )
 def test_kills(torn: Torn, tried: Callable[[int], None]) -> None:
-    """At whichever call it is killed: what was accepted is done once, and told truly."""
+    """After a kill at any system call, accepted work is done once and reported truly."""
     sample = chosen(torn.watched(), torn.world.chance, 10)
     done = sum(torn.kill(each) for each in sample)
     torn.world.check()

@@ -32,7 +32,7 @@ def batch(heat: SignalServer) -> list[dict[str, object]]:
     "that deployment fails, and says why; those after it are run",
 )
 def test_what_cannot_be_an_argument_fails_its_own_deployment(machine: Machine, heat: SignalServer) -> None:
-    """By the command."""
+    """A command with such an argument fails its own deployment."""
     done = machine.apply(batch(heat), HEAT_PUPPET_CMD="/bin/true")
     assert "Traceback" not in done.err
     [values] = heat.values("half")

@@ -150,7 +150,7 @@ as_yaml = st.sampled_from([yaml.safe_dump(each).encode() for each in KNOWN])
 @unreadable
 @tries(100, damaged(known_bytes | as_yaml))
 def test_a_damaged_document_is_read_or_refused(content: bytes) -> None:
-    """As an editor, a disk or a network may leave it."""
+    """A document with any damage of an editor, a disk or a network is read or refused."""
     found = read(content.decode("utf-8-sig", "replace"), "x")
     check(found)
 

@@ -108,7 +108,7 @@ def test_any_reply_fits(reply: dict[str, object], content: bytes, times: int, li
 @nonsense
 @tries(150, objects(deploy_status_code=odd, deploy_stdout=odd, deploy_stderr=odd, out=odd, more=odd))
 def test_any_values_of_our_own_hooks_are_a_result(reply: dict[str, object]) -> None:
-    """As the python and the salt hook pass on what people's code has returned."""
+    """Any value that the python or salt hook passes on becomes a result."""
     found = result.make(reply, parse("a", outputs=[{"name": "out", "error_output": True}]))
     assert len(json.dumps(found.values, allow_nan=False).encode()) <= BODY_LIMIT
     assert status_code(found.values) is not None
@@ -204,7 +204,7 @@ def test_no_credential_is_left_in_any_text(hidden: str, around: list[str], name:
 @secret
 @tries(150, secrets, st.lists(st.text(max_size=20), min_size=2, max_size=3), values, st.integers(0, 3))
 def test_no_credential_is_left_in_any_result(hidden: str, around: list[str], value: object, depth: int) -> None:
-    """In a text or in a structure; the result can always be sent, and says how the deployment ended."""
+    """No credential is left in a text or a structure, and the result can be sent with its status."""
     text = hidden.join(around)
     nested: object = [text, value, {text: text}]
     for _ in range(depth):

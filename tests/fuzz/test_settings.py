@@ -102,7 +102,7 @@ def check(layer: Layer) -> None:
 @files_of_settings
 @tries(150, contents, st.booleans())
 def test_any_file_of_settings_is_read_or_refused(content: bytes, own: bool) -> None:
-    """As a whole with one sentence, or, where mistakes are collected, with one for each."""
+    """A file is refused with one sentence, or with one for each mistake where mistakes are collected."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "agent.conf"
         path.write_bytes(content)

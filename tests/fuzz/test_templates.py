@@ -129,7 +129,7 @@ def check(made: Definition | None, mistakes: list[Mistake], warnings: list[Mista
 
 @tries(150, sources())
 def test_any_template_is_looked_at(source: Source) -> None:
-    """As one that is to be made, and as one of which not all is known; its nested templates, too."""
+    """Any template is checked with all values and with only some, and so are its nested templates."""
     check(*loader.examine(source, IDENTITY))
     made, mistakes, warnings = loader.examine(source, IDENTITY, known=False)
     check(made, mistakes, warnings)

@@ -178,7 +178,7 @@ def test_a_container_runs_until_the_delete(driver: Driver, podman: Podman) -> No
 
 
 def test_ports_and_volumes_are_passed_on(driver: Driver, tmp_path: Path) -> None:
-    """In the words of docker and podman."""
+    """Ports and volumes are passed on in the form of docker and podman."""
     engine, log = tmp_path / "bin/docker", tmp_path / "log"
     engine.parent.mkdir()
     engine.write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >>{log}\n')

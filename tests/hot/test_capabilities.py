@@ -108,7 +108,7 @@ def test_what_fits(required: str, capable: str, fits: bool) -> None:
 
 
 def test_a_template_named_twice_counts_once() -> None:
-    """By whatever name."""
+    """A template that is named twice, in any spelling, counts once."""
     assert chosen("resource_registry: {'My::Type': [a.yaml, ./a.yaml]}\n", a=template()) == "a.yaml"
 
 
@@ -193,7 +193,7 @@ def test_a_list_of_what_is_not_used_is_looked_at_as_well() -> None:
 
 
 def test_wildcards_beside_lists() -> None:
-    """As beside any other line: one that maps the type wins, one that does not is passed over, a null takes back."""
+    """A matching wildcard replaces a list, another one is skipped, and null removes a mapping."""
     requires = "requires: {deployment: puppet}\n"
     other = requires + "resource_registry: {'My::*': 'OS::Heat::*', 'My::Type': [puppet/c.yaml, docker/c.yaml]}\n"
     assert first(define(PARENT, other, files=FILES)).type == "OS::Heat::Type"
@@ -384,7 +384,7 @@ def test_candidates_are_beside_the_environment(tmp_path: Path) -> None:
 
 
 def test_a_candidate_that_is_not_there_is_said_once(tmp_path: Path) -> None:
-    """Where it is named."""
+    """A missing candidate is reported once, where it is named."""
     put(tmp_path, t=VERSION + PARENT, e="resource_registry: {'My::Type': [a.yaml, lost.yaml]}\n", a=template())
     found = checker.check(str(tmp_path / "t.yaml"), [str(tmp_path / "e.yaml")], {})
     (mistake,) = found.mistakes
@@ -455,7 +455,7 @@ def test_capabilities_are_no_reason_to_fail_a_strict_validation(machine: Machine
 
 @pytest.mark.usefixtures("controllers")
 def test_templates_are_found(machine: Machine) -> None:
-    """As the specification has it: in folders below, with all that is asked for, and nothing else."""
+    """Templates with all requested capabilities are found in subfolders, and no others."""
     both = "docker/controller.yaml\npuppet/controller.yaml\n"
     asked = ("capabilities-find", "-r", "-c", "resource_type=My::Controller")
     assert run(machine, *asked, ".") == Done(0, both, "")
@@ -497,7 +497,7 @@ def test_a_template_that_cannot_be_looked_at_is_said(machine: Machine, controlle
 
 @pytest.mark.usefixtures("controllers")
 def test_capabilities_are_summed_up(machine: Machine) -> None:
-    """Of templates that are named, and of those that an environment names: a table, or as the specification prints."""
+    """The summary covers named templates and those of environments, as a table or in the specification's form."""
     table = [
         "CAPABILITY     VALUE           TEMPLATES",
         "deployment     puppet          puppet/controller.yaml",

@@ -236,7 +236,7 @@ def test_while_its_parent_is_only_looked_at_a_child_needs_no_values() -> None:
 
 
 def test_a_missing_template_is_said() -> None:
-    """In the stack that uses it, and where one that is computed asks for it."""
+    """A missing template is reported in the stack that uses it, also if its name is computed."""
     with pytest.raises(Invalid, match=r"t\.yaml:2:17: resources\.c: there is no file nosuch\.yaml"):
         define("resources: {c: {type: nosuch.yaml}}\n")
     with pytest.raises(Invalid, match=r"there is no file nosuch\.yaml"):

@@ -102,7 +102,7 @@ def test_a_value_that_does_not_do_is_not_shown(tmp_path: Path, where: str, value
 @pytest.mark.parametrize("value", FUNCTIONS.values(), ids=FUNCTIONS)
 @pytest.mark.parametrize("secret", [SECRET, f"{planted.WORD}{'x' * 190}{planted.WORD}"], ids=["short", "long"])
 def test_an_argument_that_does_not_do_is_not_shown(tmp_path: Path, value: str, secret: str, *, as_json: bool) -> None:
-    """In a property, where it is a mistake, and in an output, where it is a warning."""
+    """A wrong argument is not shown, neither in the mistake of a property nor in the warning of an output."""
     for text in (
         f"resources:\n  r: {{type: OS::Heat::Value, properties: {{value: {value}}}}}\n",
         f"outputs:\n  o: {{value: {value}}}\n",
@@ -145,7 +145,7 @@ def test_a_nested_template_does_not_show_a_value(tmp_path: Path) -> None:
 
 
 def test_values_of_parameters_with_telling_names_are_not_shown(tmp_path: Path) -> None:
-    """As those that are hidden."""
+    """Parameters with secret names are not shown, like hidden ones."""
     said = json.loads(validated(tmp_path, HEAD, as_json=True))
     assert said["Parameters"]["db_password"]["Value"] == "******"
     assert said["Parameters"]["db_password"]["Default"] == "******"

@@ -60,13 +60,13 @@ def wrong(template: object) -> dict[str, str]:
 
 
 def test_it_is_a_schema() -> None:
-    """Of the draft that it names; all that it refers to is there, as the cases show."""
+    """The schema is valid in its draft, and all its references have targets."""
     Draft7Validator.check_schema(schema())
     assert schema()["$schema"] == Draft7Validator.META_SCHEMA["$schema"]
 
 
 def test_it_knows_all_sections_functions_and_types() -> None:
-    """As the code does: what a version adds has to be in it."""
+    """The schema has each section, function and type that the code has."""
     latest = list(versions.VERSIONS.values())[-1]
     defined = schema()["definitions"]
     assert schema()["properties"].keys() == latest.sections

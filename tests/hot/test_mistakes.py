@@ -27,7 +27,7 @@ def warnings(template: str, *environments: str, **parameters: Any) -> list[str]:
 
 
 def test_all_mistakes_are_shown_together_in_the_order_of_the_text() -> None:
-    """Of every section, and with those that one place has several of."""
+    """Mistakes of all sections are shown, also several at one position."""
     found = mistakes(
         """\
         heat_template_version: 2018-08-31
@@ -127,7 +127,7 @@ def test_a_mistake_is_a_sentence_with_a_hint(template: str, said: str) -> None:
 
 
 def test_what_is_wrong_with_values_is_shown_where_they_are_given() -> None:
-    """In an environment; or else where the parameter is declared."""
+    """A wrong value is reported in its environment, or else at the parameter's declaration."""
     template = """\
     parameters:
       n: {type: number}

@@ -54,7 +54,7 @@ def test_an_empty_config_is_done(machine: Machine, heat: SignalServer, config: o
     ],
 )
 def test_a_script_runs_however_it_was_written(machine: Machine, heat: SignalServer, config: str) -> None:
-    """Without `#!` it is the shell's; line ends and the byte order mark of other systems are no part of it."""
+    """A script without `#!` runs in the shell, and line ends and byte order marks of other systems are removed."""
     assert result(machine, heat, config) == {"deploy_stdout": "yes\n", "deploy_stderr": "", "deploy_status_code": 0}
 
 

@@ -46,7 +46,7 @@ def test_the_schemas_are_schemas() -> None:
 
 
 def test_the_schema_knows_our_tools_and_their_common_options() -> None:
-    """As the code does."""
+    """The schema has the same tools and common options as the code."""
     value = schema("deployment")
     assert value["allOf"][1]["if"]["properties"]["group"]["enum"] == sorted(HOOKS)
     assert set(value["$defs"]["options"]["properties"]) == set(options.COMMON)

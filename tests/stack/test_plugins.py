@@ -186,7 +186,7 @@ def test_what_it_made_is_known_to_be_its(noted: Working, tmp_path: Path) -> None
     """Without it nobody can do anything about the stack, and that is said; nothing is lost by it."""
     noted.session.create(made({"n": note(tmp_path / "one")}))
     noted.close()
-    with pytest.raises(UsageError, match="there is no type My::Note, which n has"):
+    with pytest.raises(UsageError, match="n has the type My::Note, which does not exist"):
         _ = Working(tmp_path).session
     noted.session.delete()
     assert not (tmp_path / "one").exists()

@@ -33,6 +33,9 @@ PROGRAMS = {"heat-config-agent": "agent", "heat-config-apply": "apply"}
 STARTED = {"LANG": "C.UTF-8", "TZ": "UTC"}
 """The variables of a command that are heeded when Python starts, as all tests have them."""
 
+_CLONE_NEWNS = 0x00020000
+"""Of setns(2), the mounts."""
+
 _HEEDED = ("PYTHON", "LD_", "COVERAGE_", "FAKETIME", "LC_", *STARTED)
 """The prefixes of such variables."""
 
@@ -44,17 +47,25 @@ def may_be(environment: Mapping[str, str]) -> bool:
 
 
 def run(
-    program: str, arguments: Sequence[str], environment: Mapping[str, str], folder: Path, seconds: float
+    program: str,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    seconds: float,
+    *,
+    mounts: int | None = None,
 ) -> tuple[int, str, str]:
     """Run a command to its end; return its exit code, or minus the signal that ended it, and what it printed.
 
     The program `-c` is Python's: its first argument is code, which calls commands itself.
+    The command sees the mounts that the process `mounts` sees.
     Raises subprocess.TimeoutExpired.
     """
     read, write = os.pipe()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, open(read, "rb", buffering=0) as ends:
         try:
-            request = {"words": [program, *arguments], "environment": dict(environment), "folder": str(folder)}
+            request: dict[str, object] = {"words": [program, *arguments], "environment": dict(environment)}
+            request |= {"folder": str(folder), "mounts": mounts}
             _loaded().start(request, [out.fileno(), err.fileno(), write])
         finally:
             os.close(write)
@@ -126,7 +137,7 @@ def _serve(connection: socket.socket) -> Callable[[], int] | None:
     gc.collect()
     gc.freeze()  # whoever looks for garbage in it writes to it: a command would have it all copied
     running: dict[int, tuple[int, int]] = {}
-    """What tells that a command has ended → its process, and where to say so."""
+    """The descriptor that tells that a command has ended → its process, and the place for its exit code."""
     poll = select.poll()
     poll.register(connection, select.POLLIN)
     while True:
@@ -154,6 +165,8 @@ def _serve(connection: socket.socket) -> Callable[[], int] | None:
                 os.close(file)
             connection.close()
             words, environment = request["words"], request["environment"]
+            if request["mounts"]:
+                _enter(request["mounts"])
             os.chdir(request["folder"])
             os.environ.clear()
             os.environ.update(environment)
@@ -170,6 +183,15 @@ def _serve(connection: socket.socket) -> Callable[[], int] | None:
         ended = os.pidfd_open(process)
         running[ended] = (process, ends)
         poll.register(ended, select.POLLIN)
+
+
+def _enter(process: int) -> None:
+    """See the mounts that another process sees."""
+    import ctypes  # noqa: PLC0415  # few commands are run in this way
+
+    with open(f"/proc/{process}/ns/mnt", "rb") as namespace:
+        if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNS):
+            raise OSError(ctypes.get_errno(), f"cannot see the mounts of process {process}")
 
 
 def _executed(code: str) -> int:

@@ -104,7 +104,7 @@ class Machine:
     ) -> Done:
         """Run one of the commands to its end, as a process that begins loaded where that makes no difference."""
         variables = {**self.environment, **environment}
-        if not loaded.may_be(variables) or not self._may_begin_loaded(program, arguments):
+        if not self.may_begin_loaded(program, arguments, variables):
             process = self.start(program, *arguments, stdin=None, **environment)
             out, err = process.communicate(timeout=seconds)
             return Done(process.returncode, out, err)
@@ -112,9 +112,12 @@ class Machine:
         self.said.append((f"what {shlex.join([program, *arguments])} printed", f"{out}{err}"))
         return Done(code, out, err)
 
-    def _may_begin_loaded(self, program: str, arguments: Iterable[str]) -> bool:
-        if self.forms is None or not self.begins_loaded:
-            return self.begins_loaded
+    def may_begin_loaded(self, program: str, arguments: Iterable[str], variables: Mapping[str, str]) -> bool:
+        """Whether a command may begin loaded; not where its form is to be started anew, the first time."""
+        if program not in loaded.PROGRAMS or not loaded.may_be(variables) or not self.begins_loaded:
+            return False
+        if self.forms is None:
+            return True
         form = (program, *sorted({each for each in arguments if each.startswith("-") or each.isalpha()}))
         is_known = form in self.forms
         self.forms.add(form)

@@ -36,7 +36,7 @@ runcmd:
   - [systemctl, start, heat-config-agent]
   - [sh, -c, "heat-config-agent wait --timeout 60 >/root/said && test -e /root/applied && touch /root/waited"]
 """
-"""A first boot that goes on only when everything is applied that Heat has for the instance."""
+"""Cloud-init data for a first boot that continues only when all deployments of Heat for the instance are applied."""
 
 
 @pytest.fixture(scope="module")

@@ -148,7 +148,7 @@ def test_the_agent_is_killed_while_a_scope_is_made(machine: Booted, point: str) 
 
 
 def test_without_scopes_runs_are_plain_sessions(machine: Booted) -> None:
-    """Where the setting is off. A limit that needs one is then refused."""
+    """With the setting off, runs are plain sessions, and a limit that needs a scope is refused."""
     config = machine.disk / "root/plain.conf"
     config.write_text("[agent]\nscopes = false\n")
     words = ("--config", "/root/plain.conf", "--state-dir", "/root/plain")

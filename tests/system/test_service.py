@@ -93,7 +93,7 @@ def eventually(machine: Booted, true: Callable[[], bool], seconds: float = 40) -
 
 
 def test_systemd_runs_it(service: Booted) -> None:
-    """It says when it is ready, and what it is doing; it can be reloaded, stopped and killed, and what runs goes on."""
+    """The service reports its state, can be reloaded, stopped and killed, and its runs continue."""
     first = start(service)
     long = "#!/bin/sh\necho begun >>/root/ran\nwhile ! test -e /root/go; do sleep 0.1; done\necho ended >>/root/ran\n"
     deploy(service, deployment("d1", "#!/bin/sh\nexit 0\n"), deployment("d2", long))

@@ -116,3 +116,22 @@ def test_mistakes_of_an_import_are_shown_in_its_file(write: Callable[..., Checke
     found = write(a=f"{HEAD}imports: [ b.yaml ]\n", b=b)
     assert codes(found) == [("parent-unknown", "b")]
     assert found.open == []
+
+
+def test_a_type_that_is_there_twice_is_shown_at_its_import(write: Callable[..., Checked]) -> None:
+    """Faulty imports before it do not shift its place."""
+    found = write(main=f"{HEAD}imports:\n  - one.yaml\n  - 5\n  - two.yaml\n", one=app("a"), two=app("b"))
+    lines = [(mistake.code, mistake.place.line) for mistake in found.mistakes if mistake.place]
+    assert lines == [("kind", 4), ("type-twice", 5)]
+
+
+def test_imports_that_multiply_names_with_prefixes_are_refused(write: Callable[..., Checked]) -> None:
+    """Each file imports the next one twice: the names would be doubled thirty times."""
+    files = {
+        f"f{number}": f"{HEAD}imports:\n"
+        f"  - {{ file: f{number + 1}.yaml, namespace_prefix: a }}\n"
+        f"  - {{ file: f{number + 1}.yaml, namespace_prefix: b }}\n"
+        for number in range(30)
+    }
+    found = write(**files, f30=app())
+    assert {mistake.code for mistake in found.mistakes} == {"depth"}

@@ -131,7 +131,7 @@ def _versions() -> str:
 
 
 def _printed(words: Sequence[str]) -> str:
-    """Return what a command of the agent prints. A command that fails says why, and the bundle goes on."""
+    """Return what a command of the agent prints. A failing command says why, and the bundle continues."""
     from heat_config_agent.cli import agent  # noqa: PLC0415  # it imports this module in turn, to run it
 
     output = io.StringIO()

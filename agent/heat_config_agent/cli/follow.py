@@ -112,7 +112,7 @@ def _abandon(settings: Settings) -> None:
 def _attached(settings: Settings, names: Sequence[str]) -> int:
     """Follow the sources until standard input ends, as it does when the daemon ends, however that happens.
 
-    A byte on standard input polls all sources now. Revisions that are being carried out go on.
+    A byte on standard input polls all sources now. Revisions that are being carried out continue.
     """
     ended, hurry = threading.Event(), {name: threading.Event() for name in names}
     threading.excepthook = lambda thread: terminal.defect(thread.exc_value)

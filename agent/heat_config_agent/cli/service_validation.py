@@ -24,7 +24,7 @@ _OBJECTS = 300_000
 """New objects after which Python looks for garbage: a large template has many, and none of them is garbage."""
 
 Validation: TypeAlias = Callable[[str], tuple[int, dict[str, Any] | None]]
-"""What validates a HOT template: it returns the exit code and, for JSON, what was found."""
+"""A function that validates a HOT template: it returns the exit code and, for JSON, the report."""
 
 
 @dataclass(frozen=True)

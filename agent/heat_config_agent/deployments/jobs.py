@@ -58,7 +58,7 @@ def _limit(config: Config) -> float | None:
 
 
 def _user(config: Config, tool: Tool, default: str) -> str:
-    """Return the user as whom a tool is run; empty for the agent's own."""
+    """Return the user that a tool runs as; empty for the agent's own."""
     own = config.options.get("user")
     if not (own or default) or not tool.builtin or "user" not in heat_config_hooks.load(tool.name).ABOUT.options:
         return ""

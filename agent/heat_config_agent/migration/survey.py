@@ -49,7 +49,7 @@ _CRON = (
 )
 
 _MORE_SETTINGS = ("/root/os-collect-config.conf", "/root/os-collect-config.conf.d")
-"""Where oslo.config looks for settings before /etc."""
+"""The folders in which oslo.config looks for settings before /etc."""
 
 _LASTING = frozenset({"docker-cmd", "docker-compose", "kubelet"})
 

@@ -17,7 +17,7 @@ SECONDS = 20.0
 """The timeout of ssh-keygen."""
 
 _PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where ssh-keygen is looked for: no variable of the caller names another place."""
+"""The folders in which ssh-keygen is looked for: no variable of the caller adds another one."""
 
 
 def is_installed() -> bool:

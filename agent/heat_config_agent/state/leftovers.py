@@ -61,7 +61,7 @@ class Leftovers:
                     changed += 1
             yield
         if changed:
-            self._log.note(f"{folder}: other users could read it, and cannot any more")
+            self._log.note(f"{folder}: other users could read it; now it is private")
 
     def unknown(self, known: Collection[str], age: float) -> Iterator[None]:
         """Mask the files in `deployed/` of deployments that are not `known`, once they were there for `age` seconds."""
@@ -91,7 +91,7 @@ class Leftovers:
             try:
                 files.remove(path)
             except OSError as error:
-                self._log.warn(f"cannot remove {path}, which is not needed any more: {reason(error)}")
+                self._log.warn(f"cannot remove {path}, which is no longer needed: {reason(error)}")
                 continue
             self._steady.first_seen.pop(f"{kind}/{name}", None)
             self._log.note(f"{path} was removed: it had been there for {retention.days(age)}")

@@ -78,7 +78,7 @@ class Sweep:
             steady.save()
 
     def _shorten(self, entry: Entry, limits: Limits) -> None:
-        """Shorten the output of a run. Processes that it has left may go on printing."""
+        """Shorten the output of a run. Processes that it has left may still print."""
         for name in run_folder.STREAMS:
             with contextlib.suppress(OSError):  # there was a warning while it ran
                 streams.bound(f"{self._state}/runs/{entry.key}/{name}", limits.output)

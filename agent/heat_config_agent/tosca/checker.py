@@ -173,6 +173,7 @@ def _check_service(service: Service, documents: list[Document], scope: Scope, in
         for name, content in own.items():
             for key in ("default", "value"):
                 functions.check(content.get(key), (*path, name, key), scope)
+            functions.check_constraints(content, (*path, name), scope)
     check_inputs(service.inputs, inputs, (*service.path, "inputs"), document.report)
     check_templates(service, scope)
     check_circles(service, scope)

@@ -20,7 +20,7 @@ from heat_config_agent.tosca.definitions import (
 from heat_config_agent.tosca.documents import Document
 from heat_config_agent.tosca.evaluation import Context, Evaluator, Subject
 from heat_config_agent.tosca.interface_definitions import OperationDefinition
-from heat_config_agent.tosca.later import uses, written_out
+from heat_config_agent.tosca.later import as_variable, is_of_states, uses, written_out
 from heat_config_agent.tosca.processors import CONTAINER, OF_IMAGES, processor, refusal
 from heat_config_agent.tosca.templates import Interface
 from heat_config_agent.tosca.topology import Layer, Link, Part, Topology, variable
@@ -52,7 +52,7 @@ class Implemented:
 
     @property
     def path(self) -> Path:
-        """Where the implementation stands in its document."""
+        """The path of the implementation in its document."""
         return (*(self.operation.implemented or self.operation).path, "implementation")
 
 
@@ -78,12 +78,16 @@ class Script:
     config: dict[str, Any] = field(default_factory=dict)
     """`primary`, `processor` and `files`; for an image `container`, whose values a run may compute."""
     inputs: dict[str, Tree] = field(default_factory=dict)
-    of_ends: dict[str, Tree] = field(default_factory=dict)
-    """The inputs that use TARGET or SOURCE, for every target or source (chapter 13)."""
+    uncompared: dict[str, Tree] = field(default_factory=dict)
+    """Inputs that are no reason to run again: those for every target or source (chapter 13), and states of nodes."""
     files: dict[str, Json] = field(default_factory=dict)
     """Files of artifacts that the inputs name."""
     places: list[dict[str, Json]] = field(default_factory=list)
     options: dict[str, Json] = field(default_factory=dict)
+
+    def written(self, value: Tree) -> Tree:
+        """Return the value of an input as the processor has it: Ansible has types, all others have variables."""
+        return written_out(value) if self.config.get("processor") == "ansible" else as_variable(value)
 
 
 @dataclass
@@ -124,11 +128,11 @@ class Scripts:
         raw = of.interface.inputs(of.operation.name)
         layer = of.subject.layer
         for name, value in raw.items():
-            made.inputs[name] = written_out(
-                self.evaluator.value(value, Context(of.subject, layer, None, None, artifacts))
-            )
+            found = made.written(self.evaluator.value(value, Context(of.subject, layer, None, None, artifacts)))
+            (made.uncompared if is_of_states(found) else made.inputs)[name] = found
             if isinstance(of.subject, Link):
-                made.of_ends.update(self._of_ends(name, value, of.subject, layer))
+                for end, found in self._of_ends(name, value, of.subject, layer):
+                    made.uncompared[end] = made.written(found)
         for inside, place in sorted(artifacts):
             made.files[inside] = self._known.get(inside)
             if place:

@@ -156,7 +156,7 @@ def _check_number(node: Node, defined: Mapping[str, RequirementDefinition], serv
 
 
 def _check_candidates(requirement: Requirement, service: Service, scope: Scope) -> None:
-    """Leave it open where a requirement without a named node is not fulfilled by exactly one."""
+    """Report an open point if a requirement without a named node is not fulfilled by exactly one node."""
     if requirement.content.get("node") is not None and requirement.node_type is None:
         return  # it has been reported
     budget.left.matches -= len(service.nodes)

@@ -14,8 +14,8 @@ from heat_config_agent.tosca.definitions import (
 )
 from heat_config_agent.tosca.documents import Document
 from heat_config_agent.tosca.entities import operations
-from heat_config_agent.tosca.functions import Subject
 from heat_config_agent.tosca.interface_definitions import InterfaceDefinition, OperationDefinition
+from heat_config_agent.tosca.subjects import Subject
 
 
 class Interface:
@@ -79,7 +79,7 @@ class Template:
         return self.type is not None and not self.type.is_incomplete
 
     def property_value(self, name: str) -> Json:
-        """Return the value of a property: the assigned one, or else the default; None where there is none."""
+        """Return the value of a property: the assigned one, or else the default; None if there is none."""
         value = (self.content.get("properties") or {}).get(name)
         if value is None and self.type is not None and name in self.type.properties:
             return self.type.properties[name].default

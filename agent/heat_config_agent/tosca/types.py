@@ -38,7 +38,7 @@ MOST_PARENTS = 60
 """Types that are derived of one another at most."""
 
 NO_PARENT = "tosca.entity.Root"
-"""What the specification gives its own root types as a parent: it stands for none."""
+"""The parent that the specification gives its own root types: it stands for none."""
 
 _SAME = frozenset({"tosca.capabilities.Container", "tosca.capabilities.Compute"})
 """Capability types that satisfy each other: versions turn round which of them is derived of the other."""
@@ -47,12 +47,14 @@ _SAME = frozenset({"tosca.capabilities.Container", "tosca.capabilities.Compute"}
 class DefinedType:
     """A type as its document defines it (`definitions.Type`)."""
 
-    def __init__(self, section: str, name: str, content: Mapping[str, Json], names: Names, *, normative: bool) -> None:
+    def __init__(
+        self, section: str, name: str, content: Mapping[str, Json], names: Names, *, is_normative: bool
+    ) -> None:
+        """Take its definition; `is_normative` says that it has the full name of a normative type."""
         self.section, self.name, self.content, self.names = section, name, content, names
-        self.normative = normative
         self.path: Path = (section, name)
-        self.key: object = name if normative else self
-        """What tells it from others: normative types of all versions are the same by their name."""
+        self.key: object = name if is_normative else self
+        """Its identity: normative types of all versions and documents are the same by their name."""
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
@@ -205,7 +207,7 @@ class DefinedType:
 
     @cached_property
     def schema(self) -> Schema:
-        """Of a data type: what its values are."""
+        """The values of a data type."""
         return Schema(self, {}, None, self.names)
 
     @cached_property

@@ -112,7 +112,7 @@ def look(settings: Settings, name: str, warn: Callable[[str], None] = warned) ->
 def outline(settings: Settings, name: str) -> Stack | None:
     """Return a stack without its resources and its definition, which take long to read and to make; None for no stack.
 
-    Nothing is said of damage: opening the stack for work reports it. Raises UsageError, StateError.
+    Damage is not reported here, but when the stack is opened for work. Raises UsageError, StateError.
     """
     store = Store(listing.folder(settings.state, name), write=False, only=StackRecord.KIND)
     if store.root is None and store.damage:

@@ -287,7 +287,7 @@ class NodeDefinition:
     """A node of a service: a part that people know, and that several resources may make."""
 
     name: str
-    """Also the name of its own resource."""
+    """The name of the node, and of its own resource."""
     type: str
     """The type as written."""
     host: str = ""

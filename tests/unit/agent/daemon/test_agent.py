@@ -75,7 +75,7 @@ def turn(agent: Agent, *answers: Answer) -> None:
 
 
 def test_a_changed_document_is_parsed_once(agent: Agent, messages: Messages, parsed: list[Document]) -> None:
-    """To put it in force, to say what is in it and to plan it."""
+    """A changed document is parsed once: to put it in force, to report on it, and to plan it."""
     turn(agent)
     parsed.clear()
     for content in ([{"id": "d1"}, {"id": "d2"}], []):

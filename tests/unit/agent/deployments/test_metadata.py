@@ -372,7 +372,7 @@ def test_a_target_is_described_without_what_is_secret() -> None:
 
 
 def test_the_deepest_document_that_can_be_loaded_can_be_parsed() -> None:
-    """An entry that is nested as deeply as a document may be is at most a mistake of its own."""
+    """Too deep an entry is at most a mistake of that entry."""
     for depth in range(1000, 0, -1):
         try:
             content = document_text.load("[" * depth + "]" * depth, "x")

@@ -53,7 +53,7 @@ def test_an_action_of_the_authors_own_is_treated_alike() -> None:
 
 
 def test_an_action_is_a_name_exactly() -> None:
-    """Another case is another action."""
+    """The case of an action's name counts."""
     assert isinstance(select({"configs": [ONE]}, action="create"), selection.Nothing)
 
 

@@ -81,7 +81,7 @@ OLDEST = level("oldest", request=REQUEST)
 
 
 def test_the_newest_counts() -> None:
-    """Alone, as long as it has not failed."""
+    """Only the newest level is used, unless it has failed."""
     assert names(transports.in_use([NEW, OLD, OLDEST], lambda _: False)) == [("new", "heat")]
 
 

@@ -95,7 +95,7 @@ def test_files_of_heat_agents_become_private_at_once_and_lose_their_secrets_in_t
     assert json.loads((folder / "d1.notify.json").read_text())["deploy_status_code"] == 0
     assert (folder / "d2.json").read_text() == ""
     assert [note.partition("deployed")[2] for note in notes.texts] == [
-        ": other users could read it, and cannot any more",
+        ": other users could read it; now it is private",
         "/d1.json was masked after 16.7 minutes",
         "/d3.json was masked after 16.7 minutes",
     ]

@@ -100,7 +100,7 @@ def test_a_token_is_renewed_before_it_expires(openstack: cloud.Cloud) -> None:
 
 @pytest.mark.parametrize("year", [1971, 2100])
 def test_the_machines_clock_has_no_say(openstack: cloud.Cloud, year: int) -> None:
-    """A token lives as long as Keystone says, although a clock that is wrong has it over for years."""
+    """The lifetime of a token is what Keystone says, whatever the machine's clock says."""
     life = {"issued_at": f"{year}-01-01T00:00:00Z", "expires_at": f"{year}-01-01T00:10:00Z"}
     openstack.keystone.always = openstack.lets_in("token-1", **life)
     user = client(openstack)

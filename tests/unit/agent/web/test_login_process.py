@@ -381,7 +381,7 @@ def test_one_that_is_prepared_is_used(openstack: cloud.Cloud) -> None:
 
 
 def test_what_may_not_be_reached_starts_none(openstack: cloud.Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rule of the policy is asked first, for the URL of the login."""
+    """The network rule of the policy is checked before the process for a login starts."""
     asked: list[str] = []
 
     def refuse(url: str) -> None:

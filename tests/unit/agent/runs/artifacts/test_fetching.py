@@ -72,7 +72,7 @@ def archive(name: str, body: bytes) -> bytes:
 
 
 def test_fetched_once(tmp_path: Path, served: Files, means: Means) -> None:
-    """From the server, from there on out of the cache; again if what is kept is damaged."""
+    """A file is fetched once and then comes from the cache, unless the cached one is damaged."""
     plain = served.put("plain", b"one", to="a/plain")
     packed = served.put("packed.tar.gz", archive("x/y", b"two"), to="roles", unpack=True)
     for number in range(2):
