@@ -32,7 +32,7 @@ def governed(machine: Machine) -> Governed:
 
 @pytest.fixture
 def alice(tmp_path: Path) -> Signer:
-    """Somebody who signs."""
+    """A user with a key."""
     return Signer(tmp_path, "alice")
 
 

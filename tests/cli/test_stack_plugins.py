@@ -76,7 +76,7 @@ def test_a_resource_of_a_plugin_is_signalled(machine: Machine) -> None:
 
 
 def test_a_failing_plugin_shows_its_traceback(machine: Machine) -> None:
-    """On standard error, which is the log of the command."""
+    """The traceback is on standard error, which is the log of the command."""
     template = Path(machine.folder / "t.yaml")
     done = stack(machine, "create", "-t", str(template), "--parameter", "tone=broken", "s")
     assert done.code == 1

@@ -79,7 +79,7 @@ def test_every_type_is_listed(machine: Machine) -> None:
 
 
 def test_types_are_filtered(machine: Machine) -> None:
-    """By the keys that the openstack client has; a key or status that does not exist is refused."""
+    """The filters are those of the openstack client, and an unknown key or status is refused."""
     assert set(listed(machine, "--filter", "name=My::")) == {"My::Lamp", "My::Odd"}
     assert set(listed(machine, "--filter", "name=My;version=9.9")) == {"My::Lamp"}
     assert listed(machine, "--filter", "name=My::L", "--long")["My::Lamp"]["description"].startswith("A lamp on the")
@@ -94,7 +94,7 @@ def test_types_are_filtered(machine: Machine) -> None:
 
 
 def test_a_type_is_shown(machine: Machine) -> None:
-    """Its docstring, properties with constraints, and attributes; in JSON with the keys of Heat's API."""
+    """A type is shown with its docstring, properties, constraints and attributes; in JSON with Heat's keys."""
     done = types(machine, "show", "My::Lamp")
     assert (done.code, done.err) == (0, "")
     assert "support_status   DEPRECATED since 9.9 (use a candle)" in done.out
@@ -130,7 +130,7 @@ def test_the_type_of_a_placeholder_is_shown(machine: Machine) -> None:
 
 
 def test_a_template_of_a_type(machine: Machine) -> None:
-    """In either format, and as JSON too; not together with --long."""
+    """The template is printed in either format, and as JSON, but not together with --long."""
     done = types(machine, "show", "My::Lamp", "--template-type", "HOT")
     assert (done.code, done.err) == (0, "")
     hot = yaml.safe_load(done.out)
@@ -168,7 +168,7 @@ def test_a_missing_folder_is_said(machine: Machine, tmp_path: Path) -> None:
 
 
 def test_a_misspelt_type_of_a_capability(machine: Machine) -> None:
-    """It is a warning with the probable name; the type of a plug-in is none."""
+    """An unknown type is a warning with the probable name, and a type of a plug-in is not unknown."""
     for name, text in (("wrong", "OS::Nova::Servr"), ("right", "My::Lamp"), ("new", "Your::Own")):
         (machine.folder / f"{name}.yaml").write_text(
             f"heat_template_version: 2018-08-31\ncapabilities: {{resource_type: '{text}'}}\n"

@@ -1,4 +1,4 @@
-"""What a person needs when a stack or its template is not right: all mistakes at once, warnings, and ways out."""
+"""Help for a stack or template with mistakes: all mistakes at once, warnings, and ways out."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_rollback_takes_no_name_for_its_value(machine: Machine) -> None:
 
 
 def test_the_timeout_is_in_seconds(machine: Machine) -> None:
-    """Or in the unit that it names; anything else is refused."""
+    """A timeout without a unit is in seconds, and an unknown unit is refused."""
     template = write(machine, "CREATE", 0)
     assert stack(machine, "create", "-t", template, "one", "--timeout", "2m").code == 0
     done = stack(machine, "create", "-t", template, "two", "--timeout", "soon")
@@ -101,7 +101,7 @@ def test_metadata_of_a_resource_is_shown(machine: Machine) -> None:
 
 
 def test_parameter_groups_order_the_table(machine: Machine) -> None:
-    """Each group with its label and description, in its order, and then the other parameters."""
+    """The groups come in order with their labels and descriptions, and the other parameters follow."""
     done = validate(
         machine,
         "parameters: {a: {type: string}, b: {type: number}, c: {type: json}, d: {type: json}}\n"
@@ -167,7 +167,7 @@ def test_what_heat_no_longer_supports_is_a_warning(machine: Machine, resource: s
 
 
 def test_all_mistakes_in_one_round(machine: Machine) -> None:
-    """Those of the form and those of types, properties and attributes, and nothing that only follows from another."""
+    """All mistakes of form, types, properties and attributes are shown, except those that follow from another."""
     text = """\
 parameters:
   b: {type: strin}

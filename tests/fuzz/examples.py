@@ -1,4 +1,4 @@
-"""How examples are made and tried: the same few at every run; in the long form others, for as long as asked."""
+"""The examples of fuzz tests: the same few at every run, and others for as long as asked in the long form."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ odd: st.SearchStrategy[Any] = (
     )
     | values
 )
-"""What nobody expects."""
+"""Values that no code expects."""
 
 
 def objects(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:

@@ -1,7 +1,7 @@
-"""How several processes collect the tests side by side.
+"""The collection of tests by several processes at once.
 
-What pytest makes of the asserts of a file is kept beside it, so a process compiles only what no other one has compiled.
-If all began with the same file, they would all compile the same files at the same time: each begins elsewhere.
+The asserts that pytest has rewritten are stored next to each file, so a process compiles only files that no other one
+has compiled. Each process begins with another file, so that they do not all compile the same files at the same time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NUMBER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 """Of this process among those that run tests."""
 
 COUNT = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-"""How many there are."""
+"""The number of processes."""
 
 
 @pytest.hookimpl(wrapper=True)

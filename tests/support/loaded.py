@@ -37,11 +37,11 @@ _CLONE_NEWNS = 0x00020000
 """Of setns(2), the mounts."""
 
 _HEEDED = ("PYTHON", "LD_", "COVERAGE_", "FAKETIME", "LC_", *STARTED)
-"""How the names of such variables begin."""
+"""The prefixes of such variables."""
 
 
 def may_be(environment: Mapping[str, str]) -> bool:
-    """Whether a command in this environment does the same when it begins loaded."""
+    """Return whether a command in this environment does the same when it begins loaded."""
     heeded = {name: value for name, value in environment.items() if name.startswith(_HEEDED)}
     return heeded == STARTED
 
@@ -137,7 +137,7 @@ def _serve(connection: socket.socket) -> Callable[[], int] | None:
     gc.collect()
     gc.freeze()  # whoever looks for garbage in it writes to it: a command would have it all copied
     running: dict[int, tuple[int, int]] = {}
-    """What tells that a command has ended → its process, and where to say so."""
+    """The descriptor that tells that a command has ended → its process, and the place for its exit code."""
     poll = select.poll()
     poll.register(connection, select.POLLIN)
     while True:
