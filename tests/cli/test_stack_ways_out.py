@@ -217,3 +217,42 @@ def test_a_deployment_is_found_by_its_resource_alone(machine: Machine) -> None:
     assert done.err == "error: 'd' is a deployment of several stacks: one/d, two/d (give one of these names)\n"
     assert machine.agent("show", "two/d").code == 0
     assert "no deployment 'config'" in machine.agent("show", "config").err
+
+
+TWO = """\
+heat_template_version: 2018-08-31
+resources:
+  server: {type: OS::Heat::DeployedServer}
+  config:
+    type: OS::Heat::SoftwareConfig
+    properties: {group: script, config: "#!/bin/sh\\necho $deploy_resource_name $deploy_action >&2\\nexit 1\\n"}
+  former:
+    type: OS::Heat::SoftwareDeployment
+    properties: {config: {get_resource: config}, server: {get_resource: server}, actions: [SUSPEND]}
+  latter:
+    type: OS::Heat::SoftwareDeployment
+    depends_on: former
+    properties: {config: {get_resource: config}, server: {get_resource: server}, actions: [RESUME]}
+"""
+
+
+def test_only_what_failed_in_the_last_action_is_named(machine: Machine) -> None:
+    """The message of a failed resume has nothing of a deployment that only the suspension before had failed."""
+    path = machine.folder / "two.yaml"
+    path.write_text(TWO)
+    assert stack(machine, "create", "-t", str(path), "s").code == 0
+    done = stack(machine, "suspend", "s")
+    assert done.code == 1
+    assert "s/former printed last:\n  | former SUSPEND" in done.out
+    done = stack(machine, "resume", "s")
+    assert done.code == 1
+    assert "resources.server: State ('CREATE', 'COMPLETE') invalid for resume" in done.out
+    assert "heat-config-agent log" not in done.out
+
+    path.write_text(TWO.replace("[SUSPEND]", "[UPDATE]"))
+    assert stack(machine, "create", "-t", str(path), "other").code == 0
+    assert stack(machine, "suspend", "other").code == 0
+    done = stack(machine, "resume", "other")
+    assert done.code == 1
+    assert "other/latter printed last:\n  | latter RESUME" in done.out
+    assert "`heat-config-agent log other/latter" in done.out

@@ -7,11 +7,13 @@ import copy
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from heat_config_agent.cli.stack.definitions import all_mistakes
 from heat_config_agent.deployments.redaction import OPEN
-from heat_config_agent.hot.loader import define, load
+from heat_config_agent.hot.loader import examine, load
 from heat_config_agent.hot.source import Source
 from heat_config_agent.language.mistakes import Invalid, Mistake
 from heat_config_agent.model.errors import AgentError, UsageError
@@ -109,12 +111,22 @@ def _identity(case: dict[str, Any], id_: str) -> Identity:
 
 def _validated(case: dict[str, Any]) -> dict[str, Any]:
     try:
-        made = define(language.source(case), _identity(case, "None"))
+        made = _defined(language.source(case), _identity(case, "None"), creating=False)
         validation.check(made, known_types())
     except Invalid as invalid:
         return _errors(invalid)
     found = {"requires": {name: sorted(each.requirements()) for name, each in made.resources.items()}}
     return {"outcome": "ok", "parameters": _parameters(made), **found}
+
+
+def _defined(source: Source, identity: Identity, *, creating: bool = True) -> Definition:
+    """Return the definition of a stack. Raises `Invalid` with all mistakes, those about types too, as commands do."""
+    made, mistakes, warnings = examine(source, identity)
+    if made is not None and mistakes:
+        mistakes = all_mistakes(made, known_types(), mistakes, creating=creating)
+    if made is None or mistakes:
+        raise Invalid(mistakes, OPEN)
+    return replace(made, warnings=tuple(warnings))
 
 
 def _errors(invalid: AgentError) -> dict[str, Any]:
@@ -149,7 +161,7 @@ class _Life:
         return found
 
     def _create(self) -> None:
-        made = define(language.source(self.case), _identity(self.case, records.new_id()))
+        made = _defined(language.source(self.case), _identity(self.case, records.new_id()))
         self.session.create(made, rollback=self.rollback)
 
     def lifecycle(self) -> dict[str, Any]:
@@ -215,7 +227,7 @@ class _Life:
             parameters, clear = step.get("parameters") or {}, step.get("clear_parameters", [])
             kept = Source.from_json(root.record.source)
             source = kept.changed(template, source.environments, merged["files"] or {}, parameters, clear)
-        made = define(source, root.identity)
+        made = _defined(source, root.identity)
         self.session.update(made, rollback=self.rollback)
 
     def _told(self) -> dict[str, Any]:

@@ -20,11 +20,11 @@ from heat_config_agent.language.report import ordered
 from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings
-from heat_config_agent.stack import advice, listing, preview, validation
+from heat_config_agent.stack import advice, deployments, listing, preview, validation
 from heat_config_agent.stack.definition import Definition
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.preview import Change
-from heat_config_agent.stack.records import COMPLETE, CREATE, DELETE, FAILED, INIT, RESUME, ROLLBACK, SUSPEND
+from heat_config_agent.stack.records import COMPLETE, CREATE, DELETE, INIT, RESUME, ROLLBACK, SUSPEND
 from heat_config_agent.stack.session import Session
 from heat_config_agent.stack.snapshots import ArchivingSession
 from heat_config_agent.stack.types import Types
@@ -299,9 +299,7 @@ def _why(settings: Settings, root: Stack) -> list[str]:
     room = terminal.width() - 1 if terminal.is_live() else 0
     reason = conceal.text(root.record.reason)
     lines = textwrap.wrap(terminal.line(reason), room) if room else [terminal.line(reason)] if reason else []
-    for each in store.deployments.values():
-        if each.status != FAILED or each.config not in store.configs:
-            continue
+    for each in deployments.failed_last(root):
         path = f"{root.name}/{sessions.path_of_deployment(store, each.id)}"
         printed = conceal.text(str(each.outputs.get("deploy_stderr") or "")).rstrip().splitlines()
         shown = [f"  | {terminal.line(line)}" for line in printed[-_STDERR_LINES:]]
