@@ -31,6 +31,9 @@ GROUPS = {
     *("OS::Heat::StructuredDeploymentGroup", "OS::Heat::SoftwareDeployments", "OS::Heat::StructuredDeployments"),
 }
 
+CONDITIONS = {"OS::Heat::WaitCondition", "AWS::CloudFormation::WaitCondition", "OS::Heat::SwiftSignal"}
+"""The types that wait for signals: they are sent once one of these begins to wait."""
+
 
 class Agent:
     """The servers: each does at once what it is told, and answers as the case says."""
@@ -53,7 +56,9 @@ class Agent:
         return bool(self._new)
 
     def work(self, world: World, timeout: float | None, also: Sequence[int]) -> None:  # noqa: ARG002
-        waiting = [each for each in world.store.resources.values() if each.name in self.wait_signals]
+        there = list(world.store.resources.values())
+        wanted = any(each.type in CONDITIONS and each.status == "IN_PROGRESS" for each in there)
+        waiting = [each for each in there if wanted and each.name in self.wait_signals]
         for each in waiting:
             for details in self.wait_signals[each.name]:
                 with contextlib.suppress(ValueError):  # its sender is told
@@ -182,6 +187,9 @@ class _Life:
                 errors = [{**each, "stage": "lifecycle"} for each in refused["errors"]]
                 found = {"op": step["op"], "outcome": "error", "errors": errors}
             root = self.session.root
+            if root is None and not edges and not before and all(each["outcome"] == "error" for each in steps):
+                steps.append(found)  # there has never been a stack
+                continue
             gone = root is None or root.record.action == "DELETE"
             found["stack"] = self._told() if not gone else self._end()
             after = {} if gone or root is None else dict(_ids(root))
@@ -264,7 +272,7 @@ def _resource(resource: Any) -> dict[str, Any]:
             value = resource.properties[name]
         except (Unresolved, ValueError) as error:
             value = {"!error": str(error)}
-        if value is not None or name in resource.properties.data:
+        if value is not None or name in resource.properties.data or name in resource.definition.omitted:
             properties[name] = value
     found: dict[str, Any] = {
         "type": resource.type(),

@@ -24,7 +24,7 @@ from heat_config_agent.stack import advice, deployments, listing, preview, valid
 from heat_config_agent.stack.definition import Definition
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.preview import Change
-from heat_config_agent.stack.records import COMPLETE, CREATE, DELETE, INIT, RESUME, ROLLBACK, SUSPEND
+from heat_config_agent.stack.records import COMPLETE, CREATE, DELETE, FAILED, INIT, RESUME, ROLLBACK, SUSPEND
 from heat_config_agent.stack.session import Session
 from heat_config_agent.stack.snapshots import ArchivingSession
 from heat_config_agent.stack.types import Types
@@ -317,6 +317,12 @@ def _way_out(settings: Settings, root: Stack) -> list[str]:
     if root.record.action == DELETE:
         force = settings.command("stack", "delete", "--force", root.name)
         return [f"if that cannot be fixed, `{terminal.line(force)}` forgets what cannot be deleted"]
+    if root.record.action == ROLLBACK and root.record.status == FAILED:
+        word = "delete" if root.defined is None else "update"
+        again, force = (
+            terminal.line(settings.command("stack", *words, root.name)) for words in ((word,), ("delete", "--force"))
+        )
+        return [f"`{again}` tries again to delete the rest, and `{force}` forgets what cannot be deleted"]
     if root.record.action not in (SUSPEND, RESUME):
         return []
     resume, update = (terminal.line(settings.command("stack", word, root.name)) for word in ("resume", "update"))
