@@ -109,13 +109,14 @@ class ResourceGroup(Group):
     def _remove_names(self) -> None:
         """Record the names that are not to be used."""
         names = [str(each) for policy in self.properties["removal_policies"] for each in policy["resource_list"]]
-        members = self._members()
-        if members:
+        former = self.data().get("removed", [])
+        if self.child is not None:
+            members = self._members()
             refs = {str(each.FnGetRefId()): name for name, each in reversed(members.items())}  # the first of several
-            names = [refs.get(each, each) for each in names]
-            names = [each for each in names if each in members]
-        former = self.data().get("removed", []) if self.properties["removal_policies_mode"] == "append" else []
-        self.data_set("removed", sorted({*former, *names}))
+            known = (each if each in members or each in former else refs.get(each) for each in names)
+            names = [each for each in known if each is not None]
+        kept = former if self.properties["removal_policies_mode"] == "append" else []
+        self.data_set("removed", sorted({*kept, *names}))
 
     def members_like_the_first(self) -> int:
         """Return the number of members."""
@@ -175,6 +176,11 @@ class ResourceChain(Group):
             needs = () if properties["concurrent"] or not number else (str(number - 1),)
             if isinstance(type_, str):
                 yield ResourceDefinition(name=str(number), type=type_, properties=shared, depends_on=needs)
+
+    def get_attribute(self, key: str, *path: Json) -> Json:
+        """Return an attribute of the chain, or of its members; while there is no child stack, null."""
+        wrong = key == attributes.SHOW or (key == "attributes" and not path)
+        return None if self.child is None and not wrong else super().get_attribute(key, *path)
 
     def validate(self) -> None:
         """Refuse a type that is not text."""
