@@ -233,6 +233,9 @@ def check_interfaces(
                     implementation, artifacts, (*where, "implementation"), template.document, operation=operation
                 )
                 functions.check(implementation, (*where, "implementation"), scope)
+            functions.check_outputs(of, where, scope)
+        for notification, of in (assigned.get("notifications") or {}).items():
+            functions.check_outputs(of, (*here, "notifications", notification), scope)
 
 
 def _is_incomplete(interface: Interface | None) -> bool:

@@ -16,10 +16,11 @@ from heat_config_agent.tosca.definitions import (
 from heat_config_agent.tosca.documents import Document
 from heat_config_agent.tosca.entities import operations
 from heat_config_agent.tosca.filters import check_filter
-from heat_config_agent.tosca.functions import Scope, TypeSubject
+from heat_config_agent.tosca.functions import Scope
 from heat_config_agent.tosca.grammar import EMPTY
 from heat_config_agent.tosca.interface_definitions import InterfaceDefinition
 from heat_config_agent.tosca.report import Report, nearest
+from heat_config_agent.tosca.subjects import TypeSubject
 from heat_config_agent.tosca.triggers import check_triggers
 from heat_config_agent.tosca.types import MOST_PARENTS, NO_PARENT, SECTIONS
 
@@ -157,6 +158,7 @@ class _TypeCheck:
                 implementation, names, (*path, "implementation"), self.document, operation=str(path[-1])
             )
             functions.check(implementation, (*path, "implementation"), self.scope)
+        functions.check_outputs(content, path, self.scope)
 
     def _check_interfaces(self) -> None:
         for name, content in (self.type.content.get("interfaces") or {}).items():
@@ -176,9 +178,11 @@ class _TypeCheck:
         self._check_inputs(content.get("inputs"), interface.inputs, (*path, "inputs"))
         for name, operation, where in operations(content, path):
             self._check_operation(operation, interface.operations[name].inputs, where)
+        for name, notification in (content.get("notifications") or {}).items():
+            functions.check_outputs(notification, (*path, "notifications", name), self.scope)
 
-    def _refuse_refinement(self, what: str, new: Type, old: Type, path: Path) -> None:
-        problem = f"{what} has the type {new.name}, which is not derived of {old.name}"
+    def _refuse_refinement(self, subject: str, new: Type, old: Type, path: Path) -> None:
+        problem = f"{subject} has the type {new.name}, which is not derived of {old.name}"
         self.report.wrong("refine", problem, path, "a derived type may only refine what it inherits")
 
     def _check_relationship(self) -> None:
@@ -258,12 +262,12 @@ def _find_softly(document: Document, name: str, path: Path) -> None:
 
 
 def _parents(type_: Type) -> list[Type]:
-    found: list[Type] = []
+    parents: list[Type] = []
     following = type_.parent
-    while following is not None and following not in found:
-        found.append(following)
+    while following is not None and following not in parents:
+        parents.append(following)
         following = following.parent
-    return found
+    return parents
 
 
 def check_definitions(
