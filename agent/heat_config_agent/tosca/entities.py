@@ -359,7 +359,7 @@ TOPOLOGY = entity(
         "node_templates": map_of(NODE),
         "relationship_templates": map_of(RELATIONSHIP),
         "groups": map_of(GROUP),
-        "policies": either(list=named(POLICY), dict=map_of(POLICY)),
+        "policies": either(list=named(POLICY, unique=True), dict=map_of(POLICY)),
         "outputs": PARAMETERS,
         "substitution_mappings": SUBSTITUTION,
         "workflows": map_of(WORKFLOW),
