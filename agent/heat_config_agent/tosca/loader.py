@@ -41,6 +41,9 @@ from heat_config_agent.tosca.service import Node, Service
 from heat_config_agent.tosca.source import Kept, Source, machine_template
 from heat_config_agent.tosca.topology import Layer, Part, Surroundings, Topology, Values
 
+MOST_SUBSTITUTED = 2_000
+"""Nodes in whose place other services are put, at most: services within services can double them without end."""
+
 LARGEST = 20_000
 """The maximum of resources of a service."""
 
@@ -137,7 +140,7 @@ class _Loading:
         self, source: Source, document: Document, files: Files, identity: Identity, substitutes: Substitutes
     ) -> None:
         self.source, self.document, self.identity = source, document, identity
-        self._substitutes = substitutes
+        self._substitutes, self._left = substitutes, MOST_SUBSTITUTED
         self.is_complete = self.is_new = True
         self.server = ""
         self.service = Service(document)
@@ -280,8 +283,12 @@ class _Loading:
 
     def _substitute(self, part: Part) -> Service | None:
         if part.name not in self._chosen:
-            found = self._substitutes(part)
+            found = self._substitutes(part) if self._left > 0 else None
             self._chosen[part.name] = Service(found[1]) if found is not None else None
+            self._left -= found is not None
+            if self._left == 0:
+                problem = f"over {MOST_SUBSTITUTED:,} nodes are substituted"
+                self.topology.wrong("depth", problem, part.template, part.template.path, "substitute fewer nodes")
         return self._chosen[part.name]
 
     def _inner_inputs(self, part: Part, inner: Service) -> Values:
