@@ -126,7 +126,7 @@ def test_an_archive_that_is_too_large_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cut", [0, 4, 30, 200])
 def test_a_damaged_archive_is_refused(cut: int, tmp_path: Path) -> None:
-    """What is no zip file that can be read is said to be none."""
+    """An unreadable zip file is reported as such."""
     path = packed(tmp_path / "a.csar", GOOD)
     path.write_bytes(path.read_bytes()[:cut])
     assert codes(check(path)) == ["archive"]
@@ -145,7 +145,7 @@ def test_a_damaged_member_is_reported_where_it_is_named(tmp_path: Path) -> None:
 
 
 def test_an_import_cannot_leave_a_folder(tmp_path: Path) -> None:
-    """Neither by its path nor by a link."""
+    """An import leaves its folder neither by its path nor by a link."""
     (tmp_path / "outside.yaml").write_text(MAIN)
     folder = tmp_path / "service"
     folder.mkdir()

@@ -37,7 +37,7 @@ class Refused(Exception):  # noqa: N818  # it is the archive that is
 
 
 class Files(Protocol):
-    """Where the files of a service template are."""
+    """The files of a service template: in an archive, in a folder, or on disk."""
 
     def read(self, path: str) -> bytes:
         """Return the content of a file. Raises `OSError`."""
@@ -94,13 +94,13 @@ class Folder(Disk):
 
     def all_members(self) -> list[str]:
         """Return the paths of all files in it; nothing that is hidden or leads outside."""
-        found = []
+        members = []
         for folder, folders, names in os.walk(self._path):
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             inside = os.path.relpath(folder, self._path)
             paths = (posixpath.normpath(posixpath.join(inside, name)) for name in names if not name.startswith("."))
-            found += [path for path in paths if self.has(path)]
-        return sorted(found)
+            members += [path for path in paths if self.has(path)]
+        return sorted(members)
 
     def size(self, names: list[str]) -> int:
         """Return the bytes of some files together."""
@@ -259,7 +259,7 @@ def _named_entry(files: Archive | Folder) -> str:
 
 
 def _first_block(text: str) -> dict[str, str]:
-    """Return the names and values of the first block of TOSCA.meta; a line that begins with a space goes on."""
+    """Return the names and values of the first block of TOSCA.meta; a line after a space continues the last one."""
     block: dict[str, str] = {}
     name = ""
     for line in text.splitlines():

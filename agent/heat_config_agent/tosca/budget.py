@@ -39,4 +39,4 @@ class Budget:
 
 
 left = Budget()
-"""What is left for the file that is being checked: there is one at a time."""
+"""The remaining budget of the file that is being checked: there is one at a time."""

@@ -117,7 +117,7 @@ class Compiler:
 
     def outputs(self, layer: Layer) -> dict[str, Output]:
         """Return the outputs of the service."""
-        found = {}
+        outputs = {}
         for name, of in layer.service.outputs.items():
             path: Path = (*layer.service.path, "outputs", name)
             try:
@@ -125,8 +125,8 @@ class Compiler:
             except (TooDeep, Unresolved) as error:
                 value = None
                 self.topology.warn("function-arguments", f"the output {name} is null: {error}", _Owner(layer), path)
-            found[name] = Output(name, value, str(of.get("description", "")))
-        return found
+            outputs[name] = Output(name, value, str(of.get("description", "")))
+        return outputs
 
     def finish(self) -> dict[str, ResourceDefinition]:
         """Return the resources, after everything that asks for outputs has been evaluated."""
@@ -188,13 +188,13 @@ class Compiler:
 
     def _needed(self, part: Part) -> list[str]:
         """Return the resources that have to be complete before a node begins (sections 5.8 and 7.2)."""
-        found: dict[str, None] = {}
+        needed: dict[str, None] = {}
         for link in part.links:
             for target in self.topology.everything(link.target):
-                found.update(dict.fromkeys(self.ready(target)))
+                needed.update(dict.fromkeys(self.ready(target)))
         for target in self.topology.needed_around(part):
-            found.update(dict.fromkeys(self.ready(target)))
-        return [*found]
+            needed.update(dict.fromkeys(self.ready(target)))
+        return [*needed]
 
     def ready(self, part: Part) -> list[str]:
         """Return the resources that are complete when a node is started."""

@@ -115,14 +115,14 @@ def _matches(pattern: str, value: str) -> bool:
 
 def clauses(content: Sequence[Json], primitive: str, *, is_complex: bool) -> tuple[Clause, ...]:
     """Return the constraints of a list that are right; the others are reported by `check`."""
-    found = []
+    clauses = []
     for item in content:
         operator, argument, problem = _parsed(item)
         if problem or _unfit(operator, argument, primitive, is_complex=is_complex):
             continue
         if operator != "in_range" or not _is_upside_down(argument, primitive):
-            found.append(Clause(operator, argument, primitive))
-    return tuple(found)
+            clauses.append(Clause(operator, argument, primitive))
+    return tuple(clauses)
 
 
 def _parsed(item: Json) -> tuple[str, Json, Any]:

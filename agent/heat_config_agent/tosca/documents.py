@@ -30,7 +30,7 @@ class Document:
         """The name that mistakes have, and the path among the files."""
         self.report = Report(None)
         self.content: dict[str, Any] = {}
-        """What is in it, without its faulty parts (`grammar.held`)."""
+        """The content of the document, without its faulty parts (`grammar.held`)."""
         self.version = VERSIONS[-1]
         self.profile: Profile = profile(self.version)
         self.imports: list[tuple[str, Document]] = []
@@ -99,7 +99,7 @@ class Document:
         yield from seen.values()
 
     def repository(self, name: str) -> Json:
-        """Return the repository of a name; None where there is none."""
+        """Return the repository of a name; None if there is none."""
         return (self.content.get("repositories") or {}).get(name)
 
 
@@ -238,7 +238,7 @@ def _check_metadata(document: Document) -> None:
 
 
 def _check_names(document: Document) -> None:
-    """Report types of one name that two imports bring (section 3.1.3)."""
+    """Report two imports that define types with the same name (section 3.1.3)."""
     for section in SECTIONS:
         own = document.types(section)
         names: dict[str, Type] = {}

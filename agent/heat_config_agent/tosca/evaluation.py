@@ -18,7 +18,7 @@ from heat_config_agent.tosca.values import is_call
 Subject = Part | Link
 
 NOTHING = object()
-"""What stands for a property or an attribute that is not there."""
+"""Stands for a property or an attribute that does not exist."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Context:
     subject: Subject | None
     layer: Layer
     source: Part | None = None
-    """What SOURCE means, where that is not the source of the relationship."""
+    """The meaning of SOURCE, if that is not the source of the relationship."""
     target: Part | None = None
     artifacts: set[tuple[str, str]] | None = None
     """Receives the files of artifacts that the value names, each with the place that it is copied to."""
@@ -127,7 +127,7 @@ class Evaluator:
         return self._properties[key]
 
     def attribute(self, subject: Subject, name: str) -> Tree:
-        """Return an attribute; `NOTHING` where there is none of that name."""
+        """Return an attribute; `NOTHING` if there is none of that name."""
         with _Once(self._busy, (id(subject), "attribute", name)):
             if isinstance(subject, Link):
                 return self._plain_attribute(subject, name)
@@ -201,7 +201,7 @@ class Evaluator:
         return self._plain_attribute(part, name)
 
     def capability_attribute(self, part: Part, capability: str, name: str) -> Tree:
-        """Return an attribute of a capability; `NOTHING` where there is none of that name."""
+        """Return an attribute of a capability; `NOTHING` if there is none of that name."""
         given = self.given.get(f"{part.name}.{capability}", {})
         if name in given:
             return given[name]

@@ -90,10 +90,10 @@ class Holder(Protocol):
     """The holder of a node's values."""
 
     def property_value(self, name: str) -> Json:
-        """Return the value of a property; None where there is none."""
+        """Return the value of a property; None if there is none."""
 
     def capability_property(self, capability: str, name: str) -> Json:
-        """Return the value of a property of a capability; None where there is none."""
+        """Return the value of a property of a capability; None if there is none."""
 
 
 def meets(node: Node, content: Mapping[str, Any], document: Document, values: Holder | None = None) -> bool:

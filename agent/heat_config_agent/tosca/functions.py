@@ -20,7 +20,7 @@ from heat_config_agent.tosca.values import is_call
 SELF, SOURCE, TARGET, HOST = "SELF", "SOURCE", "TARGET", "HOST"
 
 Holder = tuple[object, ...]
-"""What has a value: a template or a type, perhaps a capability, and a property or an attribute."""
+"""The holder of a value: a template or a type, perhaps a capability, and a property or an attribute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +30,15 @@ class Scope:
     names: Names
     report: Report
     subject: Subject | None = None
-    """What SELF is: None where there is no such thing."""
+    """The meaning of SELF; None if it has none here."""
     inputs: Collection[str] | None = None
     """The names of the inputs; None where they are not known."""
     templates: Mapping[str, Subject] | None = None
     """The node and relationship templates by name; None where they are not known."""
     holder: Holder | None = None
-    """What has the value; None where nothing can refer to it."""
+    """The holder of the value; None if nothing can refer to it."""
     uses: dict[Holder, dict[Holder, Path]] = field(default_factory=dict)
-    """What each value needs, with the path of the value."""
+    """The needs of each value, with the path of the value."""
 
     def of(self, *holder: object) -> Scope:
         """Return the scope for a value of a property or an attribute."""
@@ -293,7 +293,7 @@ def _check_concat(arguments: Json, path: Path, scope: Scope) -> None:
     if not isinstance(arguments, list):
         _bad(f"needs a list, not {kind_of(arguments)}", "write concat: [ A, B ]", path, scope)
     elif not arguments:
-        scope.report.warn("concat-empty", "concat of nothing is an empty text", path)
+        scope.report.warn("concat-empty", "concat of an empty list is an empty text", path)
     else:
         check(arguments, path, scope)
 

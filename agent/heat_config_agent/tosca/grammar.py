@@ -103,7 +103,7 @@ class _Absent:
 ABSENT = _Absent()
 
 EMPTY: Mapping[str, Any] = {}
-"""What stands for a definition or a template of which there is only the name; it is told by its identity."""
+"""Stands for a definition or a template that has only a name; it is compared by identity."""
 
 
 class Short(dict[str, Any]):

@@ -14,9 +14,9 @@ from heat_config_agent.model.deployment import Input
 from heat_config_agent.stack.definition import (
     Definition,
     Environment,
-    Found,
     Identity,
     Interface,
+    MappedType,
     Parameter,
     Schema,
     Tree,
@@ -348,8 +348,8 @@ class _Types:
     def __init__(self, types: Mapping[str, str]) -> None:
         self._types = types
 
-    def candidates(self, type_: str, resource: str) -> Iterator[Found]:  # noqa: ARG002
-        yield Found(self._types[resource], of_service=True)
+    def candidates(self, type_: str, resource: str) -> Iterator[MappedType]:  # noqa: ARG002
+        yield MappedType(self._types[resource], of_service=True)
 
     def interface(self, template: str) -> Interface:
         raise Invalid([Mistake(f"a service has no nested template {template}")], OPEN)
@@ -357,13 +357,13 @@ class _Types:
     def nested(
         self,
         resource: str,
-        found: Found,
+        type_: MappedType,
         identity: Identity,
         parameters: Mapping[str, Json],
         *,
         known: bool = True,
     ) -> Definition:
-        return self.of_file(resource, found.template, identity, parameters, known=known)
+        return self.of_file(resource, type_.template, identity, parameters, known=known)
 
     def of_text(
         self, resource: str, template: str, identity: Identity, parameters: Mapping[str, Json], *, known: bool = True

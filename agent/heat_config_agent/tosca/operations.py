@@ -52,7 +52,7 @@ class Implemented:
 
     @property
     def path(self) -> Path:
-        """Where the implementation stands in its document."""
+        """The path of the implementation in its document."""
         return (*(self.operation.implemented or self.operation).path, "implementation")
 
 
@@ -262,12 +262,12 @@ class Scripts:
     def _processor(self, of: Implemented, place: tuple[str, Document], type_: Any, content: Mapping[str, Any]) -> str:
         """Return what processes a file: by its artifact type, its extension, or its first line (chapter 13)."""
         path, document = place
-        found = processor(type_, content, document, path)
-        if not found:
+        tool = processor(type_, content, document, path)
+        if not tool:
             problem = f"nothing says what runs {content['file']}"
             hint = "begin it with #! and the path of its interpreter, or name the type of the artifact"
             self._wrong(of, "open-tool", problem, hint)
-        return found
+        return tool
 
 
 def targets(link: Link) -> list[Part]:
@@ -284,12 +284,12 @@ def sources(link: Link) -> list[Part]:
 def surroundings(of: Implemented, node: Part) -> dict[str, Json]:
     """Return what every operation knows of where it stands; `node` is the one that it is about (chapter 13)."""
     subject = of.subject
-    found = {"TOSCA_INTERFACE": of.interface.name}
+    variables = {"TOSCA_INTERFACE": of.interface.name}
     if isinstance(subject, Part):
-        return {"TOSCA_NODE": subject.id, **found}
+        return {"TOSCA_NODE": subject.id, **variables}
     return {
         "TOSCA_NODE": node.id,
-        **found,
+        **variables,
         "TOSCA_REQUIREMENT": subject.requirement,
         "SOURCE": subject.source.id,
         "TARGET": subject.target.id,

@@ -250,12 +250,12 @@ class Weaver:
         name = inline["workflow"] if isinstance(inline, dict) else inline
         return self.inlined(name, (inline.get("inputs") if isinstance(inline, dict) else None) or {})
 
-    def inlined(self, name: str, given: Mapping[str, Tree]) -> Steps:
+    def inlined(self, name: str, assigned: Mapping[str, Tree]) -> Steps:
         """Return the steps of another workflow; its preconditions pass over nodes that do not meet them (7.3)."""
         content = self._service.workflows[name]
         own = content.get("inputs") or {}
         values = {key: of["default"] for key, of in own.items() if of.get("default") is not None}
-        with self._inputs({**values, **given}):
+        with self._inputs({**values, **assigned}):
             filters: dict[str, tuple[conditions.Combined, ...]] = {}
             for part, condition in self._preconditions(content):
                 filters[part.name] = (*filters.get(part.name, ()), condition)

@@ -200,7 +200,7 @@ class _SubstitutionCheck:
 
 
 def check_substitutable(service: Service, documents: Iterable[Document], scope: Scope) -> None:
-    """Leave it open where a node has to be substituted, and no template that is imported stands in for it."""
+    """Report an open point if a node has to be substituted, and no imported template can stand in for it."""
     wanted = [node for node in service.nodes.values() if DIRECTIVES & set(node.directives)]
     if not wanted:
         return

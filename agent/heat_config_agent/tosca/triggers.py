@@ -51,7 +51,7 @@ def monitored(content: Mapping[str, Any], path: Path, document: Document) -> Ite
 
 
 def _check_period(value: Json, path: Path, document: Document) -> None:
-    """Report a period that is text, and no time. A number is taken for seconds."""
+    """Report a period whose text is not a time. A number means seconds."""
     if not isinstance(value, str):
         return
     try:

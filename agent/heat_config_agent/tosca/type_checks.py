@@ -183,8 +183,8 @@ class _TypeCheck:
         for name, notification in (content.get("notifications") or {}).items():
             functions.check_outputs(notification, (*path, "notifications", name), self.scope)
 
-    def _refuse_refinement(self, what: str, new: Type, old: Type, path: Path) -> None:
-        problem = f"{what} has the type {new.name}, which is not derived of {old.name}"
+    def _refuse_refinement(self, subject: str, new: Type, old: Type, path: Path) -> None:
+        problem = f"{subject} has the type {new.name}, which is not derived of {old.name}"
         self.report.wrong("refine", problem, path, "a derived type may only refine what it inherits")
 
     def _check_relationship(self) -> None:
@@ -264,12 +264,12 @@ def _find_softly(document: Document, name: str, path: Path) -> None:
 
 
 def _parents(type_: Type) -> list[Type]:
-    found: list[Type] = []
+    parents: list[Type] = []
     following = type_.parent
-    while following is not None and following not in found:
-        found.append(following)
+    while following is not None and following not in parents:
+        parents.append(following)
         following = following.parent
-    return found
+    return parents
 
 
 def check_definitions(

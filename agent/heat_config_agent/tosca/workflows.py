@@ -57,7 +57,7 @@ class _WorkflowCheck:
         self.report = scope.report
 
     def check(self) -> None:
-        """Report what is wrong with it."""
+        """Report the mistakes of the workflow."""
         own = self.content.get("inputs") or {}
         path = (*self.path, "inputs")
         defined = definitions(own, {}, self.service.document, path)
@@ -98,13 +98,13 @@ class _WorkflowCheck:
         """Return the node or group of a name, or report that there is none."""
         if name is None:
             return None
-        found: Template | None = self.service.nodes.get(name) or self.service.groups.get(name)
-        if found is None:
+        target: Template | None = self.service.nodes.get(name) or self.service.groups.get(name)
+        if target is None:
             known = [*self.service.nodes, *self.service.groups]
             self.report.wrong(
                 "target-unknown", f"there is no node template or group {name}", path, nearest(name, known)
             )
-        return found
+        return target
 
     def _nodes(self, target: Template) -> list[Node]:
         if isinstance(target, Group):
