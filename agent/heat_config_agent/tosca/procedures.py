@@ -334,12 +334,12 @@ class Weaver:
         return Delivery(name, kept, keeper)
 
     def _server(self, of: Implemented, part: Part, host: str | None) -> str:
-        """Return the machine of an operation: that of a step goes before that of its implementation."""
-        end: Part | None = part
+        """Return the machine of an operation: that of a step, which may be a node, goes before its own."""
+        end: Part | None = self._layer.parts.get(host or "")
         if host in ("SOURCE", "TARGET") and isinstance(of.subject, Link):
             end = of.subject.source if host == "SOURCE" else of.subject.target
-            end = end.machine
-            name = end.name if end is not None else ORCHESTRATOR
+        if end is not None:
+            name = end.machine.name if end.machine is not None else ORCHESTRATOR
         else:
             name = ORCHESTRATOR if host == ORCHESTRATOR else machine(of, part)
         if name == ORCHESTRATOR and name not in self._compiler.resources:

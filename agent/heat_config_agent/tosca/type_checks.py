@@ -151,6 +151,8 @@ class _TypeCheck:
     def _check_operation(
         self, content: Mapping[str, Json], inputs: Mapping[str, PropertyDefinition], path: Path
     ) -> None:
+        if path[-1] == "inputs":
+            self.report.wrong("key-unknown", "inputs cannot be the name of an operation", path, "give it another name")
         self._check_inputs(content.get("inputs"), inputs, (*path, "inputs"))
         implementation = content.get("implementation")
         if implementation:
