@@ -238,3 +238,20 @@ def test_a_replaced_resource_does_not_read_as_deleted(machine: Machine) -> None:
         "heat-config-agent", ["stack", "delete", "--state-dir", str(machine.state), "--yes", "pair"], {}
     )
     assert "ok        one_config               DELETE" in deleted.out, deleted.err
+
+
+def test_a_failure_that_nothing_waits_for_is_a_warning(machine: Machine) -> None:
+    """With NO_SIGNAL the resource is complete, so the reason stands in a warning, with secrets hidden."""
+    path = template(machine, "echo $token is bad >&2; exit 3")
+    document = json.loads(path.read_text())
+    document["resources"]["one_config"]["properties"]["inputs"] = [{"name": "token"}]
+    document["resources"]["one"]["properties"] |= {
+        "signal_transport": "NO_SIGNAL",
+        "input_values": {"token": "swordfish-17"},
+    }
+    done = machine.apply(machine.write(document, "pair.yaml"))
+    assert done.code == 0
+    assert "warning: one: CREATE failed, and no signal is asked for: exit code 3" in done.err
+    assert "swordfish-17" not in done.err
+    assert "ok        one " in done.out
+    assert LONG not in done.err

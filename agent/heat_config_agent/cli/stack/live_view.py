@@ -11,9 +11,9 @@ from typing import Any
 from heat_config_agent.cli import terminal
 from heat_config_agent.cli.stack import values
 from heat_config_agent.deployments.plan import Step
-from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.deployments.redaction import OPEN, concealer
 from heat_config_agent.engine.report import Report
-from heat_config_agent.model.entry import Run
+from heat_config_agent.model.entry import Entry, Run
 from heat_config_agent.stack.records import COMPLETE, FAILED, IN_PROGRESS
 from heat_config_hooks import processes
 from heat_config_hooks.values import dataclass
@@ -90,6 +90,14 @@ class Progress(Report):
         path = self.path_of(step.deployment.source.rpartition("/")[2])
         if path:
             self._view.began(path, run.began)
+
+    def ended(self, step: Step, entry: Entry) -> None:
+        """Warn of a failure that no resource shows, because the template asks for no signal."""
+        if not entry.failed or step.deployment.target.wanted:
+            return
+        path = self.path_of(step.deployment.source.rpartition("/")[2]) or step.deployment.name
+        why = concealer(step.deployment).text(entry.reason or step.reason).replace("\n", "; ")
+        self._view.warn(f"{path}: {step.deployment.action} failed, and no signal is asked for: {why}")
 
     def warn(self, text: str) -> None:
         self._view.warn(text)
