@@ -9,6 +9,7 @@ from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import deployments, exception, records
 from heat_config_agent.stack.attributes import Schema as Attribute
 from heat_config_agent.stack.attributes import select_from_attribute
+from heat_config_agent.stack.config_service import new_config
 from heat_config_agent.stack.constraints import AllowedValues
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.properties import Properties, Schema
@@ -98,7 +99,7 @@ class SoftwareDeployment(Resource):
         blank = ConfigRecord("", self.physical_resource_name(), "Heat::Ungrouped", "", {}, [], [], "")
         base = source or blank
         name = self.properties["name"] or base.name or self.physical_resource_name()
-        derived = deployments.new_config({"name": name}, self.stack.id)
+        derived = new_config({"name": name}, self.stack.id)
         derived.group, derived.options, derived.outputs = base.group, base.options, base.outputs
         derived.inputs = deployments.inputs_of(base, input_values, self._told(action))
         derived.config = self.with_inputs(base.config, derived.inputs) or self.EMPTY
