@@ -222,7 +222,7 @@ class About:
     files: tuple[str, ...] = ("{key}", "{key}.*")
     """Patterns for the files that a deployment leaves in the folders `working` and `outputs`."""
     tested: str
-    """What the tests run it with, in a few words."""
+    """The real thing that the tests run it with, in a few words."""
 
 
 class Hook(Protocol):

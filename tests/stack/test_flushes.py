@@ -17,7 +17,7 @@ FEW, MANY = 3, 9
 
 
 class Disk:
-    """What a power cut would leave of each file, by the flushes so far."""
+    """The content that each file would have after a power cut, by the flushes so far."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.flushes: Counter[str] = Counter()
@@ -52,7 +52,7 @@ def create(working: Working, number: int) -> None:
 
 
 def test_one_deployment_more_costs_three_flushes(disk: Disk, tmp_path: Path) -> None:
-    """One before it begins, one for its result, and one for the stack; none for the folder of heat-agents."""
+    """A deployment costs one flush before it begins, one for its result, and one for the stack."""
     counts = []
     for number in (FEW, MANY):
         disk.flushes.clear()

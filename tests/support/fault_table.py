@@ -36,7 +36,7 @@ Real processes, disks and servers show it wherever they can be made to.
 
 @dataclass(frozen=True, order=True)
 class Row:
-    """What was tried against a promise, and what has to come of it."""
+    """A fault that was tried against a promise, and the expected outcome."""
 
     promise: int
     fault: str

@@ -74,7 +74,7 @@ class Call:
 
 
 class Match:
-    """What calls have in common."""
+    """A pattern for calls."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Match:
         self._record = record
 
     def fits(self, call: Call) -> bool:
-        """Whether a call is one of these."""
+        """Return whether a call matches."""
         return (
             call.name in self.names
             and self._path.search(call.path) is not None
@@ -116,7 +116,7 @@ class Point:
         self._since = since
         self._unless = unless
         self._made = 0
-        """How many of the calls in `since` have been made."""
+        """The number of calls in `since` that were made."""
         self._over = False
 
     def passes(self, moment: str, call: Call) -> bool:
@@ -169,7 +169,7 @@ RECORDS: dict[str, Callable[[Mapping[str, Any]], bool]] = {
     "marked": lambda each: "marked" in each and "state" not in each,
     "left": lambda each: "left_at" in each and "state" not in each,
 }
-"""What the journal records → how the record is told, by what changes of an entry."""
+"""The records of the journal → the changes of an entry by which each is recognised."""
 
 
 def _recorded(moment: str, record: str) -> Callable[[], Point]:
@@ -266,7 +266,7 @@ POINTS: dict[str, Callable[[], Point]] = {
 
 
 class Arm:
-    """What is armed at a point: the passings until somebody dies there, and the file that makes it happen once."""
+    """A trap at a point: the passings until the kill, and the file that makes it happen once."""
 
     def __init__(self, words: str) -> None:
         """Read «POINT N FILE». Raises ValueError."""
@@ -288,7 +288,7 @@ class Arm:
 
 
 class Watch:
-    """What waits for points to be passed."""
+    """Waits until points are passed."""
 
     def __init__(self, value: str) -> None:
         """Arm what the variable says. Raises ValueError."""

@@ -1,4 +1,4 @@
-"""What there is to kill: an agent, a run, or a whole machine; and how that is done with `kill -9`."""
+"""Kills with `kill -9`: of an agent, of a run, or of all processes of a machine."""
 
 from __future__ import annotations
 

@@ -31,12 +31,12 @@ QUICK = {"poll_period": 0.05}
 
 
 BOTH = pytest.mark.parametrize("source", ["api", "crictl"])
-"""Who says what has become of a pod."""
+"""The two interfaces that report the state of a pod."""
 
 
 @dataclass(frozen=True)
 class State:
-    """What a container is like at one moment."""
+    """The state of a container at one moment."""
 
     kind: str
     """`waiting` (not created yet), `running`, `ready`, `ended`, or `resting` (ended, and waiting to be restarted)."""
@@ -63,9 +63,9 @@ class Running:
     manifest: dict[str, Any]
     serial: int
     looks: int = 0
-    """How often somebody has asked for the pods since."""
+    """The number of times that the pods were listed since."""
     lingers: int = -1
-    """How often it is still to be seen after its manifest has gone; below 0: it has not."""
+    """The number of times that a pod is still listed after its manifest has gone; below 0 if it has not."""
 
     @property
     def uid(self) -> str:
@@ -86,13 +86,13 @@ class Kubelet:
     fates: dict[str, list[State]] = field(default_factory=dict)
     """The states of a container, one after the other, by its name; the last one lasts."""
     failed: str = ""
-    """Why it refuses all pods."""
+    """The reason for which it refuses all pods."""
     lingers: int = 3
-    """How often a pod is still seen by the runtime after its manifest has gone."""
+    """The number of times that the runtime still lists a pod after its manifest has gone."""
     broken: str = ""
-    """What crictl complains of instead of answering."""
+    """The error that crictl prints instead of an answer."""
     body: str = ""
-    """What the API says instead."""
+    """The answer of the API instead of the pods."""
     pods: list[Running] = field(default_factory=list)
     serial: int = 0
     address: str = ""

@@ -165,7 +165,7 @@ def _places(machine: Machine) -> Iterator[tuple[str, str | bytes]]:
 
 
 def _may_hold(folder: Path, name: str) -> bool:
-    """Whether a file of the state directory may have secrets in it: SECURITY.md has each of them."""
+    """Return whether a file of the state directory may have secrets: SECURITY.md lists these files."""
     if folder == Path():
         return name.startswith((journal.FILE, f".{journal.FILE}", "learned.json", ".learned.json"))
     top = folder.parts[0]
@@ -267,7 +267,7 @@ def printed(command: Callable[[Namespace], int], options: Namespace) -> str:
 
 
 _OURS = ("journal", "health.json", "documents/*.json", "deployed/*.notify.json", "runs", "runs/*")
-"""What the agent alone makes. Much else is made by tests, too, to see what becomes of it."""
+"""The files that only the agent writes; tests write many others too."""
 
 
 def _open(state: Path) -> Iterator[str]:

@@ -35,7 +35,7 @@ from support.walks import below
 TIMED_OUT, INTERRUPTED = 124, 125
 KILLED = frozenset({128 + signal.SIGKILL, 128 + signal.SIGTERM})
 RERUNS = 4
-"""How often a deployment that may be run again is begun at most."""
+"""The most times that a deployment that may be run again begins."""
 
 PLANTED = "planted--"
 """All secrets begin with it, and their base64 with its base64: where neither is, none of them is."""
@@ -50,18 +50,18 @@ class Kind:
 
     name: str
     body: str
-    """What the script does between saying that it begins and that it ends; `@` is a path of its own."""
+    """The script between the marks of its begin and its end; `@` is a path of its own."""
     code: int = 0
     options: dict[str, Any] = field(default_factory=dict)
     repeatable: bool = False
     limited: bool = False
     """It does not end by itself: its time limit ends it."""
     reboots: int = 0
-    """How often it asks for a reboot of the machine, and is begun again after it."""
+    """The number of reboots that it asks for, each followed by another run."""
     retries: int = 0
-    """How often it ends with a code of its option `retry`, and is begun again after that."""
+    """The number of exits with a code of its option `retry`, each followed by another run."""
     shape: str = "plain"
-    """Or `component`, or `own` for an executable of somebody else's as hook."""
+    """`plain` for one config, `component`, or `own` for an executable hook."""
 
 
 KINDS = (
@@ -89,15 +89,15 @@ class Handed:
     address: str
     """The name of the URL to which its result goes."""
     resource: bool = False
-    """Whether its inputs say of which resource it is."""
+    """True if its inputs name its resource."""
     replaced: float | None = None
     """When it left what is handed out: replaced by another one at the same address, perhaps (monotonic seconds)."""
     was_running: bool = False
-    """Whether it was on record as running then."""
+    """True if it was recorded as running then."""
     again: int = 0
-    """How often somebody has asked that it be run again."""
+    """The number of requests to run it again."""
     forgotten: bool = False
-    """Whether somebody has asked that nothing be known of it any more."""
+    """True if it was to be forgotten."""
 
 
 class World:
@@ -112,11 +112,11 @@ class World:
         self.handed: dict[str, Handed] = {}
         self.kills = 0
         self.may_be_interrupted = False
-        """Whether something other than the agent was killed, so that nobody can know how a run ended."""
+        """True if another process than the agent was killed, so that the outcome of a run may be unknown."""
         self.interrupted: set[str] = set()
         """Where it is known which runs were killed: their ids."""
         self.may_be_damaged = False
-        """Whether the state was damaged on purpose."""
+        """True if the state was damaged on purpose."""
         self._evidence = machine.folder / "evidence"
         self._evidence.mkdir()
         self._said = machine.folder / "said"
@@ -480,7 +480,7 @@ def _whose(value: dict[str, Any], at: float, shared: list[Handed]) -> Handed:
 
 
 def _is_left(process: psutil.Process) -> bool:
-    """Whether a process of a run should have ended: not one that a script has left as its daemon."""
+    """Return whether a process of a run should have ended: daemons of scripts may stay."""
     try:
         return process.status() != psutil.STATUS_ZOMBIE and process.cmdline()[:1] != ["sleep"]
     except psutil.NoSuchProcess:

@@ -45,7 +45,7 @@ class Case:
 
 
 class Servers:
-    """What takes results, what gets in their way, and an agent that has some for each."""
+    """The servers for results, the faults in between, and an agent with results for each."""
 
     def __init__(self, daemon: Daemon, machine: Machine) -> None:
         self.daemon = daemon
@@ -169,7 +169,7 @@ class Servers:
         )
 
     def entries(self) -> dict[str, Entry]:
-        """What is on record."""
+        """Return the entries of the journal."""
         return journal.read(self.machine.state)
 
     def wait(self, condition: Callable[[], bool], seconds: float = 4 * LONG) -> None:
@@ -181,7 +181,7 @@ class Servers:
             time.sleep(0.1)
 
     def story(self) -> str:
-        """What came of each."""
+        """Return the history of each result."""
         found = self.entries()
         lines = [
             f"{each.id} ({each.fault.name}, {len(each.proxy.done)} times): "

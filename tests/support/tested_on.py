@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 FOUND = pytest.StashKey[str]()
-"""What exactly was there, as a test has said."""
+"""The exact version that a test has found."""
 
 BY_HAND = "it takes minutes: `make test-machine`"
 """Why a test is skipped where no target asks for it."""
@@ -55,14 +55,14 @@ What the agent was tested on, and what was not tried, with the reason.
 
 @dataclass(frozen=True)
 class Row:
-    """What has come of a test on something."""
+    """The outcome of a test on a system."""
 
     kind: str
     """One of `KINDS`."""
     subject: str
     """For example «Debian 13 (trixie), amd64»."""
     found: str
-    """What exactly was there, or the reason why it was not tried."""
+    """The exact version that was there, or the reason why it was not tried."""
     outcome: str
     """«passed», «failed» or «not tried»."""
 

@@ -28,7 +28,7 @@ class Message:
     claim: str = ""
     """By whom it is claimed."""
     fields: dict[str, object] = field(default_factory=dict)
-    """What its entry has in the place of what it usually has."""
+    """The fields of its entry that differ from the usual ones."""
 
     def entry(self) -> dict[str, object]:
         usual = {
@@ -59,7 +59,7 @@ class Queue:
         self.messages: list[Message] = []
         self.requests: list[Request] = []
         self.said: dict[tuple[str, str], tuple[int, bytes]] = {}
-        """What is answered to a verb and the end of a path, whatever would be right."""
+        """Answers to a verb and the end of a path, which replace the right ones."""
         self.server = Stub(self._respond)
         self.scheme = "http"
 
@@ -127,7 +127,7 @@ class Queue:
 
 
 def metadata(name: str) -> dict[str, object]:
-    """What Heat says of a server."""
+    """Return the metadata that Heat has for a server."""
     return {"deployments": [{"id": name}], "os-collect-config": {}}
 
 
@@ -151,7 +151,7 @@ Make = Callable[..., Zaqar]
 
 
 def content(document: Document | None) -> object:
-    """What a document says, which has to be there."""
+    """Return the content of a document, which must exist."""
     assert document is not None
     assert document.source == "zaqar"
     return document.content

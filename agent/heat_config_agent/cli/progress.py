@@ -310,7 +310,7 @@ def step_values(step: Step) -> dict[str, object]:
 
 
 def surroundings(step: Step) -> str:
-    """Return in words as whom a step runs something, and from what it is isolated; empty if that is as always."""
+    """Return a text with the user and the isolation of a step; empty if both are the default."""
     job = step.job
     user = f"; as {job.user}" if job and job.user else ""
     return f"{user}; isolated: {isolation.described(job.isolation)}" if job and job.isolation else user
@@ -351,7 +351,7 @@ def tool(step: Step) -> str:
     """Return the tool of a step, or else its group."""
     if step.job is not None:
         return step.job.config.tool
-    return step.deployment.group or "-"
+    return step.tool or step.deployment.group or "-"
 
 
 def _short(text: str) -> str:

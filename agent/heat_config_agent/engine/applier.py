@@ -90,7 +90,7 @@ class Applier:
             report=report,
         )
         self.work = Workload(journal, self._queue, self._launcher, delivery)
-        """What is in hand."""
+        """The work that is under way."""
         self._offer = Offer()
         self.postponed = False
         """True if something could not be begun, and has to be offered again."""

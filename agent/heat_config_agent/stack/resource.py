@@ -248,7 +248,9 @@ class Resource(ClientUser):
 
     def mistakes(self) -> list[Wrong]:
         """Return all mistakes in the properties and the update policy, with paths relative to the resource."""
-        mistakes = [Wrong(each.problem, ("properties", *each.path)) for each in wrong_properties(self, self.known())]
+        mistakes = [
+            Wrong(mistake.problem, ("properties", *mistake.path)) for mistake in wrong_properties(self, self.known())
+        ]
         try:
             tree = as_far_as_known(self.definition.update_policy, self.stack.look)
         except Unresolved as error:
@@ -257,7 +259,7 @@ class Resource(ClientUser):
             shape = isinstance(tree, Later) or tree is None
             return mistakes if shape else [*mistakes, Wrong("update_policy must be a map", ("update_policy",))]
         policy = Properties(schemata(self.update_policy_schema), tree)
-        return mistakes + [Wrong(each.problem, ("update_policy", *each.path)) for each in policy.mistakes()]
+        return mistakes + [Wrong(mistake.problem, ("update_policy", *mistake.path)) for mistake in policy.mistakes()]
 
     def known(self) -> Properties:
         """Return the properties, with `Unknown` in place of values that are not known yet."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from heat_config_agent.language.positions import Json, Path
+from heat_config_agent.tosca.constraints import asserted
 from heat_config_agent.tosca.grammar import (
     ANY,
     OCCURRENCES,
@@ -72,8 +73,8 @@ ATTRIBUTE = entity("an attribute", _attribute, since=_keyed)
 _property = _attribute | {
     "required": TRUTH,
     "constraints": CLAUSES,
-    "external-schema": ANY,
-    "external_schema": ANY,
+    "external-schema": TEXT,
+    "external_schema": TEXT,
 }
 PROPERTY = entity("a property", _property, since=_keyed)
 PARAMETER = entity("a parameter", _property | {"value": ANY}, since=_keyed)
@@ -217,6 +218,11 @@ TYPES = {
     ),
 }
 
+_conditions: dict[str, Kind] = {}
+CONDITION = entity("a condition", _conditions, exclusive=True, since=_since("1.3", "not"), long=asserted)
+CONDITIONS = list_of(CONDITION, "write a list of conditions: `- assert: …`")
+_conditions |= {"and": CONDITIONS, "or": CONDITIONS, "not": CONDITIONS, "assert": named(ANY)}
+_monitored = either(str=ANY, list=CONDITIONS, dict=ANY)
 _event_type = either(str=TEXT, dict=VALUES)
 _event: dict[str, Kind] = {
     "description": TEXT,
@@ -224,8 +230,8 @@ _event: dict[str, Kind] = {
     "event_type": _event_type,
     "schedule": VALUES,
     "target_filter": entity("a target filter", {"node": TEXT, "requirement": TEXT, "capability": TEXT}, "node"),
-    "condition": either(str=ANY, list=ANY, dict=ANY),
-    "constraint": either(str=ANY, list=ANY, dict=ANY),
+    "condition": _monitored,
+    "constraint": _monitored,
     "period": SCALAR,
     "evaluations": WHOLE,
     "method": TEXT,
@@ -287,10 +293,6 @@ POLICY = entity("a policy", _template | {"attributes": VALUES, "targets": NAMES,
 
 # Workflows (sections 3.5.19 to 3.5.23 and 3.7.7).
 
-_conditions: dict[str, Kind] = {}
-CONDITION = entity("a condition", _conditions, exclusive=True, since=_since("1.3", "not"))
-CONDITIONS = list_of(CONDITION, "write a list of conditions: `- assert: …`")
-_conditions |= {"and": CONDITIONS, "or": CONDITIONS, "not": CONDITIONS, "assert": named(ANY)}
 _call = either(str=TEXT, dict=entity("a call of an operation", {"operation": TEXT, "inputs": VALUES}, "operation"))
 _workflow = either(str=TEXT, dict=entity("a call of a workflow", {"workflow": TEXT, "inputs": VALUES}, "workflow"))
 ACTIVITY = entity(

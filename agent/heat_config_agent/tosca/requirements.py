@@ -156,18 +156,18 @@ def _check_number(node: Node, defined: Mapping[str, RequirementDefinition], serv
 
 
 def _check_candidates(requirement: Requirement, service: Service, scope: Scope) -> None:
-    """Leave it open where a requirement without a named node is not fulfilled by exactly one."""
+    """Report an open point if a requirement without a named node is not fulfilled by exactly one node."""
     if requirement.content.get("node") is not None and requirement.node_type is None:
         return  # it has been reported
     budget.left.matches -= len(service.nodes)
     if budget.left.matches < 0:
         return
-    found = candidates(requirement, service)
-    if len(found) > 1:
-        names = ", ".join(node.name for node in found[:5])
+    nodes = candidates(requirement, service)
+    if len(nodes) > 1:
+        names = ", ".join(node.name for node in nodes[:5])
         problem = f"the requirement {requirement.name} of {requirement.node.name} can be fulfilled by several: {names}"
         scope.report.leave_open("open-requirement", problem, requirement.path, "name one of them")
-    elif not found and not is_for_machine(requirement):
+    elif not nodes and not is_for_machine(requirement):
         problem = f"no node fulfils the requirement {requirement.name} of {requirement.node.name}"
         scope.report.leave_open("open-requirement", problem, requirement.path, "name a node that fulfils it")
 

@@ -70,9 +70,9 @@ def _check_node(
         functions.check(artifact.get("properties"), (*path, "artifacts", name, "properties"), inner)
     check_requirements(node, service, inner)
     for requirement in node.requirements:
-        relationship = requirement.content.get("relationship")
-        if relationship and relationship.keys() != {"type"} and requirement.relationship is not None:
-            check_relationship(requirement.relationship, relationship, inner)
+        relationship, described = requirement.content.get("relationship"), requirement.relationship
+        if relationship and described is not None and described.path == (*requirement.path, "relationship"):
+            check_relationship(described, relationship, inner)
     node_filter = content.get("node_filter")
     if node_filter:
         where = (*path, "node_filter")
@@ -232,6 +232,10 @@ def check_interfaces(
                 check_implementation(
                     implementation, artifacts, (*where, "implementation"), template.document, operation=operation
                 )
+                functions.check(implementation, (*where, "implementation"), scope)
+            functions.check_outputs(of, where, scope)
+        for notification, of in (assigned.get("notifications") or {}).items():
+            functions.check_outputs(of, (*here, "notifications", notification), scope)
 
 
 def _is_incomplete(interface: Interface | None) -> bool:

@@ -113,7 +113,7 @@ class Link:
     """The name of the capability by which the target fulfils the requirement; empty where that is not known."""
     template: Relationship
     number: int = 1
-    """Which one it is, where a target fulfils a requirement several times."""
+    """Its index, if a target fulfils a requirement several times."""
 
     kind = "relationship"
 
@@ -157,7 +157,7 @@ class Surroundings:
     machine: Node | None
     """This machine as a node; None where it can fulfil nothing."""
     substitute: Callable[[Part], Service | None]
-    """Returns the service that stands in the place of a node; None where there is none."""
+    """Returns the service that stands in the place of a node; None if there is none."""
     static: Callable[[Json, Part], Json]
     """Returns a value of a template with its functions evaluated; what only a run can know is None."""
     property_value: Callable[[Part, str], Json]
@@ -261,7 +261,7 @@ class Topology:
         return requirements
 
     def _target(self, requirement: Requirement, part: Part) -> Part | None:
-        """Return the node that fulfils a requirement (section 3.7.2); None, with a mistake, where there is none."""
+        """Return the node that fulfils a requirement (section 3.7.2); None, with a mistake, if there is none."""
         if requirement.target is None:
             requirement.target = self._found(requirement, part)
             if requirement.target is not None and requirement.target is self.surroundings.machine:

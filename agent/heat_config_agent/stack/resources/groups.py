@@ -108,12 +108,14 @@ class ResourceGroup(Group):
 
     def _remove_names(self) -> None:
         """Record the names that are not to be used."""
-        names = [str(each) for policy in self.properties["removal_policies"] for each in policy["resource_list"]]
+        names = [str(name) for policy in self.properties["removal_policies"] for name in policy["resource_list"]]
         members = self._members()
         if members:
-            refs = {str(each.FnGetRefId()): name for name, each in reversed(members.items())}  # the first of several
-            names = [refs.get(each, each) for each in names]
-            names = [each for each in names if each in members]
+            refs = {
+                str(member.FnGetRefId()): name for name, member in reversed(members.items())
+            }  # the first of several
+            names = [refs.get(name, name) for name in names]
+            names = [name for name in names if name in members]
         former = self.data().get("removed", []) if self.properties["removal_policies_mode"] == "append" else []
         self.data_set("removed", sorted({*former, *names}))
 
