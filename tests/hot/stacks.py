@@ -88,7 +88,8 @@ class Agent:
         )
         answers = self.signals.get(name, {})
         success = {"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 0}
-        details = answers.get(deployment.action, answers.get("*", success))
+        details = answers.get(deployment.action, answers.get("*"))
+        details = success if details is None else details
         if details != "never":
             deployments.take(world, deployment, copy.deepcopy(details))
 
@@ -171,7 +172,7 @@ class _Life:
 
     def lifecycle(self) -> dict[str, Any]:
         """Return what becomes of each step."""
-        steps = []
+        steps: list[dict[str, Any]] = []
         before: dict[str, str] = {}
         edges: set[tuple[str, str]] = set()
         for step in self.case.get("steps") or [{"op": "create"}]:
@@ -233,7 +234,7 @@ class _Life:
         if step.get("existing"):
             template = source.template if step.get("template") is not None else None
             parameters, clear = step.get("parameters") or {}, step.get("clear_parameters", [])
-            kept = Source.from_json(root.record.source)
+            kept = Source.from_json(root.record.source or root.record.source_before)
             source = kept.changed(template, source.environments, merged["files"] or {}, parameters, clear)
         made = _defined(source, root.identity)
         self.session.update(made, rollback=self.rollback)

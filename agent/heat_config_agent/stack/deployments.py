@@ -111,8 +111,10 @@ def take(world: World, deployment: DeploymentRecord, details: Json) -> bool:
     config = world.store.configs.get(deployment.config)
     if deployment.status != IN_PROGRESS or config is None:
         return False
-    reasons = [] if isinstance(details, dict) or not details else ["the result is not a map"]
-    details = details if isinstance(details, dict) else {}
+    if details and not isinstance(details, dict):  # the former outputs stay
+        return _taken(world, deployment, ["the result is not a map"])
+    details = details or {}
+    reasons: list[str] = []
     code = details.get("deploy_status_code")
     if code and str(code) != "0":
         reasons.append(f"deploy_status_code : Deployment exited with non-zero status code: {code}")
@@ -124,6 +126,11 @@ def take(world: World, deployment: DeploymentRecord, details: Json) -> bool:
                 reasons.append(f"{name} : {details[name]}")
     for name in STANDARD:
         deployment.outputs[name] = details.get(name)
+    return _taken(world, deployment, reasons)
+
+
+def _taken(world: World, deployment: DeploymentRecord, reasons: list[str]) -> bool:
+    """Record the end of a deployment, which has failed if there are reasons."""
     deployment.status = FAILED if reasons else COMPLETE
     deployment.reason = ", ".join(reasons) or "Outputs received"
     world.store.put(deployment)

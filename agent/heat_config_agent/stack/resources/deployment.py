@@ -249,7 +249,9 @@ class SoftwareDeployment(Resource):
         return True
 
     def handle_signal(self, details: Json) -> None:
-        """Accept the result. Raises ValueError if nothing has been delivered."""
+        """Accept the result. Raises ValueError if nothing has been delivered, or if it is a number or a boolean."""
+        if isinstance(details, int | float) and details:
+            raise ValueError("a result is a map of outputs")
         found = self._deployment
         if found is None:
             raise ValueError("nothing has been delivered to its server yet, so there is no result to report")
