@@ -22,6 +22,7 @@ from heat_config_agent.stack.definition import Definition, Identity, Unresolved,
 from heat_config_agent.stack.live import Stack, World
 from heat_config_agent.stack.records import DeploymentRecord
 from heat_config_agent.stack.resources import known_types
+from heat_config_agent.stack.resources.wait_conditions import WaitCondition
 from heat_config_agent.stack.session import Session
 from hot import language
 
@@ -30,9 +31,6 @@ GROUPS = {
     *("OS::Heat::ResourceGroup", "OS::Heat::ResourceChain", "OS::Heat::SoftwareDeploymentGroup"),
     *("OS::Heat::StructuredDeploymentGroup", "OS::Heat::SoftwareDeployments", "OS::Heat::StructuredDeployments"),
 }
-
-CONDITIONS = {"OS::Heat::WaitCondition", "AWS::CloudFormation::WaitCondition", "OS::Heat::SwiftSignal"}
-"""The types that wait for signals: they are sent once one of these begins to wait."""
 
 
 class Agent:
@@ -56,9 +54,10 @@ class Agent:
         return bool(self._new)
 
     def work(self, world: World, timeout: float | None, also: Sequence[int]) -> None:  # noqa: ARG002
-        there = list(world.store.resources.values())
-        wanted = any(each.type in CONDITIONS and each.status == "IN_PROGRESS" for each in there)
-        waiting = [each for each in there if wanted and each.name in self.wait_signals]
+        live = [each for stack in world.stacks.values() for each in stack.resources.values()]
+        begun = (each for each in live if isinstance(each, WaitCondition) and each.status == "IN_PROGRESS")
+        handles = (each._handle() for each in begun)  # noqa: SLF001
+        waiting = [each.record for each in handles if each is not None and each.name in self.wait_signals]
         for each in waiting:
             for details in self.wait_signals[each.name]:
                 with contextlib.suppress(ValueError):  # its sender is told
