@@ -289,12 +289,7 @@ class Resource(ClientUser):
         """Return the state of the resource, for a snapshot or for another program that adopts it."""
         return transfer.state(self)
 
-    def handle_update(
-        self,
-        json_snippet: Snippet,
-        tmpl_diff: Mapping[str, Json],
-        prop_diff: Mapping[str, Json],
-    ) -> Any:
+    def handle_update(self, json_snippet: Snippet, tmpl_diff: Mapping[str, Json], prop_diff: Mapping[str, Json]) -> Any:
         """Ask for a replacement if a property changes."""
         if prop_diff:
             raise UpdateReplace(self.name)
