@@ -12,6 +12,7 @@ from heat_config_agent.deployments.redaction import OPEN, Concealer
 from heat_config_agent.language.positions import Json
 from heat_config_agent.model.errors import AgentError, StateError, UsageError, blame
 from heat_config_agent.stack import definition as plain
+from heat_config_agent.stack.config_service import ConfigService
 from heat_config_agent.stack.definition import Definition, Environment, Identity, MappedType, Unresolved
 from heat_config_agent.stack.definition.procedures import DEPLOY, UNDEPLOY
 from heat_config_agent.stack.exception import EntityNotFound
@@ -278,6 +279,11 @@ class Stack:
         }
         self.world.store.event(event)
         self.world.happened(event)
+
+    @property
+    def config_service(self) -> ConfigService:
+        """Return the service that stores configs for the stack's resources."""
+        return ConfigService(self.world.store, self.id)
 
     def leave_unchanged(self, name: str) -> None:
         """Report that an update does not have to change a resource."""
