@@ -189,8 +189,11 @@ class Stack:
             each.settle()
 
     def flush(self) -> None:
-        """Write all records to disk."""
-        self.world.store.flush()
+        """Write all records to disk, before a handler acts on something outside that keeps no record of it.
+
+        A handler must not act on a result that a power cut could take back.
+        """
+        self.world.store.flush(durable=self.world.store.owed)
 
     def records(self) -> list[ResourceRecord]:
         """Return the records of all remaining resources, including those that the definition no longer has."""

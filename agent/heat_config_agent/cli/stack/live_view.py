@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from heat_config_agent.cli import terminal
+from heat_config_agent.cli.canvas import Canvas
 from heat_config_agent.cli.stack import values
-from heat_config_agent.cli.stack.canvas import Canvas
 from heat_config_agent.deployments.plan import Step
 from heat_config_agent.deployments.redaction import OPEN
 from heat_config_agent.engine.report import Report

@@ -112,9 +112,8 @@ class ResourceGroup(Group):
         former = self.data().get("removed", [])
         if self.child is not None:
             members = self._members()
-            refs = {
-                str(member.FnGetRefId()): name for name, member in reversed(members.items())
-            }  # the first of several
+            # The first of several with the same id.
+            refs = {str(member.FnGetRefId()): name for name, member in reversed(members.items())}
             known = (name if name in members or name in former else refs.get(name) for name in names)
             names = [name for name in known if name is not None]
         kept = former if self.properties["removal_policies_mode"] == "append" else []

@@ -48,7 +48,8 @@ class Canvas:
         self._drawn = False
         # The space, because tmux takes this at the beginning of the screen as a wish to keep what scrolls out.
         terminal.say("\r \x1b[J\r", end="")
-        signal_numbers.handle(signal_numbers.SIGTSTP, self._stopped_by)  # type: ignore[arg-type]
+        before = signal_numbers.SIG_DFL if self._stopped_by is None else self._stopped_by
+        signal_numbers.handle(signal_numbers.SIGTSTP, before)  # type: ignore[arg-type]
 
     def _note_stop(self, _number: int, _frame: object) -> None:
         self._is_to_stop = True

@@ -1,11 +1,12 @@
-"""The terminal during the work on a stack: its size changes, and it is stopped and continued."""
+"""The terminal during work: its size changes, and the command is stopped and continued."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from support.loopback import wait_until
-from support.machine import BIN, Machine
+from support.machine import BIN, Machine, deployment
 from support.window import Window, window
 
 NAMES = [f"value_{number:02}" for number in range(14)]
@@ -90,3 +91,23 @@ def test_a_command_that_is_stopped_and_continued_goes_on_below(machine: Machine)
     stopped = next(at for at, row in enumerate(rows) if "the shell goes on" in row)
     assert len(names(rows[:stopped])) == len(names(rows[stopped:])) == 18
     assert not any("^Z" in row for row in rows)
+
+
+def test_the_line_about_a_deployment_is_there_once(machine: Machine) -> None:
+    """It is drawn again and again in its place, and a run that was begun earlier has the time since then."""
+    waits = f"#!/bin/sh\nwhile [ ! -e {machine.folder}/go ]; do sleep 0.05; done\n"
+    path = machine.write([deployment("d1", waits, name="a_name_that_is_longer_than_half_a_line")], "long.json")
+    command: list[str | Path] = [BIN / "heat-config-apply", "--state-dir", machine.state, path]
+    process = machine.start(*map(str, command), stdin=None)
+    wait_until(lambda: " running " in machine.agent("status").out, 30)
+    time.sleep(1.5)
+    process.kill()
+    process.communicate()
+    with window(machine.folder, command, machine.environment) as terminal:
+        terminal.wait_for("running   a_name")
+        [line] = terminal.all()
+        assert float(line.split()[2]) > 1.5, line
+        wait_until(lambda: terminal.all() != [line], 30)
+        assert len(terminal.all()) == 1
+        rows = finished(machine, terminal)
+    assert [row.split()[0] for row in rows if not row.startswith(" ")] == ["ok", "1"]
