@@ -68,18 +68,22 @@ class Mailroom:
         of an earlier agent. Results that the receiver stores are sent here, and secured by `secure`. Raises StateError.
         """
         finished, self._finished = self._finished, []
-        if self._stored_by_receiver:
-            self._unsecured += finished
-        elif finished:
+        stored = [step for step in finished if self._is_stored(step)]
+        self._unsecured += stored
+        if len(stored) < len(finished):
             self._journal.secure()
         superseded = []
         for step in finished:
             self._alive()
-            if not self._stored_by_receiver:
+            if not self._is_stored(step):
                 self._announce(step)
             if self._send(step.deployment.key, offer):
                 superseded.append(step.deployment.key)
         return superseded
+
+    def _is_stored(self, step: Step) -> bool:
+        """Return whether the receiver stores the result of a step: it gets none that no signal is asked for."""
+        return self._stored_by_receiver and step.deployment.target.wanted
 
     @property
     def owes(self) -> bool:
