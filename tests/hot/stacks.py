@@ -171,7 +171,7 @@ class _Life:
 
     def lifecycle(self) -> dict[str, Any]:
         """Return what becomes of each step."""
-        steps = []
+        steps: list[dict[str, Any]] = []
         before: dict[str, str] = {}
         edges: set[tuple[str, str]] = set()
         for step in self.case.get("steps") or [{"op": "create"}]:
