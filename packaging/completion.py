@@ -2,7 +2,7 @@
 
 Only for the names of deployments and stacks, a command of ours is started.
 
-`python completion.py FOLDER` writes it there, for bash and for zsh.
+`python completion.py FOLDER` writes it there, for bash, zsh and fish.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import shtab
 
+import fish_completion
 import heat_config_hooks
 from heat_config_agent.cli import agent, apply
 
@@ -46,6 +47,14 @@ _heat_config_stacks() {{
   compadd -- ${{(f)"$({_STACKS})"}}
 }}
 """,
+    "fish": f"""
+function __heat_config_deployments
+    {_DEPLOYMENTS}
+end
+function __heat_config_stacks
+    {_STACKS}
+end
+""",
 }
 """Shell → its functions that complete the names of deployments and stacks."""
 
@@ -53,7 +62,15 @@ DEPLOYMENT, STACK = (
     {"bash": f"_heat_config_{kind}", "zsh": f"_heat_config_{kind}"} for kind in ("deployments", "stacks")
 )
 
-NAMES = {"bash": "{}", "zsh": "_{}"}
+FISH = {
+    id(shtab.FILE): "-F",
+    id(shtab.DIRECTORY): "-a '(__fish_complete_directories)'",
+    id(DEPLOYMENT): "-a '(__heat_config_deployments)'",
+    id(STACK): "-a '(__heat_config_stacks)'",
+}
+"""What a value is, by the identity of what shtab has for it → what fish has for it."""
+
+NAMES = {"bash": "{}", "zsh": "_{}", "fish": "{}.fish"}
 """Shell → what the file for a command is called."""
 
 
@@ -87,7 +104,10 @@ def main() -> int:
         for shell, name in NAMES.items():
             path = Path(sys.argv[1]) / shell / name.format(parser.prog)
             path.parent.mkdir(parents=True, exist_ok=True)
-            text = shtab.complete(told(parser), shell, preamble=PREAMBLE[shell])
+            if shell == "fish":
+                text = fish_completion.complete(told(parser), PREAMBLE[shell], FISH)
+            else:
+                text = shtab.complete(told(parser), shell, preamble=PREAMBLE[shell])
             if shell == "bash":  # in a folder, it goes on with what is in that
                 text = text.replace("complete -o bashdefault", "complete -o filenames")
             path.write_text(text, encoding="utf-8")

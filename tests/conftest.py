@@ -1,4 +1,4 @@
-"""What the tests share: a server on loopback in the place of Heat, and the installed commands."""
+"""The fixtures of all tests: a server on loopback in the place of Heat, and the installed commands."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ import pytest
 
 from support import fault_table, planted, shares, tested_on
 from support.cloud import Cloud
+from support.collection import pytest_collection, pytest_make_collect_report
 from support.daemon import Daemon
 from support.driver import Alone, Applied, Driver
 from support.loopback import SignalServer
 from support.machine import Machine
 
-_FORMS: dict[Path, set[tuple[str, ...]]] = {}
+__all__ = ["pytest_collection", "pytest_make_collect_report"]
+
+_FORMS: set[tuple[str, ...]] = set()
 _TIMES = pytest.StashKey[int]()
 _SHARES = pytest.StashKey[shares.Shares]()
 _COUNTED = pytest.StashKey[Counter[str]]()
@@ -34,7 +37,7 @@ CLOUD = (
     ),
     "tests/image/test_network.py::test_a_stack_is_complete",
 )
-"""What begins first, as one process does all of it: its tests share the cloud."""
+"""The tests that share the cloud; one process runs them, and begins first."""
 
 ORDER = (
     *CLOUD,
@@ -77,10 +80,10 @@ APART = (
 """Long files whose tests share nothing: each test is handed out by itself."""
 
 ANEW = re.compile("/cli/test_(shortcut|help_and_usage|stack_examples)|/cost/|/promises/test_kill_points")
-"""Whose commands are all started anew, as people start them; elsewhere some may begin loaded, see `support.loaded`."""
+"""The tests whose commands always start as new processes, as for users; others may begin loaded (`support.loaded`)."""
 
-FORMS = re.compile("/cli/test_(?!stack)")
-"""Files in which each form of a command line, with its own options, is started anew the first time."""
+FORMS = re.compile("/cli/")
+"""The tests in which each form of a command line, with its own options, is started anew the first time."""
 
 
 @pytest.fixture
@@ -120,7 +123,7 @@ def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]
     machine = Machine(tmp_path)
     machine.begins_loaded = not ANEW.search(str(request.path))
     if FORMS.search(str(request.path)):
-        machine.forms = _FORMS.setdefault(request.path, set())
+        machine.forms = _FORMS
     yield machine
     machine.end()
     assert_kept(request, planted.shown(machine))
@@ -142,9 +145,9 @@ def daemon(machine: Machine) -> Iterator[Daemon]:
 
 @pytest.fixture(params=["apply", "alone"])
 def driver(request: pytest.FixtureRequest, tmp_path: Path, machine: Machine, heat: SignalServer) -> Driver:
-    """What has a hook carry out deployments: the agent, and then again the hook by itself.
+    """The way in which a hook carries out deployments: by the agent, and then by the hook alone.
 
-    Where the tool takes long, and which of them calls it makes no difference to what is tested, a test names one.
+    A test whose tool is slow names one of the two, if they make no difference to the test.
     """
     return Applied(tmp_path, machine, heat) if request.param == "apply" else Alone(tmp_path)
 
@@ -161,13 +164,13 @@ def tried(request: pytest.FixtureRequest) -> Callable[[int], None]:
 
 @pytest.fixture
 def seconds(request: pytest.FixtureRequest) -> float:
-    """How long a test of `make torture` may go on; 0 in the short form."""
+    """The seconds that a test of `make torture` may take; 0 in the short form."""
     return request.config.stash[_SHARES].take(request.node.nodeid) if shares.FOR else 0.0
 
 
 @pytest.fixture(scope="session")
 def counted(request: pytest.FixtureRequest) -> Counter[str]:
-    """What the tests of `make torture` have done, by what it is: it is said at the end."""
+    """The counts of the tests of `make torture` by subject, printed at the end."""
     return request.config.stash.setdefault(_COUNTED, Counter())
 
 
@@ -195,7 +198,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     others = [item.nodeid for item in items if _shares_the_cloud(item) and not item.nodeid.startswith(CLOUD)]
     if others:
         raise pytest.UsageError(f"tests that share the cloud are to be in CLOUD in tests/conftest.py: {others}")
-    items.sort(key=lambda item: _place(item.nodeid))
+    items.sort(key=lambda item: (_place(item.nodeid), item.nodeid.partition("::")[0]))
 
 
 def _shares_the_cloud(item: pytest.Item) -> bool:

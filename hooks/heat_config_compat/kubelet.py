@@ -274,13 +274,15 @@ def _await(request: protocol.Request, manifest: _Manifest, mine: Mine, earlier: 
     created, reported = False, ""
     while True:
         try:
-            pods = [each for each in Node(os.environ).pods(mine) if not each.marks <= earlier]
+            pods = [pod for pod in Node(os.environ).pods(mine) if not pod.marks <= earlier]
         except NoStatus as problem:
             if problem.absent or time.monotonic() > deadline:
                 raise
             state = str(problem)
         else:
-            latest = {each.name: each for pod in pods for each in pod.containers if each.id not in earlier}
+            latest = {
+                container.name: container for pod in pods for container in pod.containers if container.id not in earlier
+            }
             reason = _failure(pods, latest.values(), manifest)
             if reason:
                 steps.say(f"the pod {manifest.name} has failed: {reason}", error=True)

@@ -126,12 +126,12 @@ class Node:
             raise NoStatus(str(missing), absent=True) from missing
         try:
             sandboxes = [
-                each
-                for each in _asked(*crictl, "pods", "-o", "json").get("items") or []
-                if _is_static(each) and mine(*_name(each["metadata"]))
+                sandbox
+                for sandbox in _asked(*crictl, "pods", "-o", "json").get("items") or []
+                if _is_static(sandbox) and mine(*_name(sandbox["metadata"]))
             ]
             containers = (_asked(*crictl, "ps", "-a", "-o", "json").get("containers") or []) if sandboxes else []
-            return [_sandbox(each, containers, crictl) for each in _oldest_first(sandboxes)]
+            return [_sandbox(sandbox, containers, crictl) for sandbox in _oldest_first(sandboxes)]
         except (OSError, subprocess.SubprocessError) as error:
             raise NoStatus(f"crictl does not answer ({_complaint(error)})", absent=False) from error
         except (ValueError, LookupError, TypeError, AttributeError) as error:

@@ -45,12 +45,12 @@ def read(value: object, path: str) -> list[Artifact]:
     """
     if not isinstance(value, list):
         raise HookError("expected a list of objects with url and sha256", path)
-    found = [_artifact(item, f"{path}[{number}]") for number, item in enumerate(value)]
-    files = [artifact.to for artifact in found if not artifact.unpack]
-    for number, artifact in enumerate(found):
+    artifacts = [_artifact(item, f"{path}[{number}]") for number, item in enumerate(value)]
+    files = [artifact.to for artifact in artifacts if not artifact.unpack]
+    for number, artifact in enumerate(artifacts):
         if not artifact.unpack and files.count(artifact.to) > 1:
             raise HookError("another artifact goes to the same file: set `to`", f"{path}[{number}]")
-    return found
+    return artifacts
 
 
 def _artifact(item: object, path: str) -> Artifact:

@@ -10,7 +10,7 @@ LONGEST = 366 * 24 * 3600
 _NUMBER = r"\s*\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*"
 
 WORDS = "a number of seconds, greater than 0"
-"""What a duration has to be, in words."""
+"""The form of a duration, in words."""
 
 
 def seconds(value: object) -> float | None:

@@ -22,7 +22,7 @@ class Program:
     folders: tuple[str, ...] = ()
     """Folders outside the usual PATH where its own packages install it."""
     install: str
-    """How to install it, as the end of a sentence: `install it with «apt install puppet»`."""
+    """The way to install it, as the end of a sentence: `install it with «apt install puppet»`."""
     version: tuple[str, ...] = ("--version",)
     """Arguments with which it prints its version."""
 

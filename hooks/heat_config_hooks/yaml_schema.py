@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 CORE = "tag:yaml.org,2002:"
-"""How YAML's own tags begin."""
+"""The prefix of YAML's own tags."""
 
 _STR, _SEQ, _MAP = CORE + "str", CORE + "seq", CORE + "map"
 _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -55,12 +55,12 @@ def _loader(first: Mapping[str, list[tuple[str, re.Pattern[str]]]]) -> Any:
     known: dict[str, str] = {}
 
     def tag_of(value: str) -> str:
-        found = next((tag for tag, form in first.get(value[:1], ()) if form.match(value)), text)
+        resolved = next((tag for tag, form in first.get(value[:1], ()) if form.match(value)), text)
         if len(value) <= _SHORT:
             if len(known) >= _REMEMBERED:
                 known.clear()
-            known[value] = found
-        return found
+            known[value] = resolved
+        return resolved
 
     class Loader(_BASE):  # type: ignore[misc]  # it depends on how PyYAML was built
         """Composes nodes, and gives each scalar its tag."""
@@ -105,7 +105,7 @@ YAML_1_1 = Schema(
         **{name: _as_before(name) for name in ("bool", "int", "float")},
     },
 )
-"""What Heat takes: `yes` is true, `0755` is 493 and `12:30` is 750."""
+"""The scalars as Heat reads them: `yes` is true, `0755` is 493 and `12:30` is 750."""
 
 
 def _boolean(text: str) -> bool:

@@ -17,7 +17,7 @@ TOTAL = 600.0
 """Seconds that all scenarios have that do not take long."""
 
 SPARE = 1.2
-"""How much more than the shares of its scenarios there is: for what is installed first, and for slower machines."""
+"""Time beyond the shares of the scenarios, as a factor: for installation, and for slower machines."""
 
 
 def main() -> int:
@@ -61,7 +61,7 @@ def _list(chosen: Sequence[Scenario]) -> None:
 
 
 class _Run:
-    """One scenario after the other."""
+    """Runs one scenario after the other."""
 
     def __init__(self, chosen: Sequence[Scenario], *, dry: bool) -> None:
         self._left = list(chosen)
@@ -70,7 +70,7 @@ class _Run:
         shares = sum(each.seconds for each in chosen)
         self._end = self._begun + max(TOTAL, SPARE * shares)
         self._not: dict[str, str] = {}
-        """What was not measured, and why."""
+        """The scenarios that were not measured, with the reasons."""
         self._cut: list[str] = []
         """Of which there is something, but not all."""
         self._done = 0

@@ -32,16 +32,16 @@ _SET_DEATH_SIGNAL, _SET_ADOPTING = 1, 36
 
 @dataclass
 class Outcome:
-    """What came of a scenario."""
+    """The outcome of a scenario."""
 
     samples: list[tuple[str, Sample]] = field(default_factory=list)
-    """Who showed what, of each run that came to its end."""
+    """The samples of each finished run, with the name of the subject."""
     lacks: str = ""
-    """What is not here, if it cannot be measured for that."""
+    """The missing program or package, if it cannot be measured for that reason."""
     failed: str = ""
-    """What went wrong, if something did, with all that a developer wants to know."""
+    """The failure, if there was one, with all details for a developer."""
     cut: bool = False
-    """Whether it was ended before it had come to its end."""
+    """True if it was ended before it was complete."""
 
 
 def measured(scenario: Scenario, seconds: float, say: Callable[[str], None]) -> Outcome:
@@ -100,7 +100,7 @@ def _followed(process: BaseProcess, received: Connection, end: float, say: Calla
 
 
 def _work(scenario: Scenario, folder: Path, told: Connection) -> None:
-    """Measure it, and tell what came of it: in that process."""
+    """Measure a scenario in its own process, and report the outcome."""
     begun = time.monotonic()
     os.setsid()  # who is at the terminal interrupts the one that follows this, which ends it
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))

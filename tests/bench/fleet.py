@@ -43,10 +43,10 @@ WORK = 10.0
 
 
 class Client(Protocol):
-    """Somebody who asks again and again."""
+    """A client that sends requests without end."""
 
     patience: float
-    """How long it waits for an answer."""
+    """Seconds that it waits for an answer."""
 
     def begin(self, *, idle: bool) -> float:
         """Return when to ask first: it has just been started, or has been `idle` for long."""
@@ -124,22 +124,22 @@ class Replaced:
 
 @dataclass(frozen=True)
 class Course:
-    """What happens to a fleet."""
+    """The events that a fleet goes through."""
 
     capacity: float
-    """What the server can serve, as a share of what the fleet needs when it is idle."""
+    """The capacity of the server, as a share of what the idle fleet needs."""
     end: float
     measured_from: float
     idle: bool = True
-    """Whether the fleet has been asking for long; else all of it is started at the beginning."""
+    """True if the fleet has been polling for long; otherwise all of it starts at the beginning."""
     outage: tuple[float, float] = (math.inf, math.inf)
     """From when to when the server does not work."""
     silent: bool = False
-    """Whether it takes requests all the same, and answers them after the outage; else it refuses them."""
+    """True if the server accepts requests during the outage and answers them later; otherwise it refuses them."""
     change: float = math.inf
     """When there is something to be done for every agent."""
     room: float = math.inf
-    """How many requests may wait, of a fleet of `NUMBER`; where more come, their connections are not made."""
+    """The number of requests that may wait, of a fleet of `NUMBER`; further connections are not accepted."""
 
     @property
     def measured(self) -> float:
@@ -159,7 +159,7 @@ CHANGED = Course(capacity=1 / 3, change=200, measured_from=200, end=800)
 
 
 class Server:
-    """What all of them ask."""
+    """The server that all clients poll."""
 
     def __init__(self, course: Course, number: int) -> None:
         """Serve a fleet of so many."""
@@ -189,19 +189,19 @@ class Server:
 
 @dataclass
 class Tally:
-    """What came of it, from when it was measured to the end."""
+    """The result, from the beginning of the measurement to the end."""
 
     course: Course
     rate: float
     """Requests per second that the server can serve."""
     asked: int = 0
     unanswered: int = 0
-    """Those of them that had no answer in time."""
+    """The requests of these that had no answer in time."""
     wasted: int = 0
-    """Those of these that the server has worked for."""
+    """The requests of these that the server has worked for in vain."""
     answered: int = 0
     gaps: list[float] = field(default_factory=list)
-    """How long each agent was without an answer at most."""
+    """The longest time without an answer, for each agent."""
     reached: list[float] = field(default_factory=list)
     """When each had its first answer, from the moment on when it could: after the outage, or of what was changed."""
 
@@ -212,17 +212,17 @@ class Tally:
 
     @property
     def useful(self) -> float:
-        """What share of what the server can do became answers in time."""
+        """The share of the server's capacity that became answers in time."""
         return self.per_second / self.rate
 
     @property
     def lost(self) -> float:
-        """What share of it was asked for by those who gave up before they had it: above 1 where the queue grows."""
+        """The share of the capacity that was spent on clients that had given up: above 1 if the queue grows."""
         return self.wasted / self.course.measured / self.rate
 
     @property
     def in_time(self) -> float:
-        """What share of the requests was answered in time."""
+        """The share of the requests that were answered in time."""
         return 1 - self.unanswered / max(self.asked, 1)
 
     def gap(self, share: float) -> float:
@@ -265,7 +265,7 @@ def _simulated(course: Course, fleet: list[Client]) -> Tally:
     seen = [0.0 if course.idle else -math.inf] * number
     """When each was answered last."""
     events = [(at, who) for who, at in enumerate(due)]
-    """Who is to ask when; and, as -1 - who, whose deployments end when."""
+    """Times and clients: a client that sends a request then, or -1 - client for one whose deployments end then."""
     heapq.heapify(events)
     while events and events[0][0] < end:
         now, who = heapq.heappop(events)

@@ -24,7 +24,7 @@ from xml.sax.saxutils import escape
 
 PROJECT, STACK, SERVER, QUEUE = "p1", "stack/5a1f0c52", "server", "queue"
 KEYSTONE, HEAT, CFN, SWIFT, ZAQAR, SIGNAL = "keystone", "heat", "cfn", "swift", "zaqar", "signal"
-"""What it stands for, as `counts` names them."""
+"""Names of the services that it stands for, as `counts` has them."""
 DATE = "date"
 """Requests to Swift that only want to know the date."""
 
@@ -101,7 +101,7 @@ class Heat:
 
 
 class _Cloud:
-    """What it knows."""
+    """The state of the cloud."""
 
     def __init__(self) -> None:
         self.origin = ""
@@ -109,9 +109,9 @@ class _Cloud:
         self.handed: tuple[float, int] | None = None
         """When this document was first handed out by Heat, and which request that was."""
         self.message = 0
-        """How many messages there have been in the queue."""
+        """The number of messages that were in the queue."""
         self.taken = 0
-        """How many of them are gone."""
+        """The number of messages that were removed."""
         self.keep({})
 
     def keep(self, document: object) -> None:

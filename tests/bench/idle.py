@@ -35,7 +35,7 @@ _COMPRESSED = """if True:
 
 @dataclass(frozen=True)
 class Used:
-    """What a process has used so far."""
+    """The resources that a process has used so far."""
 
     cpu: float
     """Seconds, of user and system."""

@@ -22,7 +22,7 @@ Found = dict[str, dict[str, Spread]]
 
 @dataclass(frozen=True)
 class Took:
-    """What a process took, with all of its descendants that were waited for."""
+    """The resources that a process used, with all descendants that were waited for."""
 
     code: int
     wall: float

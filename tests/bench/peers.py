@@ -142,7 +142,7 @@ class Image:
             shutil.copytree(element / "os-apply-config", below)
         self.heat_config: tuple[Path, ...] = (configure / "55-heat-config",)
         self.refresh = f"os-refresh-config --lockfile {self.folder}/var/run/os-refresh-config.lock"
-        """What os-collect-config runs when something has changed."""
+        """The command that os-collect-config runs after a change."""
         self.environment = {
             # Their scripts begin with `#!/usr/bin/env python3`: that has to be the one that has what they import.
             "PATH": f"{BIN}:{element / 'bin'}:{os.defpath}:/usr/sbin:/sbin",

@@ -1,4 +1,4 @@
-"""What was measured, as JSON and as a page to read.
+"""The figures as JSON and as a page.
 
 `docs/evidence/benchmarks.json` has the figures, and `docs/evidence/benchmarks.md` is made of them.
 """
@@ -37,7 +37,7 @@ _WIDE = 132
 _HEAD = """\
 # Benchmarks
 
-What heat-config-agent costs, measured beside the programs that it replaces:
+The cost of heat-config-agent, compared with the programs that it replaces:
 os-collect-config, os-refresh-config, os-apply-config and heat-agents 13.0.0, as released.
 `make bench` writes this page from `benchmarks.json`; do not edit it."""
 
@@ -51,10 +51,10 @@ _HEADLINES = (
     ("change-to-hook", "latency", "from a change in Heat to its hook"),
     ("size", "size", "installed size"),
 )
-"""What the summary shows: a scenario, its figure, and what that is in a few words."""
+"""The rows of the summary: a scenario, its figure, and a label."""
 
 _REPLACED = {"one-shot-idle": "os-collect-config --one-time"}
-"""What a scenario of the summary is compared with, where it has several commands of the programs that are replaced."""
+"""The command to compare with in the summary, where the replaced programs have several."""
 
 _METHOD = """\
 ## How it is measured
@@ -213,7 +213,7 @@ def _summary(listed: Mapping[str, Any]) -> str:
                 ]
             )
     met = f"{judged.count(True)} of {len(judged)} [goals](#goals) are met."
-    but = "These are not; the reasons stand below the table of goals:"
+    but = "These are not met; the reasons are below the table of goals:"
     parts = ["## Summary", met, _table(rows) if rows[1:] else "", *([but, "\n".join(missed)] if missed else [])]
     return "\n\n".join(filter(None, parts))
 

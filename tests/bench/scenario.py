@@ -1,4 +1,4 @@
-"""What is measured: the words that scenarios, the measuring and the report share."""
+"""The values that scenarios, measuring and the report share."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 OURS, THEIRS, LIMIT = "ours", "theirs", "limit"
-"""Who is compared: this project; os-collect-config and heat-agents; the least that anything could do."""
+"""The subjects: this project; os-collect-config and heat-agents; the minimum that any program could do."""
 
 Sample = Mapping[str, float]
-"""What one run showed: figure → value, in the unit that the scenario's `Figure` names."""
+"""The figures of one run: figure → value, in the unit that the scenario's `Figure` names."""
 
 
 LEAST = 3
@@ -36,7 +36,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Goal:
-    """What is to be reached: ours at most `ratio` times theirs (less than 1: that many times less), or a value."""
+    """A goal: ours is at most `ratio` times theirs (for 0.5, at most half), or at most a value."""
 
     figure: str
     against: str
@@ -48,16 +48,16 @@ class Goal:
 
 @dataclass(frozen=True)
 class Subject:
-    """One of those that are compared."""
+    """A subject of a comparison."""
 
     name: str
     """OURS, THEIRS, LIMIT, or another word, for example "55-heat-config"."""
     run: Callable[[], Sample]
     """Do it once. What it takes to get ready and to clear away is not to be in the sample."""
     rounds: int = 0
-    """How often at most it is run, where that is less often than the others, as it takes long; 0 for as often."""
+    """The most rounds, if it takes too long for as many as the others; 0 for no limit of its own."""
     warm_up: bool = True
-    """Whether it is run once before that, as long as its scenario says so of all."""
+    """True if it is run once before the measurement."""
 
 
 @dataclass(frozen=True)
@@ -74,13 +74,13 @@ class Scenario:
     goals: tuple[Goal, ...] = ()
     rounds: int = 11
     seconds: float = 20.0
-    """Its share of the time that all have, with setting up: where it is over, there are no more than `LEAST` rounds."""
+    """Its share of the total time, with preparation; after that, no more than `LEAST` rounds are run."""
     warm_up: bool = True
-    """Whether each is run once before that."""
+    """True if it is run once before the measurement."""
     long: bool = False
-    """Whether it takes so long that it is measured only where its whole name is given."""
+    """True if it takes so long that it is measured only if its full name is given."""
     note: str = ""
-    """What a reader has to know about how it is measured; markdown."""
+    """Notes about the measurement for the reader; markdown."""
     needs: Callable[[], None] | None = None
     """Have here what it needs; that is not of its time. Raises LackingError."""
 

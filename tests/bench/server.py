@@ -29,7 +29,7 @@ from pathlib import Path
 
 @dataclass
 class Count:
-    """What has reached a server since it was started."""
+    """The number of requests and connections that have reached a server."""
 
     requests: int = 0
     connections: int = 0

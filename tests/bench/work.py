@@ -1,4 +1,4 @@
-"""What the scenarios have done: deployments, by the agent and by the limit."""
+"""The work of the scenarios: deployments, by the agent and by the limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bench.scenario import LackingError
 from bench.server import Running
 
 SCRIPT = "#!/bin/sh\necho done\n"
-"""What costs as little as a script can, and shows that it ran."""
+"""A script that costs as little as possible, and shows that it ran."""
 
 
 def deployments(

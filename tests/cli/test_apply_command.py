@@ -13,7 +13,7 @@ from support.machine import Machine, deployment
 
 
 def test_a_run_without_failures_exits_with_0(machine: Machine, heat: SignalServer) -> None:
-    """What ran and was delivered, what nobody waits for, and what is done already: exit code 0."""
+    """The exit code is 0 if deployments ran and were delivered, need no delivery, or were done before."""
     given = [counted(machine, "d1", signal=heat.url()), counted(machine, "d2")]
 
     assert [machine.apply(given).code for _ in range(2)] == [0, 0]
@@ -50,7 +50,7 @@ def test_a_failure_is_told_by_the_exit_code(machine: Machine, given: object) -> 
     ],
 )
 def test_bad_usage_is_told_by_the_exit_code(machine: Machine, arguments: list[str]) -> None:
-    """What was typed wrongly comes to 2, in words, and nothing is run."""
+    """Bad usage exits with 2 and a message, and runs nothing."""
     ran = machine.apply([counted(machine)], *arguments)
 
     assert ran.code == 2
@@ -80,7 +80,7 @@ def test_nothing_named_is_told_by_the_exit_code(machine: Machine) -> None:
 
 
 def test_a_missing_document_does_not_hold_up_the_others(machine: Machine) -> None:
-    """Of several documents those are applied that can be had; the other is said, and all is not well."""
+    """A missing document is reported, and the others are applied."""
     ran = machine.apply([counted(machine)], str(machine.folder / "missing.json"))
 
     assert ran.code == 1

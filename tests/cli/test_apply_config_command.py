@@ -107,7 +107,7 @@ def test_the_old_folder_is_moved(machine: Machine) -> None:
 
 
 def test_the_old_folder_is_left_where_there_is_a_new_one(machine: Machine) -> None:
-    """Where both are there the new one counts alone."""
+    """If both folders exist, only the new one counts."""
     old, new = machine.folder / "old", machine.folder / "new"
     for folder, name in {old: "d1", new: "d2"}.items():
         folder.mkdir()
@@ -122,7 +122,7 @@ def test_the_old_folder_is_left_where_there_is_a_new_one(machine: Machine) -> No
 
 @pytest.mark.parametrize("server", ["up", "refusing", "down"])
 def test_removing_the_file_runs_it_again(machine: Machine, heat: SignalServer, server: str) -> None:
-    """Who removes `ID.json` means the deployment to run again, whatever became of its signal."""
+    """A deployment whose `ID.json` was removed runs again, whether or not its signal was accepted."""
     heat.always = Answer({"up": 200, "refusing": 404, "down": 503}[server])
     given = [counted(machine, signal=heat.url())]
     drop_in(machine, given, "--deliver-for", "0")

@@ -48,18 +48,24 @@ def test_a_plan_runs_nothing(machine: Machine, heat: SignalServer, as_json: bool
 def test_a_plan_knows_what_was_done(machine: Machine, heat: SignalServer) -> None:
     """After a run the plan is to skip what is settled and to send what was not delivered."""
     heat.answers.append(Answer(503))
-    given = [counted(machine, "d1", signal=heat.url()), counted(machine, "d2")]
+    component = {"configs": [{"actions": ["CREATE"], "tool": "script", "config": "#!/bin/sh\n"}]}
+    given = [
+        counted(machine, "d1", signal=heat.url()),
+        counted(machine, "d2"),
+        deployment("c1", component, group="component"),
+    ]
     machine.apply(given, "--deliver-for", "0")
 
     steps = machine.apply([*given, counted(machine, "d3")], "--plan", "--json").json["steps"]
 
-    assert [each["step"] for each in steps] == ["resend", "skip", "run"]
+    assert [each["step"] for each in steps] == ["resend", "skip", "skip", "run"]
+    assert steps[2]["tool"] == "script", "it is the tool that ran, as when it ran"
     assert "503" in steps[0]["why"]
     assert len(heat.signals) == 1
 
 
 def test_a_plan_names_mistakes(machine: Machine) -> None:
-    """What is wrong in a document is in its plan, with the path, and comes to 1."""
+    """A plan shows the mistakes of a document with their paths, and exits with 1."""
     planned = machine.apply({"deployments": [{"id": "a", "inputs": [{"value": 1}]}, 5]}, "--plan", "--json")
 
     assert planned.code == 1

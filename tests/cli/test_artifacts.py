@@ -73,7 +73,7 @@ def only_in_the_journal(machine: Machine) -> bool:
 
 
 def test_a_run_finds_its_artifacts(machine: Machine, heat: SignalServer, files: Files) -> None:
-    """By a built-in hook and by an executable one; they are fetched once, and are gone when the run has ended."""
+    """A built-in and an executable hook find their artifacts, which are fetched once and removed after the run."""
     reply = """'{"deploy_status_code": 0}'"""
     machine.hook("looks", f'{SH}cat "$HEAT_ARTIFACTS/plain" >{machine.folder}/read\necho {reply}\n')
     plain = files.put("plain", b"one\n")
@@ -103,7 +103,7 @@ def test_a_run_finds_its_artifacts(machine: Machine, heat: SignalServer, files: 
     2, "an artifact that is missing, or is another one than its digest says", "its deployment fails, and runs nothing"
 )
 def test_an_artifact_that_cannot_be_had(machine: Machine, heat: SignalServer, files: Files) -> None:
-    """One sentence without a secret; other deployments go on."""
+    """A failed fetch is one sentence without a secret, and other deployments continue."""
     files.answers["/other"] = Answer(body=b"something else")
     missing = wanting("d1", f"{SH}touch {machine.folder}/ran\n", files.put("x", b"x"), signal=heat.url("d1"))
     files.answers["/x"] = Answer(status=404)
@@ -123,7 +123,7 @@ def test_an_artifact_that_cannot_be_had(machine: Machine, heat: SignalServer, fi
 
 
 def test_a_stack_has_artifacts(machine: Machine, files: Files) -> None:
-    """Those of a config in a template, whose URL may be a parameter."""
+    """A config in a template may have artifacts, whose URLs may be parameters."""
     artifact = files.put("plain", b"one\n")
     config = {
         "group": "script",
@@ -150,7 +150,7 @@ def test_a_stack_has_artifacts(machine: Machine, files: Files) -> None:
 
 
 def test_a_mistake_in_the_artifacts(machine: Machine, heat: SignalServer, files: Files) -> None:
-    """It is found before anything is fetched."""
+    """A mistake in the artifacts is found before anything is fetched."""
     artifact = {**files.put("x", b"x"), "sha256": "1234"}
     machine.apply([wanting("d1", SH, artifact, signal=heat.url("d1"))])
     result = json.loads(heat.signals[0].body)
@@ -221,7 +221,7 @@ def test_a_kill_during_a_fetch(machine: Machine, heat: SignalServer, files: File
 
 @pytest.mark.fault(2, "a full disk while an artifact is fetched or unpacked", "its deployment fails, and runs nothing")
 def test_a_full_disk_during_a_fetch(machine: Machine, heat: SignalServer, files: Files) -> None:
-    """What had arrived is removed, so there is room for the result."""
+    """The partial file is removed, so there is room for the result."""
     with small_disk(machine, "1m"):
         bomb = archive({"zeros": "0" * 3_000_000})
         given = [

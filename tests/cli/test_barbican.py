@@ -37,7 +37,7 @@ def apply(machine: Machine, cloud: Cloud, identity: str, reference: str, **given
 
 
 def test_a_secret_comes_from_barbican(machine: Machine, cloud: Cloud) -> None:
-    """As the user of the stack, from the endpoint of the catalog; nothing of it is left on the machine."""
+    """The secret is fetched as the stack's user from the catalog's endpoint, and nothing of it stays on the machine."""
     done = apply(machine, cloud, "d1", f"barbican:{IDENTITY}")
     assert done.code == 0, done.out
     assert f"{len(SECRET)} ***" in machine.agent("log", "d1").out

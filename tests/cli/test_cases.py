@@ -1,4 +1,4 @@
-"""A case is a file: a document, and what is to be done about each of its deployments, with words of the reason."""
+"""The cases: each file has a document, and the step for each deployment with words of its reason."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_no_secret_is_in_the_bundle(machine: Machine, heat: SignalServer) -> Non
 
 @pytest.mark.shows_secrets("the name of a deployment is the secret of another one, and names are shown")
 def test_a_part_with_a_secret_is_left_out(machine: Machine) -> None:
-    """What the masking of the commands does not know is searched for in the whole bundle."""
+    """The bundle is searched for secrets that the commands do not mask."""
     machine.apply([deployment("d1", f"{SH}true"), {**deployment("d2", f"{SH}true"), "name": planted.HIDDEN}])
     found = collected(machine)
     assert planted.leaks(found.items()) == []
@@ -84,7 +84,7 @@ def test_a_part_with_a_secret_is_left_out(machine: Machine) -> None:
 
 
 def test_the_bundle_is_bounded(machine: Machine) -> None:
-    """Of long output it has the beginning and the end, and of many runs the newest."""
+    """The bundle has the beginning and the end of long output, and the newest of many runs."""
     many = [deployment(f"d{number:02}", f"{SH}true") for number in range(25)]
     machine.apply([*many, deployment("long", f"{SH}seq 1 300000")])
     found = collected(machine)
@@ -98,7 +98,7 @@ def test_the_bundle_is_bounded(machine: Machine) -> None:
 
 
 def test_stacks_have_parts_of_their_own(machine: Machine) -> None:
-    """Each is a state directory."""
+    """Each stack is a part of the bundle, as a state directory."""
     template = Path(__file__).parents[2] / "examples/hot/greeting.yaml"
     assert machine.apply(template.read_text(), "--name", "site").code == 0
     found = collected(machine)
@@ -115,7 +115,7 @@ def test_a_damaged_state_is_no_obstacle(machine: Machine) -> None:
 
 
 def test_no_file_is_replaced(machine: Machine) -> None:
-    """Neither a file nor a link to one."""
+    """The bundle is written over neither an existing file nor a link to one."""
     path = machine.folder / "bundle.tar.gz"
     path.symlink_to(machine.folder / "elsewhere")
     done = machine.agent("collect-logs", str(path))

@@ -95,7 +95,7 @@ def test_every_setting_is_shown_with_who_says_it(machine: Machine) -> None:
 
 
 def test_each_followed_source_is_shown(machine: Machine) -> None:
-    """Its section with its name; a wrong name, a wrong setting and a missing URL are mistakes."""
+    """Each followed source is shown with its name; a wrong name, a wrong setting and a missing URL are mistakes."""
     done = config(machine, "[follow  web]\nurl = /srv/site\ntoken = hunter2hunter2\n", "--json")
     assert setting(done, "follow web", "url") == ("/srv/site", f"{machine.folder / 'agent.conf'}, line 2")
     assert setting(done, "follow web", "token")[0] == "***"
@@ -117,9 +117,8 @@ def test_the_origin_of_the_state_directory_is_shown(machine: Machine, tmp_path: 
     path.write_text(f"[agent]\nstate_dir = {tmp_path}/said\n")
 
     def said(*arguments: str, **environment: str) -> tuple[Any, str]:
-        process = machine.start("heat-config-agent", "config", "--json", *arguments, stdin=None, **environment)
-        out, err = process.communicate(timeout=30)
-        return setting(Done(process.returncode, out, err), "agent", "state_dir")
+        done = machine.command("heat-config-agent", ["config", "--json", *arguments], environment)
+        return setting(done, "agent", "state_dir")
 
     variable = {"HEAT_CONFIG_AGENT_STATE": f"{tmp_path}/variable"}
     assert said("--config", str(path)) == (f"{tmp_path}/said", f"{path}, line 2")
@@ -129,7 +128,7 @@ def test_the_origin_of_the_state_directory_is_shown(machine: Machine, tmp_path: 
 
 @pytest.mark.parametrize("secret", ["Signature=not-to-be-shown", "x=1&temp_url_sig=not-to-be-shown#not-to-be-shown"])
 def test_signed_urls_are_shown_without_what_signs_them(machine: Machine, secret: str) -> None:
-    """Nor with user and password."""
+    """A signed URL is shown without its signature, user and password."""
     url = f"http://user:{SECRET}@127.0.0.1:9/v1/a?{secret}"
     done = config(machine, f"[request]\nmetadata_url = {url}\n", "--json")
     assert setting(done, "request", "metadata_url")[0] == "http://***@127.0.0.1:9/v1/a?***"
@@ -176,7 +175,7 @@ def test_what_was_learned_comes_first_as_long_as_the_machine_says_what_it_said_t
 
 
 def test_the_source_in_use_is_shown_while_the_daemon_runs(machine: Machine) -> None:
-    """As the daemon that runs has said; once it runs no more, none is."""
+    """The source in use is what the running daemon has reported; without a daemon there is none."""
     hold(machine, "heat_local", {"os-collect-config": {"heat": HEAT}})
     machine.state.chmod(0o700)
     current = Health(process=os.getpid(), version="1", started=1.0, sources=({"name": "heat", "from": "heat_local"},))
@@ -192,7 +191,7 @@ def test_the_source_in_use_is_shown_while_the_daemon_runs(machine: Machine) -> N
 
 
 def test_a_source_without_its_settings_is_shown_with_what_is_missing(machine: Machine) -> None:
-    """And what collectors leaves out."""
+    """A source is shown with the settings that it lacks, or with the note that `collectors` does not name it."""
     done = config(machine, OWN + section("zaqar", queue_id="q") + section("cfn", stack_name="s"))
     assert "not used: auth_url, user_id, password, project_id missing" in done.out
     full = section("heat", **HEAT)
@@ -221,7 +220,7 @@ def test_unused_settings_of_os_collect_config_are_shown_with_the_reason(machine:
     ("name", "use"), [("keep_secrets", "keep_for"), ("keep_count", "keep_size"), ("keep_files", "keep_size")]
 )
 def test_a_deprecated_setting_names_its_replacement(machine: Machine, name: str, use: str) -> None:
-    """It still works; where it is not set, nothing is said of it."""
+    """A deprecated setting works with a warning; if it is not set, there is none."""
     done = config(machine, f"[agent]\n{name} = 7\n", "--json")
     origin = f"{machine.folder / 'agent.conf'}, line 2"
     assert done.json["deprecated"] == [{"setting": f"agent {name}", "from": origin, "use": use}]
@@ -246,7 +245,7 @@ def test_every_mistake_is_shown(machine: Machine) -> None:
 
 
 def test_a_file_that_cannot_be_read(machine: Machine) -> None:
-    """It is said; what holds then is shown."""
+    """An unreadable file is reported, and the settings in force are shown."""
     done = config(machine, "[agent\n", "--json")
     assert done.code == 2
     assert "line 1: the ']' at the end of the section" in done.json["mistakes"][0]
@@ -256,7 +255,7 @@ def test_a_file_that_cannot_be_read(machine: Machine) -> None:
 
 
 def test_nothing_is_changed(machine: Machine) -> None:
-    """Not even what is damaged is set aside: that is for the agent to do."""
+    """`config` changes nothing: it does not even set a damaged file aside, which is the agent's task."""
     hold(machine, "heat", {"os-collect-config": {"heat": 7, "splay": "x"}})
     (machine.state / "documents/ec2.json").write_text("{")
     (machine.state / "learned.json").write_text("[]")
@@ -274,13 +273,13 @@ def test_nothing_is_changed(machine: Machine) -> None:
 
 
 def test_there_need_be_no_state(machine: Machine) -> None:
-    """Nor is any made."""
+    """`config` works without a state directory, and creates none."""
     assert config(machine).code == 0
     assert not machine.state.exists()
 
 
 def test_the_schema_is_printed_whatever_the_settings_are(machine: Machine) -> None:
-    """It is one JSON object; no file is read for it."""
+    """The schema is one JSON object, and no settings are read for it."""
     done = config(machine, "[agnet]\n", "--schema")
     assert (done.code, done.err) == (0, "")
     assert set(done.json["properties"]["agent"]["properties"]) > {"parallel", "collectors"}

@@ -94,7 +94,7 @@ def one(found: list[Finding], verdict: Verdict, check: str) -> str:
 
 
 def well(found: list[Finding]) -> bool:
-    """Whether nothing has failed."""
+    """Return whether nothing has failed."""
     return not said(found, Verdict.FAILED)
 
 
@@ -146,7 +146,7 @@ def silent_port() -> Iterator[int]:
 
 
 def test_all_is_well(machine: Machine, openstack: cloud.Cloud) -> None:
-    """Each server and each source is asked; what is on the machine stays as it is."""
+    """Each server and each source is asked, and nothing on the machine changes."""
     machine.state.mkdir(mode=0o700)
     first = command(machine, {"heat": heat(openstack)})  # with the real tools
     machine.have_quick_tools()
@@ -169,7 +169,7 @@ def test_all_is_well(machine: Machine, openstack: cloud.Cloud) -> None:
 
 
 def test_what_an_instance_was_given_leads_to_heat(machine: Machine, openstack: cloud.Cloud) -> None:
-    """As the agent would go on from it; the file stays readable for whom it was."""
+    """`doctor` follows the instance's own data to Heat as the agent would, and leaves the file readable."""
     given = machine.write({"os-collect-config": {"heat": {**heat(openstack), "region_name": "RegionOne"}}})
     given.chmod(0o644)
     done = doctor(machine, {"heat_local": {"path": str(given)}, "heat": {}})
@@ -179,7 +179,7 @@ def test_what_an_instance_was_given_leads_to_heat(machine: Machine, openstack: c
 
 
 def test_no_message_is_taken_from_a_zaqar_queue(machine: Machine, openstack: cloud.Cloud) -> None:
-    """Whoever waits for a message gets it."""
+    """`doctor` leaves the message in the queue for the agent that waits for it."""
     openstack.service.always = Answer(body=b'{"messages": {"free": 1}}')
     values = {key: value for key, value in heat(openstack).items() if key not in ("stack_id", "resource_name")}
     done = doctor(machine, {"zaqar": {**values, "queue_id": "q1"}})
@@ -219,14 +219,14 @@ def test_a_wrong_address_of_the_cloudformation_api_is_reported_with_its_file(
 
 
 def test_nobody_says_how_to_reach_heat(machine: Machine) -> None:
-    """It is a failure, if a transport is not left out on purpose."""
+    """A machine without a transport is a failure, unless that is set on purpose."""
     done = doctor(machine, {"heat": {}})
     assert "no Heat connection details in the settings" in one(done, Verdict.FAILED, "heat")
     assert well(doctor(machine, {"local": {"path": str(machine.folder)}}))
 
 
 def test_too_little_is_said(machine: Machine, openstack: cloud.Cloud) -> None:
-    """It is said what is missing."""
+    """The missing settings are named."""
     values = heat(openstack)
     values.pop("password")
     done = doctor(machine, {"heat": values})
@@ -235,7 +235,7 @@ def test_too_little_is_said(machine: Machine, openstack: cloud.Cloud) -> None:
 
 
 def test_keystone_refuses_the_user(machine: Machine, openstack: cloud.Cloud) -> None:
-    """That is the reason, and the only one that is given."""
+    """Keystone's refusal is the only reason that is shown."""
     openstack.keystone.named["v3"] = Answer(401)
     openstack.keystone.always = Answer(401)
     done = doctor(machine, {"heat": heat(openstack)})
@@ -243,7 +243,7 @@ def test_keystone_refuses_the_user(machine: Machine, openstack: cloud.Cloud) -> 
 
 
 def test_the_catalog_lacks_the_service(machine: Machine, openstack: cloud.Cloud) -> None:
-    """As for a region that there is not."""
+    """A missing service, or region, of the catalog is reported."""
     done = doctor(machine, {"heat": heat(openstack, region_name="Nowhere")})
     found = one(done, Verdict.FAILED, "heat")
     assert "no service of the type orchestration in the region Nowhere" in found
@@ -260,7 +260,7 @@ def test_a_stack_that_is_gone_is_reported(machine: Machine, openstack: cloud.Clo
 def test_a_port_on_which_nothing_listens_is_reported_with_its_setting(
     machine: Machine, openstack: cloud.Cloud, silent_port: int
 ) -> None:
-    """It is said where, and which setting says so."""
+    """The report has the address and the setting that it comes from."""
     done = doctor(machine, {"heat": heat(openstack, auth_url=f"http://u:{cloud.PASSWORD}@127.0.0.1:{silent_port}/v3")})
     found = one(done, Verdict.FAILED, "heat")
     assert f"no connection to Keystone at 127.0.0.1:{silent_port}: Connection refused" in found
@@ -268,14 +268,14 @@ def test_a_port_on_which_nothing_listens_is_reported_with_its_setting(
 
 
 def test_a_name_that_is_unknown(machine: Machine, openstack: cloud.Cloud) -> None:
-    """It is said which."""
+    """The report has the unknown name."""
     done = doctor(machine, {"heat": heat(openstack, auth_url="http://keystone.invalid:5000/v3")})
     found = one(done, Verdict.FAILED, "heat")
     assert "cannot find the address of Keystone: the name 'keystone.invalid'" in found
 
 
 def test_another_way_works(machine: Machine, openstack: cloud.Cloud, silent_port: int) -> None:
-    """Then one that does not is no more than a warning."""
+    """If another transport works, one that does not is only a warning."""
     given = machine.write({"os-collect-config": {"heat": heat(openstack)}})
     values = heat(openstack, auth_url=f"http://127.0.0.1:{silent_port}/v3")
     done = doctor(machine, {"heat": values, "heat_local": {"path": str(given)}})
@@ -295,7 +295,7 @@ def test_another_way_works(machine: Machine, openstack: cloud.Cloud, silent_port
 def test_a_certificate_that_is_not_trusted_is_reported_with_what_to_set(
     machine: Machine, openstack: cloud.Cloud, names: str, *, expired: bool, trusted: bool, says: str
 ) -> None:
-    """It is said what is wrong with one, and where to say which to trust."""
+    """The report has the problem of the certificate and the setting for trusted ones."""
     path = certificate(machine.folder, names, expired=expired)
     openstack.keystone.stop()
     openstack.keystone = SignalServer(certificate=path)
@@ -309,7 +309,7 @@ def test_a_certificate_that_is_not_trusted_is_reported_with_what_to_set(
 
 
 def test_a_certificate_that_is_good(machine: Machine, openstack: cloud.Cloud) -> None:
-    """And what is not: TLS where there is none, and a file of certificates that has none."""
+    """A good certificate passes; TLS to a server without TLS and an empty file of certificates do not."""
     path = certificate(machine.folder, "IP:127.0.0.1")
     plain = openstack.keystone.origin
     openstack.keystone.stop()
@@ -379,7 +379,7 @@ def test_a_clock_that_differs_from_the_servers_is_reported(  # noqa: PLR0917
 def test_a_proxy_that_cannot_be_reached_is_reported_with_its_variable(
     machine: Machine, openstack: cloud.Cloud, silent_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is said which, by which variable, and that what is on this machine is not to be asked through it."""
+    """The report has the proxy and its variable, and says that servers on this machine need no proxy."""
     monkeypatch.setenv("http_proxy", f"http://user:{cloud.PASSWORD}@127.0.0.1:{silent_port}")
     done = doctor(machine, {"heat": heat(openstack)})
     assert f"no connection to the proxy (http_proxy) at 127.0.0.1:{silent_port}" in one(done, Verdict.FAILED, "heat")
@@ -399,7 +399,7 @@ def test_a_proxy_that_cannot_be_reached_is_reported_with_its_variable(
 def test_a_proxy_that_is_of_no_use(
     machine: Machine, openstack: cloud.Cloud, monkeypatch: pytest.MonkeyPatch, named: str, says: str
 ) -> None:
-    """It is said that it is the proxy, and by which variable it is one."""
+    """The report says that the proxy fails, and names its variable."""
     stands = proxy.Proxy()
     stands.fail(proxy_faults.answers(407))
     monkeypatch.setenv("http_proxy", named or stands.origin)
@@ -408,7 +408,7 @@ def test_a_proxy_that_is_of_no_use(
 
 
 def test_a_server_that_says_nothing(openstack: cloud.Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is not waited for without end."""
+    """A silent server is given up at a deadline."""
     monkeypatch.setattr(network, "ANSWER_SECONDS", 0.2)
     openstack.service.always = Answer(delay=3)
     wanted = network.Server(check="cfn", service="Heat", url=openstack.service.origin, setting="metadata_url of [cfn]")
@@ -416,9 +416,23 @@ def test_a_server_that_says_nothing(openstack: cloud.Cloud, monkeypatch: pytest.
     assert (found.verdict, "accepts connections, but does not answer" in found.text) == (Verdict.FAILED, True)
 
 
+@pytest.mark.parametrize("silent", [False, True])
+def test_https_where_plain_http_is_spoken(heat: SignalServer, monkeypatch: pytest.MonkeyPatch, *, silent: bool) -> None:
+    """The server is there; it is the setting with the URL that has to be corrected, which is named."""
+    monkeypatch.setattr(network, "ANSWER_SECONDS", 0.2 if silent else 10)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1] if silent else heat.origin.rpartition(":")[2]
+        wanted = network.Server(check="heat", service="Heat", url=f"https://127.0.0.1:{port}", setting="auth_url")
+        [found] = network.check_server(wanted, network.Clocks())
+    assert found.verdict is Verdict.FAILED
+    why = "but never completes TLS" if silent else "but TLS fails"
+    assert f"accepts connections, {why}" in found.text
+    assert found.todo.startswith("if the server speaks plain http, correct auth_url, which says https")
+
+
 @pytest.mark.parametrize("url", ["", "http://", "nonsense", "http://[", "http://x:99999/", "ftp://127.0.0.1/?secret"])
 def test_a_url_that_is_none(url: str) -> None:
-    """It is said whose, and not what it is: it may be a secret."""
+    """The report names the setting with the invalid URL, without the URL, which may be a secret."""
     wanted = network.Server(check="request", service="the server", url=url, setting="metadata_url of [request]")
     [found] = network.check_server(wanted, network.Clocks())
     assert (found.text, found.todo) == (
@@ -438,7 +452,7 @@ def test_every_mistake_in_the_settings_is_reported_with_its_line(machine: Machin
 
 
 def test_an_agent_that_is_stuck_is_reported(machine: Machine) -> None:
-    """What it has said last counts, if it runs; if it has said nothing for long, it is stuck."""
+    """A running agent whose last sign of life is old is reported as stuck."""
     machine.state.mkdir(mode=0o700)
     source = {"name": "heat", "from": "x", "working": False, "since": 1.0, "trouble": "HTTP 500"}
     usual = {"process": os.getpid(), "version": "1", "started": 1.0}
@@ -456,7 +470,7 @@ def test_an_agent_that_is_stuck_is_reported(machine: Machine) -> None:
 
 
 def test_a_deployment_needs_what_is_not_there(machine: Machine) -> None:
-    """It is said of what is needed alone; what nobody needs is named in one line."""
+    """A missing tool that a deployment needs is a failure; the others are named in one line."""
     folder = machine.folder / "local"
     folder.mkdir()
     (folder / "a.json").write_text(json.dumps({"deployments": [deployment(group="no-such-tool")]}))
@@ -494,7 +508,7 @@ def mounted(machine: Machine, how: str, first: str) -> list[Finding]:
 
 
 def test_scripts_cannot_be_run(machine: Machine) -> None:
-    """It is said where, and what to do."""
+    """The report has the folder where scripts cannot run, and a hint."""
     done = mounted(machine, "size=200m,noexec", "true")
     found = one(done, Verdict.FAILED, "scripts")
     assert f"{machine.state} is mounted with noexec" in found

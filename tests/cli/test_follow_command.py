@@ -42,7 +42,7 @@ def test_a_problem_is_said_each_time(tmp_path: Path) -> None:
 
 
 def test_the_revision_is_said_each_time(tmp_path: Path) -> None:
-    """What is in force is said, whether or not it is new."""
+    """The revision in force is printed each time, even if it is not new."""
     site = Site(tmp_path)
     revision = site.commit("first")
     for _ in range(2):

@@ -8,7 +8,7 @@ from support.machine import Machine, deployment
 
 
 def test_forget_makes_it_new(machine: Machine, heat: SignalServer) -> None:
-    """What is forgotten is unknown; if it is still in the metadata it is run like new."""
+    """A forgotten deployment is unknown, and runs again if it is still in the metadata."""
     given = [counted(machine, signal=heat.url())]
     machine.apply(given)
 
@@ -35,7 +35,7 @@ def test_forget_leaves_nothing_behind(machine: Machine) -> None:
 
 
 def test_what_cannot_be_forgotten_is_not_said_to_be(machine: Machine) -> None:
-    """And is forgotten once it can be."""
+    """A deployment that cannot be forgotten is not reported as forgotten, and is forgotten once it can be."""
     machine.apply([deployment("d1")])
     mark = machine.state / "deployed" / "d1.json"
     mark.unlink()

@@ -1,4 +1,4 @@
-"""What all commands have in common: their help, their version, mistakes in their use, and readers that go away."""
+"""The common behaviour of all commands: help, version, mistakes in their use, and readers that go away."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_a_reader_that_goes_away_is_no_error(machine: Machine, command: list[str
     ],
 )
 def test_a_mistake_in_the_settings_keeps_nobody_from_looking(machine: Machine, command: list[str]) -> None:
-    """It is said, and what needs the state directory alone goes on."""
+    """Commands that need only the state directory report the mistake, and work."""
     assert machine.apply([deployment()]).code == 0
     path = machine.folder / "wrong.conf"
     path.write_text("[agent]\nparalel = 2\nsplay = x\n")
@@ -146,7 +146,7 @@ def test_a_mistake_in_the_settings_keeps_nobody_from_looking(machine: Machine, c
 
 
 def test_a_mistake_about_the_state_directory_is_refused(machine: Machine) -> None:
-    """Nobody is shown another's state."""
+    """A wrong state directory is refused, so that a command never shows the state of another one."""
     path = machine.folder / "wrong.conf"
     path.write_text("[agent]\nstate_dir = here\n")
     done = run(machine, "heat-config-agent", "status", "--config", str(path))
@@ -164,7 +164,7 @@ def test_a_mistake_about_the_state_directory_is_refused(machine: Machine) -> Non
     ],
 )
 def test_help_says_what_holds_for_that_command(machine: Machine, command: str, said: str) -> None:
-    """Not what holds for others."""
+    """The help of a command describes that command, and no other."""
     done = machine.start("heat-config-agent", command, "--help", COLUMNS="120").communicate(timeout=60)[0]
     assert said in done
     assert command == "retry" or "there is no such deployment" not in done

@@ -96,7 +96,7 @@ def test_bad_usage_of_a_hook(machine: Machine, arguments: list[str], given: str,
     ],
 )
 def test_a_hook_always_replies(machine: Machine, fields: dict[str, Any], code: int | None) -> None:
-    """Whatever comes of the deployment there is a reply that says it, and the hook itself ends well."""
+    """A hook replies whatever the outcome of the deployment is, and itself exits with 0."""
     done = run(machine, "heat-config-hook", "script", given=json.dumps({"id": "d1", **fields}), **hook_places(machine))
 
     assert (done.code, done.err) == (0, "")

@@ -43,9 +43,7 @@ def program(folder: Path, name: str, script: str) -> Path:
 def hooks(machine: Machine, *arguments: str, **environment: str) -> Done:
     """Run the command to its end."""
     named = [*arguments, *(["--hooks-dir", str(machine.hooks)] if machine.hooks.is_dir() else [])]
-    process = machine.start("heat-config-agent", "hooks", *named, stdin=None, **environment)
-    out, err = process.communicate(timeout=60)
-    return Done(process.returncode, out, err)
+    return machine.command("heat-config-agent", ["hooks", *named], environment)
 
 
 def found(machine: Machine, *arguments: str, **environment: str) -> dict[str, dict[str, Any]]:
@@ -56,7 +54,7 @@ def found(machine: Machine, *arguments: str, **environment: str) -> dict[str, di
 
 
 def test_every_hook_is_listed_with_its_program(machine: Machine, bin_folder: Path) -> None:
-    """Where it is, its version, and how to get what is missing, which is no failure of the command."""
+    """The list has the path and version of each program, and the way to install a missing one."""
     puppet = program(bin_folder, "puppet", f'{SH}[ "$*" = --version ] && echo 7.23.0\n')
 
     listed = found(machine)
@@ -132,7 +130,7 @@ def test_executables_are_listed_too(machine: Machine, bin_folder: Path) -> None:
 
 
 def test_directories_are_those_that_a_run_looks_into(machine: Machine, bin_folder: Path) -> None:
-    """Those that are named, then $HEAT_CONFIG_HOOKS."""
+    """The directories of the command line come first, then those of $HEAT_CONFIG_HOOKS."""
     first, second = bin_folder / "1", bin_folder / "2"
     for folder, names in ((first, ["a", "b"]), (second, ["b", "c"])):
         folder.mkdir()
@@ -164,7 +162,7 @@ def test_directories_are_those_that_a_run_looks_into(machine: Machine, bin_folde
 def test_a_version_is_found_in_what_is_said(
     machine: Machine, bin_folder: Path, script: str, version: str | None
 ) -> None:
-    """On standard output or on standard error; a program that says none is there all the same."""
+    """The version is read from either output stream, and a program without one is still listed."""
     program(bin_folder, "puppet", f"{SH}{script}\n")
 
     each = found(machine)["puppet"]
@@ -195,7 +193,7 @@ def test_a_program_that_fails_is_said(machine: Machine, bin_folder: Path) -> Non
 
 
 def test_a_program_that_is_named_by_its_variable_is_asked(machine: Machine, bin_folder: Path) -> None:
-    """And no other; where it is missing the variable is named."""
+    """Only the program that the variable names is asked; if it is missing, the variable is named."""
     program(bin_folder, "puppet", f"{SH}echo 7.23.0\n")
     other = program(bin_folder, "other", f'{SH}[ "$*" = "-x y --version" ] && echo 8.1\n')
 
@@ -221,7 +219,7 @@ def test_of_several_programs_the_first_that_works_is_shown(machine: Machine, bin
 
 
 def test_a_program_is_asked_in_the_environment_of_a_run(machine: Machine, bin_folder: Path) -> None:
-    """Without what was meant for us, and away from where we are: configuration there is nothing to it."""
+    """A program is asked without the agent's variables, in another folder, whose configuration cannot matter."""
     script = f"{SH}export -p >{bin_folder}/env; pwd >{bin_folder}/pwd; cat >{bin_folder}/stdin; echo 1.2\n".replace(
         "cat >", "/bin/cat >"
     )
@@ -250,7 +248,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], m
 
 
 def alive(pid: int) -> bool:
-    """Whether a process is there, and not only what is left of it until somebody asks how it ended."""
+    """Return whether a process exists and is not a zombie."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -283,7 +281,7 @@ def test_programs_that_hang_are_said_and_ended(
 def test_what_a_program_leaves_behind_keeps_nobody_waiting(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], machine: Machine, bin_folder: Path
 ) -> None:
-    """It has said its version, though something still holds its output open."""
+    """The version is shown although a child of the program holds its output open."""
     program(bin_folder, "puppet", f"{SH}/bin/sleep 60 &\necho $! >{bin_folder}/child\necho 7.23.0\n")
 
     listed = asked(monkeypatch, capsys, machine)
@@ -293,7 +291,7 @@ def test_what_a_program_leaves_behind_keeps_nobody_waiting(
 
 
 def test_a_program_has_ten_seconds() -> None:
-    """As the documentation says: salt takes some of them on a small machine."""
+    """The time limit is the documented one, because salt needs some seconds on a small machine."""
     assert ready.SECONDS == 10
 
 
@@ -301,7 +299,7 @@ def test_a_program_has_ten_seconds() -> None:
 
 
 def test_one_hook_is_shown_with_its_options(machine: Machine, bin_folder: Path) -> None:
-    """Its config, program and variables, and each option with its kind, default and sense; the common ones too."""
+    """A hook is shown with its config, program, variables, and each option with kind, default and meaning."""
     puppet = program(bin_folder, "puppet", f"{SH}echo 7.23.0\n")
     about = heat_config_hooks.load("puppet").ABOUT
 
@@ -328,7 +326,7 @@ def test_one_hook_is_shown_with_its_options(machine: Machine, bin_folder: Path) 
 
 @pytest.mark.parametrize("tool", sorted(heat_config_hooks.HOOKS))
 def test_any_hook_can_be_shown(tool: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it takes, and whether or not its program is there."""
+    """Every hook can be shown, also one whose program is missing."""
     monkeypatch.setenv("PATH", "/no/such/folder")
     assert agent.main(["hooks", tool]) == 0
     assert heat_config_hooks.load(tool).ABOUT.config in capsys.readouterr().out
@@ -352,7 +350,7 @@ def test_of_other_peoples_hooks_it_is_known_where_they_are(machine: Machine, bin
 
 
 def test_a_missing_program_is_no_failure(machine: Machine, bin_folder: Path) -> None:
-    """Of one hook neither: it is shown with how to get it."""
+    """A hook whose program is missing is shown with the way to install it."""
     done = hooks(machine, "salt", PATH=str(bin_folder))
     assert done.code == 0
     assert "salt-call is not installed; install " in done.out
@@ -368,15 +366,14 @@ def test_a_tool_without_a_hook_comes_to_1(machine: Machine, tool: str) -> None:
 
 @pytest.mark.parametrize("arguments", [["a", "b"], ["--no-such-option"], ["--hooks-dir"]])
 def test_bad_usage_comes_to_2(machine: Machine, arguments: list[str]) -> None:
-    """As everywhere."""
-    process = machine.start("heat-config-agent", "hooks", *arguments)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 2
-    assert "usage: heat-config-agent" in err
+    """Bad usage exits with 2."""
+    done = machine.command("heat-config-agent", ["hooks", *arguments], {})
+    assert done.code == 2
+    assert "usage: heat-config-agent" in done.err
 
 
 def test_nothing_is_written(machine: Machine, bin_folder: Path) -> None:
-    """It only looks: anybody may, and no state directory is made."""
+    """Any user may run the command, and no state directory is created."""
     before = {path: path.stat().st_mtime_ns for path in machine.folder.rglob("*")}
     assert hooks(machine).code == 0
     assert {path: path.stat().st_mtime_ns for path in machine.folder.rglob("*")} == before
@@ -384,7 +381,7 @@ def test_nothing_is_written(machine: Machine, bin_folder: Path) -> None:
 
 
 def test_a_reader_that_goes_away_is_no_error(machine: Machine, bin_folder: Path) -> None:
-    """As `| head` leaves it."""
+    """A closed pipe, as with `| head`, is not an error."""
     reader, writer = os.pipe()
     os.close(reader)
     environment = {**machine.environment, "PATH": str(bin_folder)}

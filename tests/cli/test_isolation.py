@@ -79,7 +79,7 @@ def test_a_run_is_kept_away_from_all_of_it(machine: Machine, heat: SignalServer,
 
 
 def test_it_has_a_network_of_its_own(machine: Machine, heat: SignalServer) -> None:
-    """It talks to itself, and to nothing else: no server of the machine, and no other interface."""
+    """An isolated run can connect only to itself: not to servers of the machine or other interfaces."""
     parts = urlsplit(heat.url())
     address = (parts.hostname, parts.port)
     script = (
@@ -104,11 +104,11 @@ def test_it_has_a_network_of_its_own(machine: Machine, heat: SignalServer) -> No
 
 @pytest.mark.fault(
     4,
-    "an isolated run of root unmounts, mounts anew, and enters the namespaces and the root folder of other processes",
+    "an isolated run of root unmounts, remounts, and enters the namespaces and the root folder of other processes",
     "the kernel refuses each",
 )
 def test_root_cannot_undo_it(machine: Machine, heat: SignalServer, seen: Path) -> None:
-    """Not with the tools of the machine."""
+    """A run as root cannot undo its isolation with the tools of the machine."""
     ways = (
         "umount /tmp",
         "mount -o remount,rw /usr",
@@ -141,7 +141,7 @@ def test_root_cannot_undo_it(machine: Machine, heat: SignalServer, seen: Path) -
 def test_each_level_means_what_it_says(
     machine: Machine, heat: SignalServer, seen: Path, levels: dict[str, object], writable: str
 ) -> None:
-    """What it does not name is as it is for other runs."""
+    """A part that an isolation level does not name is as in other runs."""
     script = f"{SH}for place in /usr /etc /root /var /tmp; do [ -w $place ] && echo $place; done\ncat {seen}\nexit 0\n"
     machine.apply([isolated("d1", script, levels, signal=heat.url("d1"))])
     content = "" if levels.get("tmp") else "of the machine"
@@ -149,7 +149,7 @@ def test_each_level_means_what_it_says(
 
 
 def test_what_it_leaves_in_its_home_is_removed(machine: Machine) -> None:
-    """However deep it is."""
+    """Files that a run leaves in its home are removed at any depth."""
     script = f"{SH}cd; for n in $(seq 2000); do mkdir d; cd d; done\n"
     assert machine.apply([isolated("d1", script, {"home": True})]).code == 0
     assert {each.name.partition(".")[0] for each in (machine.state / "runs/d1").iterdir()} == {
@@ -158,7 +158,7 @@ def test_what_it_leaves_in_its_home_is_removed(machine: Machine) -> None:
 
 
 def test_artifacts_are_fetched_before(machine: Machine, heat: SignalServer) -> None:
-    """By the agent, which has the network; the run has them where it has nothing else."""
+    """The agent fetches artifacts with the network before the run is isolated."""
     server = Stub(lambda _request: Answer(body=b"an artifact\n"))
     server.start()
     digest = hashlib.sha256(b"an artifact\n").hexdigest()
@@ -170,7 +170,7 @@ def test_artifacts_are_fetched_before(machine: Machine, heat: SignalServer) -> N
 
 
 def test_a_run_of_another_user_is_isolated(machine: Machine, heat: SignalServer, seen: Path) -> None:
-    """And no program gives it back its privileges; its folder is as private as without."""
+    """A run of another user is isolated too: it cannot regain privileges, and its folder stays private."""
     outer = Path(tempfile.mkdtemp(prefix="heat-users-", dir="/var/lib"))
     outer.chmod(0o755)
     config = machine.folder / "agent.conf"
@@ -192,17 +192,17 @@ def test_a_run_of_another_user_is_isolated(machine: Machine, heat: SignalServer,
 @pytest.mark.fault(
     3,
     "an isolated script ignores TERM, leaves its session and starts others, and times out",
-    "none of it is left",
+    "none of its processes is left",
 )
 def test_a_timeout_ends_all_of_it(machine: Machine) -> None:
-    """As for other runs."""
+    """A timeout ends all processes of an isolated run."""
     script = f"{SH}trap '' TERM\nsetsid sh -c 'trap \"\" TERM; sleep 600 & sleep 600' &\nsleep 600\n"
     assert machine.apply([isolated("d1", script, ALL, options={"timeout": 1})], "--grace", "0.5").code == 1
     assert "it timed out after 1 s" in machine.agent("show", "d1").out
     assert machine.processes() == []
 
 
-@pytest.mark.fault(1, "kill -9 of the agent at transitions of an isolated run", "the truth is told")
+@pytest.mark.fault(1, "kill -9 of the agent at transitions of an isolated run", "the report is true")
 def test_it_outlives_the_agent(machine: Machine, heat: SignalServer, tried: Callable[[int], None]) -> None:
     """The next agent tells its result."""
     for number, point in enumerate(("runner.prepared", "runner.word", "runner.closed", "journal.finished.after")):
@@ -243,7 +243,7 @@ def test_a_mistake_is_a_failure(machine: Machine, fields: dict[str, Any], why: s
 
 
 def test_a_hook_by_hand_isolates_nothing(machine: Machine) -> None:
-    """It says that only the agent can, rather than to run without."""
+    """A hook that is run by hand refuses isolation, because only the agent can isolate a run."""
     given = json.dumps({"id": "d1", "config": SH, "options": {"isolate": ALL}})
     done = subprocess.run(
         [str(BIN / "heat-config-hook"), "script"],
@@ -308,7 +308,7 @@ def test_a_setting_and_a_policy_say_how_runs_are_isolated(machine: Machine) -> N
 
 @pytest.mark.parametrize("tool", ["ansible", "salt"])
 def test_the_tools_work_isolated(machine: Machine, tool: str) -> None:
-    """Each has folders and caches that it can write to where it needs them."""
+    """Each tool can write to the folders and caches that it needs."""
     path = f"{need_salt() if tool == 'salt' else BIN}:/usr/bin:/bin"
     config = {
         "ansible": "- hosts: localhost\n  connection: local\n  gather_facts: false\n"

@@ -12,7 +12,7 @@ from support.machine import Done, Machine, deployment
 
 @pytest.mark.parametrize("command", [["status"], ["status", "--json"], ["show", "d1"], ["log", "d1"], ["forget", "d1"]])
 def test_nothing_has_happened_yet(machine: Machine, command: list[str]) -> None:
-    """Where no agent has been, there is nothing to show, nothing is written, and a deployment is unknown."""
+    """Without earlier work there is nothing to show, nothing is written, and a deployment is unknown."""
     done = machine.agent(*command)
 
     assert done.code == (0 if command[0] == "status" else 1)
@@ -103,7 +103,7 @@ def test_a_deployment_may_be_named_by_its_resource(machine: Machine) -> None:
 
 
 def test_retry_means_what_is_in_the_metadata(machine: Machine) -> None:
-    """By name, the action that Heat wants now; what has left the metadata cannot run, and that is said at once."""
+    """A name means the action in the metadata; a deployment that has left cannot run, and that is an error."""
     machine.apply([of_resource("c1", "CREATE")])
     given = [of_resource("u1", "UPDATE")]
     machine.apply(given)

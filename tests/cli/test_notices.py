@@ -39,7 +39,7 @@ def told(server: SignalServer) -> list[dict[str, Any]]:
 
 
 def test_all_events_are_posted_before_the_command_ends(machine: Machine, other: SignalServer) -> None:
-    """For each deployment when it begins and when it ends."""
+    """Each deployment has an event for its begin and one for its end, posted before the command exits."""
     words = configured(machine, f"report_url = {other.origin}/events")
     names = [f"d{number}" for number in range(5)]
     assert machine.apply([deployment(each) for each in names], *words).code == 0
@@ -50,7 +50,7 @@ def test_all_events_are_posted_before_the_command_ends(machine: Machine, other: 
 
 
 def test_deployments_of_a_stack_say_so(machine: Machine, other: SignalServer) -> None:
-    """By the name of the stack; a file takes lines as a console does."""
+    """The notices have the name of the stack, and a file gets the lines of a console."""
     console = machine.folder / "console"
     console.touch()
     words = configured(machine, f"report_url = {other.origin}/events", f"console = {console}")

@@ -35,7 +35,7 @@ def hiera(machine: Machine, name: str = "d1") -> dict[str, object]:
 
 
 def test_a_deployment_names_the_package_that_it_needs(machine: Machine, without: dict[str, Any]) -> None:
-    """It fails with one sentence; with the package, it can be retried and succeeds."""
+    """The failure names the missing package; once installed, a retry succeeds."""
     document = [hiera(machine)]
 
     done = machine.apply(document, **without)
@@ -68,7 +68,7 @@ def test_the_hooks_of_a_machine_name_the_package(machine: Machine, without: dict
 
 
 def test_the_doctor_names_the_package(machine: Machine, without: dict[str, Any]) -> None:
-    """For deployments in the journal, and for those that a source has."""
+    """`doctor` names the package for deployments of the journal and of sources."""
     assert machine.apply([hiera(machine)]).code == 0
     machine.have_quick_tools()
     done = machine.agent("doctor", **without)
@@ -82,7 +82,7 @@ def test_the_doctor_names_the_package(machine: Machine, without: dict[str, Any])
     "the cleanup fails and names the package, and is tried again",
 )
 def test_a_cleanup_names_the_package(machine: Machine, without: dict[str, Any]) -> None:
-    """What a tool has left running is not forgotten because its hook has gone."""
+    """A cleanup stays pending if its hook was uninstalled, and names the package."""
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": [{"name": "web"}]}}
     manifests = machine.folder / "manifests"
     manifests.mkdir()

@@ -60,7 +60,7 @@ def result(heat: SignalServer) -> dict[str, Any]:
 
 
 def test_a_script_is_that_user(machine: Machine, place: Path, heat: SignalServer) -> None:
-    """By id, groups, HOME and folders, without any privilege; inputs, outputs and output are as for root."""
+    """A script has the user's id, groups, HOME and folders and no privilege, with the same inputs and outputs."""
     user = pwd.getpwnam(USER)
     groups = " ".join(map(str, os.getgrouplist(USER, user.pw_gid)))
     script = (
@@ -97,7 +97,7 @@ def test_it_has_the_groups_of_that_user_and_a_private_folder(machine: Machine) -
 
 
 def test_artifacts_are_the_users(machine: Machine, place: Path, heat: SignalServer) -> None:
-    """They are fetched by the agent, and then belong to the user, in the folder of the run."""
+    """The agent fetches artifacts, which then belong to the user, in the folder of the run."""
     body = b"an artifact\n"
     server = Stub(lambda _request: Answer(body=body))
     server.start()
@@ -134,7 +134,7 @@ def test_an_output_is_only_what_the_user_can_read(machine: Machine, place: Path,
 
 @pytest.mark.parametrize("tool", ["python", "ansible", "puppet", "salt"])
 def test_other_tools_work_as_that_user(machine: Machine, place: Path, tool: str) -> None:
-    """Each has its own way to run and to report; a file that they make belongs to the user."""
+    """Each tool runs and reports as that user, who owns the files that it makes."""
     if tool == "puppet":
         need("puppet", "puppet")
     path = f"{need_salt()}:{machine.environment['PATH']}" if tool == "salt" else machine.environment["PATH"]
@@ -183,15 +183,15 @@ def test_a_user_that_cannot_be_is_a_failure(machine: Machine, place: Path, field
 
 
 def test_a_folder_that_others_may_change_is_not_used(machine: Machine, place: Path) -> None:
-    """They could put something else in the place of what is run."""
+    """A folder that others may change is refused, because they could replace the program."""
     place.mkdir()
     place.chmod(0o777)
     assert apply(machine, [theirs("d1", SH)]).code == 1
-    assert "has to be a folder of root that nobody else may write to" in machine.agent("show", "d1").out
+    assert "must be a folder of root that no other user may write to" in machine.agent("show", "d1").out
 
 
 def test_a_hook_by_hand_changes_no_user(machine: Machine) -> None:
-    """It says that only the agent can, rather than to run as whoever has started it."""
+    """A hook that is run by hand refuses the option, because only the agent can change the user."""
     given = json.dumps({"id": "d1", "config": SH, "options": {"user": USER}})
     command = [str(BIN / "heat-config-hook"), "script"]
     done = subprocess.run(
@@ -203,10 +203,10 @@ def test_a_hook_by_hand_changes_no_user(machine: Machine) -> None:
 @pytest.mark.fault(
     3,
     "a script of another user ignores TERM, leaves its session and starts others, and times out",
-    "none of it is left",
+    "none of its processes is left",
 )
 def test_a_timeout_ends_everything_of_that_user(machine: Machine, place: Path) -> None:
-    """As for root."""
+    """A timeout ends all processes of another user's run."""
     script = f"{SH}trap '' TERM\nsetsid sh -c 'trap \"\" TERM; sleep 600 & sleep 600' &\nsleep 600\n"
     assert apply(machine, [theirs("d1", script, options={"timeout": 1})], "--grace", "0.5").code == 1
     assert "it timed out after 1 s" in machine.agent("show", "d1").out
@@ -217,7 +217,7 @@ def test_a_timeout_ends_everything_of_that_user(machine: Machine, place: Path) -
 @pytest.mark.fault(
     1,
     "kill -9 of the agent at transitions of a run of another user; and of the process that reports",
-    "the truth is told",
+    "the report is true",
 )
 def test_a_run_of_another_user_outlives_the_agent(
     machine: Machine, place: Path, heat: SignalServer, tried: Callable[[int], None]

@@ -73,7 +73,7 @@ def test_what_every_rule_allows_runs(governed: Governed, proof: Path) -> None:
 
 
 def test_a_deployment_without_a_timeout_gets_the_longest_one(governed: Governed) -> None:
-    """It cannot outlast the rule by setting none."""
+    """A deployment without a timeout gets the maximum of the policy."""
     governed.policy("max_timeout = 1")
     done = governed.apply([deployment("d1", "#!/bin/sh\nsleep 30\n")])
     assert done.code == 1
@@ -110,7 +110,7 @@ def test_a_machine_without_a_policy_says_so(governed: Governed) -> None:
 def test_a_mistake_stops_new_work_until_it_is_corrected(
     governed: Governed, proof: Path, heat: SignalServer, rules: tuple[str, ...], why: str
 ) -> None:
-    """It never allows more; the deployment keeps its turn, and the server waits."""
+    """A mistake in the policy allows nothing: the deployment waits, and so does the server."""
     governed.policy(*rules)
     given = [deployment("d1", script(proof), signal=heat.url("d1"))]
     planned = governed.apply(given, "--plan")
@@ -130,7 +130,7 @@ def test_a_mistake_stops_new_work_until_it_is_corrected(
 
 
 def test_doctor_names_the_mistake(governed: Governed) -> None:
-    """And the rules of a policy that can be used."""
+    """`doctor` names the mistake in a policy, and shows the rules of a good one."""
     governed.machine.have_quick_tools()
     governed.policy("tools = script")
     assert f"{POLICY} has the rules tools" in governed.agent("doctor").out
@@ -142,7 +142,7 @@ def test_doctor_names_the_mistake(governed: Governed) -> None:
 
 @pytest.mark.parametrize("what", ["file", "folder"])
 def test_a_policy_that_others_may_write_to_stops_new_work(governed: Governed, proof: Path, what: str) -> None:
-    """Whoever may write to the folder may replace the file."""
+    """A policy in a folder that others may write to stops new work, because they could replace the file."""
     path = governed.policy("tools = script")
     (path if what == "file" else path.parent).chmod(0o666 if what == "file" else 0o777)
     done = governed.apply([deployment("d1", script(proof))])
@@ -152,7 +152,7 @@ def test_a_policy_that_others_may_write_to_stops_new_work(governed: Governed, pr
 
 
 def test_a_policy_of_another_user_stops_new_work(governed: Governed, proof: Path) -> None:
-    """Its owner could change it at any time."""
+    """A policy of another user stops new work, because the owner could change it."""
     os.chown(governed.policy("tools = script"), 4321, 0)
     assert "belongs to the user 4321; it has to belong to root" in governed.apply([deployment("d1", script(proof))]).out
     assert not proof.exists()
@@ -181,7 +181,7 @@ def test_a_linked_folder_is_not_followed(machine: Machine, proof: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["pipe", "folder", "large", "binary"])
 def test_anything_else_in_its_place_stops_new_work(governed: Governed, proof: Path, kind: str) -> None:
-    """And a pipe makes nobody wait."""
+    """A folder or a pipe in the place of the policy stops new work at once."""
     path = governed.own / "policy"
     if kind == "pipe":
         os.mkfifo(path, 0o600)
@@ -242,7 +242,7 @@ def test_an_executable_hook_does_not_pass_for_a_built_in_one(governed: Governed,
 
 @pytest.mark.parametrize("group", ["--help", "-script", "../script", "SCRIPT", "script ", "builtin:script"])
 def test_no_other_spelling_of_a_tool_runs(governed: Governed, proof: Path, group: str) -> None:
-    """Not as an option, a path, or the agent's own word for a built-in hook."""
+    """A forbidden tool does not run as an option, as a path, or under the name of a built-in hook."""
     governed.policy("tools = ansible")
     assert governed.apply([deployment("d1", script(proof), group=group)]).code == 1
     assert not proof.exists()
@@ -290,7 +290,7 @@ def test_a_deployment_that_was_accepted_before_obeys_the_policy(governed: Govern
 
 
 def test_retry_and_delete_obey_it(governed: Governed, proof: Path) -> None:
-    """What was allowed once is not allowed for ever."""
+    """An earlier permission does not last: retries and DELETEs obey the present policy."""
     create = deployment("d1", script(proof))
     assert governed.apply([create]).code == 0
     governed.policy("tools = ansible")
@@ -330,7 +330,7 @@ resources:
 
 @pytest.mark.parametrize("template", ["inner.yaml", "outer.yaml"])
 def test_stacks_obey_it(governed: Governed, proof: Path, template: str) -> None:
-    """Also in a nested template, with a script from get_file; and they say why."""
+    """Stacks obey the policy, also in nested templates and for scripts from get_file, and say why."""
     folder = governed.machine.folder
     (folder / "inner.yaml").write_text(INNER)
     (folder / "outer.yaml").write_text(OUTER)

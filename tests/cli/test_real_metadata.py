@@ -42,7 +42,7 @@ def sample(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 def test_real_metadata_is_planned(machine: Machine, sample: dict[str, Any]) -> None:
-    """What Heat sends is understood without a mistake, and each deployment planned with its tool and its options."""
+    """Heat's own metadata is parsed without a mistake, and planned with the right tools and options."""
     for tool in ("ansible", "puppet", "json-file"):
         machine.hook(tool, SH)
 

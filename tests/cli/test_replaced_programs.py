@@ -1,9 +1,9 @@
-"""What goes wrong in heat-agents when deployments are applied, and does not here.
+"""Failures of heat-agents when deployments are applied, which do not happen here.
 
-What heat-agents lose to kills, servers, full disks and second agents is in `faults/`: work and signal lost to a kill
-while a hook runs (test_kills); results lost to servers that are down, silent or busy, taken for delivered after a 4xx,
-holding up the next deployment, and never repeated on Heat's own transports (test_server_silence); deployments skipped
-for ever after a full disk (test_disk); two agents that run a deployment twice (test_two_agents).
+Other losses of heat-agents are in `faults/`: work and signal after a kill while a hook runs (test_kills); results for
+servers that are down, silent or busy, which count as delivered after a 4xx, delay the next deployment, and are never
+sent again on Heat's own transports (test_server_silence); deployments that are skipped after a full disk (test_disk);
+two agents that run a deployment twice (test_two_agents).
 """
 
 from __future__ import annotations

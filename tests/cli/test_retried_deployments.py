@@ -63,7 +63,7 @@ def test_the_timeout_is_for_all_attempts_together(machine: Machine) -> None:
 
 
 def test_a_later_attempt_has_only_what_is_left_of_the_timeout(machine: Machine) -> None:
-    """It is ended when the timeout of the deployment is over, not its own."""
+    """A later attempt ends with the timeout of the deployment."""
     end = '[ -n "$HEAT_ATTEMPT" ] || { sleep 0.6; exit 100; }; sleep 30'
     began = time.monotonic()
     machine.apply([counted(machine, "d1", end, options=retry(timeout=1.2))])
@@ -92,7 +92,7 @@ def test_nothing_passes_a_deployment_that_is_retried(machine: Machine) -> None:
 
 
 def test_a_deployment_that_leaves_is_not_run_again(machine: Machine, heat: SignalServer) -> None:
-    """It has run, so it does not run from the start either when it comes back."""
+    """A deployment that returns after its first attempt does not run from the start."""
     given = [counted(machine, "d1", "exit 100", options=retry(delay=300), signal=heat.url())]
     agent = machine.start_apply(given)
     wait_until(lambda: _state(machine) is State.RETRY)

@@ -31,7 +31,7 @@ def test_retry_runs_it_again(machine: Machine, heat: SignalServer) -> None:
 
 
 def test_what_left_before_it_was_run_again_has_not_failed(machine: Machine, heat: SignalServer) -> None:
-    """What it did the first time stays done; the journal has lost nothing of it."""
+    """A deployment that left before its second run keeps the result of the first one in the journal."""
     given = [counted(machine, "d1", signal=heat.url())]
     machine.apply(given)
     machine.agent("retry", "d1")

@@ -60,7 +60,7 @@ def referring(identity: str, config: str, reference: str = "file:password", **mo
 
 @pytest.mark.usefixtures("vault")
 def test_a_run_gets_its_secrets_and_leaves_none(machine: Machine, heat: SignalServer) -> None:
-    """By a built-in hook and by an executable one; an output that is the secret is masked, and the rest is not."""
+    """Built-in and executable hooks get the secret, and an output that is the secret is masked."""
     expected = machine.folder / "expected"
     expected.write_text(SECRET)
     machine.hook("reads", f"{SH}cat >{machine.folder}/read\necho '{{\"deploy_status_code\": 0}}'\n")
@@ -96,7 +96,7 @@ def test_a_run_gets_its_secrets_and_leaves_none(machine: Machine, heat: SignalSe
 @pytest.mark.parametrize("tool", ["ansible", "python", "puppet"])
 @pytest.mark.usefixtures("vault")
 def test_other_tools_get_their_secrets(machine: Machine, tool: str) -> None:
-    """What their hooks write into their own folders is removed with the inputs of the run."""
+    """Files that hooks write into their own folders are removed with the inputs of the run."""
     if tool == "puppet":
         need("puppet", "puppet")
     proof = machine.folder / "proof"
@@ -172,7 +172,7 @@ def test_a_secret_that_cannot_be_had_fails_its_deployment(
 )
 @pytest.mark.usefixtures("vault")
 def test_a_provider_that_hangs_delays_no_other_deployment(machine: Machine) -> None:
-    """It is a part of the run, so the timeout of the run ends it with all that it has started."""
+    """The timeout of the run ends a hung provider with all its processes."""
     provider(machine, "hangs", "trap '' TERM; sleep 600 & sleep 600")
     given = [referring("d1", f"{SH}true\n", "hangs:x", options={"timeout": 1}), deployment("d2")]
     assert apply(machine, given, "--grace", "0.5").code == 1
@@ -259,7 +259,7 @@ topology_template:
 @pytest.mark.parametrize("language", ["hot", "tosca"])
 @pytest.mark.usefixtures("vault")
 def test_stacks_pass_references_through(machine: Machine, language: str) -> None:
-    """As parameters of either type and as values in the template; also to what is run at the deletion."""
+    """References are passed on from parameters and from values of the template, also at the deletion."""
     expected, proof = machine.folder / "expected", machine.folder / "proof"
     expected.write_text(SECRET)
     checks = "".join(f'printf %s "${name}" | cmp - {expected} || exit 1\n' for name in ("one", "two", "three"))

@@ -111,7 +111,7 @@ def _age(path: Path) -> None:
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_whatever_is_changed_is_looked_at(idle: Machine, name: str) -> None:
-    """And what is to be done is done."""
+    """After any change the shortcut is not taken, and pending work is done."""
     change, runs = CHANGES[name]
     change(idle)
     _, anew = applied(idle)
@@ -127,7 +127,7 @@ def test_another_way_to_call_it_is_another_run(idle: Machine) -> None:
 
 
 def test_what_another_agent_works_on_is_not_looked_at(idle: Machine) -> None:
-    """It may be about to change."""
+    """The shortcut is not taken while another agent works, because the state may change."""
     _write(idle, "slow")
     given = json.loads((idle.folder / "document.json").read_text())
     given[-1]["config"] = f"#!/bin/sh\necho >{idle.folder}/begun\nsleep 2\n"
@@ -150,7 +150,7 @@ def test_what_fails_is_not_kept(machine: Machine) -> None:
 
 
 def test_a_result_that_is_not_delivered_is_sent_again(machine: Machine, heat: SignalServer) -> None:
-    """As long as that is so there is something to do."""
+    """The shortcut is not taken while a result is undelivered."""
     heat.refuse()
     machine.write([deployment("a", signal=heat.url())])
     assert applied(machine, "--deliver-for", "0")[0].code == 5
@@ -161,7 +161,7 @@ def test_a_result_that_is_not_delivered_is_sent_again(machine: Machine, heat: Si
 
 
 def test_the_state_directory_is_the_one_of_the_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Where nobody names one."""
+    """Without an option, the state directory is that of the settings."""
     monkeypatch.setattr(effective, "OWN_FILES", tmp_path)
     monkeypatch.setattr(effective, "OTHER_FILE", tmp_path / "none")
     for user in (0, 1000):

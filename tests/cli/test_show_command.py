@@ -10,7 +10,7 @@ from support.machine import Machine, deployment
 
 
 def test_show_tells_all_of_one(machine: Machine, heat: SignalServer) -> None:
-    """What it is, how far it has come, its inputs and its result: for people and as JSON."""
+    """`show` prints a deployment with its state, inputs and result, as text and as JSON."""
     script = f"{SH}echo hello $who\nprintf 42 >$heat_outputs_path.answer\n"
     given = deployment("abcdef01", script, name="web", inputs={"who": "world"}, outputs=["answer"], signal=heat.url())
     machine.apply([given])

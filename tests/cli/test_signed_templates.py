@@ -46,7 +46,7 @@ def governed(machine: Machine) -> Governed:
 
 @pytest.fixture
 def alice(governed: Governed, tmp_path: Path) -> Signer:
-    """Somebody whose signatures count."""
+    """A signer whose signatures the policy accepts."""
     signer = Signer(tmp_path, "alice")
     (governed.own / "allowed_signers").write_text(signer.line())
     governed.policy(f"signers = {SIGNERS}")
@@ -115,7 +115,7 @@ def test_a_template_is_signed_with_all_that_it_names(governed: Governed, alice: 
 
 
 def test_an_archive_is_signed_as_a_whole(governed: Governed, alice: Signer, tmp_path: Path) -> None:
-    """Of a TOSCA service, packed or as a folder; nothing of it is read before its signature has counted."""
+    """The archive or folder of a TOSCA service is signed as a whole, and read only after the signature counts."""
     proof, folder = tmp_path / "proof", tmp_path / "service"
     folder.mkdir()
     (folder / "service.yaml").write_text(
@@ -182,7 +182,7 @@ def test_a_followed_revision_runs_by_the_signature_of_its_commit(
 def test_a_followed_document_runs_by_the_signature_of_its_commit(
     governed: Governed, alice: Signer, tmp_path: Path
 ) -> None:
-    """But the signature of a tree is not that of a file elsewhere, and a link out of the tree is refused."""
+    """A signed tree does not sign a file elsewhere, and a link out of the tree is refused."""
     proof, repository = tmp_path / "proof", Repository(tmp_path / "repository")
     path = governed.machine.folder / "agent.conf"
     path.write_text(

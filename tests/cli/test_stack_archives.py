@@ -144,10 +144,9 @@ class Archive:
 
     def __call__(self, *words: str, code: int = 0) -> Done:
         """Run `heat-config-agent stack WORDS`, which ends with that code."""
-        process = self.machine.start("heat-config-agent", "stack", *words, *self.places)
-        out, err = process.communicate(timeout=120)
-        assert process.returncode == code, out + err
-        return Done(process.returncode, out, err)
+        done = self.machine.command("heat-config-agent", ["stack", *words, *self.places], {}, 120)
+        assert done.code == code, done.out + done.err
+        return done
 
     def create(self) -> None:
         """Create the stack `s`."""
@@ -178,7 +177,7 @@ class Archive:
 
     @property
     def log(self) -> list[str]:
-        """What handlers and scripts have done."""
+        """Return the lines that handlers and scripts have written."""
         log = self.folder / "log"
         return log.read_text().splitlines() if log.exists() else []
 
@@ -239,7 +238,7 @@ def test_a_snapshot_is_shown_without_secrets(archive: Archive) -> None:
 
 
 def test_a_snapshot_that_fails(archive: Archive) -> None:
-    """It is kept with the reason, cannot be restored, and is deleted."""
+    """A failed snapshot is kept with the reason, cannot be restored, and can be deleted."""
     archive.create()
     (archive.folder / "broken").touch()
     assert "no room for a backup" in archive("snapshot", "create", "s", "--name", "one", code=1).out
@@ -253,7 +252,7 @@ def test_a_snapshot_that_fails(archive: Archive) -> None:
 
 
 def test_a_stack_is_deleted_with_its_snapshots(archive: Archive) -> None:
-    """Unless one cannot be deleted: then --force forgets it."""
+    """A snapshot that cannot be deleted keeps the stack, unless --force forgets it."""
     archive.create()
     archive("snapshot", "create", "s", "--name", "one")
     archive("snapshot", "create", "s", "--name", "two")
@@ -331,7 +330,7 @@ def _without_template(data: dict[str, Any]) -> Any:
     ],
 )
 def test_data_that_cannot_be_adopted(archive: Archive, change: Callable[[Any], Any], problem: str) -> None:
-    """It is refused with a sentence, and no stack is created."""
+    """Data that cannot be adopted is refused with a sentence, and no stack is created."""
     data = {"template": {"heat_template_version": "2018-08-31"}, "resources": {}}
     (archive.folder / "bad.json").write_text(json.dumps(change(data)))
     done = archive("adopt", "s", "--adopt-file", "bad.json", code=2)
@@ -341,7 +340,7 @@ def test_data_that_cannot_be_adopted(archive: Archive, change: Callable[[Any], A
 
 
 def test_a_resource_without_an_id_is_not_adopted(archive: Archive) -> None:
-    """As in Heat; the data may also be YAML, and come from Heat, without anything of ours."""
+    """A resource without an id is not adopted; the data may be YAML and come from Heat."""
     (archive.folder / "heat.yaml").write_text(
         "template: {heat_template_version: '2018-08-31', resources: {a: {type: 'OS::Heat::RandomString'}}}\n"
         "environment: {parameters: {}}\n"
@@ -376,7 +375,7 @@ def test_nothing_is_abandoned_if_the_state_is_lost(archive: Archive) -> None:
 
 
 def test_a_damaged_snapshot_is_noticed(archive: Archive) -> None:
-    """As any other damaged record: the stack says so, and can be deleted."""
+    """The stack reports a damaged snapshot, and can be deleted."""
     archive.create()
     archive("snapshot", "create", "s", "--name", "one")
     path = Path(archive.machine.state) / "stacks" / "s" / "stack"

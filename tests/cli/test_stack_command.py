@@ -91,7 +91,7 @@ class Stacks:
 
     @property
     def logged(self) -> list[str]:
-        """What scripts have written."""
+        """Return the lines that scripts have written."""
         return self.log.read_text().split() if self.log.exists() else []
 
 
@@ -124,7 +124,7 @@ def test_a_template_is_applied(stacks: Stacks) -> None:
 
 
 def test_applied_again_it_is_updated(stacks: Stacks) -> None:
-    """What is the same stays as it is, and what has changed is done anew; nothing runs twice."""
+    """Unchanged resources stay, changed ones are updated, and nothing runs twice."""
     path = stacks.template()
     stacks.apply(path)
     stacks.apply(path)
@@ -149,7 +149,7 @@ def test_a_stack_that_was_rolled_back_can_be_updated(stacks: Stacks) -> None:
 
 
 def test_a_plan_does_nothing(stacks: Stacks) -> None:
-    """Before there is a stack, and after: each resource and what would become of it."""
+    """A plan shows each resource and its outcome, before the stack exists and after that."""
     path = stacks.template()
     assert stacks.apply(path, "--plan").out.splitlines() == [
         "added  config    OS::Heat::SoftwareConfig",
@@ -170,7 +170,7 @@ def test_a_plan_does_nothing(stacks: Stacks) -> None:
 
 
 def test_a_missing_parameter_is_one_sentence(stacks: Stacks) -> None:
-    """It says where the parameter stands, and how it is given; nothing is begun."""
+    """The sentence has the parameter's position and the option for its value, and nothing begins."""
     path = stacks.template()
     path.write_text(path.read_text().replace("{type: string, default: world}", "{type: string}"))
     done = stacks.apply(path, code=2)
@@ -183,7 +183,7 @@ def test_a_missing_parameter_is_one_sentence(stacks: Stacks) -> None:
 
 
 def test_what_is_no_template_takes_no_options_of_templates(stacks: Stacks) -> None:
-    """And a template takes no other file beside it, and comes from a file."""
+    """Documents refuse the options of templates; a template refuses other documents, and must come from a file."""
     document = stacks.machine.write([])
     done = stacks.machine.apply(document, "--parameter", "a=b")
     assert (done.code, done.err.count("\n")) == (2, 1)
@@ -194,7 +194,7 @@ def test_what_is_no_template_takes_no_options_of_templates(stacks: Stacks) -> No
 
 
 def test_a_mistake_in_the_text_of_a_template_has_its_place(stacks: Stacks) -> None:
-    """It is no document either, and is not taken for one."""
+    """A broken template is reported with the position, and not as a broken document."""
     path = stacks.template()
     path.write_text(path.read_text().replace("outputs:\n  greeting: {", "outputs:\n  greeting: {{"))
     done = stacks.apply(path, code=2)
@@ -252,7 +252,7 @@ def test_existing_values_are_kept(stacks: Stacks) -> None:
 
 
 def test_what_is_shown_has_the_keys_of_heat(stacks: Stacks) -> None:
-    """For programs: lists and objects with the names of Heat's API, secrets masked; state is for nobody else."""
+    """The JSON has the keys of Heat's API with secrets masked, and the state is private."""
     stacks.apply(stacks.template(), "--name", "a")
 
     def shown(*words: str) -> Any:
@@ -344,7 +344,7 @@ def test_only_one_command_at_a_time_changes_a_stack(stacks: Stacks) -> None:
 
 
 def test_the_graph_is_drawn(stacks: Stacks) -> None:
-    """As text, for Graphviz, and as a picture; of a template, and of a stack."""
+    """The graph of a template or a stack is drawn as text, for Graphviz, and as a picture."""
     path = str(stacks.template())
     text = stacks("graph", "-t", path).out
     assert text.splitlines()[-1].split()[-3:] == ["needs", "config,", "server"]
@@ -443,7 +443,7 @@ def resource_mapping():
 
 
 def test_types_of_plugins_are_known(stacks: Stacks) -> None:
-    """Those in `plugin_dirs`; one that cannot be loaded is named, with the reason."""
+    """Types in `plugin_dirs` are known, and one that cannot be loaded is named with the reason."""
     folder = stacks.machine.folder
     (folder / "plugins").mkdir(mode=0o755)
     (folder / "plugins/note.py").write_text(PLUGIN)

@@ -18,10 +18,9 @@ SHOP = Path(__file__).parents[2] / "examples/hot/shop/shop.yaml"
 
 def agent(machine: Machine, *words: str) -> str:
     """Run `heat-config-agent`, which ends well, and return what it prints."""
-    process = machine.start("heat-config-agent", *words)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, out + err
-    return out
+    done = machine.command("heat-config-agent", words, {}, 120)
+    assert done.code == 0, done.out + done.err
+    return done.out
 
 
 def stack(machine: Machine, *words: str) -> str:

@@ -54,7 +54,7 @@ def random_nodes(seed: int) -> list[Node]:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_no_line_runs_behind_a_box_and_no_boxes_overlap(seed: int) -> None:
-    """Whatever the graph: lines keep clear of all boxes, boxes of one another, and all of it is on the page."""
+    """In any graph, lines and boxes do not overlap, and all of them are on the page."""
     nodes = random_nodes(seed)
     picture = placed(nodes)
     assert set(picture.boxes) == {each.name for each in nodes}
@@ -79,7 +79,7 @@ def test_no_line_runs_behind_a_box_and_no_boxes_overlap(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_transitive_dependencies_are_left_out(seed: int) -> None:
-    """What is left has the same meaning, and nothing of it can be left out."""
+    """The remaining arrows have the same meaning, and none of them is redundant."""
     nodes = random_nodes(seed)
     direct = layout.direct(nodes)
 

@@ -49,9 +49,7 @@ def command(machine: Machine, *words: str) -> Done:
     (machine.folder / "t.yaml").write_text(TEMPLATE)
     settings = machine.folder / "agent.conf"
     settings.write_text(f"[agent]\nplugin_dirs = {folder}\n")
-    process = machine.start("heat-config-agent", *words, "--config", str(settings))
-    out, err = process.communicate(timeout=60)
-    return Done(process.returncode, out, err)
+    return machine.command("heat-config-agent", [*words, "--config", str(settings)], {})
 
 
 def test_a_template_with_a_type_of_a_plugin_is_valid(machine: Machine) -> None:
@@ -78,7 +76,7 @@ def test_a_resource_of_a_plugin_is_signalled(machine: Machine) -> None:
 
 
 def test_a_failing_plugin_shows_its_traceback(machine: Machine) -> None:
-    """On standard error, which is the log of the command."""
+    """The traceback is on standard error, which is the log of the command."""
     template = Path(machine.folder / "t.yaml")
     done = stack(machine, "create", "-t", str(template), "--parameter", "tone=broken", "s")
     assert done.code == 1

@@ -13,7 +13,7 @@ import pytest
 
 from support.loopback import wait_until
 from support.machine import BIN, Machine
-from support.screen import COLUMNS, Terminal, screen
+from support.screen import COLUMNS, Terminal, frames, screen
 
 LONG = "two_with_a_name_that_does_not_fit_into_any_column_of_a_terminal_of_eighty"
 
@@ -56,8 +56,7 @@ def test_only_what_runs_is_running(machine: Machine) -> None:
     time.sleep(1.5)
     (machine.folder / "log.go").touch()
     printed = terminal.printed()
-    frames = [frame.splitlines() for frame in printed.split("\x1b[J")]
-    during = next(frame for frame in frames if any(line.startswith("running   one ") for line in frame))
+    during = next(frame for frame in frames(printed) if any(line.startswith("running   one ") for line in frame))
     assert [line.split()[0] for line in during if line.split()[1:2][:1] and line.split()[1].startswith("two_with")] == [
         "ok",
         "queued",
@@ -70,7 +69,7 @@ def test_only_what_runs_is_running(machine: Machine) -> None:
 
 
 def test_what_is_unchanged_says_so(machine: Machine) -> None:
-    """On a terminal, and in lines; nothing is left waiting."""
+    """An unchanged resource is shown as such, on a terminal and in lines, and none stays waiting."""
     path = template(machine, "true")
     assert machine.apply(path).code == 0
     shown = screen(on_terminal(machine, path).printed())
@@ -80,7 +79,7 @@ def test_what_is_unchanged_says_so(machine: Machine) -> None:
 
 
 def test_lines_say_when_a_run_begins(machine: Machine) -> None:
-    """So that somebody who follows a log sees what is being waited for."""
+    """The log shows when a run begins, so that a reader knows what the command waits for."""
     done = machine.apply(template(machine, "true"))
     first, second = (line for line in done.out.splitlines() if line[10:14] == "one ")
     assert first.split() == ["running", "one", "CREATE"]
@@ -88,7 +87,7 @@ def test_lines_say_when_a_run_begins(machine: Machine) -> None:
 
 
 def test_a_failure_shows_its_last_words(machine: Machine) -> None:
-    """And a command that shows all of them, within the width of the terminal."""
+    """A failure shows the end of its output and the command that shows all of it, within the terminal's width."""
     terminal = on_terminal(machine, template(machine, "seq 9 >&2; echo out of paint >&2; exit 3"))
     shown = screen(terminal.printed())
     assert terminal.process.returncode == 1
@@ -141,8 +140,8 @@ def test_what_still_runs_after_an_interruption_reads_so(machine: Machine) -> Non
     terminal = on_terminal(machine, path)
     time.sleep(3)
     (machine.folder / "log.go").touch()
-    frames = [frame.splitlines() for frame in terminal.printed().split("\x1b[J")]
-    during = next(frame for frame in frames if any(line.startswith("running   one ") for line in frame))
+    drawn = frames(terminal.printed())
+    during = next(frame for frame in drawn if any(line.startswith("running   one ") for line in frame))
     [running] = [line for line in during if line.startswith("running")]
     assert float(re.findall(r"([\d.]+) s", running)[0]) > 1.5
     for name in ("server", "one_config"):
@@ -152,21 +151,20 @@ def test_what_still_runs_after_an_interruption_reads_so(machine: Machine) -> Non
 
 @pytest.mark.parametrize("word", ["one", "pair/one"])
 def test_nothing_is_found_where_there_is_no_stack(machine: Machine, word: str) -> None:
-    """One sentence, and exit code 1 or 2."""
+    """Without the stack there is one sentence, and the exit code is 1 or 2."""
     done = machine.agent("log", word)
     assert (done.code in (1, 2), done.err.count("\n")) == (True, 1)
 
 
 def test_what_is_unchanged_says_so_before_the_end(machine: Machine) -> None:
-    """While an update still works on another resource, on a terminal and in lines."""
+    """An unchanged resource is shown as such while the update works on another one."""
     assert machine.apply(template(machine, "true")).code == 0
     path = template(machine, "true", WAITS)
     terminal = on_terminal(machine, path)
     begun(machine)
     time.sleep(0.5)
     (machine.folder / "log.go").touch()
-    frames = [frame.splitlines() for frame in terminal.printed().split("\x1b[J")]
-    during = next(frame for frame in frames if any(line.startswith("running") for line in frame))
+    during = next(frame for frame in frames(terminal.printed()) if any(line.startswith("running") for line in frame))
     assert row(during, "one")[0] == row(during, "server")[0] == row(during, "one_config")[0] == "unchanged"
     assert not any(line.startswith("waiting") for line in during)
     lines = machine.apply(template(machine, "true", "true; true")).out.splitlines()
@@ -194,7 +192,7 @@ def test_what_an_update_did_not_reach_is_not_unchanged(machine: Machine) -> None
 
 
 def test_an_update_that_is_resumed_knows_what_is_unchanged(machine: Machine) -> None:
-    """Of what the killed command has passed, only what it updated is ok; not as what it replaced, which is deleted."""
+    """Only resources that the killed command has updated are ok, and not the replaced ones, which are deleted."""
     assert machine.apply(template(machine, "true")).code == 0
     assert machine.apply(template(machine, "true", "exit 1")).code == 1
     path = template(machine, "true", WAITS)
@@ -206,8 +204,7 @@ def test_an_update_that_is_resumed_knows_what_is_unchanged(machine: Machine) -> 
     terminal = on_terminal(machine, path)
     time.sleep(1.5)
     (machine.folder / "log.go").touch()
-    frames = [frame.splitlines() for frame in terminal.printed().split("\x1b[J")]
-    during = next(frame for frame in frames if any(line.startswith("running") for line in frame))
+    during = next(frame for frame in frames(terminal.printed()) if any(line.startswith("running") for line in frame))
     assert row(during, "one")[0] == row(during, "server")[0] == row(during, "one_config")[0] == "unchanged"
     assert not any(line.startswith("waiting") for line in during)
     [config] = [words for words in map(str.split, during) if words[1:2] and words[1].endswith("_config")][1:]
@@ -215,7 +212,7 @@ def test_an_update_that_is_resumed_knows_what_is_unchanged(machine: Machine) -> 
 
 
 def test_a_create_that_is_resumed_says_what_is_done(machine: Machine) -> None:
-    """What the killed command has created reads as everything that is created."""
+    """Resources that the killed command created are shown like all others that are created."""
     path = template(machine, "true", WAITS)
     process = machine.start("heat-config-apply", "--state-dir", str(machine.state), str(path))
     begun(machine)
@@ -228,8 +225,67 @@ def test_a_create_that_is_resumed_says_what_is_done(machine: Machine) -> None:
     assert row(shown, "one")[:3] == ["ok", "one", "CREATE"]
 
 
+@pytest.mark.parametrize("live", [True, False])
+def test_a_run_that_ended_in_between_has_its_own_time(machine: Machine, *, live: bool) -> None:
+    """The command that shows its end was not there when it began; on a terminal, and in lines."""
+    path = template(machine, "sleep 0.2\n" + WAITS)
+    before = time.time()
+    process = machine.start("heat-config-apply", "--state-dir", str(machine.state), str(path))
+    begun(machine)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    (machine.folder / "log.go").touch()
+    [status] = machine.state.glob("stacks/*/runs/*/status.*")
+    wait_until(lambda: status.read_text().startswith("0"), 30)
+    ended = status.stat().st_mtime
+    time.sleep(0.5)
+    shown = screen(on_terminal(machine, path).printed()) if live else machine.apply(path).out.splitlines()
+    assert row(shown, "one")[:3] == ["ok", "one", "CREATE"]
+    number, unit = row(shown, "one")[3:]
+    assert unit == "s"
+    assert 0.2 <= float(number) <= ended - before
+
+
+def test_what_waits_for_a_signal_after_an_interruption_reads_so(machine: Machine) -> None:
+    """With the time since the interrupted command began to wait."""
+    path = template(machine, "true")
+    document = json.loads(path.read_text())
+    document["resources"]["handle"] = {"type": "OS::Heat::WaitConditionHandle"}
+    waits = {"handle": {"get_resource": "handle"}, "timeout": 600}
+    document["resources"]["waits"] = {"type": "OS::Heat::WaitCondition", "properties": waits}
+    path.write_text(json.dumps(document))
+    process = machine.start("heat-config-apply", "--state-dir", str(machine.state), str(path))
+    listed = ["stack", "resource", "list", "--state-dir", str(machine.state), "pair"]
+    wait_until(lambda: "CREATE_IN_PROGRESS" in machine.command("heat-config-agent", listed, {}).out, 30)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    terminal = on_terminal(machine, path)
+    time.sleep(1)
+    terminal.type("\x03")
+    shown = screen(terminal.printed())
+    assert row(shown, "waits")[:3] == ["working", "waits", "CREATE"]
+    assert float(row(shown, "waits")[3]) >= 0.5
+
+
+def test_a_run_that_nothing_waits_for_ends_too(machine: Machine) -> None:
+    """Its resource is complete before it begins, and its row does not stay at `running`."""
+    path = template(machine, "true", "exit 3")
+    document = json.loads(path.read_text())
+    for name in ("one", LONG):
+        document["resources"][name]["properties"]["signal_transport"] = "NO_SIGNAL"
+    path.write_text(json.dumps(document))
+    shown = screen(on_terminal(machine, path).printed())
+    assert row(shown, "one")[0] == "ok"
+    assert not any(line.startswith("running") for line in shown)
+    machine.command("heat-config-agent", ["stack", "delete", "--state-dir", str(machine.state), "--yes", "pair"], {})
+    lines = machine.apply(path).out.splitlines()
+    assert [line.split()[0] for line in lines if line.split()[1:2] == [LONG]] == ["ok", "running", "ok"]
+    assert "its run has failed: " in next(line for line in reversed(lines) if LONG in line)
+
+
 def test_a_replaced_resource_does_not_read_as_deleted(machine: Machine) -> None:
-    """Its row is that of its successor, though the old one is deleted last."""
+    """A replaced resource has the row of its successor, although the old one is deleted last."""
     assert machine.apply(template(machine, "true")).code == 0
     shown = screen(on_terminal(machine, template(machine, "true; true")).printed())
     assert row(shown, "one")[:3] == ["ok", "one", "UPDATE"]
@@ -238,3 +294,16 @@ def test_a_replaced_resource_does_not_read_as_deleted(machine: Machine) -> None:
         "heat-config-agent", ["stack", "delete", "--state-dir", str(machine.state), "--yes", "pair"], {}
     )
     assert "ok        one_config               DELETE" in deleted.out, deleted.err
+
+
+def test_a_run_that_cannot_begin_is_said_where_nothing_waits_for_it(machine: Machine) -> None:
+    """With NO_SIGNAL the resource is complete, so a second line has the reason."""
+    path = template(machine, "true")
+    document = json.loads(path.read_text())
+    document["resources"]["one_config"]["properties"]["group"] = "salt"
+    document["resources"]["one"]["properties"]["signal_transport"] = "NO_SIGNAL"
+    done = machine.apply(machine.write(document, "pair.yaml"), PATH="/nowhere")
+    lines = [line for line in done.out.splitlines() if line[10:14] == "one "]
+    assert done.code == 0
+    assert [line.split()[0] for line in lines] == ["ok", "ok"]
+    assert "its run has failed: salt-call is not installed" in lines[-1]

@@ -132,7 +132,7 @@ def stack(machine: Machine) -> Stack:
     "no command shows it, neither those about stacks, nor `show` and `log`; the next deployment gets it as it is",
 )
 def test_no_command_shows_a_secret_parameter(stack: Stack) -> None:
-    """From the first to the last; but whoever needs an output in the template gets it as it is."""
+    """No command shows a hidden parameter, but an output that the template makes of it is shown."""
     text = f'{CONFIG}            printf %s "$address" >$heat_outputs_path.connection\n{TAIL}{USED}'
     assert stack.create(text, "--dry-run").code == 0
     assert stack.create(text).code == 0
@@ -214,7 +214,7 @@ resources:
 
 @pytest.mark.parametrize("resource", RUNTIME.values(), ids=RUNTIME)
 def test_no_failure_of_a_resource_shows_a_secret_parameter(stack: Stack, resource: str) -> None:
-    """Also one of a child stack that has a secret of its own."""
+    """The failure of a resource shows no hidden parameter, also not one of a child stack."""
     (stack.machine.folder / "child.yaml").write_text(CHILD)
     value = "  value: {type: OS::Heat::Value, properties: {value: {get_param: pw}}}\n"
     for words in ((), ("--json",)):

@@ -48,10 +48,9 @@ def types(machine: Machine, *words: str) -> Done:
     settings = machine.folder / "agent.conf"
     settings.write_text(f"[agent]\nplugin_dirs = {folder}\n")
     words = ("stack", "resource", "type", *words, "--config", str(settings), "--state-dir", str(machine.state))
-    process = machine.start("heat-config-agent", *words)
-    out, err = process.communicate(timeout=60)
-    assert "Traceback" not in err
-    return Done(process.returncode, out, err)
+    done = machine.command("heat-config-agent", words, {})
+    assert "Traceback" not in done.err
+    return done
 
 
 def listed(machine: Machine, *words: str) -> dict[str, Any]:
@@ -80,7 +79,7 @@ def test_every_type_is_listed(machine: Machine) -> None:
 
 
 def test_types_are_filtered(machine: Machine) -> None:
-    """By the keys that the openstack client has; a key or status that does not exist is refused."""
+    """The filters are those of the openstack client, and an unknown key or status is refused."""
     assert set(listed(machine, "--filter", "name=My::")) == {"My::Lamp", "My::Odd"}
     assert set(listed(machine, "--filter", "name=My;version=9.9")) == {"My::Lamp"}
     assert listed(machine, "--filter", "name=My::L", "--long")["My::Lamp"]["description"].startswith("A lamp on the")
@@ -95,7 +94,7 @@ def test_types_are_filtered(machine: Machine) -> None:
 
 
 def test_a_type_is_shown(machine: Machine) -> None:
-    """Its docstring, properties with constraints, and attributes; in JSON with the keys of Heat's API."""
+    """A type is shown with its docstring, properties, constraints and attributes; in JSON with Heat's keys."""
     done = types(machine, "show", "My::Lamp")
     assert (done.code, done.err) == (0, "")
     assert "support_status   DEPRECATED since 9.9 (use a candle)" in done.out
@@ -131,7 +130,7 @@ def test_the_type_of_a_placeholder_is_shown(machine: Machine) -> None:
 
 
 def test_a_template_of_a_type(machine: Machine) -> None:
-    """In either format, and as JSON too; not together with --long."""
+    """The template is printed in either format, and as JSON, but not together with --long."""
     done = types(machine, "show", "My::Lamp", "--template-type", "HOT")
     assert (done.code, done.err) == (0, "")
     hot = yaml.safe_load(done.out)
@@ -161,25 +160,24 @@ def test_a_missing_folder_is_said(machine: Machine, tmp_path: Path) -> None:
     """A folder of plugin_dirs that does not exist is a warning, not an empty result."""
     settings = machine.folder / "absent.conf"
     settings.write_text(f"[agent]\nplugin_dirs = {tmp_path / 'absent'}\n")
-    process = machine.start("heat-config-agent", "stack", "resource", "type", "list", "--config", str(settings))
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 0
-    assert err == f"warning: {tmp_path / 'absent'} of plugin_dirs is not a folder: no plug-in is loaded from it\n"
-    assert "OS::Heat::Value" in out
+    words = ["stack", "resource", "type", "list", "--config", str(settings)]
+    done = machine.command("heat-config-agent", words, {})
+    assert done.code == 0
+    assert done.err == f"warning: {tmp_path / 'absent'} of plugin_dirs is not a folder: no plug-in is loaded from it\n"
+    assert "OS::Heat::Value" in done.out
 
 
 def test_a_misspelt_type_of_a_capability(machine: Machine) -> None:
-    """It is a warning with the probable name; the type of a plug-in is none."""
+    """An unknown type is a warning with the probable name, and a type of a plug-in is not unknown."""
     for name, text in (("wrong", "OS::Nova::Servr"), ("right", "My::Lamp"), ("new", "Your::Own")):
         (machine.folder / f"{name}.yaml").write_text(
             f"heat_template_version: 2018-08-31\ncapabilities: {{resource_type: '{text}'}}\n"
         )
     types(machine, "list")  # writes the settings
-    process = machine.start(
-        *("heat-config-agent", "template", "capabilities", "-f", "wrong.yaml", "right.yaml", "new.yaml"),
-        *("--config", str(machine.folder / "agent.conf")),
+    words = ["capabilities", "-f", "wrong.yaml", "right.yaml", "new.yaml", "--config"]
+    done = machine.command("heat-config-agent", ["template", *words, str(machine.folder / "agent.conf")], {})
+    assert done.code == 0
+    assert "resource_type  My::Lamp" in done.out
+    assert (
+        done.err == "warning: wrong.yaml: there is no resource type 'OS::Nova::Servr': did you mean OS::Nova::Server?\n"
     )
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 0
-    assert "resource_type  My::Lamp" in out
-    assert err == "warning: wrong.yaml: there is no resource type 'OS::Nova::Servr': did you mean OS::Nova::Server?\n"

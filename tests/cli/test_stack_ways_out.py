@@ -1,4 +1,4 @@
-"""What a person needs when a stack or its template is not right: all mistakes at once, warnings, and ways out."""
+"""Help for a stack or template with mistakes: all mistakes at once, warnings, and ways out."""
 
 from __future__ import annotations
 
@@ -28,10 +28,9 @@ resources:
 
 def stack(machine: Machine, *words: str) -> Done:
     """Run `heat-config-agent stack WORDS`."""
-    process = machine.start("heat-config-agent", "stack", *words, "--state-dir", str(machine.state))
-    out, err = process.communicate(timeout=60)
-    assert "Traceback" not in err
-    return Done(process.returncode, out, err)
+    done = machine.command("heat-config-agent", ["stack", *words, "--state-dir", str(machine.state)], {})
+    assert "Traceback" not in done.err
+    return done
 
 
 def write(machine: Machine, action: str, code: int) -> str:
@@ -45,9 +44,7 @@ def validate(machine: Machine, text: str, *words: str) -> Done:
     """Write a template, and validate it."""
     path = machine.folder / "v.yaml"
     path.write_text(f"heat_template_version: 2018-08-31\n{text}")
-    process = machine.start("heat-config-agent", "template", "validate", "v.yaml", *words)
-    out, err = process.communicate(timeout=60)
-    return Done(process.returncode, out, err)
+    return machine.command("heat-config-agent", ["template", "validate", "v.yaml", *words], {})
 
 
 def test_rollback_takes_no_name_for_its_value(machine: Machine) -> None:
@@ -61,7 +58,7 @@ def test_rollback_takes_no_name_for_its_value(machine: Machine) -> None:
 
 
 def test_the_timeout_is_in_seconds(machine: Machine) -> None:
-    """Or in the unit that it names; anything else is refused."""
+    """A timeout without a unit is in seconds, and an unknown unit is refused."""
     template = write(machine, "CREATE", 0)
     assert stack(machine, "create", "-t", template, "one", "--timeout", "2m").code == 0
     done = stack(machine, "create", "-t", template, "two", "--timeout", "soon")
@@ -105,7 +102,7 @@ def test_metadata_of_a_resource_is_shown(machine: Machine) -> None:
 
 
 def test_parameter_groups_order_the_table(machine: Machine) -> None:
-    """Each group with its label and description, in its order, and then the other parameters."""
+    """The groups come in order with their labels and descriptions, and the other parameters follow."""
     done = validate(
         machine,
         "parameters: {a: {type: string}, b: {type: number}, c: {type: json}, d: {type: json}}\n"
@@ -171,7 +168,7 @@ def test_what_heat_no_longer_supports_is_a_warning(machine: Machine, resource: s
 
 
 def test_all_mistakes_in_one_round(machine: Machine) -> None:
-    """Those of the form and those of types, properties and attributes, and nothing that only follows from another."""
+    """All mistakes of form, types, properties and attributes are shown, except those that follow from another."""
     text = """\
 parameters:
   b: {type: strin}

@@ -134,7 +134,7 @@ def test_stacks_are_created_updated_and_deleted(machine: Machine) -> None:
     ],
 )
 def test_stacks_that_cannot_be_created(machine: Machine, properties: str, problem: str) -> None:
-    """They are mistakes of the parent, and nothing is begun."""
+    """Mistakes of children are mistakes of the parent, and nothing begins."""
     resource = f"{{type: OS::Heat::Stack, properties: {properties}}}"
     template = write(machine, f"heat_template_version: 2018-08-31\nresources: {{s: {resource}}}\n")
     done = stack(machine, "create", "-t", template, "p")
@@ -235,7 +235,7 @@ resources:
 
 @pytest.mark.parametrize("command", [["template", "validate"], ["stack", "create", "p", "--dry-run", "-t"]])
 def test_warnings_of_children_are_shown_once(machine: Machine, command: list[str]) -> None:
-    """Those of a template that several children have, of the members of a group, and of a stack as a resource."""
+    """Warnings of a shared template, of members of a group, and of a stack as a resource appear once."""
     template = write(machine, WARNED)
     (machine.folder / "inner" / "odd.yaml").write_text(ODD)
     (machine.folder / "inner" / "other.yaml").write_text(f"# another\n{ODD}")

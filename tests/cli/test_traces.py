@@ -27,7 +27,7 @@ def printed(machine: Machine, given: dict[str, object], of_agent: str = "") -> s
 
 
 def test_a_script_has_the_trace(machine: Machine) -> None:
-    """Of its own deployment, not of another one nor of the agent."""
+    """A script has the trace of its own deployment, not that of another or of the agent."""
     assert printed(machine, deployment("d1", SHOWS, inputs={"traceparent": TRACE})) == f"trace: {TRACE}"
     assert printed(machine, deployment("d2", SHOWS), TRACE) == "trace: none"
 

@@ -75,7 +75,7 @@ def apply(machine: Machine, identity: str, reference: str, **more: Any) -> Done:
 
 @pytest.mark.parametrize("credentials", [{"token": TOKEN}, ROLE], ids=["token", "approle"])
 def test_a_secret_comes_from_vault(machine: Machine, vault: Vault, heat: SignalServer, credentials: object) -> None:
-    """It reaches the tool, and nothing of it or of the credentials is in the result or left on the machine."""
+    """The tool gets the secret, and neither it nor the credentials are in the result or left on the machine."""
     configure(machine, vault, credentials)
     done = apply(machine, "d1", "vault:secret/web/db#password", signal=heat.url("d1"))
     assert done.code == 0, done.out

@@ -43,7 +43,7 @@ def script(proof: Path, more: str = "") -> str:
 
 @pytest.mark.parametrize("way", ["--timeout", "setting"])
 def test_no_usual_timeout_outlasts_the_longest(governed: Governed, way: str) -> None:
-    """Neither a longer one nor «no timeout» of the command line or of the settings."""
+    """Neither a longer default timeout nor «no timeout» can exceed the maximum of the policy."""
     governed.policy("max_timeout = 1")
     (governed.own / "agent.conf").write_text(f"[agent]\ntime_limit = {0 if way == 'setting' else 50}\n")
     words = (way, "0") if way.startswith("-") else ()
@@ -54,7 +54,7 @@ def test_no_usual_timeout_outlasts_the_longest(governed: Governed, way: str) -> 
 
 @pytest.mark.parametrize("timeout", [" +1e3 ", "61", 60.1, 366 * 24 * 3600])
 def test_no_spelling_of_a_timeout_is_too_long_for_the_rule(governed: Governed, proof: Path, timeout: object) -> None:
-    """What counts is what the agent would take it for; text counts as its number."""
+    """The rule applies to the timeout as the agent parses it, also from text."""
     governed.policy("max_timeout = 60")
     done = governed.apply([deployment("d1", script(proof), options={"timeout": timeout})])
     assert "refused by the rule max_timeout" in done.out
@@ -62,7 +62,7 @@ def test_no_spelling_of_a_timeout_is_too_long_for_the_rule(governed: Governed, p
 
 
 def test_an_executable_hook_has_the_longest_timeout_too(governed: Governed, machine: Machine) -> None:
-    """Whatever it takes the option for."""
+    """The maximum timeout applies to executable hooks too, whatever they use the option for."""
     machine.hooks.mkdir()
     (machine.hooks / "own").write_text(f"{SH}sleep 30\n")
     (machine.hooks / "own").chmod(0o755)
@@ -87,7 +87,7 @@ def test_of_two_actions_the_one_that_runs_counts(governed: Governed, proof: Path
 
 @pytest.mark.parametrize("key", ["source", "hook", "user", "tool", "policy", "left_at", "heat_config_left", "again"])
 def test_no_key_of_a_deployment_stands_for_what_the_agent_knows(governed: Governed, proof: Path, key: str) -> None:
-    """Where it comes from and how it runs is not for its author to say."""
+    """The author of a deployment cannot set its source or the way in which it runs."""
     value = {"source": "heat", "hook": "builtin:ansible", "user": "nobody", "tool": "ansible"}.get(key, "CREATE")
     governed.policy("sources = heat", "tools = ansible", "users = nobody")
     assert governed.apply([{**deployment("d1", script(proof)), key: value}]).code == 1
@@ -118,7 +118,7 @@ def test_a_link_of_a_hook_is_not_the_hook_that_it_leads_to(governed: Governed, m
 
 @pytest.mark.parametrize("user", ["root", "toor", "0", "+0", "ROOT", "root ", "", None, "nobody\n", "--", "a,b"])
 def test_no_spelling_of_root_is_another_user(governed: Governed, machine: Machine, proof: Path, user: object) -> None:
-    """Nor an alias of root in the record of users, which is a name of its own."""
+    """No alias of root in the list of users counts as another user."""
     (machine.folder / "passwd").write_text(f"{Path('/etc/passwd').read_text()}toor:x:0:0::/root:/bin/sh\n")
     governed.before = (*governed.before, *mounted(f"mount --bind {machine.folder}/passwd /etc/passwd"))
     governed.policy("users = nobody")
@@ -154,7 +154,7 @@ def test_a_hook_of_ones_own_runs_as_root_whatever_its_options_say(governed: Gove
     ],
 )
 def test_a_reference_beside_the_rule_is_refused(governed: Governed, proof: Path, reference: str) -> None:
-    """Also one that would lead out of the folder that the rule names."""
+    """A reference outside the folder of the rule is refused, also one with `..`."""
     folder = governed.own / "secrets"
     (folder / "web").mkdir(parents=True, mode=0o700)
     for name in ("db", "web/a"):
@@ -215,7 +215,7 @@ COMPOSE = "services: {web: {image: none}}\n"
 
 
 def test_a_cleanup_obeys_the_policy(governed: Governed, machine: Machine) -> None:
-    """It counts as a DELETE of its tool, by root; `policy explain` says before what would be refused."""
+    """A cleanup counts as a DELETE of its tool, as root, and `policy explain` shows what would be refused."""
     calls = machine.folder / "calls"
     engine = machine.folder / "engine"
     engine.write_text(f'{SH}echo "$*" >>{calls}\n')
@@ -244,7 +244,7 @@ def test_a_cleanup_obeys_the_policy(governed: Governed, machine: Machine) -> Non
 
 
 def test_a_run_that_continues_after_a_reboot_obeys_it(governed: Governed, machine: Machine, proof: Path) -> None:
-    """It was allowed to begin, and is not allowed to go on."""
+    """A run that was allowed before the reboot is refused after it, if the policy has changed."""
     given = [deployment("d1", script(proof, "exit 194\n"))]
     assert governed.apply(given).code == 6
     governed.policy("tools = ansible")
@@ -256,7 +256,7 @@ def test_a_run_that_continues_after_a_reboot_obeys_it(governed: Governed, machin
 
 
 def test_a_run_that_may_be_repeated_obeys_it(governed: Governed, machine: Machine, proof: Path) -> None:
-    """Its first run was interrupted, and the policy has changed by then."""
+    """An interrupted run is not repeated if the policy has changed meanwhile."""
     more = f"printf '[policy]\\ntools = ansible\\n' >{POLICY}\nkill -9 $PPID $$\n"
     done = governed.apply([deployment("d1", script(proof, more), options={"idempotent": True})])
     assert "refused by the rule tools" in done.out
@@ -287,7 +287,7 @@ topology_template:
 
 
 def test_the_deletion_of_a_stack_obeys_it(governed: Governed, machine: Machine, proof: Path) -> None:
-    """What it would run is refused, and the stack says so."""
+    """A forbidden deletion is refused, and the stack says so."""
     (machine.folder / "run.sh").write_text(script(proof))
     text = TEMPLATE.format(script=f"#!/bin/sh\\necho ran >>{proof}\\n")
     path = machine.write(text, "site.yaml")

@@ -1,8 +1,7 @@
-"""What one deployment more costs in a batch, in what does not depend on how busy the machine is: calls of the kernel.
+"""The cost of one more deployment in a batch: calls of the kernel, which do not depend on the load.
 
-All is counted that `heat-config-apply` and the supervisors of its runs ask of the kernel; what a deployment's own
-script asks for, from the moment in which it is started, is not ours. Nor are waits for one another of threads, which
-come and go with how busy the machine is.
+The calls of `heat-config-apply` and of the supervisors of its runs count. Those of a deployment's own script do not,
+from its start on, nor do waits between threads, which depend on the load.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def calls(trace: Path, scripts: Path) -> Counter[str]:
 
 @pytest.fixture
 def each(machine: Machine, heat: SignalServer) -> dict[str, float]:
-    """How often each call is made for one deployment more."""
+    """The number of calls for each further deployment."""
     tools.need("strace", "strace")
     few, many = counted(machine, heat, FEW), counted(machine, heat, MANY)
     return {name: (many[name] - few[name]) / (MANY - FEW) for name in many | few}

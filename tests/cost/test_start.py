@@ -1,4 +1,4 @@
-"""What a start loads: to load a module takes longer than most of what is done, so this is held, and not its time."""
+"""The modules that a start loads, because loading takes longer than most of the work."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def imported(said: str) -> set[str]:
 
 
 def test_a_run_loads_what_it_needs(machine: Machine) -> None:
-    """It applies a deployment of which nobody wants the result."""
+    """A run whose result is not sent loads only the modules for it."""
     found = loaded(machine.apply([deployment()], PYTHONPROFILEIMPORTTIME="1"))
     assert not found & (SLOW | SELDOM | SENDING | OTHERS | DAEMON | POLICY | SECRETS | CHANNELS | RARE)
     ours = sorted(name for name in found if name.startswith("heat_config_"))
@@ -69,14 +69,14 @@ def test_a_run_loads_what_it_needs(machine: Machine) -> None:
 
 
 def test_a_run_that_sends_a_result_loads_what_sends_it(machine: Machine, heat: SignalServer) -> None:
-    """And not what few servers need."""
+    """A run with a result loads the plain HTTP client, and not what only few servers need."""
     found = loaded(machine.apply([deployment(signal=heat.url("d1"))], PYTHONPROFILEIMPORTTIME="1"))
     assert len(heat.signals) == 1
     assert not found & (SLOW | OTHERS | DAEMON | CHANNELS)
 
 
 def test_a_run_that_finds_nothing_new_loads_no_more(machine: Machine) -> None:
-    """What is done already takes nothing more to find out."""
+    """A run without new work loads nothing more."""
     machine.apply([deployment()])
     found = loaded(machine.apply([deployment()], PYTHONPROFILEIMPORTTIME="1"))
     assert not found & (SLOW | SELDOM | SENDING | OTHERS | DAEMON)
@@ -84,7 +84,7 @@ def test_a_run_that_finds_nothing_new_loads_no_more(machine: Machine) -> None:
 
 @pytest.mark.parametrize("command", ["status", "show", "log", "retry", "forget"])
 def test_a_command_loads_what_it_is(machine: Machine, command: str) -> None:
-    """One command's options and modules, not those of all."""
+    """A command loads its own options and modules, not those of all."""
     machine.apply([deployment()])
     named = [] if command == "status" else ["d1"]
     found = loaded(machine.agent(command, *named, PYTHONPROFILEIMPORTTIME="1"))
@@ -111,7 +111,7 @@ def signals(openstack: Cloud) -> list[Signal]:
 
 
 def test_a_pass_logs_in_elsewhere(daemon: Daemon, openstack: Cloud) -> None:
-    """It polls Heat and sends a result to Heat's API, and loads nothing of what logs in."""
+    """A pass that polls Heat and sends a result loads no module for logins."""
     polls_heat(daemon, openstack)
     found = loaded(daemon.machine.agent("run", "--once", "--config", str(daemon.path), PYTHONPROFILEIMPORTTIME="1"))
     assert (len(openstack.logins), len(signals(openstack))) == (2, 1)
@@ -120,7 +120,7 @@ def test_a_pass_logs_in_elsewhere(daemon: Daemon, openstack: Cloud) -> None:
 
 
 def test_the_daemon_logs_in_elsewhere(daemon: Daemon, openstack: Cloud) -> None:
-    """It polls Heat and sends a result to Heat's API, and loads nothing of what logs in."""
+    """A daemon that polls Heat and sends a result loads no module for logins."""
     polls_heat(daemon, openstack)
     daemon.start(PYTHONPROFILEIMPORTTIME="1")
     wait_until(lambda: signals(openstack) != [], LONG)

@@ -18,7 +18,7 @@ from support.machine import Machine, deployment
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_what_runs_outlives_the_daemon(daemon: Daemon, machine: Machine, heat: SignalServer, number: int) -> None:
-    """However it ends, the run goes on; the next one follows it, and delivers its result, exactly once."""
+    """A run continues when the daemon ends, and the next daemon delivers its result exactly once."""
     daemon.put([deployment("d1", meeting(machine, "d1"), signal=heat.url())])
     daemon.start()
     wait_until(lambda: ran(machine) == ["d1"], LONG)
@@ -30,6 +30,7 @@ def test_what_runs_outlives_the_daemon(daemon: Daemon, machine: Machine, heat: S
     daemon.start()
     time.sleep(0.5)
     assert daemon.states() == {"d1": "running"}
+    assert len(daemon.said("d1: follows CREATE (script), which is already running as process ")) == 1
     assert not heat.signals
     (machine.folder / "go-d1").touch()
     heat.wait_for(1, LONG)
@@ -75,7 +76,7 @@ def test_a_second_daemon_on_the_same_state_is_refused(daemon: Daemon, machine: M
 def test_daemons_with_different_state_directories_do_not_meet(
     daemon: Daemon, machine: Machine, heat: SignalServer, tmp_path: Path
 ) -> None:
-    """Each with a state directory of its own, they do not know of each other."""
+    """Daemons with different state directories do not affect each other."""
     (tmp_path / "other").mkdir()
     elsewhere = Machine(tmp_path / "other")
     other = Daemon(elsewhere)
@@ -94,7 +95,7 @@ def test_daemons_with_different_state_directories_do_not_meet(
 
 
 def test_a_pipe_that_nobody_reads_any_more(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
-    """Where whoever read its log has gone, as when journald is restarted, it goes on."""
+    """The daemon continues when the reader of its log has gone, as when journald restarts."""
     reader, writer = os.pipe()
     daemon.start("/bin/sh", "-c", f'exec "$@" 2>/proc/{os.getpid()}/fd/{writer}', "sh")
     os.close(writer)
@@ -108,7 +109,7 @@ def test_a_pipe_that_nobody_reads_any_more(daemon: Daemon, machine: Machine, hea
 
 @pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&- <&-"])
 def test_standard_streams_that_are_closed(daemon: Daemon, machine: Machine, heat: SignalServer, closed: str) -> None:
-    """It works without them."""
+    """The daemon works without standard streams."""
     daemon.put([deployment("d1", counting(machine), signal=heat.url())])
     daemon.start("/bin/sh", "-c", f'exec "$@" {closed}', "sh")
     heat.wait_for(1, LONG)

@@ -26,7 +26,7 @@ def resource(identity: str, config: str, name: str = "one", **fields: Any) -> di
 
 
 def test_a_document_is_applied_and_its_result_delivered(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
-    """What is put where the agent looks is run within a poll and its result sent; unchanged, it is run no more."""
+    """A new document runs within a poll and its result is sent; unchanged, it does not run again."""
     daemon.start()
     daemon.put([deployment("d1", counting(machine, then="echo out"), signal=heat.url())])
 
@@ -44,7 +44,7 @@ def test_a_document_is_applied_and_its_result_delivered(daemon: Daemon, machine:
 
 
 def test_many_documents_one_after_the_other(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
-    """What comes while the agent is idle is run soon after, each once."""
+    """Each document that comes while the agent is idle runs soon after, once."""
     daemon.start()
     given: list[object] = []
     for identity in ("d1", "d2", "d3"):
@@ -57,7 +57,7 @@ def test_many_documents_one_after_the_other(daemon: Daemon, machine: Machine, he
 def test_deployments_of_a_document_that_goes_are_neither_run_nor_signalled(
     daemon: Daemon, machine: Machine, heat: SignalServer
 ) -> None:
-    """What has left the metadata before it began is never run, and the result of what had begun is not sent."""
+    """A deployment that leaves before it begins never runs, and the result of a running one is not sent."""
     go = machine.folder / "go"
     daemon.put([deployment("d1", counting(machine, "d1", until(go)), signal=heat.url("d1"))], "a")
     daemon.put([deployment("d2", counting(machine, "d2"), signal=heat.url("d2"))], "b")
@@ -76,7 +76,7 @@ def test_deployments_of_a_document_that_goes_are_neither_run_nor_signalled(
 
 
 def test_what_leaves_while_it_runs_is_cleaned_up(daemon: Daemon, machine: Machine) -> None:
-    """What a deployment makes that has left meanwhile goes as soon as it has ended, not some time later."""
+    """A deployment that leaves while it runs is cleaned up as soon as it has ended."""
     go = machine.folder / "go"
     compose = machine.folder / "docker-compose"
     compose.write_text(
@@ -133,7 +133,7 @@ def test_no_more_runs_at_once_than_parallel_allows(daemon: Daemon, machine: Mach
 
 
 def test_two_of_one_resource_never_run_at_once(daemon: Daemon, machine: Machine) -> None:
-    """Whatever `parallel` says; others go past them."""
+    """Two deployments of one resource never run at once, whatever `parallel` is; others overtake them."""
     daemon.configure(parallel=4)
     given = [
         resource("d1", meeting(machine, "d1"), name="one"),
@@ -150,7 +150,7 @@ def test_two_of_one_resource_never_run_at_once(daemon: Daemon, machine: Machine)
 
 
 def test_a_hung_run_holds_up_no_delete(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
-    """What hangs holds up no DELETE of another, and no answer; its own DELETE has it ended, and says so."""
+    """A hung run delays no other DELETE and no result; its own DELETE ends it, and says so."""
     hung = resource("d1", counting(machine, "d1", "sleep 1000"), signal=heat.url("d1"))
     daemon.put([hung])
     daemon.start()
@@ -182,7 +182,7 @@ def test_a_hung_run_holds_up_no_delete(daemon: Daemon, machine: Machine, heat: S
 def test_a_run_that_is_replaced_is_recorded_and_not_signalled(
     daemon: Daemon, machine: Machine, heat: SignalServer, replaced: str
 ) -> None:
-    """It finishes, or is ended at once; either way its result is on record and nobody is sent it."""
+    """A replaced run finishes or is ended, and its result is recorded and not sent."""
     daemon.configure(replaced=replaced)
     daemon.put([resource("d1", meeting(machine, "d1"), signal=heat.url())])
     daemon.start()
@@ -206,7 +206,7 @@ def test_a_run_that_is_replaced_is_recorded_and_not_signalled(
 
 
 def test_time_limit_environment_and_hooks_of_the_settings(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
-    """What the file says reaches the runs."""
+    """The settings of the file reach the runs."""
     machine.hook(
         "own", '#!/bin/sh\necho "{\\"deploy_stdout\\": \\"$COLOUR, $HEAT_X\\", \\"deploy_status_code\\": 0}"\n'
     )

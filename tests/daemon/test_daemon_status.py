@@ -1,4 +1,4 @@
-"""What the daemon says of itself: to systemd, in its status, and as metrics."""
+"""The reports of the daemon: to systemd, in its status, and as metrics."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Systemd:
 
 @pytest.fixture
 def systemd(tmp_path: Path) -> Iterator[Systemd]:
-    """Somebody who listens at `$NOTIFY_SOCKET`."""
+    """A socket at `$NOTIFY_SOCKET`, as systemd has it."""
     manager = Systemd(tmp_path / "notify")
     yield manager
     manager.close()
@@ -52,7 +52,7 @@ def systemd(tmp_path: Path) -> Iterator[Systemd]:
 def test_systemd_is_told_when_the_daemon_is_ready_and_what_it_does(
     daemon: Daemon, machine: Machine, systemd: Systemd
 ) -> None:
-    """That it is ready, what it is doing, that it is alive, that it reads its settings again, and that it ends."""
+    """The daemon tells systemd that it is ready, busy, alive, reloading or stopping."""
     daemon.start(NOTIFY_SOCKET=str(systemd.path), WATCHDOG_USEC="900000")
     assert systemd.until("READY=1")[-1] == "READY=1"
     systemd.until("STATUS=idle")
@@ -79,7 +79,7 @@ def test_systemd_is_told_when_the_daemon_is_ready_and_what_it_does(
 
 @pytest.mark.parametrize("address", ["@heat-config-agent-{pid}", "{folder}/nobody", "relative", ""])
 def test_any_socket_or_none(daemon: Daemon, machine: Machine, address: str) -> None:
-    """An abstract socket is spoken to; where nobody listens nothing is disturbed."""
+    """The daemon writes to an abstract socket, and a missing listener has no effect."""
     address = address.format(pid=os.getpid(), folder=machine.folder)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         if address.startswith("@"):
@@ -140,7 +140,7 @@ def samples(text: str) -> dict[tuple[str, str], float]:
 def test_metrics_are_in_the_text_format_of_prometheus_without_secrets(
     daemon: Daemon, machine: Machine, heat: SignalServer
 ) -> None:
-    """They are in Prometheus' text format, everybody may read them, and nothing in them is secret."""
+    """Metrics have Prometheus' text format, are readable for all, and contain no secret."""
     path = machine.folder / "metrics" / "heat.prom"
     path.parent.mkdir()
     daemon.configure(metrics_file=str(path))

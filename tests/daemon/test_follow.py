@@ -81,7 +81,7 @@ def test_the_daemon_keeps_a_stack_at_a_repository(daemon: Daemon, tmp_path: Path
 
 
 def test_a_daemon_that_follows_nothing_has_no_process_beside_it(daemon: Daemon) -> None:
-    """Neither does it load what follows sources."""
+    """Without followed sources, the daemon starts no such process and loads nothing for it."""
     daemon.start(PYTHONPROFILEIMPORTTIME="1")
     assert beside(daemon) == []
     daemon.stop()

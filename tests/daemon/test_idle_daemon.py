@@ -1,4 +1,4 @@
-"""What a daemon costs that has nothing to do: one request for each poll, and no memory that grows."""
+"""The cost of an idle daemon: one request for each poll, and no memory that grows."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ ONCE = 1024 * 1024
 """Bytes by which it may grow in all: an allocator takes more at some time, once."""
 
 FASTER = 10_000.0
-"""How many times faster time passes, with all that is done now and then."""
+"""The factor by which time passes faster, for all periodic work."""
 
 SECONDS = 120.0
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_an_idle_poll_is_one_request(tmp_path: Path, transport: str) -> None:
-    """Also with all that a daemon does now and then; nobody logs in again."""
+    """An idle poll costs one request, and no further login."""
     kind = heat.SWIFT if transport == "request" else transport
     with heat.running() as server:
         server.put({"deployments": [_settled()]})
@@ -51,7 +51,7 @@ def test_an_idle_poll_is_one_request(tmp_path: Path, transport: str) -> None:
 
 
 def test_memory_does_not_grow(tmp_path: Path) -> None:
-    """After ten thousand polls, over all transports at once, with all that a daemon does now and then."""
+    """Memory does not grow over ten thousand polls of all transports with all periodic work."""
     with heat.running() as server:
         server.put({"deployments": [_settled()]})
         daemon = idle.Daemon(idle.ours(tmp_path, server, FASTER, TRANSPORTS), idle.environment(tmp_path), tmp_path)

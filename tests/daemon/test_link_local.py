@@ -54,7 +54,7 @@ def test_a_document_and_its_signals_may_be_there(machine: Machine, network: Netw
 
 
 def test_the_metadata_service_is_asked_by_the_source_ec2(machine: Machine, network: Network) -> None:
-    """Its user data has the settings of the agent."""
+    """The user data of the metadata service has the settings of the agent."""
     (network.folder / "document").write_text(json.dumps({"deployments": [deployment("d1", f"{SH}exit 0")]}))
     settings = {"os-collect-config": {"collectors": ["request"], "request": {"metadata_url": f"{ORIGIN}/document"}}}
     (network.folder / "latest_user-data").write_text(json.dumps(settings))
@@ -69,7 +69,7 @@ def test_the_metadata_service_is_asked_by_the_source_ec2(machine: Machine, netwo
 
 
 def test_the_doctor_reaches_it(machine: Machine, network: Network) -> None:
-    """It looks the address up with its zone, and does not ask a proxy."""
+    """`doctor` resolves the address with its zone, and uses no proxy."""
     (network.folder / "document").write_text('{"deployments": []}')
     config = machine.folder / "agent.conf"
     config.write_text(
@@ -82,7 +82,7 @@ def test_the_doctor_reaches_it(machine: Machine, network: Network) -> None:
 
 
 def test_a_certificate_is_for_the_address_without_the_zone(machine: Machine, tmp_path: Path) -> None:
-    """That is so for the connection of ours, and for the one of the library."""
+    """Both HTTP clients compare a certificate with the address without its zone."""
     certificate = _certificate(tmp_path)
     network = Network(tmp_path / "secured", certificate)
     script = (

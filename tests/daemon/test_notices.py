@@ -50,7 +50,7 @@ def fill(terminal: str) -> None:
 
 
 def test_each_change_is_an_event(daemon: Daemon, heat: SignalServer, other: SignalServer) -> None:
-    """In order, with the trace of the deployment, without its secrets; the result goes where it belongs."""
+    """The events come in order, with the trace and without secrets, and the result goes to its own address."""
     daemon.configure(report_url=f"{other.origin}/events")
     inputs = {"deploy_stack_id": "shop/1f2e", "traceparent": TRACE, "db_password": "hunter2hunter2"}
     failing = '#!/bin/sh\necho "$TRACEPARENT $db_password"\nexit 3\n'

@@ -68,7 +68,7 @@ def test_once_with_a_result_that_cannot_be_delivered(daemon: Daemon, machine: Ma
 
 
 def test_once_that_is_interrupted(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
-    """130; what runs goes on. Other signals do not disturb it, nor make it busy."""
+    """SIGINT ends the pass with 130, and runs continue; other signals neither disturb it nor make it busy."""
     daemon.configure()
     daemon.put([deployment("d1", meeting(machine, "d1"), signal=heat.url())])
     process = machine.start("heat-config-agent", "run", "--once", "--config", str(daemon.path))

@@ -18,7 +18,7 @@ from support.signers import Signer
 
 
 def test_a_daemon_obeys_a_policy_that_changes(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
-    """It needs no restart: it waits while there is a mistake, goes on by itself, and refuses what is refused now."""
+    """The daemon follows changes without a restart: it waits during a mistake, and refuses by the present rules."""
     governed = Governed(machine)
     governed.policy("tools =")
     daemon.put([deployment("d1", counting(machine, "d1"), signal=heat.url("d1"))])

@@ -1,4 +1,4 @@
-"""How the daemon asks its sources: how often, in spite of what, and what it makes of answers that are none."""
+"""The polling of sources by the daemon: intervals, faults, and invalid answers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def asking(daemon: Daemon, server: SignalServer, *collectors: str, **settings: s
 
 @pytest.mark.parametrize("text", ["{", "deployments: {}\n", '{"heat_template_version": "2018-08-31"}'])
 def test_a_bad_file_takes_nothing_away(daemon: Daemon, machine: Machine, heat: SignalServer, text: str) -> None:
-    """What it said before stays in force, other files count, and it is said once which file is wrong."""
+    """The earlier content of a bad file stays in force, other files count, and the bad one is reported once."""
     daemon.put([deployment("d1", counting(machine, "d1"), signal=heat.url("d1"))], "a")
     daemon.start()
     daemon.wait_state("d1", "signalled")
@@ -83,7 +83,7 @@ def test_a_named_file_that_goes_has_lost_nothing(daemon: Daemon, machine: Machin
 
 
 def test_a_source_that_is_down_loses_nothing(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
-    """Its last good document stays in force, also over a restart, while others change."""
+    """The last good document of a failing source stays in force, also over a restart."""
     path = machine.write([deployment("d1", counting(machine), signal=heat.url("d1"))])
     daemon.settings["file"] = {"path": str(path)}
     daemon.configure(collectors="file, local")
@@ -107,7 +107,7 @@ def test_a_source_that_is_down_loses_nothing(daemon: Daemon, machine: Machine, h
 
 
 def test_metadata_from_a_server(daemon: Daemon, machine: Machine, heat: SignalServer, server: SignalServer) -> None:
-    """It is asked again and again, and what is new is run."""
+    """A server is polled again and again, and new deployments run."""
     serve(server, {"deployments": [deployment("d1", counting(machine, "d1"), signal=heat.url("d1"))]})
     asking(daemon, server)
     daemon.start()
@@ -121,7 +121,7 @@ def test_metadata_from_a_server(daemon: Daemon, machine: Machine, heat: SignalSe
 def test_a_server_that_hangs_delays_no_other_source(
     daemon: Daemon, machine: Machine, heat: SignalServer, server: SignalServer
 ) -> None:
-    """It is shown as failing, what it said before stays in force, and others are asked all the while."""
+    """A hanging server is shown as failing, its document stays in force, and others are polled."""
     hang(server)
     asking(daemon, server, "local", collect_timeout=1)
     daemon.start()
@@ -133,7 +133,7 @@ def test_a_server_that_hangs_delays_no_other_source(
     assert daemon.source("local")["working"] is True
     checked = daemon.command("status", "--check")
     assert checked.code == 1
-    assert "request does not answer" in checked.out
+    assert "source request is failing: " in checked.out
     assert "Signature" not in checked.out + json.dumps(daemon.health()) + daemon.log
     said = daemon.command("status", "--json").json
     assert [each["name"] for each in said["agent"]["sources"] if not each["working"]] == ["request"]
@@ -147,7 +147,7 @@ def test_a_server_that_hangs_delays_no_other_source(
 
 
 def test_it_ends_at_once_while_a_server_hangs(daemon: Daemon, server: SignalServer) -> None:
-    """Nobody waits for an answer that may never come."""
+    """The daemon ends at once although a server has not answered."""
     hang(server)
     asking(daemon, server)
     daemon.start()
@@ -174,7 +174,7 @@ def test_it_ends_at_once_while_a_server_hangs(daemon: Daemon, server: SignalServ
 def test_answers_that_are_no_metadata(
     daemon: Daemon, machine: Machine, heat: SignalServer, server: SignalServer, answer: Answer
 ) -> None:
-    """They take nothing away: what was said before is in force, it is said once, and `status --check` knows."""
+    """Invalid answers change nothing, and are reported once and by `status --check`."""
     heat.refuse()
     serve(server, {"deployments": [deployment("d1", counting(machine), signal=heat.url())]})
     asking(daemon, server)
@@ -202,7 +202,7 @@ def test_answers_that_are_no_metadata(
 def test_idle_it_asks_less_and_less_and_often_when_something_changes(
     daemon: Daemon, machine: Machine, server: SignalServer
 ) -> None:
-    """From `min_polling_interval` up to `polling_interval`; a change has it fall back to the least."""
+    """The interval grows from `min_polling_interval` to `polling_interval`, and a change resets it."""
     serve(server, {"deployments": []})
     asking(daemon, server, polling_interval=30, min_polling_interval=0.2)
     daemon.start()
@@ -220,7 +220,7 @@ def test_idle_it_asks_less_and_less_and_often_when_something_changes(
 
 
 def test_a_server_that_fails_is_asked_seldom(daemon: Daemon, server: SignalServer) -> None:
-    """However short the intervals are."""
+    """A failing server is polled seldom, however short the interval is."""
     server.named["metadata"] = Answer(500)
     asking(daemon, server, polling_interval=0.1, min_polling_interval=0.05)
     daemon.start()
@@ -233,7 +233,7 @@ def test_a_server_that_fails_is_asked_seldom(daemon: Daemon, server: SignalServe
 
 @pytest.mark.parametrize("splay", ["0.3", "1e-3"])
 def test_splay_may_be_any_number(daemon: Daemon, machine: Machine, splay: str) -> None:
-    """Of seconds, whole or not."""
+    """`splay` is a number of seconds, whole or not."""
     daemon.put([deployment("d1", counting(machine))])
     daemon.configure(splay=splay)
     daemon.start()
@@ -241,7 +241,7 @@ def test_splay_may_be_any_number(daemon: Daemon, machine: Machine, splay: str) -
 
 
 def test_splay_delays_the_first_poll_alone(daemon: Daemon, machine: Machine) -> None:
-    """And the daemon is ready before that, and can be told not to wait."""
+    """`splay` delays only the first poll; the daemon is ready before, and `poke` ends the delay."""
     daemon.put([deployment("d1", counting(machine, "d1"))])
     daemon.configure(splay=100000)
     daemon.start()
@@ -264,7 +264,7 @@ def test_splay_delays_the_first_poll_alone(daemon: Daemon, machine: Machine) -> 
 def test_a_result_that_was_replaced_while_no_agent_was_there(
     daemon: Daemon, machine: Machine, heat: SignalServer, other: SignalServer
 ) -> None:
-    """What the source said in an earlier life is not relied on before it has been asked: it may have been replaced."""
+    """A stored answer is not used before the source has answered again, as the result may have been replaced."""
     old = deployment("d1", counting(machine, "d1", "echo old"), signal=heat.url())
     new = deployment("d2", counting(machine, "d2", "echo new"), signal=heat.url())
     heat.always = Answer(503)

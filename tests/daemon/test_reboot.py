@@ -27,7 +27,7 @@ from support.repositories import template
 ASK = "exit 194"
 
 GOES_ON = f'echo "boot ${{HEAT_REBOOTS:-0}}"; [ -n "$HEAT_REBOOTS" ] || {ASK}'
-"""What asks for a reboot, and is content with one."""
+"""A script that asks for a reboot once."""
 
 
 def mounted(*script: str) -> tuple[str, ...]:
@@ -39,7 +39,7 @@ def mounted(*script: str) -> tuple[str, ...]:
 
 @pytest.fixture
 def boot(tmp_path: Path) -> Callable[[], tuple[str, ...]]:
-    """What returns the command with which a daemon is started after another boot of the machine."""
+    """Return a function for the command with which a daemon starts after another boot."""
 
     def make() -> tuple[str, ...]:
         path = tmp_path / f"boot-{uuid.uuid4()}"
@@ -51,7 +51,7 @@ def boot(tmp_path: Path) -> Callable[[], tuple[str, ...]]:
 
 @pytest.fixture
 def reboots(daemon: Daemon, machine: Machine) -> Path:
-    """What the `reboot_command` of the settings writes to, a line for each time."""
+    """A file to which the `reboot_command` of the settings writes a line each time."""
     path, command = machine.folder / "reboots", machine.folder / "reboot now"
     command.write_text(f'#!/bin/sh\necho "$*" >>{path}\n')
     command.chmod(0o755)
@@ -121,7 +121,7 @@ def test_a_deployment_that_asks_for_a_reboot(
 def test_asking_again_and_again(
     daemon: Daemon, machine: Machine, heat: SignalServer, reboots: Path, boot: Callable[[], tuple[str, ...]]
 ) -> None:
-    """What asks for a reboot each time gets ten, and has failed then."""
+    """A deployment that asks for a reboot each time gets ten, and then fails."""
     daemon.put([deployment("d1", counting(machine, "d1", ASK), signal=heat.url())])
     for number in range(1, 11):
         daemon.start(*boot())
@@ -183,7 +183,7 @@ def test_results_have_their_time_before_a_reboot(
 def test_a_reboot_that_nobody_wants_any_more(
     daemon: Daemon, machine: Machine, heat: SignalServer, reboots: Path
 ) -> None:
-    """What was replaced while it ran, or while it waits for the reboot, brings none about."""
+    """A deployment that was replaced while it ran, or waited for the reboot, causes none."""
     go = machine.folder / "go"
     daemon.put([deployment("d1", counting(machine, "d1", f"{until(go)}; {ASK}"), signal=heat.url())])
     daemon.start()
@@ -218,7 +218,7 @@ def test_a_reboot_that_nobody_wants_any_more(
 def test_a_reboot_that_nobody_asked_for(
     daemon: Daemon, machine: Machine, heat: SignalServer, boot: Callable[[], tuple[str, ...]]
 ) -> None:
-    """What was cut short is reported right at the next start, though no source answers yet."""
+    """An interrupted run is reported at the next start, before any source answers."""
     path = machine.write([deployment("d1", counting(machine, "d1", "echo begun; sleep 600"), signal=heat.url())])
     daemon.settings["file"] = {"path": str(path)}
     daemon.configure(collectors="file")
@@ -262,7 +262,7 @@ def test_once_with_a_reboot(
 
 
 def test_a_disk_that_wakes_up_in_another_instance(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
-    """What is of the instance that the disk was copied from is set aside: nothing of it is sent, nothing skipped."""
+    """The state of the instance that the disk was copied from is set aside: nothing of it is sent or skipped."""
 
     def instance(name: str) -> tuple[str, ...]:
         path = "/run/cloud-init"

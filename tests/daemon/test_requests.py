@@ -1,4 +1,4 @@
-"""What the daemon is told: to read its settings again, to poll, to pause, to run or send something again."""
+"""Requests to the daemon: to read its settings again, to poll, to pause, to run or send something again."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_hup_with_other_sources(daemon: Daemon, machine: Machine) -> None:
 def test_bad_settings_are_refused_at_the_start_and_ignored_at_a_hup(
     daemon: Daemon, machine: Machine, text: str | None, why: str
 ) -> None:
-    """They are refused in a sentence at the start; at a HUP those before them stay in force, and it is said why."""
+    """Bad settings end the start with a sentence; at a HUP, the earlier ones stay in force with a warning."""
     daemon.start()
     if text is None:
         daemon.path.unlink()
@@ -80,7 +80,7 @@ def test_bad_settings_are_refused_at_the_start_and_ignored_at_a_hup(
 
 
 def test_poke_asks_now(daemon: Daemon, machine: Machine) -> None:
-    """However long the intervals are; without a daemon it is an error."""
+    """`poke` polls at once, however long the interval is; without a daemon it is an error."""
     daemon.configure(polling_interval=1000, min_polling_interval=1000)
     assert daemon.command("poke").code == 1
     daemon.start()
@@ -95,7 +95,7 @@ def test_poke_asks_now(daemon: Daemon, machine: Machine) -> None:
 
 
 def test_a_poke_at_any_moment_ends_no_daemon(daemon: Daemon) -> None:
-    """Not while it starts, and not while it ends."""
+    """A `poke` while the daemon starts or stops does not kill it."""
     held = daemon.machine.state / "lock"
     for _ in range(3):
         daemon.start(wait=False)
@@ -153,7 +153,7 @@ def test_a_paused_daemon_begins_nothing_and_answers_nothing(
 
 
 def test_a_pause_ends_by_itself(daemon: Daemon, machine: Machine) -> None:
-    """At its time, although nothing is polled then; also for the one-shot command, and with the daemon away."""
+    """A pause ends at its time without a poll, for the daemon and for the one-shot command."""
     daemon.configure(polling_interval=1000, min_polling_interval=1000)
     done = daemon.command("pause", "--reason", "the disk is being moved", "--for", "5s")
     end = time.time() + 5
@@ -232,7 +232,7 @@ def test_a_retry_of_what_no_source_has_waits_for_its_document(daemon: Daemon, ma
 
 
 def test_a_result_that_was_refused_is_sent_again(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
-    """By `retry --signal`, at once, and nothing is run for it."""
+    """`retry --signal` sends a refused result again at once, without a run."""
     heat.answers.append(Answer(404))
     daemon.put([deployment("d1", counting(machine), signal=heat.url())])
     daemon.configure(polling_interval=1000, min_polling_interval=1000)

@@ -30,7 +30,7 @@ def test_a_daemon_waits_for_the_next_attempt(daemon: Daemon, machine: Machine, h
 
 
 def test_a_pause_holds_the_next_attempt(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
-    """After the pause it begins at once, and it is the second one still."""
+    """After the pause the second attempt begins at once."""
     options = {"retry": {"codes": [100], "delay": 0.1, "times": 1}}
     script = counting(machine, "d1", f"until [ -e {machine.folder}/go ]; do sleep 0.02; done; exit 100")
     daemon.put([deployment("d1", script, options=options, signal=heat.url())])

@@ -37,7 +37,7 @@ def waiting(machine: Machine, *words: str) -> subprocess.Popen[str]:
 
 
 def test_a_wait_begins_before_everything_else(daemon: Daemon, machine: Machine) -> None:
-    """Before the state directory, the agent and the document are there; it ends when the deployment has run."""
+    """`wait` works before state directory, agent and document exist, and ends when the deployment has run."""
     assert not machine.state.exists()
     one, every = waiting(machine, "web"), waiting(machine)
     daemon.start()
@@ -72,7 +72,7 @@ def test_nothing_is_done_until_the_agent_has_every_document(daemon: Daemon, mach
 
 
 def test_what_is_put_there_before_the_agent_starts_is_waited_for(daemon: Daemon, machine: Machine) -> None:
-    """However early the wait looks, it never ends before the first document is on record."""
+    """A wait that starts early does not end before the first document is on record."""
     for number in range(3):
         identity = f"d{number}"
         daemon.put([deployment(identity, counting(machine, identity, "sleep 0.3"), name="web")])
@@ -85,7 +85,7 @@ def test_what_is_put_there_before_the_agent_starts_is_waited_for(daemon: Daemon,
 
 
 def test_a_failure_has_its_own_code(daemon: Daemon, machine: Machine) -> None:
-    """One failed deployment of several makes the whole fail, and is named with the reason."""
+    """One failed deployment fails the wait, and is named with the reason."""
     daemon.put([deployment("d1", "#!/bin/sh\nexit 3\n", name="web"), deployment("d2", name="db")])
     daemon.start()
     done = machine.agent("wait", "--timeout", str(LONG))
@@ -99,7 +99,7 @@ def test_a_failure_has_its_own_code(daemon: Daemon, machine: Machine) -> None:
 
 
 def test_only_the_action_that_is_named_counts(daemon: Daemon, machine: Machine) -> None:
-    """The CREATE of that name has run, and the UPDATE is waited for until it has."""
+    """The wait for the UPDATE ends only when it has run, although the CREATE of that name has."""
     daemon.put([deployment("d1", counting(machine, "d1"), name="web")])
     daemon.start()
     assert machine.agent("wait", "web", "--timeout", str(LONG)).code == 0
@@ -151,7 +151,7 @@ def test_the_report_of_an_earlier_agent_does_not_count(daemon: Daemon, machine: 
 
 @pytest.mark.parametrize(("code", "outcome"), [(0, 0), (3, 1)])
 def test_a_stack_is_waited_for(machine: Machine, code: int, outcome: int) -> None:
-    """From before it is there to its end, good or bad; and for one action only, if it is named."""
+    """`wait` waits from before the stack exists to its end, and for one action if that is named."""
     path = machine.write(STACK.replace("CODE", str(code)), "stack.yaml")
     state = ["--state-dir", str(machine.state)]
     assert machine.agent("wait", "--stack", "shop", "--timeout", "0").code == 8
@@ -181,7 +181,7 @@ def test_what_cannot_be_meant_is_refused(daemon: Daemon, machine: Machine) -> No
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git")
 def test_a_followed_stack_is_waited_for(daemon: Daemon, machine: Machine, tmp_path: Path) -> None:
-    """Also where nothing else is a source; a refused revision counts as a failure."""
+    """`wait` waits for a followed stack without another source; a refused revision is a failure."""
     repository = Repository(tmp_path / "repository")
     log, go = tmp_path / "ran", tmp_path / "go"
     repository.commit({"stack.yaml": template(log, "one", f"until [ -e {go} ]; do sleep 0.05; done")})

@@ -1,10 +1,10 @@
-"""What a page of the documentation shows: commands, what they print, and files, in their order.
+"""The content of a page of the documentation: commands with their output, and files, in order.
 
-In a block ```` ```console ```` a line that begins with `$ ` is a command of any user, in the checkout; one with `# ` is
-root's, on a machine with the agent. `> ` goes on with the line before. What follows is what it prints: `…` is anything,
-on a line of its own any lines; times, durations, sizes and process numbers are others each time. Where nothing
-follows, it may print what it likes; it has to end well in any case. In any other block the first word after the
-backticks is the language, and a second one the file in which that is.
+In a block ```` ```console ````, a line that begins with `$ ` is a command of any user in the checkout; one with `# ` is
+root's on a machine with the agent. `> ` continues the line before. The output follows: `…` stands for any text, or on a
+line of its own for any lines; times, durations, sizes and process ids may differ. Without output on the page, the
+command may print anything; it has to exit with 0 in any case. In another block, the first word after the backticks is
+the language, and the second one the name of the file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _VOLATILE = {
     r" *… *": r".*?",
     r" +": r"\s+",
 }
-"""What is written on a page, and what may stand in its place."""
+"""Texts of a page, and the patterns of what may be in their place."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Command:
 
 @dataclass(frozen=True)
 class File:
-    """What is in a file."""
+    """A file with its content."""
 
     path: str
     text: str
@@ -66,7 +66,7 @@ class File:
 
 @dataclass(frozen=True)
 class Section:
-    """What stands below one heading, up to the next."""
+    """The blocks below one heading, up to the next one."""
 
     page: str
     title: str
@@ -75,7 +75,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Block:
-    """What stands between two lines of backticks."""
+    """The lines between two lines of backticks."""
 
     language: str
     path: str

@@ -29,7 +29,7 @@ _END = re.compile(r"""(?<![ .(])[.!?][)"'*_»]*\s+(?=["'(*_«\[`]*[A-Z`])""")
 """The place between two sentences: the end of one, blanks, and the beginning of another."""
 
 _SHORT = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|No|approx)|\b[A-Z])\.$")
-"""What ends with a dot and is not the end of a sentence."""
+"""Abbreviations: they end with a dot that does not end a sentence."""
 
 
 def sentences(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What has to be so before a section of a page is read: the machine that it is about, or what has gone wrong there."""
+"""The preparation for a section of a page: the machine that it is about, or a fault on it."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _four(places: Places) -> Iterator[None]:
 
 @stage("docs/install.md", "From source")
 def _source(places: Places) -> Iterator[None]:
-    """This machine has no pip: the commands are put where that would have put them."""
+    """Link the commands to the place in which pip would have installed them, because this machine has no pip."""
     places.machine.install()
     place = places.machine.disk / "opt/heat-config-agent/bin"
     place.mkdir(parents=True)

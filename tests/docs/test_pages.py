@@ -43,7 +43,7 @@ def places(request: pytest.FixtureRequest) -> Iterator[Places]:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in ELSEWHERE])
 def test_a_page_is_true(page: str, places: Places) -> None:
-    """Its files are put where it says, its commands end well, and print what it shows."""
+    """The files of a page are put in their places, and its commands succeed with the shown output."""
     found = sections(page)
     prompts = {each.prompt for section in found for each in section.items if isinstance(each, Command)}
     for section in found:

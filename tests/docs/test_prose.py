@@ -31,7 +31,7 @@ def test_our_pages_have_one_sentence_per_line_and_120_columns() -> None:
     ],
 )
 def test_a_line_that_breaks_a_rule_is_found(line: str) -> None:
-    """Whether it is a paragraph or an item of a list."""
+    """A bad line is found in a paragraph and in an item of a list."""
     assert len(list(prose.findings(line))) == 1
 
 
@@ -56,7 +56,7 @@ def test_what_cannot_be_broken_may_stay(text: str) -> None:
 
 
 def test_text_is_split_into_its_sentences() -> None:
-    """As the pages that programs write need it."""
+    """Text is split into sentences, for the programs that write pages."""
     assert prose.sentences("It ran. `make bench` did, e.g. Here. Was it fast? Yes") == [
         "It ran.",
         "`make bench` did, e.g. Here.",

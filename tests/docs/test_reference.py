@@ -20,13 +20,13 @@ PAGES = reference.pages()
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_generated_page_is_current(name: str) -> None:
-    """It says what the declarations of settings and commands say today."""
+    """The page agrees with the present declarations of settings and commands."""
     shown = (ROOT / "docs" / name).read_text(encoding="utf-8")
     assert shown == PAGES[name], f"docs/{name} is out of date: `make reference` writes it"
 
 
 def test_every_setting_is_listed_with_its_default() -> None:
-    """One row for each, below the heading of its section."""
+    """Each setting has a row below the heading of its section."""
     for each in SETTINGS:
         section = PAGES["settings.md"].partition(f"## `[{each.section}]`\n")[2].partition("\n## ")[0]
         [row] = [line for line in section.splitlines() if line.startswith(f"| `{each.name}` |")]
@@ -35,7 +35,7 @@ def test_every_setting_is_listed_with_its_default() -> None:
 
 
 def test_every_command_is_listed_with_its_options() -> None:
-    """One section for each command, with one row for each of its options and arguments."""
+    """Each command has a section, with a row for each option and argument."""
     for program in (agent.parser(), apply.parser()):
         for parser in (program, *manual.every(program).values()):
             _, found, rest = PAGES["commands.md"].partition(f"# `{parser.prog}`\n")

@@ -1,9 +1,10 @@
-"""What can be known of the documentation without running it: its links, the commands that it names, its blocks."""
+"""Checks of the documentation that run nothing: its links, the commands that it names, its blocks."""
 
 from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import subprocess
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import yaml
 from docs.console import PAGES, ROOT, Command, File, Section, sections
 from docs.stages import STAGES
 from docs.test_pages import NOT_RUN
+from support import loaded
 from support.machine import BIN
 
 EVERY = tuple(
@@ -39,7 +41,7 @@ CHECKS: dict[str, Callable[[str], object]] = {
     "hcl": lambda text: text.count("{") == text.count("}") or pytest.fail(text),
     "sh": lambda text: subprocess.run(["bash", "-n"], input=text, text=True, check=True),
 }
-"""By the language of a block: what says whether it is right."""
+"""The checker for each language of a block."""
 
 FENCED = re.compile(r"(?ms)^ *```.*?^ *```$")
 
@@ -60,13 +62,17 @@ def anchors(page: str) -> frozenset[str]:
 @cache
 def usage(words: tuple[str, ...]) -> str:
     """Return what a command says of itself; empty where there is no such command."""
-    done = subprocess.run([BIN / words[0], *words[1:], "--help"], capture_output=True, text=True, check=False)
-    return done.stdout if done.returncode == 0 else ""
+    if words[0] not in loaded.PROGRAMS:
+        done = subprocess.run([BIN / words[0], *words[1:], "--help"], capture_output=True, text=True, check=False)
+        return done.stdout if done.returncode == 0 else ""
+    environment = {"PATH": os.environ["PATH"], **loaded.STARTED}
+    code, printed, _ = loaded.run(words[0], [*words[1:], "--help"], environment, ROOT, 60)
+    return printed if code == 0 else ""
 
 
 @pytest.mark.parametrize("page", EVERY)
 def test_its_links_lead_somewhere(page: str) -> None:
-    """Each link to a file of the repository, and to a heading in it."""
+    """Each link to a file or a heading of the repository has a target."""
     text = FENCED.sub("", (ROOT / page).read_text(encoding="utf-8"))
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         if re.match(r"[a-z]+:", target):
@@ -80,7 +86,7 @@ def test_its_links_lead_somewhere(page: str) -> None:
 
 @pytest.mark.parametrize("page", EVERY)
 def test_the_files_that_it_names_are_there(page: str) -> None:
-    """Each file or folder of the repository; CHANGELOG.md may name what there was."""
+    """Each file or folder that is named exists; CHANGELOG.md may name earlier ones."""
     if page == "CHANGELOG.md":
         return
     text = FENCED.sub("", (ROOT / page).read_text(encoding="utf-8"))
@@ -91,7 +97,7 @@ def test_the_files_that_it_names_are_there(page: str) -> None:
 
 @pytest.mark.parametrize("page", EVERY)
 def test_the_commands_that_it_names_are_there(page: str) -> None:
-    """Each of ours, with its options, and each target of make."""
+    """Each of our commands with its options, and each target of make that is named, exists."""
     text = (ROOT / page).read_text(encoding="utf-8")
     for words in map(str.split, re.findall(r"`(heat-config-(?:agent|apply|hook)(?: [^`]*)?)`", text)):
         command = tuple(
@@ -122,7 +128,7 @@ def test_blocks_are_what_they_say() -> None:
 
 
 def test_nothing_is_prepared_in_vain() -> None:
-    """Each stage has its section, and each command that is not run its page."""
+    """Each stage belongs to a section, and each command that is not run to a page."""
     headings = {(section.page, section.title) for page in PAGES for section in sections(page)}
     assert set(STAGES) <= headings
     assert set(NOT_RUN) <= {item.line for _, item in items() if isinstance(item, Command)}

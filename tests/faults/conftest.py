@@ -1,4 +1,4 @@
-"""What tests of faults share."""
+"""The fixtures of the tests of faults."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ SCRIPTS: dict[str, tuple[str, tuple[int, ...]]] = {
         (3,),
     ),
 }
-"""What a script does, and the status codes that are true of it."""
+"""Scripts, and the status codes that are true of them."""
 
 
 @fault(
@@ -110,7 +110,7 @@ SCRIPTS: dict[str, tuple[str, tuple[int, ...]]] = {
 def test_no_script_can_make_the_agent_tell_a_falsehood(
     machine: Machine, heat: SignalServer, foreign: Path, what: str
 ) -> None:
-    """Whatever a script does, the agent tells what is true, or that it has failed; and it never waits for ever."""
+    """Whatever a script does, the agent reports the truth or a failure, and never waits without end."""
     body, codes = SCRIPTS[what]
     state = machine.state
     places = f'state="{state}" foreign="{foreign}" folder="{state}/runs/d1"'
@@ -155,12 +155,12 @@ REPLIES = {
         "for each in '3456789' if os.path.exists('/proc/self/fd/' + each)]"
     ),
 }
-"""What a hook does that claims nothing that can be believed."""
+"""Hooks whose replies claim nothing that can be believed."""
 
 
 @fault(
     2,
-    "a hook of somebody's that replies nothing, half, nonsense, NaN, megabytes of nesting or wrong types",
+    "a custom hook that replies nothing, half, nonsense, NaN, megabytes of nesting or wrong types",
     "a failure that says so",
 )
 @pytest.mark.parametrize("what", REPLIES)

@@ -55,7 +55,7 @@ def given(machine: Machine, heat: SignalServer, then: str = "", **fields: Any) -
 @fault(1, "the clock ten years wrong at one start of the agent, and right at the next", "each deployment runs once")
 @pytest.mark.parametrize("jump", JUMPS)
 def test_a_wrong_clock(machine: Machine, heat: SignalServer, clock: Clock, jump: str) -> None:
-    """What was done with a wrong clock is done, and in the order in which it came."""
+    """Under a wrong clock deployments run in the order in which they came."""
     clock.set(jump)
     batch = [given(machine, heat)]
     assert machine.apply(batch, **clock.environment).code == 0  # type: ignore[arg-type]  # all are variables
@@ -138,7 +138,7 @@ def test_a_jump_while_a_server_has_asked_to_wait(machine: Machine, heat: SignalS
 
 @fault(5, "the clock set back by ten years after the daemon was last heard of", "its health is read all the same")
 def test_health_from_the_future(daemon: Daemon, machine: Machine, clock: Clock, tried: Callable[[int], None]) -> None:
-    """What the daemon has said in the future is what it says now."""
+    """A health file with a time in the future counts as recent."""
     clock.set("+10y")
     daemon.put([deployment("d1", counting(machine))])
     daemon.start(**clock.environment)  # type: ignore[arg-type]  # all are variables

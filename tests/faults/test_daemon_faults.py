@@ -28,7 +28,7 @@ def disk(machine: Machine, daemon: Daemon) -> Iterator[Disk]:
 @pytest.mark.fault(
     1,
     "the server that takes results down for a while",
-    "each result is delivered once it is back, at once when somebody says so; nothing is run for that",
+    "each result is delivered when the server is back, or at once with `retry --signal`; nothing is run for that",
 )
 def test_a_signal_server_that_is_down_for_a_while(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
     """The result is delivered once it is back, at once when somebody says so, and nothing is run for that."""
@@ -55,7 +55,7 @@ def test_a_signal_server_that_is_down_for_a_while(daemon: Daemon, machine: Machi
     "each runs once, and its one result is delivered",
 )
 def test_killed_while_the_signal_server_is_down(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
-    """Whoever comes next delivers what was not, with the same result, once."""
+    """The next agent delivers each undelivered result once, unchanged."""
     heat.refuse()
     daemon.put([deployment("d1", counting(machine, then="date +%N"), signal=heat.url())])
     daemon.start()
@@ -97,7 +97,7 @@ def test_killed_while_it_delivers(daemon: Daemon, machine: Machine, heat: Signal
     "each runs once, and its one result is delivered",
 )
 def test_killed_again_and_again(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
-    """At whatever moment: each runs once, and has its result delivered."""
+    """After kills at any moment each deployment runs once, and its result is delivered."""
     ids = [f"d{number}" for number in range(6)]
     daemon.configure(parallel=2)
     daemon.put([deployment(each, counting(machine, each, "sleep 0.2"), signal=heat.url(each)) for each in ids])
@@ -121,7 +121,7 @@ def test_killed_again_and_again(daemon: Daemon, machine: Machine, heat: SignalSe
     "it goes on, says so a few times at most, and does each once when there is room",
 )
 def test_a_disk_that_is_full(daemon: Daemon, machine: Machine, heat: SignalServer, disk: Disk) -> None:
-    """It goes on, says what is the matter, and does what is to be done once there is room: each once."""
+    """On a full disk the daemon continues with a message, and does pending work once when there is room."""
     go = machine.folder / "go"
     given = [deployment("d1", counting(machine, "d1", f"{until(go)}; exit 3"), signal=heat.url("d1"))]
     daemon.put(given)
@@ -155,7 +155,7 @@ def test_a_disk_that_is_full(daemon: Daemon, machine: Machine, heat: SignalServe
     "it goes on, says so a few times at most, and does each once when there is room",
 )
 def test_a_disk_that_is_full_at_the_start(daemon: Daemon, machine: Machine, disk: Disk) -> None:
-    """It starts all the same, or says in a sentence why not; once there is room all is well."""
+    """On a full disk the daemon starts or says why not, and all is well once there is room."""
     daemon.put([deployment("d1", counting(machine))])
     disk.fill()
     daemon.start(wait=False)
@@ -220,7 +220,7 @@ GARBAGE = [b"", b"\0\0\0\0", b"[]", b'{"content"', b'{"identity": 5, "under": []
 )
 @pytest.mark.parametrize("garbage", GARBAGE, ids=repr)
 def test_files_that_are_damaged(daemon: Daemon, machine: Machine, heat: SignalServer, garbage: bytes) -> None:
-    """They are set aside or written anew, that is said, and nothing is run twice."""
+    """Damaged files are set aside or rewritten with a warning, and nothing runs twice."""
     daemon.put([deployment("d1", counting(machine, "d1"), signal=heat.url("d1"))])
     daemon.start()
     daemon.wait_state("d1", "signalled")
@@ -255,7 +255,7 @@ def test_files_that_are_damaged(daemon: Daemon, machine: Machine, heat: SignalSe
     "name", ["documents", "learned.json", "health.json", "documents/local.json", "asked", "paused"]
 )
 def test_folders_in_the_place_of_files(daemon: Daemon, machine: Machine, name: str) -> None:
-    """And files in that of folders: work goes on, or it is said why not."""
+    """With folders in the place of files, and files in that of folders, work continues or the error says why not."""
     path = machine.state / name
     path.parent.mkdir(parents=True, mode=0o700)
     if name in ("documents", "asked"):
@@ -279,7 +279,7 @@ def test_folders_in_the_place_of_files(daemon: Daemon, machine: Machine, name: s
     "what it had last still counts, and that is said; it is read when it is back",
 )
 def test_a_local_folder_that_cannot_be_read(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
-    """What was in it still counts, and it is said; when it is back it is read."""
+    """The last content of an unreadable folder stays in force with a warning; the folder is read when it is back."""
     heat.refuse()
     daemon.put([deployment("d1", counting(machine), signal=heat.url())])
     daemon.start()

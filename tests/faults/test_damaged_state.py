@@ -84,7 +84,7 @@ def test_a_journal_that_is_none(machine: Machine, heat: SignalServer, content: b
 @pytest.mark.fault(
     1,
     "the last line of the journal torn by a power cut",
-    "it is cut off: nobody had relied on it",
+    "it is cut off: nothing had relied on it yet",
 )
 @pytest.mark.parametrize("cut", [1, 5, 40])
 def test_a_torn_last_line_is_cut_off(machine: Machine, heat: SignalServer, cut: int) -> None:
@@ -159,12 +159,12 @@ def test_a_status_that_the_disk_does_not_give(machine: Machine, heat: SignalServ
 
 @pytest.mark.fault(
     4,
-    "an agent with a umask that lets everybody read",
+    "an agent with a umask that lets all users read",
     "files are 0600 and folders 0700, while a run goes on and after it",
 )
 @pytest.mark.parametrize("umask", ["000", "022", "077"])
 def test_nobody_else_can_read(machine: Machine, heat: SignalServer, umask: str) -> None:
-    """Whatever the umask is, our files are 0600, scripts 0700 and folders 0700, while a run goes on and after it."""
+    """Under any umask our files are 0600, scripts and folders 0700, during a run and after it."""
     machine.hook("own", "#!/bin/sh\necho '{\"deploy_status_code\": 0}'\n")
     seen = machine.folder / "seen"
     look = f"#!/bin/sh\nfind {machine.state} -printf '%y %m %P\\n' >{seen}\n"

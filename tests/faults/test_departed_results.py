@@ -137,7 +137,7 @@ def test_a_source_that_says_nothing_replaces_nothing(machine: Machine, heat: Sig
 
 
 def test_only_replaces_nothing(machine: Machine, heat: SignalServer) -> None:
-    """What `--only` passes over is not replaced by that: its result is delivered by a later run."""
+    """A deployment that `--only` skips is not replaced: its result is delivered by a later run."""
     heat.refuse()
     given = [counting(machine, url=heat.url("d1")), counting(machine, "d2", heat.url("d2"))]
     assert machine.apply(given, *ONCE, "--only", "d1").code == UNDELIVERED

@@ -25,7 +25,7 @@ def disk(machine: Machine) -> Iterator[Disk]:
 
 
 def no_room(done: Done) -> bool:
-    """Whether a run ended because there was no room for its state, and said so in a sentence."""
+    """Return whether a run ended with one sentence because there was no room for its state."""
     return done.code == USAGE and "No space left on device" in done.err and "Traceback" not in done.err
 
 
@@ -99,7 +99,7 @@ def test_full_during_a_run(machine: Machine, heat: SignalServer, disk: Disk) -> 
     "nothing is begun without room; what ran is reported with its own exit code; nothing is run twice",
 )
 def test_full_while_the_agent_is_killed(machine: Machine, heat: SignalServer, disk: Disk) -> None:
-    """How a run ended is known even if the disk was full and no agent was there."""
+    """The end of a run is known even if the disk was full and no agent was there."""
     go = machine.folder / "go"
     given = [counting(machine, then=f"until [ -e {go} ]; do sleep 0.02; done; exit 9", signal=heat.url())]
     agent = machine.start_apply(given)
@@ -189,7 +189,7 @@ def test_a_time_limit_on_a_full_disk(machine: Machine, heat: SignalServer, disk:
 def test_without_inodes_what_is_begun_is_reported_truly(
     machine: Machine, heat: SignalServer, disk: Disk, left: int
 ) -> None:
-    """However many files can still be made, what is begun is reported truly, and what is not is done later."""
+    """With few inodes left, results of begun runs are true, and the rest is done later."""
     given = [counting(machine, each, signal=heat.url(each)) for each in ("d1", "d2")]
     spare = disk.path / "spare"
     spare.mkdir(mode=0o700)
@@ -281,7 +281,7 @@ def test_a_file_of_ours_that_cannot_be_read(machine: Machine, heat: SignalServer
     "that is said; deployments are carried out, once",
 )
 def test_deployed_on_a_disk_that_is_full(machine: Machine, heat: SignalServer, disk: Disk) -> None:
-    """What heat-agents' readers look at is only a view: if it cannot be written that is said, and nothing else."""
+    """If heat-agents' files cannot be written, that is a warning, and has no other effect."""
     (machine.folder / "elsewhere").mkdir()
     elsewhere = Machine(machine.folder / "elsewhere")
     deployed = disk.path / "deployed"

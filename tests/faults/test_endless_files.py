@@ -42,14 +42,14 @@ def pipe(path: Path, content: str | None = None) -> Path:
 
 @fault(3, "a document that is a pipe, and no YAML", "it is read once, and the sentence says what is wrong with it")
 def test_a_pipe_is_read_once(machine: Machine) -> None:
-    """What has come out of it is not there a second time."""
+    """The content of a pipe is read once, because it cannot be read again."""
     done = machine.apply(pipe(machine.folder / "f", "bad: [\n"), seconds=30)
     assert done.code == 2
     assert "cannot read" in done.err
 
 
 def test_documents_and_templates_may_come_out_of_pipes(machine: Machine) -> None:
-    """As the shell's <(…) makes them; and what a template names may, too."""
+    """Documents, templates and the files that they name may be pipes, as from the shell's <(…)."""
     done = machine.apply(pipe(machine.folder / "d", '[{"id": "a", "group": "script", "config": "#!/bin/sh\\n"}]'))
     assert (done.code, done.err) == (0, "")
     pipe(machine.folder / "content", "Hello")
@@ -86,12 +86,12 @@ READERS = {
 
 @fault(
     3,
-    "a document, a template, an environment, a parameter's file or settings that are a pipe to which nobody writes",
+    "a document, a template, an environment, a parameter's file or settings that are a pipe without a writer",
     "a sentence that names it, once its time is over",
 )
 @pytest.mark.parametrize("what", READERS)
 def test_a_pipe_without_an_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
-    """Whether nothing comes at all, or the end does not come."""
+    """A pipe is given up if nothing comes, or if the end does not come."""
     monkeypatch.setattr(files, "PATIENCE", 0.05)
     silent = pipe(tmp_path / "silent")
     with pytest.raises((SourceError, UsageError), match=r"silent.*: it is a pipe or a device that has not ended"):
@@ -131,7 +131,7 @@ def test_what_a_template_names_is_bounded_together(tmp_path: Path, monkeypatch: 
 
 @fault(3, "a config drive with a pipe in the place of a file", "a sentence that names it")
 def test_a_pipe_on_a_config_drive_is_no_file(tmp_path: Path) -> None:
-    """Nobody writes to it, ever."""
+    """A pipe without a writer on a config drive is not a file."""
     folder = tmp_path / "openstack" / "latest"
     folder.mkdir(parents=True)
     pipe(folder / "user_data")
@@ -141,7 +141,7 @@ def test_a_pipe_on_a_config_drive_is_no_file(tmp_path: Path) -> None:
 
 
 def test_a_hook_by_itself_refuses_input_without_end() -> None:
-    """As heat-agents may start it."""
+    """A hook that is run alone refuses endless input."""
     with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as yes:
         command = [str(BIN / "heat-config-hook"), "script"]
         ended = subprocess.run(command, stdin=yes.stdout, capture_output=True, text=True, timeout=60, check=False)
@@ -151,7 +151,7 @@ def test_a_hook_by_itself_refuses_input_without_end() -> None:
 
 
 def test_a_pipe_in_the_place_of_a_hook_holds_nobody_up(machine: Machine) -> None:
-    """It is looked at without waiting for anybody."""
+    """A pipe in the place of a hook is examined without waiting."""
     machine.hooks.mkdir()
     os.mkfifo(machine.hooks / "own", 0o755)
     done = machine.apply([deployment("a", "", group="own"), deployment("b")], seconds=30)

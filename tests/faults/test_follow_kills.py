@@ -1,4 +1,4 @@
-"""What follows a source is killed before each call by which it changes the disk, and the next process goes on."""
+"""The process that follows a source is killed before each change of the disk, and the next one continues."""
 
 from __future__ import annotations
 

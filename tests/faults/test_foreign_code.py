@@ -58,7 +58,7 @@ RAISED = {
     "raise Odd('odd')": "odd",
     "raise Unsayable": "its message cannot be shown",
 }
-"""What code does that is not ours, and what is said of it."""
+"""Exceptions that foreign code raises, and the message for each."""
 
 TEMPLATE = """\
 heat_template_version: 2018-08-31
@@ -118,7 +118,7 @@ BEFORE = {
 @pytest.mark.parametrize("raised", RAISED)
 @pytest.mark.parametrize("place", BEFORE)
 def test_a_plugin_cannot_end_the_agent_before_anything_is_begun(plugin: Plugin, place: str, raised: str) -> None:
-    """It is a mistake of the template that uses it."""
+    """A plug-in that ends the process is a mistake of the template that uses it."""
     plugin.write(BEFORE[place], raised)
     done = plugin.apply()
     assert done.code == 2
@@ -208,13 +208,13 @@ def test_the_machines_own_lack_of_memory_is_nobodys_failure(monkeypatch: pytest.
 
 
 def test_a_signal_that_asks_the_agent_to_end_is_nobodys_failure() -> None:
-    """It ends, whatever it is in the middle of."""
+    """A signal ends the agent during any work, and fails no deployment."""
     with pytest.raises(errors.Interrupted):
         errors.blame(errors.Interrupted())
 
 
 def test_memory_that_a_failed_attempt_still_holds_does_not_count(tmp_path: Path) -> None:
-    """It is let go before anybody asks whether the machine has any."""
+    """Memory of a failed attempt is released before the free memory is checked."""
     code = """
     import resource
     from heat_config_agent.model import errors

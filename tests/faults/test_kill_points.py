@@ -341,7 +341,7 @@ class Queue:
             block_on_close = False
 
             def handle_error(self, request: Any, client_address: Any) -> None:
-                """Whoever is killed hangs up."""
+                """Ignore clients that were killed during a request."""
 
         self._server = Server(("127.0.0.1", 0), Handler)
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
@@ -490,7 +490,7 @@ def _aims(passed: dict[str, int], scenario: Scenario, chance: random.Random) -> 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)
 def test_killed_at_each_point(scenario: Scenario, tmp_path: Path, tried: Callable[[int], None]) -> None:
-    """Wherever it dies, the next agent goes on: nothing is lost, run twice, or told falsely."""
+    """The next agent continues after a kill at any point: nothing is lost, run twice or reported falsely."""
     theatre = Theatre(scenario, tmp_path, promises.seed("KILL_POINT_SEED"))
     passed = theatre.passed()
     assert set(scenario.points) <= passed.keys(), f"not passed: {set(scenario.points) - passed.keys()}"
@@ -511,14 +511,14 @@ RUNS = tuple(
 )
 @pytest.mark.timeout(600)
 def test_killed_together_with_the_supervisors(tmp_path: Path, tried: Callable[[int], None]) -> None:
-    """What nobody can know is said to be interrupted; what was on record is told as it was."""
+    """An unknown outcome is reported as interrupted, and a recorded one as it was."""
     theatre = Theatre(SCENARIOS[0], tmp_path, promises.seed("KILL_POINT_SEED"))
     chance = random.Random(theatre.seed)  # noqa: S311  # to be repeatable
     tried(theatre.kill_along([(point, chance.randint(1, 2)) for point in RUNS], runs_too=True))
 
 
 def test_every_point_is_somebodys() -> None:
-    """Each point is passed in a scenario that is there for it."""
+    """Each kill point is passed in the scenario for it."""
     assert set(kill_points.POINTS) == {point for scenario in SCENARIOS for point in scenario.points}
 
 

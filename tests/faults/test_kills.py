@@ -63,7 +63,7 @@ def supervisor(machine: Machine, identity: str = "d1") -> psutil.Process:
 
 
 def gone(process: psutil.Process) -> bool:
-    """Whether a process has ended, reaped by its parent or not."""
+    """Return whether a process has ended, reaped by its parent or not."""
     return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
@@ -116,7 +116,7 @@ def test_killed_before_anything_is_accepted(machine: Machine, heat: SignalServer
 
 
 def test_killed_before_a_hook_runs(machine: Machine, heat: SignalServer) -> None:
-    """What was accepted and waited for its turn when the agent was killed is run once, by the next one."""
+    """A deployment that waited when the agent was killed is run once, by the next agent."""
     given = [deployment(each, script(machine, each), signal=heat.url(each)) for each in ("d1", "d2", "d3")]
     end(begin(machine, given))
     assert {each["state"] for each in machine.status().values()} == {"running", "accepted"}
@@ -404,7 +404,7 @@ def test_a_time_limit_outlives_the_agent_that_began_to_enforce_it(machine: Machi
 def test_the_agent_and_the_supervisor_are_killed_when_the_time_limit_is_over(
     machine: Machine, heat: SignalServer
 ) -> None:
-    """What an agent had begun to end is ended by the next one, also where nobody watches over it any more."""
+    """A run that the killed agent was ending is ended by the next one, also without its supervisor."""
     given = deployment(config=script(machine), options={"timeout": 0.3}, signal=heat.url())
     once = machine.write("", "once")
     killed = machine.apply([given], **kill_points.environment("runner.ending", 1, once))
@@ -425,7 +425,7 @@ def test_the_agent_and_the_supervisor_are_killed_when_the_time_limit_is_over(
 )
 @pytest.mark.parametrize("point", ["runner.prepared", "journal.finished.after", "journal.drop.before"])
 def test_killed_before_it_could_tidy_up(machine: Machine, heat: SignalServer, point: str) -> None:
-    """What a run was given, secrets perhaps, goes also where its deployment has left the metadata by then."""
+    """The inputs of a run, which may be secrets, are removed even if the deployment has left the metadata."""
     given = deployment(config=f"#!/bin/sh\necho d1 >>{machine.folder}/ran\n", inputs={"a": "b"}, signal=heat.url())
     once = machine.write("", "once")
     first = "runner.prepared" if point == "journal.drop.before" else point

@@ -37,7 +37,7 @@ def logging_in(daemon: Daemon) -> psutil.Process:
 
 
 def is_gone(process: psutil.Process) -> bool:
-    """Whether a process has ended."""
+    """Return whether a process has ended."""
     return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 

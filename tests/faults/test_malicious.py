@@ -29,7 +29,7 @@ Tried = Callable[[int], None]
 
 @pytest.fixture
 def canary(tmp_path: Path) -> Path:
-    """A program beside the state directory that nobody may run, and what it leaves where it was."""
+    """A program next to the state directory that must never run, and the file that it would write."""
     path = tmp_path / "canary"
     path.write_text(f"#!/bin/sh\necho sung >>{tmp_path}/sung\n")
     path.chmod(0o755)
@@ -37,7 +37,7 @@ def canary(tmp_path: Path) -> Path:
 
 
 def sung(canary: Path) -> bool:
-    """Whether the canary was run."""
+    """Return whether the canary was run."""
     return canary.with_name("sung").exists()
 
 
@@ -98,10 +98,10 @@ def paths(machine: Machine) -> list[str]:
 @pytest.mark.fault(
     4,
     "ids and names of deployments that are paths, options, shell commands, NUL, newlines, or 5,000 characters long",
-    "they name one deployment each, which is run once; nothing is written beside its own folders",
+    "they name one deployment each, which is run once; nothing is written outside its own folders",
 )
 def test_ids_and_names_lead_nowhere(machine: Machine, canary: Path, tried: Tried) -> None:
-    """Whatever an id is, it is only an id."""
+    """An id is only an id, even if it looks like a path."""
     (machine.folder / "victim").write_text("alive")
     given = [
         deployment(each, f"#!/bin/sh\necho {number} >>{machine.state}/ran\n", name=each, outputs=["out"])
@@ -127,7 +127,7 @@ def test_ids_and_names_lead_nowhere(machine: Machine, canary: Path, tried: Tried
 )
 @pytest.mark.parametrize("tool", ["script", "python"])
 def test_names_of_outputs_lead_nowhere(machine: Machine, canary: Path, tool: str, tried: Tried) -> None:
-    """Neither are files elsewhere removed to make room for an output, nor is one read from there."""
+    """The name of an output can neither remove nor read a file elsewhere."""
     (machine.folder / "victim").write_text("alive")
     config = {"script": "#!/bin/sh\n:\n", "python": "pass\n"}[tool]
     given = [deployment(f"d{number}", config, group=tool, outputs=[each]) for number, each in enumerate(paths(machine))]
@@ -193,10 +193,10 @@ def test_names_of_tools_start_nothing(machine: Machine, canary: Path, shape: str
 @pytest.mark.fault(
     2,
     "actions of a component that are paths, patterns, of other types, or look like another",
-    "only the action itself is chosen; what is no list of texts fails the deployment",
+    "only the exact action is chosen; anything but a list of texts fails the deployment",
 )
 def test_actions_of_a_component_choose_nothing_else(machine: Machine, canary: Path, tried: Tried) -> None:
-    """Not by a pattern, not in another case, not as another type."""
+    """An action chooses a config only by its exact name, not by a pattern, another case or another type."""
     config = f"#!/bin/sh\n{canary}\n"
     actions: list[Any] = [
         *(["*"], [".*"], ["create"], ["CREATE "], ["СREATE"], ["CREATE\0"], [""], [], ["CREAT", "CREATED"]),
@@ -262,7 +262,7 @@ def injections(machine: Machine, canary: Path) -> list[tuple[str, dict[str, Any]
     "they are refused, or taken as the value that they are: no other program is run, nothing is written elsewhere",
 )
 def test_options_of_hooks_are_no_options_of_their_programs(machine: Machine, canary: Path, tried: Tried) -> None:
-    """Nor paths, where they are not said to be."""
+    """An option of a hook is neither an option of its program nor a path, unless the hook declares that."""
     (machine.folder / "victim").write_text("alive")
     (machine.folder / "hosts").write_text(f"localhost ansible_connection=local ansible_python_interpreter={canary}\n")
     (machine.folder / "kitchen").mkdir()
@@ -303,7 +303,7 @@ def test_options_of_hooks_are_no_options_of_their_programs(machine: Machine, can
 
 
 def test_it_is_said_which_input_is_no_variable_and_why(machine: Machine) -> None:
-    """As a warning, by the class of the name; the run goes on without it."""
+    """A warning names the class of such an input, and the run continues without it."""
     script = '#!/bin/sh\nprintf "%s" "${CLASSPATH-none} $ok"\n'
     done = machine.apply([deployment("d1", script, inputs={"CLASSPATH": "/x.jar", "ok": "fine"})], "--json")
     assert done.code == 0
@@ -319,7 +319,7 @@ def test_it_is_said_which_input_is_no_variable_and_why(machine: Machine) -> None
 @pytest.mark.fault(
     4,
     "inputs named like variables by which programs load code or find others (PATH, LD_PRELOAD, BASH_ENV, …)",
-    "they are no variables of the run; the file of inputs has them",
+    "they do not become variables of the run; the file of inputs has them",
 )
 @pytest.mark.parametrize("program", ["/bin/sh", "/bin/bash", "/usr/bin/env python3", "/usr/bin/env perl"])
 def test_inputs_steer_no_program(machine: Machine, canary: Path, program: str, tried: Tried) -> None:
@@ -423,7 +423,7 @@ forging = pytest.mark.fault(
 
 @forging
 def test_no_line_of_the_commands_is_forged(machine: Machine, tried: Tried) -> None:
-    """Whatever is shown of a deployment stays on the line that is about it."""
+    """All text of a deployment stays on the line about it."""
     given = machine.write(forgers())
     number = 0
     shown = [machine.apply(given, "--plan"), machine.apply(given), machine.apply(given)]
@@ -444,7 +444,7 @@ def test_no_line_of_the_commands_is_forged(machine: Machine, tried: Tried) -> No
 @forging
 @pytest.mark.parametrize("journal", [True, False])
 def test_no_line_of_the_log_is_forged(daemon: Daemon, journal: bool) -> None:
-    """Nor of the daemon's, whoever keeps it: each begins with our own priority or time."""
+    """Each line of the daemon's log begins with our own priority or time, in every kind of log."""
     daemon.put(forgers())
     if journal:
         daemon.start(JOURNAL_STREAM="1:2")
@@ -549,7 +549,7 @@ def test_what_is_planted_in_the_folders_is_not_followed(machine: Machine, heat: 
     "no object is made, no code is run; such keys are data like any other",
 )
 def test_a_document_makes_no_objects(machine: Machine, canary: Path, tried: Tried) -> None:
-    """It is text, numbers, lists and maps, and nothing else."""
+    """A document contains only text, numbers, lists and maps."""
     texts = [
         f"!!python/object/apply:os.system [{canary}]",
         f"- id: a\n  config: !!python/object/apply:subprocess.check_output [[{canary}]]\n",

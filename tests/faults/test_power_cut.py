@@ -30,7 +30,7 @@ CUTS = 3
 AT_ONCE = 4
 
 KEPT = (0.0, 0.5, 0.9)
-"""How much of what was not flushed stays: nothing, half, most of it."""
+"""The share of unflushed data that survives: nothing, half, or most of it."""
 
 WAITS = Kind("waits", "sleep 0.5")
 WAYS = ("apply", "daemon")
@@ -149,7 +149,7 @@ def _mounts() -> None:
 )
 @pytest.mark.timeout(600)
 def test_the_power_goes(tmp_path: Path, tried: Callable[[int], None]) -> None:
-    """What the next boot finds is enough: nothing is run twice, lost, or told falsely."""
+    """After a power cut nothing is run twice, lost, or reported falsely."""
     first = promises.seed("POWER_SEED")
     seeds = [first + number for number in range(len(KEPT) * len(WAYS))]
     wrong = _wrong(tmp_path, seeds)

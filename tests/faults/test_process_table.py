@@ -76,7 +76,7 @@ def test_a_full_process_table(unprivileged: Unprivileged, heat: SignalServer, tr
 )
 @pytest.mark.parametrize("number", [5, 7, 8, 9, 10, 11, 12])
 def test_few_open_files(machine: Machine, heat: SignalServer, number: int) -> None:
-    """However few files it may open, it tells nothing false, and runs nothing twice."""
+    """With few file descriptors the agent reports nothing false and runs nothing twice."""
     world = World(machine, heat, 3)
     batch = world.batch(KINDS[:3])
 
@@ -103,7 +103,7 @@ def test_few_open_files(machine: Machine, heat: SignalServer, number: int) -> No
 def test_with_little_memory_nothing_false_is_told_and_nothing_runs_twice(
     machine: Machine, heat: SignalServer, megabytes: int
 ) -> None:
-    """However little memory it has, it tells nothing false, and runs nothing twice."""
+    """With little memory the agent reports nothing false and runs nothing twice."""
     world = World(machine, heat, 3)
     batch = world.batch(KINDS[:3])
 
@@ -120,7 +120,7 @@ def test_with_little_memory_nothing_false_is_told_and_nothing_runs_twice(
     "it lives on, says so, and does what there is to do once it can",
 )
 def test_the_daemon_without_open_files(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
-    """It goes on when there is room again, without anybody's help."""
+    """The daemon continues by itself once it can open files again."""
     daemon.put([deployment("d1", counting(machine), signal=heat.url("d1"))])
     daemon.start()
     daemon.wait_state("d1", "signalled")
@@ -145,7 +145,7 @@ def test_the_daemon_without_open_files(daemon: Daemon, machine: Machine, heat: S
     "it fails with its own exit code",
 )
 def test_a_script_without_processes(unprivileged: Unprivileged, heat: SignalServer) -> None:
-    """What a tool cannot do for want of processes is its failure, and told as that."""
+    """A tool that can start no process has failed, and the failure is reported."""
     machine = unprivileged
     go = Path("/bin/true")
     script = f"#!/bin/sh\necho d1 >>{machine.folder}/ran\nulimit -p 0\n{go}; {go} && exit 0\nexit 3\n"

@@ -54,10 +54,10 @@ CATALOGS = (
 @pytest.mark.fault(
     1,
     "Keystone away, hanging, cutting its answers, lost in redirects; tokens and catalogs that are wrong or nonsense",
-    "the result is kept, it is said that it is Keystone, and sent again once it lets the user in",
+    "the result is kept, a sentence names Keystone, and the result is sent again once Keystone accepts the login",
 )
 def test_results_arrive_though_keystone_fails(servers: Servers, other: SignalServer, tried: Tried) -> None:
-    """Whoever cannot log in comes again."""
+    """After a failed login the agent tries again, and the results arrive."""
     faults = (
         *proxy_faults.BREAKS_OFF[::2],
         *proxy_faults.CUTS_BODY[::2],
@@ -83,7 +83,7 @@ def test_results_arrive_though_keystone_fails(servers: Servers, other: SignalSer
     "little of it is read, memory stays under 200 MB, and the result arrives",
 )
 def test_a_keystone_that_says_too_much(servers: Servers, tried: Tried) -> None:
-    """Also before anybody is logged in."""
+    """Too long an answer of Keystone is cut off before the login too."""
     servers.add(
         (*proxy_faults.HUGE, *proxy_faults.COMPRESSED, *proxy_faults.TOO_MANY_HEADERS), "heat", before="keystone"
     )

@@ -84,7 +84,7 @@ def test_an_answer_is_for_one_request(servers: Servers, tried: Tried) -> None:
     "the older result is never sent: it would complete the newer action",
 )
 def test_results_of_replaced_deployments_are_not_sent(servers: Servers, tried: Tried) -> None:
-    """Whatever the server did when the result was to be sent."""
+    """The result of a replaced deployment is not sent, whatever the server answered before."""
     faults = [
         proxy.REFUSED,
         proxy_faults.HANGS[1],
@@ -109,7 +109,7 @@ def test_results_of_replaced_deployments_are_not_sent(servers: Servers, tried: T
 @pytest.mark.fault(
     1,
     "several of these faults one after the other, before many servers, chosen at random",
-    "each result arrives, the very same one, and is true",
+    "each result arrives unchanged, and is true",
 )
 def test_results_arrive_whatever_servers_do_in_random_order(tmp_path: Path, tried: Tried, seconds: float) -> None:
     """For as long as its share of `make torture`, or once; `TORTURE_SEED` repeats it."""

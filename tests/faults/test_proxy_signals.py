@@ -29,7 +29,7 @@ from support.result_servers import MEMORY, WAYS, Servers, Tried
     "the result is kept, and sent again until it is accepted; Heat drops one that it has got already",
 )
 def test_results_arrive_over_connections_that_break(servers: Servers, tried: Tried) -> None:
-    """What breaks off is tried again, with the very same result."""
+    """A broken request is repeated with the same result."""
     servers.add((*proxy_faults.BREAKS_OFF, *proxy_faults.CUTS_BODY), *WAYS)
     servers.begin()
     servers.kept("refused|reset|hung up|cut short|not HTTP")
@@ -44,7 +44,7 @@ def test_results_arrive_over_connections_that_break(servers: Servers, tried: Tri
     "it is given up in time, holds up no other result, and gets its own once it answers",
 )
 def test_results_arrive_at_servers_that_hang(servers: Servers, tried: Tried) -> None:
-    """Whatever a server says meanwhile, it has so long to come to an end."""
+    """A request for a result has a deadline, even if the server keeps sending something."""
     servers.add((*proxy_faults.HANGS, *proxy_faults.HANGS_IN_BODY), *WAYS)
     servers.begin()
     servers.kept("no answer within|no full answer|took too long|broke off")
@@ -55,11 +55,11 @@ def test_results_arrive_at_servers_that_hang(servers: Servers, tried: Tried) -> 
 
 @pytest.mark.fault(
     2,
-    "an answer that is none: noise, no HTTP, a web page with 200, headers that contradict each other, 1xx alone",
-    "it is no success: the result is kept, it is said why, and it is sent again",
+    "an answer that cannot be one: noise, no HTTP, a web page with 200, headers that contradict each other, 1xx alone",
+    "it does not count as a success: the result is kept, the reason is shown, and the result is sent again",
 )
 def test_an_answer_that_is_none_is_no_success(servers: Servers, tried: Tried) -> None:
-    """Only a success is a success."""
+    """Only an answer with a status of success counts as success."""
     pages = [each for each in proxy_faults.NO_DOCUMENT if "page" in each.name]
     servers.add((*proxy_faults.NO_HTTP, *proxy_faults.INFORMS, proxy_faults.TWO_LENGTHS))
     servers.add(pages, *WAYS)
@@ -75,7 +75,7 @@ def test_an_answer_that_is_none_is_no_success(servers: Servers, tried: Tried) ->
     "the result is kept, and sent again after as long as the server asked for, an hour at most",
 )
 def test_results_arrive_at_servers_that_were_not_ready(servers: Servers, tried: Tried) -> None:
-    """What may be otherwise later is tried again later."""
+    """An answer that may change later is followed by another attempt."""
     servers.add((*proxy_faults.for_now(time.time()), *proxy_faults.FOR_AN_HOUR))
     servers.add([proxy_faults.answers(401)], "heat", "zaqar")
     servers.begin()
@@ -90,7 +90,7 @@ def test_results_arrive_at_servers_that_were_not_ready(servers: Servers, tried: 
 @pytest.mark.fault(
     4,
     "a redirect: to another server, to itself, to a file, to nowhere, of every kind",
-    "nobody is followed with a result, so nobody else gets to see it; it is kept, and sent again",
+    "no redirect is followed, so no other server sees the result; it is kept, and sent again",
 )
 def test_results_do_not_follow_redirects(servers: Servers, other: SignalServer, tried: Tried) -> None:
     """A result goes where its deployment says, and nowhere else."""
@@ -107,10 +107,10 @@ def test_results_do_not_follow_redirects(servers: Servers, other: SignalServer, 
 @pytest.mark.fault(
     5,
     "401, 403, 404, 410, 413 or 422 for a result",
-    "it is said that it was refused for good, and it is not sent again until somebody asks for that",
+    "a sentence says that it was refused for good, and it is not sent again until `retry` asks for that",
 )
 def test_servers_that_refuse(servers: Servers, tried: Tried) -> None:
-    """What no repetition will change is not repeated."""
+    """A final refusal is not followed by another attempt."""
     servers.add([proxy_faults.answers(status) for status in proxy_faults.FOR_GOOD], "url")
     servers.add([proxy_faults.answers(status) for status in proxy_faults.FOR_GOOD if status != 401], "heat", "zaqar")
     servers.begin()
@@ -142,9 +142,9 @@ def pem(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.mark.fault(
     4,
-    "a certificate that has expired, is of another host or of nobody we know; a TLS handshake that breaks off, hangs "
-    "or trickles; HTTP where TLS is spoken, and TLS where HTTP is",
-    "nothing is sent to a server that is not known to be the right one; the result is kept, and it is said why",
+    "a certificate that has expired, is of another host or of an unknown authority; a TLS handshake that breaks off, "
+    "hangs or trickles; HTTP where TLS is expected, and the other way round",
+    "nothing is sent to a server that is not verified; the result is kept, and the reason is shown",
 )
 def test_results_go_to_servers_with_the_right_certificate_alone(
     servers: Servers, pem: Callable[..., Path], tried: Tried

@@ -122,7 +122,7 @@ class Asked:
         self.ec2.user_data, self.ec2.instance = text.encode(), f"i-{len(self._documents):08}".encode()
 
     def ran(self) -> list[str]:
-        """What ran."""
+        """Return the deployments that ran."""
         path = self.machine.folder / "ran"
         return path.read_text().split() if path.exists() else []
 
@@ -171,11 +171,11 @@ class Asked:
             self.recover(at or self.proxy)
 
     def said(self) -> list[str]:
-        """What was said of answers that are none."""
+        """Return the warnings about invalid answers."""
         return [line for line in self.daemon.log.splitlines() if re.search(rf"\d {self.name}(:| answered with)", line)]
 
     def recover(self, at: Proxy) -> None:
-        """It is over."""
+        """Repair the fault."""
         at.mend()
         asked = len(at.requests)
         self.poke()
@@ -183,7 +183,7 @@ class Asked:
         self.wait(self._is_well, "it does not recover")
 
     def _is_well(self) -> bool:
-        """Whether the last that was said of the source is that it answers; if not, it is asked again now and then."""
+        """Return whether the last report says that the source answers; if not, it is asked again now and then."""
         lines = [line for line in self.daemon.log.splitlines() if re.search(rf"\d {self.name}\b", line)]
         if "that is not metadata" in lines[-1]:  # it has answered
             return not self.daemon.health()["troubles"]
@@ -206,7 +206,7 @@ class Asked:
         assert peak(self.daemon.pid) < MEMORY, self.name
 
     def ends(self) -> None:
-        """What has waited is delivered, once, and the agent ends."""
+        """Check that waiting results are delivered once, and that the agent ends."""
         self.results.named.clear()
         self.poke()
         self.wait(lambda: self._state("pending") is State.SIGNALLED, "the result is lost")
@@ -248,7 +248,7 @@ def suffer(every: dict[str, Asked], tried: Tried) -> Callable[..., None]:
 
 Suffer = Callable[..., None]
 READ = "not JSON|not XML|web page|not metadata|empty|expected|UTF-8|not a list|declares|contains no|nested|values"
-KEEPS = "what it said before stays in force, it is said in a sentence, and it is asked again"
+KEEPS = "the last good document stays in force, a sentence says why, and the source is asked again"
 
 
 @pytest.mark.fault(
@@ -271,7 +271,7 @@ def test_servers_that_hang(suffer: Suffer) -> None:
 
 @pytest.mark.fault(2, "a source that answers with noise, no HTTP, 1xx alone, or two different lengths", KEEPS)
 def test_answers_that_are_none(suffer: Suffer) -> None:
-    """Only metadata is metadata."""
+    """Only metadata counts as metadata."""
     suffer(
         (*proxy_faults.NO_HTTP, *proxy_faults.INFORMS, proxy_faults.TWO_LENGTHS),
         "not HTTP|HTTP 1|hung up|reset|no answer|no full answer",
@@ -280,13 +280,13 @@ def test_answers_that_are_none(suffer: Suffer) -> None:
 
 @pytest.mark.fault(2, "a source that answers with a web page, nothing, NUL bytes, half of JSON, an error", KEEPS)
 def test_documents_that_are_none(suffer: Suffer) -> None:
-    """Not even where it says 200."""
+    """A body that is not a document is refused, even with status 200."""
     suffer(proxy_faults.NO_DOCUMENT, READ, *TRANSPORTS)
 
 
 @pytest.mark.fault(5, "a source that answers 4xx, 5xx, with every kind of Retry-After, or redirects", KEEPS)
 def test_answers_that_are_refusals(suffer: Suffer, other: SignalServer) -> None:
-    """It is said which."""
+    """The refusal is reported with its status."""
     refusals = [proxy_faults.answers(status) for status in (401, 403, 404, 410, 413, 422)]
     redirects = [each for each in proxy_faults.redirects(other.origin, "http://127.0.0.1:9") if "304" not in each.name]
     suffer(
@@ -311,9 +311,7 @@ def test_a_huge_answer_of_a_source_does_no_harm(suffer: Suffer) -> None:
     )
 
 
-@pytest.mark.fault(
-    1, "Keystone fails while Heat or Zaqar wants a new token", f"it is said that it is Keystone: {KEEPS}"
-)
+@pytest.mark.fault(1, "Keystone fails while Heat or Zaqar wants a new token", f"a sentence names Keystone: {KEEPS}")
 def test_metadata_arrives_though_keystone_fails(every: dict[str, Asked], tried: Tried) -> None:
     """A token that the service does not take any more has to be renewed, and cannot be."""
     faults = (

@@ -123,7 +123,7 @@ def test_killed_while_it_removes(machine: Machine, heat: SignalServer, tried: Tr
 
 @pytest.mark.fault(4, "the agent is killed at random while it removes secrets", "the next look removes the rest")
 def test_killed_at_random(machine: Machine, tried: Tried) -> None:
-    """However often: at last there are none, and all ids are known."""
+    """After any number of kills nothing is left to remove, and all ids are known."""
     given = [secret(machine, f"d{number}") for number in range(8)]
     machine.apply(given)
     conf = settings(machine, keep_secrets=0)
@@ -150,7 +150,7 @@ def test_killed_at_random(machine: Machine, tried: Tried) -> None:
 )
 @pytest.mark.parametrize("jump", [10 * YEAR, -10 * YEAR])
 def test_the_clock_jumps_at_a_reboot(machine: Machine, jump: float) -> None:
-    """What was done yesterday is kept like what was done yesterday."""
+    """Files of yesterday are kept like files of yesterday, although the clock has jumped."""
     machine.apply([secret(machine, "gone"), secret(machine, "kept")])
     machine.apply([secret(machine, "kept")])
     before = holds(machine, SECRET)
@@ -207,7 +207,7 @@ def fill(disk: Path) -> None:
     3, "the disk is full, and there is output of what has left the metadata", "that goes, and work goes on"
 )
 def test_room_is_made_on_a_full_disk(machine: Machine, disk: Path) -> None:
-    """By a single run, without anybody's help."""
+    """A single run makes room by itself."""
     large = deployment("large", "#!/bin/sh\nhead -c 3000000 /dev/zero | tr '\\0' x\n")
     assert machine.apply([large]).code == 0
     machine.apply([])
@@ -225,7 +225,7 @@ def test_room_is_made_on_a_full_disk(machine: Machine, disk: Path) -> None:
     3, "the disk fills up under a daemon, with output of what has left the metadata", "that goes, and work goes on"
 )
 def test_a_daemon_makes_room(machine: Machine, daemon: Daemon, disk: Path) -> None:
-    """As soon as something cannot be written."""
+    """A daemon makes room as soon as a write fails."""
     daemon.put([deployment("large", "#!/bin/sh\nhead -c 3000000 /dev/zero | tr '\\0' x\n")])
     daemon.start()
     daemon.wait_state("large", "unasked")
@@ -242,7 +242,7 @@ def test_a_daemon_makes_room(machine: Machine, daemon: Daemon, disk: Path) -> No
 
 @pytest.mark.fault(3, "a run prints twice what the disk holds", "it ends by itself, and its result has both ends")
 def test_a_flood_does_not_fill_the_disk(machine: Machine, heat: SignalServer, disk: Path) -> None:
-    """What it prints is bounded while it prints it."""
+    """Output is bounded while it is written."""
     body = "i=0\nwhile [ $i -lt 36 ]; do head -c 1000000 /dev/zero | tr '\\0' x || exit 9; i=$((i+1)); sleep 0.15; done"
     given = [deployment("d1", f"#!/bin/sh\necho begins\n{body}\necho\necho ends\n", signal=heat.url())]
     most: list[int] = []
@@ -268,7 +268,7 @@ def test_a_flood_does_not_fill_the_disk(machine: Machine, heat: SignalServer, di
 
 @pytest.mark.fault(4, "secrets in output cannot be written over", "the output is removed instead")
 def test_output_that_cannot_be_written_over_goes(machine: Machine) -> None:
-    """As on a disk that copies what it changes, and has no room for that."""
+    """Output that cannot be overwritten is removed, as on a full disk that copies on write."""
     if not shutil.which("strace"):
         pytest.skip("strace is not on this machine: tests/install-tools installs it")
     machine.apply([secret(machine, "d1")])
@@ -283,9 +283,11 @@ def test_output_that_cannot_be_written_over_goes(machine: Machine) -> None:
     assert not (machine.state / "runs/d1/stdout").exists()
 
 
-@pytest.mark.fault(3, "the journal cannot be written anew without the secrets", "it is said, and done at the next look")
+@pytest.mark.fault(
+    3, "the journal cannot be rewritten without the secrets", "a warning says so, and the next look tries again"
+)
 def test_the_journal_cannot_be_written_anew(machine: Machine) -> None:
-    """What is known stays as it was."""
+    """If the journal cannot be rewritten, its content stays."""
     given = [secret(machine, "d1")]
     machine.apply(given)
     (machine.state / "journal.new").mkdir(mode=0o700)
@@ -335,7 +337,11 @@ def test_what_is_remembered_is_damaged(machine: Machine, content: str | None) ->
         assert holds(machine, SECRET) == set()
 
 
-@pytest.mark.fault(1, "a command has put links and folders in the place of its output", "nothing beside it is touched")
+@pytest.mark.fault(
+    1,
+    "a command has put links and folders in the place of its output",
+    "nothing outside the folder of the run is touched",
+)
 def test_pruning_does_not_follow_links_in_the_place_of_output(machine: Machine) -> None:
     """Their targets stay."""
     outside = machine.folder / "outside"

@@ -150,7 +150,7 @@ def test_no_secret_is_left_after_kills(safe: Safe, heat: SignalServer, tried: Ca
 )
 @pytest.mark.parametrize("victim", ["program", "command", "supervisor"])
 def test_no_secret_is_left_after_a_run_that_was_killed(safe: Safe, heat: SignalServer, victim: str) -> None:
-    """After the secrets of all other providers were resolved, or printed."""
+    """No secret of any provider is left, whether it was only resolved or also printed."""
     safe.provider("kills", f"kill -9 $PPID; echo '{SECRET}-late'")
     more = {"program": "", "command": "kill -9 $$\n", "supervisor": "kill -9 $PPID; kill -9 $$\n"}[victim]
     given = safe.deployment("d1", heat.url("d1"), more, **({"last": "kills:x"} if victim == "program" else {}))

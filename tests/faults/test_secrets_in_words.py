@@ -99,7 +99,7 @@ def test_a_server_that_repeats_what_it_is_asked(machine: Machine, heat: SignalSe
     "no secret is in a log, health, metrics or a listing",
 )
 def test_settings_with_secrets_of_places_that_cannot_be_reached(daemon: Daemon, machine: Machine) -> None:
-    """Each transport with credentials of its own."""
+    """The credentials of each transport stay secret."""
     word, nowhere = planted.PASSWORD.replace('"', ""), "http://127.0.0.1:9"
     user = {"auth_url": f"{nowhere}/v3", "user_id": "u", "password": word, "project_id": "p"}
     daemon.settings |= {
@@ -157,7 +157,7 @@ def broken(self, *args, **options):
     ],
 )
 def test_a_defect_shows_no_values(daemon: Daemon, machine: Machine, heat: SignalServer, module: str, name: str) -> None:
-    """In whichever thread it is: file, line and function are enough to find it."""
+    """A defect in any thread is reported with file, line and function only."""
     folder = machine.folder / "defect"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(DEFECT.format(module=module, name=name, word=planted.WORD.encode().hex()))
@@ -176,7 +176,7 @@ def test_a_defect_shows_no_values(daemon: Daemon, machine: Machine, heat: Signal
     "it is masked in the reason that people are shown",
 )
 def test_a_mistake_in_a_hidden_input_is_not_repeated(machine: Machine, heat: SignalServer) -> None:
-    """Neither in the log, nor in what is said of the deployment, nor in its result."""
+    """The value of a wrong hidden input is in neither the log, the status nor the result."""
     machine.state.mkdir(mode=0o700)
     chef: dict[str, Any] = chef_stands_in(machine)
     hidden = {"name": "environment", "type": "String", "value": f"{planted.WORD}/x", "hidden": True}
@@ -235,7 +235,7 @@ PARTS = {
 )
 @pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
 def test_a_secret_in_several_parts_is_not_shown(machine: Machine, parts: tuple[str, str]) -> None:
-    """Before the next part is there, nobody can know; so what may be the beginning of a secret waits for it."""
+    """Text that may be the beginning of a secret is held back until the next part comes."""
     first, second = parts
     go = machine.folder / "go"
     words = [f"printf 'begun\\n%s' {shlex.quote(first)}", until(go), f"printf '%s\\nended\\n' {shlex.quote(second)}"]
@@ -305,12 +305,12 @@ def as_user(cloud: Cloud, identity: str = "d1") -> dict[str, Any]:
 
 @pytest.mark.fault(
     4,
-    "Heat, Keystone, or who takes results at a signed URL sends us to another host",
+    "Heat, Keystone, or the server of a signed URL redirects to another host",
     "nothing is sent there: no result, no password, no token",
 )
 @pytest.mark.parametrize("who", ["the service", "Keystone", "the signed URL"])
 def test_nobody_else_is_told(machine: Machine, heat: SignalServer, other: SignalServer, cloud: Cloud, who: str) -> None:
-    """Whoever may answer in a server's place could else have what it is told."""
+    """A redirect to another server is not followed, so that no secret reaches that server."""
     away = Answer(307, {"Location": f"{other.origin}/v3/auth/tokens"})
     if who == "the service":
         cloud.service.always = away
@@ -357,7 +357,7 @@ MANY = 30_000
 def test_many_secrets_do_not_keep_the_daemon_from_living(
     daemon: Daemon, machine: Machine, heat: SignalServer, tmp_path: Path
 ) -> None:
-    """What it takes to look for them grows with the text and with them, and signs of life come in between."""
+    """The time for masking grows linearly with the text and the secrets, and the daemon stays alive meanwhile."""
     lines = [f"{number:08}{planted.WORD}" for number in range(MANY)]
     hidden = {"name": "key", "type": "String", "value": "\n".join(lines), "hidden": True}
     words = [

@@ -49,7 +49,7 @@ def test_a_word_is_found_in_whatever_form() -> None:
 
 @pytest.mark.shows_secrets("they are put where they must not be, to see that they are found there")
 def test_what_is_where_it_must_not_be_is_found(machine: Machine, heat: SignalServer) -> None:
-    """In what was printed, in logs, health, results that others read, names, and temporary files; and open files."""
+    """The checker searches output, logs, health, shared results, names, temporary files and open files."""
     given = [deployment("d1", f"{SH}echo $planted\n", signal=heat.url())]
     assert machine.apply(given).code == 0
     assert planted.shown(machine) == planted.told(heat) == []
@@ -76,7 +76,7 @@ def test_what_is_where_it_must_not_be_is_found(machine: Machine, heat: SignalSer
 
 @dataclass(frozen=True)
 class Traced:
-    """What a command and all that it started have done."""
+    """The traces of a command and all processes that it started."""
 
     execs: list[tuple[str, str]]
     """Of each program: its arguments, and its environment."""
@@ -217,7 +217,7 @@ def test_no_secret_is_on_a_command_line(machine: Machine, heat: SignalServer, to
 
 
 def test_no_secret_of_a_container_is_on_a_command_line(machine: Machine, heat: SignalServer, podman: Any) -> None:
-    """What a container has in its environment is given to it by way of a file, or of the engine's environment."""
+    """A container gets its environment through a file or the environment of its engine."""
     variables = {"PLAIN": f"{planted.WORD}-hidden", "LINES": f"{planted.HIDDEN}\nand more"}
     container = {"image": IMAGE, "command": ["true"], "detach": False, "environment": variables}
     given = deployment("d1", {"web": container}, group="docker-cmd", signal=heat.url())
@@ -239,7 +239,7 @@ UNLIMITED = 'ulimit -c unlimited && exec "$@"'
 
 
 @pytest.mark.fault(
-    4, "the agent is aborted while it holds secrets, where cores have no limit", "there is no core of it"
+    4, "the agent is aborted while it holds secrets, where cores have no limit", "it leaves no core dump"
 )
 def test_there_is_no_core_of_the_agent(machine: Machine, heat: SignalServer) -> None:
     """All credentials would be in it. What its runs start leaves cores as the machine has it: that is their affair."""
@@ -268,10 +268,10 @@ def test_there_is_no_core_of_the_agent(machine: Machine, heat: SignalServer) -> 
 
 
 @pytest.mark.fault(
-    4, "the daemon is aborted while it holds secrets, where cores have no limit", "there is no core of it"
+    4, "the daemon is aborted while it holds secrets, where cores have no limit", "it leaves no core dump"
 )
 def test_there_is_no_core_of_the_daemon(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
-    """As little as of the command."""
+    """The daemon leaves no core dump either."""
     need_cores()
     daemon.put([deployment("d1", SH, signal=heat.url())])
     daemon.start("sh", "-c", UNLIMITED, "sh")
@@ -280,9 +280,9 @@ def test_there_is_no_core_of_the_daemon(daemon: Daemon, machine: Machine, heat: 
     assert list(machine.folder.glob("core*")) == []
 
 
-@pytest.mark.fault(4, "a hook by itself is aborted, and the process of one with steps", "there is no core of either")
+@pytest.mark.fault(4, "a hook by itself is aborted, and the process of one with steps", "neither leaves a core dump")
 def test_there_is_no_core_of_hooks(machine: Machine) -> None:
-    """They hold the inputs of a deployment."""
+    """Hooks leave no core dumps, which would contain the inputs of a deployment."""
     need_cores()
     pid = machine.folder / "pid"
     program = machine.folder / "chef-client"
@@ -323,7 +323,7 @@ def remove(folder: Path) -> None:
     "what it was given goes with the next one's, as soon as nothing works on it any more",
 )
 def test_what_a_killed_hook_leaves_is_removed(machine: Machine) -> None:
-    """Its folder for temporary files has inputs in it. While the command goes on that it has started, it stays."""
+    """The temporary folder of a killed hook, which has inputs, is removed once its command has ended."""
     begun, go = machine.folder / "begun", machine.folder / "go"
     given = deployment("d1", f"{SH}touch {begun}\n{until(go)}\n")
 

@@ -1,4 +1,4 @@
-"""How results are sent: over kept connections, with certificates, through proxies."""
+"""The sending of results: over kept connections, with certificates, through proxies."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_url_is_sent_as_it_is(machine: Machine, heat: SignalServer) -> None:
 )
 @pytest.mark.fault(
     5,
-    "a signal URL or verb that nobody can use",
+    "a signal URL or verb that cannot be used",
     "it is said once and not tried again; the deployment is carried out",
 )
 def test_where_nobody_can_send_to(machine: Machine, url: str, verb: str, word: str) -> None:
@@ -104,7 +104,7 @@ def test_a_keystone_that_is_away_keeps_results(machine: Machine) -> None:
 
 
 def test_results_of_users_arrive(machine: Machine) -> None:
-    """At Heat's API, and in a Zaqar queue, whose limit for a message is lower than Heat's."""
+    """Results arrive at Heat's API and in a Zaqar queue, whose messages have a lower limit."""
     openstack = cloud.Cloud()
     openstack.start()
     access = {

@@ -16,10 +16,10 @@ from support.results import ONCE, UNDELIVERED, counting, ended, hasty, ran
 @pytest.mark.fault(
     1,
     "a server that is down for several runs",
-    "its results are kept, it is said, and they are delivered exactly as they were",
+    "its results are kept, a warning says so, and they are delivered unchanged",
 )
 def test_a_server_that_is_down_and_comes_back(machine: Machine, heat: SignalServer) -> None:
-    """What could not be delivered is kept, said, and delivered by a later run exactly as it was."""
+    """An undelivered result is kept, reported, and delivered unchanged by a later run."""
     heat.refuse()
     given = [deployment(config="#!/bin/sh\ndate +%N | tee -a ran\n", signal=heat.url())]
 
@@ -42,7 +42,7 @@ def test_a_server_that_is_down_and_comes_back(machine: Machine, heat: SignalServ
 @pytest.mark.fault(
     1,
     "a server that comes back while a run goes on",
-    "the run goes on trying for as long as it was told to",
+    "the run goes on trying for the time that it was given",
 )
 def test_a_server_that_comes_back_within_the_run(machine: Machine, heat: SignalServer) -> None:
     """A run goes on trying for as long as it is told to."""

@@ -59,7 +59,7 @@ topology_template:
 """
 
 SCRIPT = '#!/bin/bash\nexport RUN=1\necho "$TOSCA_NODE.$TOSCA_OPERATION $port" >>"$log"\n' + "# long\n" * 1000
-"""It is long enough to be kept in a file of the stack, which all operations name by its digest."""
+"""A script long enough to be stored in a file of the stack, which all operations name by its digest."""
 
 POINTS = 3
 """The calls at which each command is killed in the short form."""
@@ -96,7 +96,7 @@ class Service:
 
     @property
     def lines(self) -> list[str]:
-        """What the scripts have written."""
+        """Return the lines that the scripts have written."""
         return self.log.read_text().splitlines()
 
     @property
@@ -118,7 +118,7 @@ def _stable(path: str, root: str) -> str:
 )
 @pytest.mark.parametrize("operation", ["create", "update", "suspend", "delete"])
 def test_kills_while_services_change(machine: Machine, operation: str, tried: Callable[[int], None]) -> None:
-    """Wherever it is killed: the scripts run as if nothing had been, each of them once."""
+    """After a kill at any moment the scripts of a service run as usual, each of them once."""
     service = Service(machine)
     service.prepare(operation)
     calls = machine.folder / "calls"

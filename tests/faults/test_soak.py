@@ -74,7 +74,7 @@ _TAKES_NOTHING = (
         "cuts its answer short, and has done nothing", b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nshort"
     ),
 )
-"""Who stands in the place of the server, and has no idea what it was told."""
+"""A server in the place of the real one that does not know what it was sent."""
 
 
 def _faults(chance: random.Random) -> tuple[Fault, ...]:
@@ -101,7 +101,7 @@ class Front(Proxy):
         super().__init__(upstream)
         self._chance, self._choosing = random.Random(seed), threading.Lock()  # noqa: S311  # it is to be repeatable
         self.faulty: Counter[str] = Counter()
-        """What it did instead, and how often."""
+        """The faults that it showed instead, with their counts."""
         self.fail(Fault("any", self._any))
 
     def _any(self, exchange: Exchange) -> None:
@@ -328,7 +328,7 @@ def replaced(
 
 
 def test_when_nothing_may_be_done_any_more() -> None:
-    """It counts when the daemon knew of it, not when it was so; stopped, it may finish what it was at."""
+    """The deadline counts from when the daemon learns of a replacement, and a stopped daemon may finish its step."""
     asked = [(10.0, ""), (11.0, '"3"'), (12.0, '"3"'), (20.0, '"5"')]
     left = {"a": 2, "b": 3, "c": 4, "d": 6}
     assert replaced(left, asked, [], 1.0) == {"a": 12.0, "b": 12.0, "c": 21.0, "d": float("inf")}
@@ -342,10 +342,10 @@ def test_when_nothing_may_be_done_any_more() -> None:
     1,
     "for a long time, a third of all answers faulty, deployments replaced all the time, and the daemon killed, ended, "
     "stopped, sent signals, or a supervisor killed, every few seconds",
-    "nothing is lost, run twice, told falsely or too late; and the daemon takes no more late than early",
+    "nothing is lost, run twice, or reported falsely or late; and what the daemon takes does not grow",
 )
 def test_a_long_time(tmp_path: Path, seconds: float, counted: Counter[str], tried: Callable[[int], None]) -> None:
-    """Whatever servers answer and whatever strikes the daemon: every promise is kept, and nothing grows."""
+    """Over a long time, with failing servers and faults, every promise is kept and nothing grows."""
     seed = promises.seed("TORTURE_SEED")
     print(f"\nTORTURE_SEED={seed}")
     folder = tmp_path / "machine"

@@ -54,7 +54,7 @@ def test_a_jump_while_a_signal_is_waited_for(stacks: Stacks, clock: Clock, jump:
 )
 @pytest.mark.parametrize("killed", [False, True], ids=["lives", "killed"])
 def test_a_wait_that_is_over(stacks: Stacks, clock: Clock, killed: bool) -> None:
-    """Nobody waits for ten years; and a process that goes on does not begin to wait anew."""
+    """A wait ends in time although the clock is set back ten years, also in the process that continues it."""
     resources = stacks.waiting(timeout=4)
     resources["condition"]["depends_on"] = "handle"
     del resources["sender"], resources["sender_config"]
@@ -81,7 +81,7 @@ def test_a_wait_that_is_over(stacks: Stacks, clock: Clock, killed: bool) -> None
     "the next one waits for what is left of the pause",
 )
 def test_a_pause_goes_on(stacks: Stacks) -> None:
-    """It is neither left out nor begun anew."""
+    """A pause of a workflow is neither skipped nor started again."""
     pause = 6
     stacks.template(stacks.script("member", "cut -d' ' -f1 /proc/uptime >>" + str(stacks.told)), "inner")
     group = {
@@ -108,7 +108,7 @@ def test_a_pause_goes_on(stacks: Stacks) -> None:
     3, "the machine rebooted while a stack waits", "what is known to have passed before counts, and so does what comes"
 )
 def test_a_reboot_while_something_is_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """After it, the time since the boot is added to what was noted before it."""
+    """The time since the boot is added to the time that was recorded before it."""
     now, boot = 1000.0, tmp_path.name
     monkeypatch.setattr(processes, "since_boot", lambda: now)
     monkeypatch.setattr(processes, "boot_id", lambda: f"{boot}/1/1")

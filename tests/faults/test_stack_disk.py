@@ -41,7 +41,7 @@ def two(stacks: Stacks) -> Path:
 
 
 def told(done: Done, words: str = "No space left on device") -> bool:
-    """Whether a command went well, or said what is the matter, and no more than that."""
+    """Return whether a command succeeded, or failed with only the expected message."""
     if done.code == 0:
         return True
     return done.code == USAGE and words in done.err and "nobody" not in done.err and "/" in done.err
@@ -49,7 +49,7 @@ def told(done: Done, words: str = "No space left on device") -> bool:
 
 @full
 def test_a_full_disk(stacks: Stacks, disk: Disk, tried: Callable[[int], None]) -> None:
-    """However much room there is: it is made, or the sentence names the disk; then it goes on where it was."""
+    """On a full disk a stack is created, or the error names the disk and the stack continues once there is room."""
     path = two(stacks)
     levels = (0, 2, 5, 7, 9, 16)
     failed = 0
@@ -131,7 +131,7 @@ class Torn:
         return found
 
     def hit(self) -> bool:
-        """Whether a call of the last command was made to fail, or to kill it."""
+        """Return whether a call of the last command was made to fail, or to kill it."""
         return "INJECTED" in self.trace.read_text(errors="replace") or "killed by SIGKILL" in self.trace.read_text()
 
 
@@ -196,7 +196,7 @@ def test_errors_of_the_records(stacks: Stacks, error: str, tried: Callable[[int]
 @needs_strace
 @fault(
     1,
-    "kill -9 at a system call that changes the records of a stack, while it is made, changed, rolled back, put to rest "
+    "kill -9 at a system call that changes the records of a stack, while it is made, changed, rolled back, suspended "
     "or deleted",
     "the same command goes on to the same end; nothing is run twice; never a stack that cannot be used",
 )

@@ -31,7 +31,7 @@ again = fault(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["INT", "KILL"])
 @pytest.mark.parametrize("kind", ["plain", "group", "nested", "update"])
 def test_an_interrupted_stack_listens_again(stacks: Stacks, number: int, kind: str) -> None:
-    """What a script was told before the interruption is where it is heard after it."""
+    """The address that a script got before the interruption works after it."""
     path = template(stacks, kind)
     process = stacks.start(path)
     stacks.address()
@@ -98,7 +98,7 @@ def test_a_port_that_is_taken_is_said(stacks: Stacks) -> None:
     "the stack can be deleted all the same",
 )
 def test_a_stack_whose_port_is_taken_is_deleted(stacks: Stacks) -> None:
-    """To be rid of it takes no port."""
+    """A stack can be deleted although its port is taken."""
     path = stacks.template(stacks.waiting())
     interrupt(stacks, path)
     with taken(stacks.port()):
@@ -220,7 +220,7 @@ def test_what_is_no_signal_does_nothing(stacks: Stacks, tried: Callable[[int], N
     "a bounded number is held at once; true signals come through at once",
 )
 def test_connections_that_are_held(stacks: Stacks, tried: Callable[[int], None]) -> None:
-    """Who says nothing makes room for those who do."""
+    """A client that sends nothing makes room for clients that do."""
     process = stacks.start(stacks.template(stacks.waiting()))
     address, token = stacks.address()
     held = []

@@ -1,4 +1,4 @@
-"""What is kept of a stack, damaged in each way, or taken away while the stack is worked on."""
+"""The files of a stack, damaged in each way, or removed while the stack is worked on."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ HOW: dict[str, Callable[[Path], object]] = {
     5,
     "the records of a stack damaged: empty, cut short, garbage, NUL bytes, nested, a folder, a link, a pipe in their "
     "place",
-    "it is named and nothing of it is run again; all other stacks go on; it can be deleted, and made anew",
+    "the stack is named, and nothing of it is run again; all other stacks go on; it can be deleted, and created again",
 )
 @pytest.mark.parametrize("how", HOW)
 def test_a_damaged_stack(stacks: Stacks, how: str) -> None:
-    """It takes no other stack with it, is said, can be removed, and is made anew then."""
+    """A damaged stack is reported, affects no other, and can be removed and created again."""
     path = stacks.template(stacks.script("one", "", "CREATE", "DELETE"))
     other = stacks.template(stacks.script("other"), "other")
     stacks.apply(path)
@@ -81,7 +81,7 @@ def test_a_damaged_stack(stacks: Stacks, how: str) -> None:
 
 
 def test_a_deletion_was_killed_at_its_last_step(stacks: Stacks) -> None:
-    """What it has left is removed with the next deletion, although the stack no longer exists."""
+    """The files of a killed deletion are removed with the next deletion, although the stack no longer exists."""
     stacks.apply(stacks.template(stacks.script("one")))
     stacks.record.unlink()
     assert list(stacks.folder.iterdir()) != []
@@ -99,7 +99,7 @@ def test_a_deletion_was_killed_at_its_last_step(stacks: Stacks) -> None:
 )
 @pytest.mark.parametrize("torn", [b"", b'12345678 ["stack","'], ids=["empty", "torn"])
 def test_nothing_was_kept_yet(stacks: Stacks, torn: bytes) -> None:
-    """What was interrupted before anything was done is begun anew."""
+    """A command that was interrupted before its first step starts over."""
     path, other = stacks.template(stacks.script("one")), stacks.template(stacks.script("other"), "other")
     stacks.apply(other)
     stacks.folder.mkdir(mode=0o700, parents=True)
@@ -125,7 +125,7 @@ def test_nothing_was_kept_yet(stacks: Stacks, torn: bytes) -> None:
     "a copy is set aside, it is said once, and the stack goes on; nothing is run again",
 )
 def test_a_line_that_does_not_count_any_more(stacks: Stacks) -> None:
-    """Each line holds the whole of a record: damage to an old one costs nothing."""
+    """Each line has the whole record, so damage to an old line loses nothing."""
     path = stacks.template(stacks.script("one"))
     stacks.apply(path)
     lines = stacks.record.read_bytes().splitlines(keepends=True)
@@ -180,14 +180,14 @@ def test_what_is_beside_the_records(stacks: Stacks, how: str, tried: Callable[[i
 away = fault(
     2,
     "the records of a stack removed, cut short, replaced or moved while it is worked on",
-    "they are written anew, and that is said; where they are somebody else's, the work stops: never a false success",
+    "they are written again, with a warning; if they belong to another stack, the work stops: never a false success",
 )
 
 
 @away
 @pytest.mark.parametrize("what", ["rm", "mv {0} {0}.gone;:", ": >"])
 def test_records_that_go_are_written_anew(stacks: Stacks, what: str) -> None:
-    """What was known is kept: the stack is there afterwards, and the same command finds nothing to do."""
+    """Lost records are written again from memory, and the same command then finds nothing to do."""
     takes = f"{what.format(stacks.record)} {stacks.record}"
     path = stacks.template(stacks.script("one", takes))
 
@@ -226,7 +226,7 @@ def test_records_of_somebody_else_stop_the_work(stacks: Stacks, what: str) -> No
 
 @away
 def test_records_that_go_while_a_script_runs_are_missed(stacks: Stacks) -> None:
-    """Also where nothing more is to be written, it is looked after them before it is said that all is well."""
+    """Lost records are noticed before success is reported, even if nothing more has to be written."""
     stacks.apply(stacks.template(stacks.script("one")))
     waits = f"touch {stacks.told}; while [ ! -e {stacks.go} ]; do sleep 0.05; done"
     path = stacks.template(stacks.script("one", waits))

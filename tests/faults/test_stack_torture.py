@@ -35,7 +35,7 @@ ROUNDS = 2
 AT_ONCE = 3
 TELL = 10.0
 STUBBORN = 8
-"""How often a step is taken again after runs were killed in it, until it is done."""
+"""The most repetitions of a step whose runs were killed."""
 
 AGENT = "the agent"
 MACHINE = "the machine"
@@ -47,12 +47,12 @@ OTHERS = {
     "the agent and a whole run": 2,
     "everything": 2,
 }
-"""What is killed beside the agent alone, and how often; only in some rounds, as what ran is not the same after it."""
+"""The processes that are killed next to the agent, with their number; only in some rounds, as runs then differ."""
 
 
 @dataclass
 class Counts:
-    """What was done."""
+    """The counts of all rounds."""
 
     kills: Counter[str]
     steps: Counter[str]
@@ -160,7 +160,7 @@ class Round:
         assert code in allowed, self._story([f"it ended with {code}"])
 
     def _is_over(self, before: tuple[str, str, str]) -> bool:
-        """Whether a step that was begun since has come to an end, though whoever took it was killed."""
+        """Return whether a step has come to an end since it began, even if its command was killed."""
         _, status, attempt = self._tortured.state()
         return status in ("COMPLETE", "FAILED") and attempt != before[2]
 
@@ -226,10 +226,10 @@ class Round:
 
 
 def _is_as_wanted(step: Step, action: str, status: str, reason: str) -> bool:
-    """Whether a stack is what a step was to make of it, where runs were killed: perhaps with another action.
+    """Return whether a stack is in the state that a step should lead to, after runs were killed; the action may differ.
 
-    One that was to fail has to fail for its own `reason`, which is that of the script after all others: a killed run
-    makes it fail earlier.
+    A stack that should fail has to fail for its own `reason`, that of the last script: a killed run makes it fail
+    earlier.
     """
     if step.what == DELETE:
         return not action
@@ -307,9 +307,9 @@ class Torture:
 @pytest.mark.fault(
     1,
     "`kill -9` at random moments, of a command that works on a stack, a supervisor, a script, a whole run, all of "
-    "these, or the machine, while stacks are made, changed, rolled back, put to rest and deleted",
-    "begun again, each step comes to what it would have come to; no script ran twice or was lost, nothing failed is "
-    "said to be complete, and nothing of a deleted stack is left",
+    "these, or the machine, while stacks are made, changed, rolled back, suspended and deleted",
+    "the same command goes on to the same end; no script is run twice or lost, no failure is reported as complete, "
+    "and nothing of a deleted stack is left",
 )
 def test_kills_while_stacks_live(
     tmp_path: Path, seconds: float, counted: Counter[str], tried: Callable[[int], None]

@@ -48,7 +48,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "dangling": _instead(lambda path: path.symlink_to(path.parent / "nowhere" / "at all")),
     "pipe": _instead(lambda path: os.mkfifo(path, 0o600)),
 }
-"""What is done to a file, by name."""
+"""Damages of a file, by name."""
 
 fault = pytest.mark.fault
 
@@ -82,7 +82,7 @@ def undelivered(world: World, heat: SignalServer) -> list[dict[str, object]]:
 )
 @pytest.mark.parametrize("how", DAMAGES)
 def test_all_but_the_journal(machine: Machine, heat: SignalServer, how: str, tried: Callable[[int], None]) -> None:
-    """What is beside the journal holds up no delivery, and makes nothing run twice."""
+    """A damaged file other than the journal delays no delivery and makes nothing run twice."""
     world = World(machine, heat, 7)
     batch = undelivered(world, heat)
     first = str(batch[0]["id"])
@@ -111,7 +111,7 @@ def test_all_but_the_journal(machine: Machine, heat: SignalServer, how: str, tri
 )
 @pytest.mark.parametrize("how", ["nothing", "half", "garbage", "nested", "NUL", "numbers"])
 def test_a_journal_that_says_less(machine: Machine, heat: SignalServer, how: str) -> None:
-    """What a journal has lost is not run a second time: the folders of the runs say that they were."""
+    """A deployment that the journal has lost is not run again, because the folder of its run is there."""
     world = World(machine, heat, 7)
     batch = undelivered(world, heat)
     damage(machine.state / "journal", how)
@@ -171,7 +171,7 @@ def test_without_a_journal_or_a_lock_nothing_is_run(machine: Machine, heat: Sign
 )
 @pytest.mark.parametrize("how", [each for each in DAMAGES if each not in ("nested", "numbers")])
 def test_the_record_of_an_end(machine: Machine, heat: SignalServer, how: str) -> None:
-    """Of a run whose exit code cannot be read, nobody claims to know it."""
+    """A run with an unreadable exit code is not reported with any."""
     go = machine.folder / "go"
     script = f"#!/bin/sh\necho d1 >>{machine.folder}/ran\nuntil [ -e {go} ]; do sleep 0.02; done; exit 3\n"
     given = [deployment("d1", script, signal=heat.url()), deployment("d2", signal=heat.url("d2"))]
@@ -209,7 +209,7 @@ def _is_zombie(process: int) -> bool:
 )
 @pytest.mark.parametrize("how", [each for each in DAMAGES if each != "dangling"])
 def test_a_pause_that_cannot_be_read(machine: Machine, how: str) -> None:
-    """Somebody has paused it all the same; and whatever is there, `resume` removes it."""
+    """An unreadable pause still pauses the agent, and `resume` removes it in any form."""
     machine.state.mkdir(mode=0o700)
     damage(machine.state / "paused", how)
     given = [deployment("d1", counting(machine))]
@@ -256,7 +256,7 @@ def test_files_of_somebody_else(unprivileged: Unprivileged, name: str) -> None:
     "said, and tried again by every run that comes after it, though the result is delivered",
 )
 def test_what_a_run_was_given_is_removed_later(unprivileged: Unprivileged, heat: SignalServer) -> None:
-    """It may hold secrets. Of what was tidied up, nobody looks again."""
+    """Inputs of a run, which may be secret, are removed later; folders that are tidy are not read again."""
     machine = unprivileged
     folder = machine.state / "runs" / "d1"
     document = machine.write(
@@ -318,7 +318,7 @@ def test_no_broken_file_keeps_the_daemon_from_its_work(
 )
 @pytest.mark.parametrize("how", ["folder", "pipe", "dangling"])
 def test_the_daemon_without_a_journal(daemon: Daemon, machine: Machine, how: str) -> None:
-    """It begins nothing that it cannot record."""
+    """The daemon begins nothing that it cannot record."""
     machine.state.mkdir(mode=0o700)
     path = machine.state / "journal"
     damage(path, how)
@@ -339,13 +339,13 @@ def test_the_daemon_without_a_journal(daemon: Daemon, machine: Machine, how: str
 @fault(
     1,
     "the journal removed, or another put in its place, while the daemon works",
-    "it is written anew from memory, or nothing more is begun until it is back; nothing is run twice",
+    "it is written again from memory, or nothing more is begun until it is back; nothing is run twice",
 )
 @pytest.mark.parametrize("what", ["removed", "replaced"])
 def test_the_journal_goes_while_the_daemon_works(
     daemon: Daemon, machine: Machine, heat: SignalServer, what: str
 ) -> None:
-    """What the daemon knows is not lost with the file, and it never writes where nobody will look."""
+    """The daemon writes a removed journal again, and never into a file without a name."""
     given = [deployment("d1", counting(machine), signal=heat.url("d1"))]
     daemon.put(given)
     daemon.start()

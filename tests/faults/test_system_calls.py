@@ -26,7 +26,7 @@ from support.machine import Machine
 from support.promises import KINDS, Kind, World, seed
 
 CALLS = ",".join(sorted(kill_points.CHANGES.values()))
-"""Those that change what is on disk; of `openat`, those that may make a file."""
+"""The calls that change the disk; of `openat`, those that may create a file."""
 
 WORDS = {"ENOSPC": "No space left on device", "EIO": "Input/output error"}
 
@@ -39,9 +39,9 @@ SILENT = (
     "journal.new",
     "run/heat-config-script/ID.identity",
 )
-"""What is only for others to look at, or for later: nobody needs to hear that it could not be written.
+"""Files that only other programs or later passes read: a failed write needs no message.
 
-An output that a script wrote is only made 0600 by the agent, in a folder that is already for nobody else.
+An output of a script is only made 0600 by the agent, in a folder that is already private.
 """
 
 KIND = {each.name: each for each in KINDS}
@@ -72,7 +72,7 @@ class Call:
 
     @property
     def kind(self) -> tuple[str, str]:
-        """What is tried once at least."""
+        """Return the kind of a call, of which each is tried at least once."""
         return self.name, self.file
 
 
@@ -103,7 +103,7 @@ def about(arguments: str, world: World) -> str:
 
 
 def changes(line: str) -> bool:
-    """Whether the call in a line of a trace changes the state: one that only opens a file to read it does not."""
+    """Return whether a call in a trace changes the state; one that only opens a file to read it does not."""
     return "openat(" not in line or "O_CREAT" in line
 
 
@@ -140,7 +140,7 @@ class Torn:
         return about(line, self.world), changes(line)
 
     def fail(self, call: Call, error: str) -> bool:
-        """Have a call fail, go on undisturbed, and hold what happened against the promises; return whether it did."""
+        """Have a call fail, continue undisturbed, and check the promises; return whether it failed."""
         batch = self.world.batch(BATCH)
         before = len(self.world.said())
         options = ("-e", f"inject={call.name}:error={error}:when={call.number}")
@@ -233,7 +233,7 @@ def test_errors(torn: Torn, tried: Callable[[int], None], part: int) -> None:
     "nothing is lost, run twice or told falsely; a sentence says what could not be written",
 )
 def test_errors_on_a_new_machine(machine: Machine, heat: SignalServer, tried: Callable[[int], None]) -> None:
-    """The folders that are made at the first run are made at the next one, where they could not be."""
+    """Folders that could not be created in the first run are created in the next one."""
     world = World(machine, heat, seed("SYSTEM_CALL_SEED"))
     made = [each for each in Torn(world, first=True).calls if each.name == "mkdir"]
     done = 0
@@ -255,7 +255,7 @@ def test_errors_on_a_new_machine(machine: Machine, heat: SignalServer, tried: Ca
     "nothing is lost, run twice or told falsely",
 )
 def test_kills(torn: Torn, tried: Callable[[int], None]) -> None:
-    """At whichever call it is killed: what was accepted is done once, and told truly."""
+    """After a kill at any system call, accepted work is done once and reported truly."""
     sample = chosen(torn.watched(), torn.world.chance, 10)
     done = sum(torn.kill(each) for each in sample)
     torn.world.check()
@@ -264,7 +264,7 @@ def test_kills(torn: Torn, tried: Callable[[int], None]) -> None:
 
 
 def test_a_kill_can_come_before_each_system_call(torn: Torn) -> None:
-    """What kills the agent sees each call that changes the state, by the kernel's own account."""
+    """The tracer that kills the agent sees each call that changes the state."""
     watched = {(kill_points.CHANGES[each.name], each.file) for each in torn.watched(*strace(torn.trace))}
     found = {
         each.kind if each.name != "rename" else ("rename", _renamed(each.file))
@@ -374,7 +374,7 @@ def _poke(daemon: Daemon) -> None:
     "it goes on or is started again; nothing is lost, run twice or told falsely",
 )
 def test_errors_of_the_daemon(daemon: Daemon, world: World, tried: Callable[[int], None]) -> None:
-    """Whatever it could not write, it does when it can: by itself, or when it is started again."""
+    """A write of the daemon that failed is repeated later, by itself or after a restart."""
     trace = world.machine.folder / "trace"
     kinds = BATCH[:2]
     batch = _life(daemon, world, kinds, *strace(trace))

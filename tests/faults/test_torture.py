@@ -45,11 +45,11 @@ WAYS = ("apply", "local", "request")
 """`heat-config-apply`, or the daemon with one of its sources."""
 
 SPARING = {"a supervisor": 3, "a tool": 3, "a whole run": 2}
-"""What is killed beside the agent, and how often."""
+"""The processes that are killed next to the agent, with their number."""
 
 AGENT = "the agent"
 FATAL = {AGENT: 10, "the agent and a supervisor": 3, "the agent and a whole run": 2, "everything": 2}
-"""What is killed and the agent with it."""
+"""The processes that are killed together with the agent."""
 
 MACHINE = "the machine"
 
@@ -68,14 +68,14 @@ TROUBLES: tuple[Callable[[SignalServer, random.Random], None], ...] = (
         for _ in range(8)
     ),
 )
-"""What a server may be like for a while."""
+"""The faults that a server may have for a while."""
 
 MET = {
     State.ACCEPTED: "something had yet to begin",
     State.RUNNING: "something ran",
     State.FINISHED: "a result was to be delivered",
 }
-"""What a kill may meet."""
+"""The states in which a kill may find a run."""
 
 
 @dataclass(frozen=True, order=True)
@@ -92,7 +92,7 @@ class Strike:
 
 
 class Round:
-    """One machine, over some batches of deployments."""
+    """Some batches of deployments on one machine."""
 
     def __init__(self, folder: Path, seed: int, durations: Mapping[str, float], way: str = "") -> None:
         """Make all choices by the seed. `durations` are those of a batch, by way."""
@@ -229,7 +229,7 @@ class Round:
         assert code == 0, f"exit code {code}: {self.world.said()[-3000:]}"
 
     def _is_up(self) -> bool:
-        """Whether the daemon has said how it is in its file since it was started."""
+        """Return whether the daemon has written its health file since it was started."""
         return _changed(self._machine.state / "health.json") != self._told
 
     def _is_done(self, wanted: Iterable[str]) -> bool:
@@ -341,7 +341,7 @@ class Torture:
 
     @property
     def kills(self) -> Counter[str]:
-        """What was killed, and how often."""
+        """Return the kills by process, with their number."""
         return sum((kills for kills, _ in list(self._counted)), Counter())
 
     def run(self) -> None:
@@ -406,7 +406,7 @@ class Torture:
     1,
     "`kill -9` at random moments, of the agent, a supervisor, a tool, a whole run, all of these, or the machine, while "
     "servers fail and deployments are replaced",
-    "each deployment is run once, and its one true result is heard; what was replaced is neither begun nor told",
+    "each deployment is run once, and its one true result arrives; a replaced deployment is neither begun nor reported",
 )
 def test_kills_at_random_moments(
     tmp_path: Path, seconds: float, counted: Counter[str], tried: Callable[[int], None]

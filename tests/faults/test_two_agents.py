@@ -100,7 +100,7 @@ def test_a_run_does_not_hold_the_lock(machine: Machine, heat: SignalServer) -> N
     4, "a run looks for what the agent has open", "neither the journal nor the lock nor a connection is open in it"
 )
 def test_a_run_has_none_of_our_files_open(machine: Machine) -> None:
-    """Neither the lock nor the journal is open in the processes of a run."""
+    """The processes of a run have neither the lock nor the journal open."""
     machine.start_apply([deployment(config=waiting(machine))])
     wait_until((machine.folder / "ran").exists)
     supervisor = psutil.Process(machine.status()["d1"]["process"])
@@ -111,7 +111,7 @@ def test_a_run_has_none_of_our_files_open(machine: Machine) -> None:
 
 
 def test_looking_needs_no_lock(machine: Machine) -> None:
-    """What runs can be asked while an agent works; what has to wait for it says so."""
+    """Commands that only read work next to an agent; those that have to wait for it say so."""
     machine.start_apply([deployment(config=waiting(machine)), deployment("d2")])
     wait_until((machine.folder / "ran").exists)
 
@@ -125,11 +125,11 @@ def test_looking_needs_no_lock(machine: Machine) -> None:
 @pytest.mark.fault(
     1,
     "the lock removed, replaced by another file, or emptied, while an agent holds it",
-    "a second agent leaves all the same: the directory itself is locked",
+    "a second agent still exits: the directory itself is locked",
 )
 @pytest.mark.parametrize("what", ["removed", "replaced", "emptied"])
 def test_a_lock_that_is_gone(machine: Machine, heat: SignalServer, what: str) -> None:
-    """Nobody works beside an agent because the file that names it is not what it was."""
+    """No second agent begins when the file of the lock is removed or replaced."""
     given = [deployment(config=waiting(machine), signal=heat.url())]
     first = machine.start_apply(given)
     wait_until((machine.folder / "ran").exists, LONG)
@@ -159,7 +159,7 @@ def test_a_lock_that_is_gone(machine: Machine, heat: SignalServer, what: str) ->
 )
 @pytest.mark.parametrize("how", ["link", "bind mount"])
 def test_one_directory_by_two_paths(machine: Machine, heat: SignalServer, how: str) -> None:
-    """It is the directory that is locked, whatever it is called."""
+    """The lock belongs to the directory, whatever path leads to it."""
     given = [deployment(config=waiting(machine), signal=heat.url())]
     first = machine.start_apply(given)
     wait_until((machine.folder / "ran").exists, LONG)
@@ -187,11 +187,11 @@ def test_one_directory_by_two_paths(machine: Machine, heat: SignalServer, how: s
 
 @pytest.mark.fault(
     1,
-    "a second daemon, `run --once` or heat-config-apply beside a daemon, also one that is started while it starts",
+    "a second daemon, `run --once` or heat-config-apply next to a daemon, also while the daemon starts",
     "it leaves with exit code 4, names the daemon, and does nothing",
 )
 def test_beside_a_daemon(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
-    """What the daemon works on is nobody else's."""
+    """No other command takes over the daemon's work."""
     go = machine.folder / "go"
     given = [deployment("d1", counting(machine, "d1", until(go)), signal=heat.url("d1"))]
     daemon.put(given)
@@ -226,11 +226,11 @@ def test_beside_a_daemon(daemon: Daemon, machine: Machine, heat: SignalServer) -
 @pytest.mark.fault(
     1,
     "the state directory removed, or moved away and another put in its place, while the daemon works",
-    "it says so, and begins and records nothing more until the directory is back or the agent is started anew",
+    "it says so, and begins and records nothing more until the directory is back or the agent is restarted",
 )
 @pytest.mark.parametrize("what", ["moved", "replaced"])
 def test_the_state_directory_goes(daemon: Daemon, machine: Machine, heat: SignalServer, what: str) -> None:
-    """What cannot be recorded is not begun, and what was known before is not forgotten."""
+    """Without the state directory nothing new begins, and known deployments are not forgotten."""
     given = [deployment("d1", counting(machine), signal=heat.url("d1"))]
     daemon.put(given)
     daemon.start()

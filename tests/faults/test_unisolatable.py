@@ -30,7 +30,7 @@ def test_an_agent_that_is_not_root_refuses(unprivileged: Unprivileged) -> None:
 
 @pytest.mark.fault(2, "a deployment asks for isolation, and the kernel refuses it", "a failure; nothing is run")
 def test_a_machine_that_gives_no_namespaces_refuses(machine: Machine) -> None:
-    """As a container without privileges does. The doctor says it before."""
+    """Without namespaces, as in an unprivileged container, the run is refused; `doctor` warns of it."""
     need_root()
     before = [need("setpriv", "util-linux"), "--bounding-set=-sys_admin"]
     proof = machine.folder / "proof"

@@ -1,4 +1,4 @@
-"""What cannot be started at all, whatever the machine has: it fails, and nothing else does."""
+"""Commands that can never start: their deployment fails, and no other."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def batch(heat: SignalServer) -> list[dict[str, object]]:
     "that deployment fails, and says why; those after it are run",
 )
 def test_what_cannot_be_an_argument_fails_its_own_deployment(machine: Machine, heat: SignalServer) -> None:
-    """By the command."""
+    """A command with such an argument fails its own deployment."""
     done = machine.apply(batch(heat), HEAT_PUPPET_CMD="/bin/true")
     assert "Traceback" not in done.err
     [values] = heat.values("half")
@@ -43,7 +43,7 @@ def test_what_cannot_be_an_argument_fails_its_own_deployment(machine: Machine, h
 
 
 def test_the_daemon_goes_on_after_it(daemon: Daemon, heat: SignalServer) -> None:
-    """It answers it once, and is there for what comes next."""
+    """The daemon sends the failure once, and continues."""
     daemon.put(batch(heat))
     daemon.start(HEAT_PUPPET_CMD="/bin/true")
     heat.wait_for(2, LONG)
@@ -55,7 +55,7 @@ def test_the_daemon_goes_on_after_it(daemon: Daemon, heat: SignalServer) -> None
 
 @pytest.mark.fault(
     2,
-    "a start of a run that fails in a way that nobody has foreseen, or for want of memory",
+    "a run cannot be started, for an unforeseen reason or for lack of memory",
     "that deployment fails, or is postponed; those after it are run",
 )
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_the_daemon_goes_on_after_it(daemon: Daemon, heat: SignalServer) -> None
 def test_an_error_of_one_start_is_no_other_deployments(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, said: str
 ) -> None:
-    """Whatever the error is: real ones of most kinds cannot be made to happen."""
+    """An error that starts one run fails affects no other deployment; most kinds have to be simulated."""
     real = supervisor.start
 
     def start(directory: Path, *rest: Any, **more: Any) -> supervisor.Running:
@@ -90,11 +90,11 @@ def test_an_error_of_one_start_is_no_other_deployments(
 
 @pytest.mark.fault(
     5,
-    "the limit on the size of files of the agent (ulimit -f) is too low",
-    "it is named as that, and not as a full disk; nothing is lost, and all is run with another limit",
+    "the limit on the size of the agent's files (ulimit -f) is too low",
+    "the message names the limit, and not a full disk; nothing is lost, and everything is run with a higher limit",
 )
 def test_a_limit_on_the_size_of_files_is_no_full_disk(machine: Machine) -> None:
-    """Neither of the journal, nor of what a run needs."""
+    """A limit on the size of files is reported as such, for the journal and for the files of a run."""
     document = machine.write([deployment("d1", "#!/bin/sh\necho fine\n")])
     before = ["prlimit", "--fsize=100", "--"]
     done = subprocess.run(

@@ -87,7 +87,7 @@ class Watched:
 def test_a_deployment_that_hangs_the_agent(  # noqa: PLR0917
     daemon: Daemon, machine: Machine, heat: SignalServer, where: str, says: str, runs: list[str]
 ) -> None:
-    """It is tried a second time, as the machine may have been at fault, and then no more."""
+    """A deployment that hung the agent is tried once more, as the machine may have been at fault."""
     stuck = deployment("stuck", counting(machine, "stuck"), signal=heat.url("stuck"), inputs={"password": SECRET})
     fine = deployment("zfine", counting(machine, "fine"), signal=heat.url("fine"))
     watched = Watched(daemon, machine, where)
@@ -118,7 +118,7 @@ def test_a_deployment_that_hangs_the_agent(  # noqa: PLR0917
     "after two such ends the document is set aside, which is said, until it changes",
 )
 def test_a_document_that_hangs_the_agent(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
-    """What comes after it counts again."""
+    """The document after one that hangs the agent is used."""
     watched = Watched(daemon, machine, "plan")
     daemon.configure()
     daemon.put([deployment("stuck", "#!/bin/sh\n", signal=heat.url("stuck"))])
@@ -149,7 +149,7 @@ def test_a_tidying_up_that_hangs_the_agent(daemon: Daemon, machine: Machine, hea
 def test_another_end_is_not_counted(
     daemon: Daemon, machine: Machine, heat: SignalServer, number: signal.Signals
 ) -> None:
-    """Whoever kills the agent says nothing about what it was doing."""
+    """Only an abort by the watchdog counts: another kill says nothing about the work."""
     daemon.configure()
     for turn in range(3):
         name = f"d{turn}"

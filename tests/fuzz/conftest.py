@@ -1,4 +1,4 @@
-"""What the tests with made-up examples share: the record of how many they have tried."""
+"""The fixture of all fuzz tests: the record of how many examples they have tried."""
 
 from __future__ import annotations
 

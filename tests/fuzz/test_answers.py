@@ -1,4 +1,4 @@
-"""Whatever servers answer, and whatever an instance was given: metadata, or one sentence about what came instead."""
+"""Any answer of a server and any data of an instance is metadata, or one sentence says what came instead."""
 
 # ruff: noqa: SLF001  # an answer is given to what reads it: a server would be too slow for thousands
 
@@ -36,7 +36,7 @@ answers = pytest.mark.fault(
 headers = pytest.mark.fault(
     3,
     "any Retry-After, Date, ETag or Last-Modified of a server, any status",
-    "a wait of an hour at most; what is nonsense counts for nothing",
+    "a wait of an hour at most; nonsense is ignored",
 )
 
 known = st.sampled_from(KNOWN) | changed() | values
@@ -62,7 +62,7 @@ def understood(read: Any, *arguments: object) -> Any:
 @answers
 @tries(100, bodies | known.map(lambda each: json.dumps({"metadata": each}).encode()))
 def test_any_answer_of_heat_is_metadata_or_a_mistake(body: bytes) -> None:
-    """And so it is of a signed URL."""
+    """Any answer of Heat, or at a signed URL, is metadata or a mistake."""
     assert isinstance(understood(heat._metadata, body), dict | None)
     assert isinstance(understood(lambda: request.metadata(request._text(body, "x"), "x")), dict | None)
 
@@ -139,7 +139,7 @@ def test_any_messages_in_a_queue_are_metadata_or_a_mistake(body: bytes, status: 
 
 @pytest.mark.fault(3, "a queue with a thousand messages of many deployments", "they are read in seconds")
 def test_a_long_queue_is_read_in_time() -> None:
-    """What has gathered while an agent was away holds nobody up."""
+    """A long queue is read within the deadline."""
     entry = {"id": "a", "creation_time": "2026", "inputs": [{"name": "deploy_signal_id", "value": "http://h/"}]}
     body = {"deployments": [{**entry, "id": f"d{each}"} for each in range(10)]}
     messages = [
@@ -192,7 +192,7 @@ given = st.sampled_from(SAMPLES) | messages | ignitions | as_json
 )
 @tries(150, given | damaged(given) | st.binary() | given.map(gzip.compress) | damaged(given.map(gzip.compress)))
 def test_any_user_data_is_metadata_or_none_or_a_mistake(data: bytes) -> None:
-    """Whatever is in it for other programs is no mistake."""
+    """Any user data is metadata, nothing for us, or a mistake; parts for other programs are not mistakes."""
     try:
         found = user_data.content(data, "the user data")
     except UsageError as error:
@@ -232,7 +232,7 @@ dated = dates | st.text() | damaged(dates.map(str.encode)).map(lambda each: each
 @headers
 @tries(150, dated, st.integers(100, 599))
 def test_any_answer_to_a_signal_is_judged(value: str, status: int) -> None:
-    """It is accepted, refused, or tried again, and that within an hour."""
+    """Any answer accepts or refuses the result, or leads to another attempt within an hour."""
     found = servers.judge("a", web.Answer(status, "", {"Retry-After": value}))
     assert (found.fate is Fate.SENT) == (200 <= status < 300)
     assert 0 <= found.wait <= WAIT_LIMIT
@@ -241,7 +241,7 @@ def test_any_answer_to_a_signal_is_judged(value: str, status: int) -> None:
 @headers
 @tries(100, dated, dated, dated)
 def test_any_conditions_can_be_asked(tag: str, changed_at: str, now: str) -> None:
-    """What a server says of its document is repeated to it only where it fits into a header."""
+    """A header of the server is sent back only if its value is valid in a header."""
     found = request._conditions({"ETag": tag, "Last-Modified": changed_at, "Date": now})
     assert len(found) <= 1
     for value in found.values():
@@ -280,7 +280,7 @@ urls = st.text() | st.sampled_from(
 )
 @tries(150, urls, st.sampled_from(["POST", "PUT", "GET", "", "post\n", "\0"]))
 def test_any_signal_url_can_be_sent_to_or_is_refused(url: str, verb: str) -> None:
-    """And what is said of it has neither its query nor its user."""
+    """Any signal URL is used or refused, and is shown without its query and its user."""
     target = Target(kind="url", url=url, verb=verb)
     said = outbox.unsendable(target)
     assert len(said) < LONGEST + len(url)

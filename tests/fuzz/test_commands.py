@@ -54,7 +54,7 @@ made_up = st.lists(entries.map(harmless), min_size=5, max_size=20)
 )
 @tries(4, made_up)
 def test_made_up_deployments_are_applied(given: list[dict[str, Any]]) -> None:
-    """What is wrong has failed, what is right has run; and a second time there is nothing to do."""
+    """Wrong deployments have failed, good ones have run, and a second time there is nothing to do."""
     with machine() as place:
         done = place.apply(given, "--json", "--deliver-for", "0", seconds=100)
         assert "Traceback" not in done.err, done.err

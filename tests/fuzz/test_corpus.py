@@ -72,7 +72,7 @@ def apply(machine: Machine, path: Path) -> Done:
 )
 @cases("documents")
 def test_a_document_of_the_corpus(plain: Machine, path: Path) -> None:
-    """It fails with a sentence, or is applied: what it is called says which."""
+    """The document fails with a sentence or is applied, as its name says."""
     done = apply(plain, path)
     if path.name.startswith("fine-"):
         assert done.code == 0, done.out + done.err
@@ -91,7 +91,7 @@ def test_a_document_of_the_corpus(plain: Machine, path: Path) -> None:
 )
 @cases("settings")
 def test_settings_of_the_corpus(plain: Machine, path: Path) -> None:
-    """They are shown, whatever is wrong with them; and nothing is begun with what is wrong."""
+    """Settings with any mistake are shown, and nothing begins with them."""
     done = limited(plain, "heat-config-agent", "config", "--state-dir", str(plain.state), "--config", str(path))
     assert done.code == (0 if path.name.startswith("fine-") else 2), done.out + done.err
 
@@ -102,7 +102,7 @@ def test_settings_of_the_corpus(plain: Machine, path: Path) -> None:
     "what it says of success counts only if it is whole and a number says so; the exit code wins over it",
 )
 def test_the_replies_of_the_corpus(machine: Machine) -> None:
-    """Each by a hook that prints it, as the real command takes it."""
+    """A hook prints each reply, and the real command reads it."""
     replies = files("replies")
     for path in replies:
         machine.hook(path.name, f"#!/bin/sh\nexec cat {path}\n")
@@ -150,7 +150,7 @@ def test_a_state_file_of_the_corpus(plain: Machine, path: Path) -> None:
 )
 @cases("user-data")
 def test_user_data_of_the_corpus(path: Path) -> None:
-    """It is for many programs: what is not meant for the agent is no mistake."""
+    """Parts of user data for other programs are not a mistake."""
     content = path.read_bytes()
     if path.name.startswith("none-"):
         assert user_data.content(content, "x") is None

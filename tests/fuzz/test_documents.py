@@ -1,4 +1,4 @@
-"""Whatever stands in a document: nothing is raised, each mistake is said with its place, and nothing wrong succeeds."""
+"""Any document is read without an exception, each mistake is reported with its position, and nothing wrong succeeds."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ mistaken = pytest.mark.fault(
 )
 unreadable = pytest.mark.fault(
     5,
-    "text or bytes that are no document: cut, damaged, of another encoding, YAML's tags, aliases and merge keys",
+    "text or bytes that are not a document: cut, damaged, of another encoding, YAML's tags, aliases and merge keys",
     "one sentence says what and where, and repeats no secret of it; or what is read is plain JSON",
 )
 
@@ -94,7 +94,7 @@ def test_several_documents_are_planned_together(contents: list[object]) -> None:
 @mistaken
 @tries(150, documents | changed())
 def test_any_document_survives_its_journal(content: object) -> None:
-    """What is kept of a deployment reads as it did when it came."""
+    """A deployment reads from the journal as it came."""
     for each in metadata.parse(Document(source="any", content=content)).deployments:
         if not each.mistakes:
             kept = metadata.parse(Document(source="any", content=[json.loads(json.dumps(each.document))]))
@@ -118,7 +118,7 @@ def read(text: str, name: str) -> object:
 @unreadable
 @tries(150, st.text() | yamlish | values.map(json.dumps) | st.builds(str.__add__, values.map(json.dumps), yamlish))
 def test_any_text_is_a_document_or_a_mistake(text: str) -> None:
-    """What is read can be written as JSON; what cannot be read is said in one line."""
+    """A parsed document can be written as JSON, and an invalid one is reported in one line."""
     for name in ("x", "x.json"):
         read(text, name)
 
@@ -150,7 +150,7 @@ as_yaml = st.sampled_from([yaml.safe_dump(each).encode() for each in KNOWN])
 @unreadable
 @tries(100, damaged(known_bytes | as_yaml))
 def test_a_damaged_document_is_read_or_refused(content: bytes) -> None:
-    """As an editor, a disk or a network may leave it."""
+    """A document with any damage of an editor, a disk or a network is read or refused."""
     found = read(content.decode("utf-8-sig", "replace"), "x")
     check(found)
 
@@ -194,7 +194,7 @@ def encoded(value: object, encoding: str) -> bytes:
     | damaged(known_bytes),
 )
 def test_any_bytes_are_a_document_or_a_mistake(content: bytes) -> None:
-    """Whatever is in a file, whichever source reads it."""
+    """Any bytes in a file are a document or a mistake, for each source that reads files."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "document.json"
         path.write_bytes(content)

@@ -1,4 +1,4 @@
-"""Whatever a hook replies, and however much: the result is JSON, short enough, truthful, and without secrets."""
+"""The result of any reply of a hook is JSON, short enough, truthful, and without secrets."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_any_reply_of_a_hook_is_a_result(content: bytes, code: int) -> None:
     st.integers(900, 5000),
 )
 def test_any_reply_fits(reply: dict[str, object], content: bytes, times: int, limit: int) -> None:
-    """It is JSON, never longer than it may be, it keeps how the deployment ended, and what is short is whole."""
+    """The result is JSON within its limit, keeps the outcome, and short values are whole."""
     with tempfile.NamedTemporaryFile() as file:
         file.write(content * times)
         file.flush()
@@ -108,7 +108,7 @@ def test_any_reply_fits(reply: dict[str, object], content: bytes, times: int, li
 @nonsense
 @tries(150, objects(deploy_status_code=odd, deploy_stdout=odd, deploy_stderr=odd, out=odd, more=odd))
 def test_any_values_of_our_own_hooks_are_a_result(reply: dict[str, object]) -> None:
-    """As the python and the salt hook pass on what people's code has returned."""
+    """Any value that the python or salt hook passes on becomes a result."""
     found = result.make(reply, parse("a", outputs=[{"name": "out", "error_output": True}]))
     assert len(json.dumps(found.values, allow_nan=False).encode()) <= BODY_LIMIT
     assert status_code(found.values) is not None
@@ -123,7 +123,7 @@ safe = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,20}", fullmatch=True)
 @pytest.mark.fault(4, "an id of any characters", "it names one file of its own, in the folder where that belongs")
 @tries(150, st.text() | odd.filter(lambda each: isinstance(each, str)))
 def test_any_id_has_a_safe_file_name(identity: str) -> None:
-    """One name, not hidden, that leads nowhere else, and is its own."""
+    """Any id has a file name of its own, which is not hidden and leads nowhere else."""
     key = protocol.file_key(identity)
     assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}", key)
     assert Path(key).name == key
@@ -133,7 +133,7 @@ def test_any_id_has_a_safe_file_name(identity: str) -> None:
 @pytest.mark.fault(4, "an id of any characters", "it names one file of its own, in the folder where that belongs")
 @tries(150, safe | st.text(), safe | st.text())
 def test_two_ids_never_share_a_file_name(one: str, other: str) -> None:
-    """What belongs to one deployment is never taken for another's."""
+    """Two deployments never share a file."""
     assume(one != other)
     assert protocol.file_key(one) != protocol.file_key(other)
 
@@ -164,7 +164,7 @@ FORBIDDEN = re.compile(
 @pytest.mark.fault(
     4,
     "an input with any name and value in the environment of a tool",
-    "a variable of that name; not one that decides what programs load or how they start, nor one that is none",
+    "a variable of that name, unless the name decides what programs load or how they start, or cannot be a variable's",
 )
 @tries(150, st.dictionaries(variables | st.text(max_size=12), st.text() | odd, max_size=5))
 def test_any_inputs_make_an_environment_that_can_be_used(given: dict[str, Any]) -> None:
@@ -196,7 +196,7 @@ secrets = st.text(st.characters(exclude_characters="*", exclude_categories=["Cs"
     st.sampled_from(["deploy_stdout", "deploy_stderr", "out", "other"]),
 )
 def test_no_credential_is_left_in_any_text(hidden: str, around: list[str], name: str, part: str) -> None:
-    """However often it is there, and whatever is around it."""
+    """No credential is left in any text, however often it occurs and whatever is around it."""
     hide = redactor(parse("a", inputs=[{"name": name, "value": hidden}], outputs=[{"name": "out"}]))
     assert hidden not in hide(part, hidden.join(around))
 
@@ -204,7 +204,7 @@ def test_no_credential_is_left_in_any_text(hidden: str, around: list[str], name:
 @secret
 @tries(150, secrets, st.lists(st.text(max_size=20), min_size=2, max_size=3), values, st.integers(0, 3))
 def test_no_credential_is_left_in_any_result(hidden: str, around: list[str], value: object, depth: int) -> None:
-    """In a text or in a structure; the result can always be sent, and says how the deployment ended."""
+    """No credential is left in a text or a structure, and the result can be sent with its status."""
     text = hidden.join(around)
     nested: object = [text, value, {text: text}]
     for _ in range(depth):
@@ -228,6 +228,6 @@ def texts(value: object) -> list[str]:
 
 @pytest.mark.parametrize("stars", ["****", "*****", "a***"])
 def test_a_secret_of_stars_breaks_nothing(stars: str) -> None:
-    """It cannot be told from the mask, and the rest of the text is as it was."""
+    """A secret of stars looks like the mask, and the rest of the text is unchanged."""
     hide = redactor(parse("a", inputs=[{"name": "deploy_password", "value": stars}]))
     assert hide("deploy_stdout", f"before {stars} after") == "before *** after"

@@ -1,4 +1,4 @@
-"""Whatever stands in a service template: it is carried out, changed and removed, or refused with a sentence."""
+"""Any service template is carried out, changed and removed, or refused with one sentence."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class Life:
 
 @tries(60, lives())
 def test_any_service_is_carried_out_or_refused(life: tuple[str, list[Any], list[str], set[int]]) -> None:
-    """Each operation succeeds or fails, the service is changed, and goes; nothing else comes out of it."""
+    """Each operation succeeds or fails, and the service can be changed and deleted."""
     name, (first, second), between, failing = life
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / name

@@ -1,4 +1,4 @@
-"""Whatever stands in a service template or an archive: it is read, or each mistake is a sentence with its place."""
+"""Any service template or archive is read, or each mistake is one sentence with its position."""
 
 from __future__ import annotations
 
@@ -145,19 +145,19 @@ def check(content: bytes, suffix: str = ".yaml") -> Checked:
 
 @tries(200, changed())
 def test_any_template_is_checked(content: bytes) -> None:
-    """Whatever is in the place of what belongs there."""
+    """A template with any value in any place is checked."""
     check(content)
 
 
 @tries(200, damaged(st.sampled_from(CONTENTS)))
 def test_damaged_text_is_refused_or_checked(content: bytes) -> None:
-    """Whatever bytes it is made of."""
+    """A template of any bytes is refused or checked."""
     check(content)
 
 
 @tries(50, st.sampled_from(CONTENTS), st.integers(1, 200))
 def test_a_text_that_ends_early_is_refused_or_checked(content: bytes, parts: int) -> None:
-    """Wherever it ends."""
+    """A template that is cut off anywhere is refused or checked."""
     check(content[: len(content) * parts // 200])
 
 
@@ -184,7 +184,7 @@ WHOLE = {name: content.encode() for name, content in GOOD.items()}
 
 @tries(150, damaged(st.just(_packed(WHOLE))))
 def test_a_damaged_archive_is_refused_or_checked(content: bytes) -> None:
-    """Whatever bytes it is made of."""
+    """An archive of any bytes is refused or checked."""
     check(content, ".csar")
 
 
@@ -195,5 +195,5 @@ def test_a_damaged_archive_is_refused_or_checked(content: bytes) -> None:
     st.text(alphabet="ab./\\:~é", min_size=1, max_size=8),
 )
 def test_an_archive_with_odd_members_is_refused_or_checked(name: str, content: bytes, other: str) -> None:
-    """Whatever its members are called, and whatever is in them."""
+    """An archive is refused or checked, with any names and contents of its members."""
     check(_packed({**WHOLE, name: content, other: b"x"}), ".csar")

@@ -1,4 +1,4 @@
-"""Whatever stands in files of settings, or in what the metadata says of them: a sentence for each mistake, no more."""
+"""Any settings, in files or in metadata, are read with one sentence for each mistake."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def check(layer: Layer) -> None:
 @files_of_settings
 @tries(150, contents, st.booleans())
 def test_any_file_of_settings_is_read_or_refused(content: bytes, own: bool) -> None:
-    """As a whole with one sentence, or, where mistakes are collected, with one for each."""
+    """A file is refused with one sentence, or with one for each mistake where mistakes are collected."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "agent.conf"
         path.write_bytes(content)
@@ -158,7 +158,7 @@ OWN = {each.name for each in SETTINGS if each.section == "agent" and not each.sh
 @said_by_metadata
 @tries(150, st.builds(lambda one, other: {**one, **other}, said, flat) | odd)
 def test_any_metadata_says_how_to_reach_heat_and_nothing_else(content: object) -> None:
-    """Neither where the state is, nor which hooks there are, nor what reboots the machine."""
+    """Metadata never sets the state directory, the hooks or the reboot command."""
     found = layers.metadata({"os-collect-config": content}, "the metadata")
     check(found)
     assert set(found.sections) <= {"agent", *schema.TRANSPORTS}
@@ -170,5 +170,5 @@ def test_any_metadata_says_how_to_reach_heat_and_nothing_else(content: object) -
 @said_by_metadata
 @tries(100, values | odd)
 def test_any_document_says_settings_or_none(content: object) -> None:
-    """What is no object says nothing."""
+    """A document that is not an object has no settings."""
     check(layers.metadata(content, "x"))

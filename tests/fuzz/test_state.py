@@ -1,4 +1,4 @@
-"""Whatever is in the files of the state directory: the agent starts, and its commands say what they can."""
+"""With any content of the state directory the agent starts, and its commands show what can be read."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_any_bytes_open_as_a_journal(content: bytes) -> None:
     | st.sampled_from([each.start() + at for each in re.finditer(b"\n", written()[0]) for at in (0, 1)]),
 )
 def test_a_journal_cut_anywhere_loses_its_last_line_at_most(length: int) -> None:
-    """As a power cut leaves it."""
+    """A journal that is cut anywhere, as by a power cut, loses at most its last line."""
     content, _ = written()
     whole = content[: content.rfind(b"\n", 0, length) + 1]
     with tempfile.TemporaryDirectory() as folder:
@@ -128,7 +128,7 @@ def test_a_journal_cut_anywhere_loses_its_last_line_at_most(length: int) -> None
 @journal_fault
 @tries(60, st.lists(st.tuples(st.integers(0, len(written()[0]) - 1), st.integers(0, 7)), min_size=1, max_size=4))
 def test_a_journal_with_flipped_bits_loses_the_damaged_lines_only(flips: list[tuple[int, int]]) -> None:
-    """As an old disk leaves it."""
+    """A journal with flipped bits, as on an old disk, loses only the damaged lines."""
     content, all_entries = written()
     flipped = bytearray(content)
     for position, bit in flips:
@@ -174,7 +174,7 @@ records = objects(
 @journal_fault
 @tries(80, st.lists(records | odd, max_size=4))
 def test_a_journal_whose_records_say_something_else_is_refused_or_read(said: list[Any]) -> None:
-    """As another version may have written them: what is not understood is not taken for work that is to be done."""
+    """Unknown records, as of another version, are never read as pending work."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / journal.FILE).write_bytes(written()[0] + b"".join(map(line, said)))
@@ -258,7 +258,7 @@ def state(contents: dict[str, bytes]) -> Any:
 @file_fault
 @tries(80, contents)
 def test_any_state_files_can_be_started_with(contents: dict[str, bytes]) -> None:
-    """Each is read, or set aside and that is said; no name leads out of the directory."""
+    """Each file is read, or set aside with a warning, and no name leads out of the directory."""
     with state(contents) as folder:
         assert isinstance(health.read(folder), dict)
         pause = asked.paused(folder)
@@ -292,7 +292,7 @@ COMMANDS: tuple[Callable[[], list[str]], ...] = (
 @file_fault
 @tries(30, contents)
 def test_the_commands_show_any_state(contents: dict[str, bytes]) -> None:
-    """They end with what they found out, or with one sentence; and steer nobody's terminal."""
+    """Each command ends with its findings or one sentence, without control characters for the terminal."""
     with state(contents) as folder:
         (folder / "agent.conf").write_text(f"[agent]\nstate_dir = {folder}\n")
         for words in COMMANDS:

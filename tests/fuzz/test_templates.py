@@ -1,4 +1,4 @@
-"""Whatever stands in a template or an environment: it is a definition, or each mistake is a sentence with its place."""
+"""Any template and environment is a definition, or each mistake is one sentence with its position."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def check(made: Definition | None, mistakes: list[Mistake], warnings: list[Mista
 
 @tries(150, sources())
 def test_any_template_is_looked_at(source: Source) -> None:
-    """As one that is to be made, and as one of which not all is known; its nested templates, too."""
+    """Any template is checked with all values and with only some, and so are its nested templates."""
     check(*loader.examine(source, IDENTITY))
     made, mistakes, warnings = loader.examine(source, IDENTITY, known=False)
     check(made, mistakes, warnings)
@@ -139,7 +139,7 @@ def test_any_template_is_looked_at(source: Source) -> None:
 
 @tries(100, damaged(st.sampled_from([each["template"].encode() for each in TEXTS])))
 def test_damaged_text_is_refused_or_read(content: bytes) -> None:
-    """Whatever bytes it is made of, so long as they are text."""
+    """Any text is refused or read as a template."""
     source = Source(File("t.yaml", content.decode(errors="replace")))
     check(*loader.examine(source, IDENTITY))
 
@@ -201,7 +201,7 @@ def hurried() -> Iterator[None]:
 
 @tries(60, lives())
 def test_any_template_is_carried_out_or_refused(case: dict[str, Any]) -> None:
-    """Each resource succeeds or fails, is changed, and goes; nothing else comes out of it."""
+    """Each resource succeeds or fails, and can be changed and deleted."""
     never = {each for each, answers in (case.get("signals") or {}).items() if "never" in str(answers)}
     if never:  # nobody would answer
         case = {**case, "signals": {key: each for key, each in case["signals"].items() if key not in never}}

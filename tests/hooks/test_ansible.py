@@ -367,7 +367,7 @@ FACTS_FIRST = [{**playbook()[0], "gather_facts": True, "gather_subset": ["!all",
 @pytest.mark.fault(
     2,
     "a playbook whose hosts are none of the inventory's, or of which no task has one of the tags that are asked for",
-    "it is a failure that names the hosts or the tags, unless the deployment allows it",
+    "a failure that names the hosts or the tags, unless the deployment allows it",
 )
 def test_a_playbook_that_does_nothing(
     driver: Driver, config: Tasks, options: dict[str, Any], says: str, callback: str

@@ -548,7 +548,7 @@ def test_an_engine_that_does_not_work_any_more(driver: Driver, tmp_path: Path) -
     stand_in(tmp_path, name="podman")
     done = driver.run(containers("d3", {"web": WEB}, action="DELETE"))
     assert done["deploy_status_code"] == 127
-    assert f"{docker}, which made the containers, is not installed any more (remove {note}" in done["deploy_stderr"]
+    assert f"{docker}, which made the containers, is no longer installed (remove {note}" in done["deploy_stderr"]
     note.unlink()
     assert driver.run(containers("d4", {"web": WEB}))["deploy_status_code"] == 0
 

@@ -115,7 +115,7 @@ def test_who_owns_a_file_goes_on_to_own_it(driver: Driver, tmp_path: Path) -> No
 
 
 def test_a_config_may_be_json_text(driver: Driver, tmp_path: Path) -> None:
-    """Also on DELETE."""
+    """A config may be JSON text, also on DELETE."""
     path = tmp_path / "a.json"
     config = json.dumps({str(path): DATA})
     assert driver.run(data("d1", config))["deploy_status_code"] == 0

@@ -343,7 +343,7 @@ def test_the_machines_whole_name_is_a_fact(
 
 
 def test_an_input_takes_the_place_of_the_machines_whole_name(driver: Driver, recorded: Recorded) -> None:
-    """As in heat-agents; no input replaces the path for outputs."""
+    """An input may replace the fact, as in heat-agents, but not the path for outputs."""
     found = recorded("exit 0")
     driver.run(a_manifest("p1", "x", inputs={"fqdn": "given.name", "heat_outputs_path": "/etc"}))
     assert found.environment["FACTER_fqdn"] == "given.name"

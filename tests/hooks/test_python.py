@@ -228,7 +228,7 @@ if __name__ == "__main__":
 
 
 def test_the_interpreter_can_be_chosen(driver: Driver, tmp_path: Path) -> None:
-    """By the option, then by the variable; the default is `python3` in the PATH."""
+    """The option comes first, then the variable, then `python3` in the PATH."""
     asked = "import os\noutputs['by'] = os.environ['BY'], os.environ.get('heat_outputs_path')\n"
     for name in ("python3", "variable", "option"):
         folder = tmp_path / "interpreters"

@@ -69,7 +69,7 @@ def test_a_wrong_config_is_said(tmp_path: Path, config: object, options: dict[st
 
 
 def test_a_podman_without_the_generator_is_a_failure(driver: Driver) -> None:
-    """As that of Debian 12: the message names the version that has it."""
+    """Too old a podman, as in Debian 12, fails with the version that is needed."""
     driver.environment["HEAT_QUADLET_CMD"] = "/nowhere/quadlet"
     values = driver.run(units({"web.container": "[Container]\nImage=x\n"}))
     assert values["deploy_status_code"] == 127
@@ -214,7 +214,7 @@ def test_a_life(inside: Inside) -> None:
 
 
 def test_inputs_are_the_environment_of_containers(inside: Inside) -> None:
-    """From a file that only root can read; what has several lines is left out, and the result says so."""
+    """Inputs come from a file that only root can read, and those of several lines are left out with a note."""
     inputs = {"text": 'it\'s "quoted", \\ and `this`, $HOME %n # ü', "number": 3, "lines": "one\ntwo", "PATH": "/x"}
     config = {"web.container": container()}
     values = inside.good(config, inputs=inputs)

@@ -200,7 +200,7 @@ def test_two_scripts_are_two_steps(driver: Driver) -> None:
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_only_what_makes_something_says_that_it_has_run(driver: Driver) -> None:
-    """So what depends on an operation is not run again because it was suspended and resumed."""
+    """Suspending and resuming an operation does not run its dependents again."""
     for number, (action, has) in enumerate({"CREATE": 1, "UPDATE": 1, "SUSPEND": 0, "RESUME": 0, "DELETE": 0}.items()):
         values = driver.run(operation(f"d{number}", script("true"), action=action, outputs=["tosca.run"]))
         assert ("tosca.run" in values) == bool(has), action
@@ -271,7 +271,7 @@ def test_files_get_their_places_on_the_machine(driver: Driver, tmp_path: Path) -
 
 
 def test_a_config_without_a_file_to_process_only_copies(driver: Driver, tmp_path: Path) -> None:
-    """So the artifacts of a node without operations get to their places; an empty config does nothing."""
+    """Artifacts of a node without operations are copied; an empty config does nothing."""
     config = {"files": {"page": "a page\n"}, "places": [{"file": "page", "to": f"{tmp_path}/page"}]}
 
     values = driver.run(operation("d1", config, outputs=["tosca.run"]))

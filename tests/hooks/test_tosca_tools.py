@@ -79,7 +79,7 @@ exec { "/bin/sh -c 'echo made >${heat_outputs_path}.url'": }
 
 
 def test_puppet_gets_facts_and_the_modules_beside_the_manifest(driver: Driver, tmp_path: Path) -> None:
-    """What it has changed is a success."""
+    """A run of puppet that changes something is a success."""
     driver.environment["PATH"] = f"{real(tmp_path).command.parent}:{os.environ['PATH']}"
     driver.environment["HEAT_PUPPET_LOGDIR"] = str(tmp_path / "logs")
     files = {
@@ -178,7 +178,7 @@ def test_a_container_runs_until_the_delete(driver: Driver, podman: Podman) -> No
 
 
 def test_ports_and_volumes_are_passed_on(driver: Driver, tmp_path: Path) -> None:
-    """In the words of docker and podman."""
+    """Ports and volumes are passed on in the form of docker and podman."""
     engine, log = tmp_path / "bin/docker", tmp_path / "log"
     engine.parent.mkdir()
     engine.write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >>{log}\n')

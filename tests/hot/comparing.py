@@ -1,7 +1,7 @@
-"""Which parts of a case's result count, and how they are compared.
+"""The comparison of a case's result with Heat's: the parts that count.
 
-A case is what Heat's own engine makes of a template: `expect_json` is its result. Who carries cases out here (a
-*subject*) gives a result of the same shape. It may leave out what it cannot tell; what it tells has to be right.
+A case is what Heat's own engine makes of a template: `expect_json` is its result. A *subject* carries cases
+out here, and returns a result of the same shape. It may leave parts out; the others have to be right.
 
 | part | how it is compared |
 |---|---|
@@ -187,7 +187,7 @@ def _maps_compared(expected: dict[str, Any], got: dict[str, Any], at: str) -> li
 
 
 def _of_cloud(theirs: Any, ours: Any) -> bool:
-    """Whether a value is the cloud's, and there is one here too."""
+    """Return whether a value is the cloud's, and is present here too."""
     value = theirs.get("value") if isinstance(theirs, dict) else None
     return isinstance(value, str) and bool(CLOUD.search(value)) and isinstance(ours, dict) and bool(ours.get("value"))
 

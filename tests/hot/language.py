@@ -14,7 +14,7 @@ from heat_config_agent.stack.definition import Definition, Identity, Unresolved,
 
 
 class Nothing:
-    """What is known while nothing is there: for values of which no resource is needed."""
+    """A `Look` at nothing: for values that need no resource."""
 
     def reference(self, resource: str) -> Json:
         raise AssertionError(resource)

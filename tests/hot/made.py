@@ -20,7 +20,7 @@ VERSION = "heat_template_version: 2018-08-31\n"
 
 @dataclass
 class Known:
-    """What is known of resources: a `Look`."""
+    """A `Look` at given resources."""
 
     values: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
 

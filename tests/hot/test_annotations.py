@@ -19,7 +19,7 @@ WRONG = VERSION + "resources:\n  a,b%: {type: OS::Heat::Value, properties: {valu
 
 
 def test_mistakes_of_several_files_are_github_commands(machine: Machine) -> None:
-    """One for each mistake, at its file and line; of a file without mistakes there is none."""
+    """Each mistake is a command with its file and line, and a file without mistakes has none."""
     for name, text in {"wrong.yaml": WRONG, "good.yaml": f"{VERSION}resources: {{}}\n"}.items():
         (machine.folder / name).write_text(text)
     files = [str(machine.folder / name) for name in ("good.yaml", "wrong.yaml")]
@@ -35,7 +35,7 @@ def test_mistakes_of_several_files_are_github_commands(machine: Machine) -> None
 
 
 def test_a_sarif_log_has_a_result_for_each_mistake(machine: Machine) -> None:
-    """Also of a single file, and with warnings at their own level; an empty list where there is none."""
+    """A SARIF log has a result for each mistake and each warning, at its level; without any it is empty."""
     path = machine.folder / "with blank.yaml"
     path.write_text(WRONG)
     done = validate(machine, "--format", "sarif", str(path))
@@ -102,7 +102,7 @@ def test_a_file_elsewhere_has_a_uri_of_its_own() -> None:
 
 
 def test_a_warning_is_no_error() -> None:
-    """And what has no place is at its file alone."""
+    """A warning is shown as a warning, and one without a position is shown for its file."""
     found = [{"file": "a.yaml", "mistakes": [], "warnings": [{"problem": "one\ntwo", "code": "x:y"}]}]
     assert github(found) == ["::warning file=a.yaml,title=x%3Ay::one%0Atwo"]
     [result] = sarif(found)["runs"][0]["results"]
@@ -110,7 +110,7 @@ def test_a_warning_is_no_error() -> None:
 
 
 def test_the_hook_of_pre_commit_runs_the_command(machine: Machine) -> None:
-    """Its words are those of a command that exists, with the files behind them."""
+    """The hook's words are those of a command that exists, followed by the files."""
     [hook] = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
     program, *words = hook["entry"].split()
     path = machine.folder / "wrong.yaml"

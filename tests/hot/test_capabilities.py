@@ -11,7 +11,7 @@ import pytest
 from heat_config_agent.hot import checker, reader
 from heat_config_agent.hot.loader import define as define_source
 from heat_config_agent.language.mistakes import Invalid
-from heat_config_agent.stack.definition import Definition, Found, Identity
+from heat_config_agent.stack.definition import Definition, Identity, MappedType
 from hot.made import IDENTITY, VERSION, define, examined
 from support.machine import Done, Machine
 
@@ -28,7 +28,7 @@ def template(capabilities: str = "") -> str:
 FILES = {"puppet/c.yaml": template("{deployment: puppet}"), "docker/c.yaml": template("{deployment: docker}")}
 
 
-def first(made: Definition, type_: str = "My::Type", resource: str = "r") -> Found:
+def first(made: Definition, type_: str = "My::Type", resource: str = "r") -> MappedType:
     """Return what a type stands for."""
     return next(made.environment.candidates(type_, resource))
 
@@ -66,7 +66,7 @@ def test_what_is_required_may_stand_in_another_environment() -> None:
 
 
 def test_a_later_environment_may_name_one_template() -> None:
-    """Then there is no list any more, nor anything that could be wrong with it; and the other way round."""
+    """A later environment may replace a list by one template, or one template by a list."""
     one = "resource_registry: {'My::Type': docker/c.yaml}\n"
     assert chosen(LIST, one) == "docker/c.yaml"
     assert chosen(one, LIST, "requires: {deployment: puppet}\n") == "puppet/c.yaml"
@@ -108,12 +108,12 @@ def test_what_fits(required: str, capable: str, fits: bool) -> None:
 
 
 def test_a_template_named_twice_counts_once() -> None:
-    """By whatever name."""
+    """A template that is named twice, in any spelling, counts once."""
     assert chosen("resource_registry: {'My::Type': [a.yaml, ./a.yaml]}\n", a=template()) == "a.yaml"
 
 
 def test_nothing_fits() -> None:
-    """Each candidate is named, with what it has instead; and the word that was meant."""
+    """Each candidate is named with its different values, and with the word that may have been meant."""
     files = {**FILES, "c.yaml": template("{os: debian}")}
     environment = "requires: {deployment: pupet, os: debian}\n" + LIST.replace("]", ", c.yaml]")
     assert refused(environment, files=files) == [
@@ -126,7 +126,7 @@ def test_nothing_fits() -> None:
 
 
 def test_what_no_list_mentions() -> None:
-    """It decides nothing, and may be misspelt: a warning, not a mistake."""
+    """A requirement that no list mentions decides nothing, and is a warning because it may be misspelt."""
     problem = "no template of a list in the resource_registry has the required capability"
     mistakes, warnings = examined(PARENT, "requires: {deploymnet: puppet}\n" + LIST, files=FILES)
     assert [mistake.partition(": 2 templates")[0] for mistake in mistakes] == [
@@ -166,7 +166,7 @@ def test_choices_are_independent() -> None:
 
 
 def test_several_fit() -> None:
-    """They are named, and what they can be told apart by."""
+    """The fitting templates are named, with the capabilities that distinguish them."""
     assert refused(LIST) == [
         (
             "env0.yaml:1:21: resource_registry.My::Type: 2 templates fit, as nothing is required of them: "
@@ -193,14 +193,14 @@ def test_a_list_of_what_is_not_used_is_looked_at_as_well() -> None:
 
 
 def test_wildcards_beside_lists() -> None:
-    """As beside any other line: one that maps the type wins, one that does not is passed over, a null takes back."""
+    """A matching wildcard replaces a list, another one is skipped, and null removes a mapping."""
     requires = "requires: {deployment: puppet}\n"
     other = requires + "resource_registry: {'My::*': 'OS::Heat::*', 'My::Type': [puppet/c.yaml, docker/c.yaml]}\n"
     assert first(define(PARENT, other, files=FILES)).type == "OS::Heat::Type"
     none = other.replace("'My::*': 'OS::Heat::*'", "'Your::*': 'OS::Heat::*'")
     assert first(define(PARENT, none, files=FILES)).template == "puppet/c.yaml"
     taken = requires + LIST.replace("}", ", 'My::*': null}")
-    assert first(define(PARENT, taken, files=FILES)) == Found("My::Type")
+    assert first(define(PARENT, taken, files=FILES)) == MappedType("My::Type")
 
 
 def test_a_type_that_is_mapped_to_one_with_a_list() -> None:
@@ -211,7 +211,7 @@ def test_a_type_that_is_mapped_to_one_with_a_list() -> None:
 
 
 def test_lists_for_single_resources() -> None:
-    """One resource of that name, and those in its child stack: each list is resolved where it stands."""
+    """Lists for one resource, and for resources of its child stack, are resolved where they are."""
     environment = """\
     requires: {deployment: docker}
     resource_registry:
@@ -238,7 +238,7 @@ def nested(made: Definition, resource: str, type_: str) -> Definition:
 
 
 def test_nested_templates_see_the_one_that_is_chosen() -> None:
-    """However deep, and also one that is itself of a list; in the place of a type it may use that type itself."""
+    """Nested templates see the chosen template at any depth, and may use the type that it replaces."""
     files = {
         "outer.yaml": VERSION + "resources: {mid: {type: My::Mid}}\n",
         "mid/a.yaml": template("{deployment: puppet}") + "resources: {r: {type: My::Type}, m: {type: My::Mid}}\n",
@@ -250,7 +250,7 @@ def test_nested_templates_see_the_one_that_is_chosen() -> None:
     outer = nested(made, "o", "outer.yaml")
     mid = nested(outer, "mid", "My::Mid")
     assert first(mid).template == "puppet/c.yaml"
-    assert first(mid, "My::Mid", "m") == Found("My::Mid")
+    assert first(mid, "My::Mid", "m") == MappedType("My::Mid")
 
 
 # Mistakes.
@@ -284,7 +284,7 @@ def test_nested_templates_see_the_one_that_is_chosen() -> None:
     ],
 )
 def test_mistakes_in_templates(text: str, said: str) -> None:
-    """Each has its place."""
+    """Each mistake in a template has its position."""
     assert refused(files={}, parent=VERSION + text) == [said]
 
 
@@ -299,7 +299,7 @@ def test_mistakes_in_templates(text: str, said: str) -> None:
         (
             "resource_registry: {T: [a.yaml, 'OS::Heat::None']}\n",
             (
-                "1:33: resource_registry.T[1]: in a list there are templates of which one is chosen, not "
+                "1:33: resource_registry.T[1]: a list has templates, of which one is chosen, not "
                 "'OS::Heat::None' (the name of a template ends with .yaml or .template)"
             ),
         ),
@@ -318,12 +318,12 @@ def test_mistakes_in_templates(text: str, said: str) -> None:
     ],
 )
 def test_mistakes_in_environments(text: str, said: str) -> None:
-    """Each has its place, and nothing else is said for it."""
+    """Each mistake in an environment has its position, and is reported once."""
     assert refused(text, files={"a.yaml": template()}) == [f"env0.yaml:{said}"]
 
 
 def test_mistakes_in_candidates() -> None:
-    """What a template is capable of has to be known of all; what else is wrong counts in the one that is chosen."""
+    """Wrong capabilities are reported for all candidates, other mistakes only for the chosen one."""
     environment = "requires: {deployment: puppet}\n" + LIST
     broken = {**FILES, "docker/c.yaml": template("{deployment: {}}")}
     said = "docker/c.yaml:2:16: capabilities.deployment: a capability is text, a number or a boolean, not {}"
@@ -339,13 +339,13 @@ def test_mistakes_in_candidates() -> None:
 
 
 def test_what_heat_does_not_take_is_said() -> None:
-    """Whoever wants to go there with it has to know."""
+    """Capabilities are reported with a warning that Heat does not know them."""
     _, warnings = examined(template("{a: b}"), "requires: {a: b}\n")
     assert warnings == [f"env0.yaml:1:1: requires: {NOT_HEATS}", f"t.yaml:2:1: capabilities: {NOT_HEATS}"]
 
 
 def test_it_is_said_once() -> None:
-    """Not for each environment, and not for each template."""
+    """The warning appears once for all environments, and once for all templates."""
     parent = template("{a: b}") + "resources: {p: {type: puppet/c.yaml}, d: {type: docker/c.yaml}}\n"
     _, warnings = examined(parent, "requires: {a: b}\n", "requires: {c: d}\n", files=FILES)
     assert warnings == [f"env0.yaml:1:1: requires: {NOT_HEATS}", f"t.yaml:2:1: capabilities: {NOT_HEATS}"]
@@ -363,7 +363,7 @@ def put(folder: Path, **files: str) -> None:
 
 
 def test_candidates_are_beside_the_environment(tmp_path: Path) -> None:
-    """Or where its base_url says; what they name is beside them. All are kept, so that an update can choose another."""
+    """Candidates are found next to the environment or below its base_url, and all are kept for later updates."""
     put(
         tmp_path,
         t=VERSION + PARENT,
@@ -384,7 +384,7 @@ def test_candidates_are_beside_the_environment(tmp_path: Path) -> None:
 
 
 def test_a_candidate_that_is_not_there_is_said_once(tmp_path: Path) -> None:
-    """Where it is named."""
+    """A missing candidate is reported once, where it is named."""
     put(tmp_path, t=VERSION + PARENT, e="resource_registry: {'My::Type': [a.yaml, lost.yaml]}\n", a=template())
     found = checker.check(str(tmp_path / "t.yaml"), [str(tmp_path / "e.yaml")], {})
     (mistake,) = found.mistakes
@@ -398,9 +398,7 @@ def test_a_candidate_that_is_not_there_is_said_once(tmp_path: Path) -> None:
 
 def run(machine: Machine, *arguments: str) -> Done:
     """Run a command of `heat-config-agent template` to its end."""
-    process = machine.start("heat-config-agent", "template", *arguments)
-    out, err = process.communicate(timeout=60)
-    return Done(process.returncode, out, err)
+    return machine.command("heat-config-agent", ["template", *arguments], {})
 
 
 @pytest.fixture
@@ -457,7 +455,7 @@ def test_capabilities_are_no_reason_to_fail_a_strict_validation(machine: Machine
 
 @pytest.mark.usefixtures("controllers")
 def test_templates_are_found(machine: Machine) -> None:
-    """As the specification has it: in folders below, with all that is asked for, and nothing else."""
+    """Templates with all requested capabilities are found in subfolders, and no others."""
     both = "docker/controller.yaml\npuppet/controller.yaml\n"
     asked = ("capabilities-find", "-r", "-c", "resource_type=My::Controller")
     assert run(machine, *asked, ".") == Done(0, both, "")
@@ -479,7 +477,7 @@ def test_without_r_only_the_files_of_a_folder_are_looked_at(machine: Machine) ->
 
 @pytest.mark.usefixtures("controllers")
 def test_for_machines_files_have_their_capabilities(machine: Machine) -> None:
-    """One object."""
+    """The output for programs is one JSON object."""
     done = run(machine, "capabilities-find", "-r", "-c", "deployment=docker", "--json", ".")
     assert json.loads(done.out) == {
         "docker/controller.yaml": {"deployment": ["docker"], "resource_type": ["My::Controller", "My::Compute"]}
@@ -499,7 +497,7 @@ def test_a_template_that_cannot_be_looked_at_is_said(machine: Machine, controlle
 
 @pytest.mark.usefixtures("controllers")
 def test_capabilities_are_summed_up(machine: Machine) -> None:
-    """Of templates that are named, and of those that an environment names: a table, or as the specification prints."""
+    """The summary covers named templates and those of environments, as a table or in the specification's form."""
     table = [
         "CAPABILITY     VALUE           TEMPLATES",
         "deployment     puppet          puppet/controller.yaml",
@@ -521,7 +519,7 @@ def test_capabilities_are_summed_up(machine: Machine) -> None:
 
 
 def test_what_an_environment_lacks_is_said_where_it_is_named(machine: Machine, controllers: Path) -> None:
-    """And the rest is shown."""
+    """A file that an environment lacks is reported where it is named, and the rest is shown."""
     put(controllers, env="resource_registry: {'My::T': [lost.yaml, puppet/controller.yaml]}\n")
     done = run(machine, "capabilities", "-f", "env.yaml", "--json")
     assert (done.code, json.loads(done.out)["deployment"]) == (1, ["puppet"])
@@ -542,5 +540,5 @@ def test_what_an_environment_lacks_is_said_where_it_is_named(machine: Machine, c
 )
 @pytest.mark.usefixtures("controllers")
 def test_wrong_usage(machine: Machine, arguments: list[str], said: str) -> None:
-    """One sentence, and the exit code of wrong usage."""
+    """Wrong usage is one sentence with its exit code."""
     assert run(machine, *arguments) == Done(2, "", f"{said}\n")

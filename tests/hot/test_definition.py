@@ -1,4 +1,4 @@
-"""What the language hands to the stack: plain values, and those that only a running stack can know."""
+"""The definition of a stack: plain values, and those that only a running stack can know."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from heat_config_agent.hot import loader
 from heat_config_agent.language.mistakes import Invalid
-from heat_config_agent.stack.definition import Found, Identity, Look, Need, Unresolved, circle, requires, resolve
+from heat_config_agent.stack.definition import Identity, Look, MappedType, Need, Unresolved, circle, requires, resolve
 from hot.made import IDENTITY, Known, define, source
 
 RESOURCES = "resources: {a: {type: A}, b: {type: B}}\n"
@@ -64,7 +64,7 @@ def test_what_is_known_at_run_time_is_resolved_then(value: str, comes_to: object
 
 
 def test_a_root_template_is_no_resource_of_another_stack() -> None:
-    """It has no facade, and that is said."""
+    """A root template has no facade, and using it is an error."""
     with pytest.raises(Unresolved, match="this stack is not nested in another"):
         output("{resource_facade: metadata}")
 
@@ -73,7 +73,7 @@ def test_the_first_version_follows_the_path_itself() -> None:
     """Later ones leave it to the resource, which may have names of its own for what is in it."""
 
     class Asked(Known):
-        """What says which path it was asked for."""
+        """A `Look` that records the paths that it was asked for."""
 
         def attribute(self, resource: str, attribute: str, path: object) -> object:
             return {"resource": resource, "asked": [attribute, path]}
@@ -86,7 +86,7 @@ def test_the_first_version_follows_the_path_itself() -> None:
 
 
 def test_it_says_what_it_needs() -> None:
-    """Each resource and attribute, with the place of the function, and the names for those who only want the order."""
+    """Each needed resource and attribute is listed with its function's position, and by name for the order."""
     made = define(
         """\
         resources:
@@ -125,7 +125,7 @@ def test_circles_are_found() -> None:
 
 
 def test_a_resource_that_is_there_already_needs_nothing() -> None:
-    """It is never made, changed or removed."""
+    """An external resource is never created, changed or deleted."""
     made = define("resources: {a: {type: A}, b: {type: B, external_id: some-id, properties: {p: {get_resource: a}}}}\n")
     found = made.resources["b"]
     assert (found.external_id, found.deletion_policy, found.requirements()) == ("some-id", "Retain", frozenset())
@@ -135,7 +135,7 @@ def test_a_resource_that_is_there_already_needs_nothing() -> None:
 
 
 def test_a_definition_is_made_again_of_its_source() -> None:
-    """Which is JSON, and all that is needed: no file has to be there."""
+    """The source is JSON, and a definition is made from it without any file."""
     made = define(
         "parameters: {p: {type: string}}\nresources: {a: {type: My::T}}\noutputs: {o: {value: {get_file: f}}}\n",
         "resource_registry: {My::T: child.yaml}\nparameters: {p: x}\n",
@@ -144,7 +144,7 @@ def test_a_definition_is_made_again_of_its_source() -> None:
     again = loader.load(json.loads(json.dumps(made.source)), IDENTITY)
     assert again.outputs == made.outputs
     assert again.parameters == made.parameters
-    assert next(again.environment.candidates("My::T", "a")) == Found("My::T", "child.yaml", ("My::T",))
+    assert next(again.environment.candidates("My::T", "a")) == MappedType("My::T", "child.yaml", ("My::T",))
 
 
 def test_an_update_of_what_exists_keeps_what_is_not_given_anew() -> None:
@@ -183,7 +183,7 @@ def child(environment: str = "{}\n", *, known: bool = True, **parameters: object
 
 
 def test_a_nested_template_is_looked_at_by_its_interface() -> None:
-    """Its parameters are properties, with the defaults of the environment; its outputs are attributes."""
+    """Parameters are properties with the environment's defaults, and outputs are attributes."""
     made = define(PARENT, "parameter_defaults: {d: from-environment}\n", files={"child.yaml": CHILD})
     [found] = [each for each in made.environment.candidates("child.yaml", "c") if each.template]
     interface = made.environment.interface(found.template)
@@ -209,7 +209,7 @@ def test_properties_become_parameters_of_the_child() -> None:
 
 
 def test_mistakes_of_a_child_have_their_place_in_its_own_text() -> None:
-    """Who shows them puts the resource before their path."""
+    """A mistake in a child has its position in the child's text; the caller adds the resource."""
     with pytest.raises(Invalid) as caught:
         child()
     [mistake] = caught.value.mistakes
@@ -219,7 +219,7 @@ def test_mistakes_of_a_child_have_their_place_in_its_own_text() -> None:
 
 
 def test_while_its_parent_is_only_looked_at_a_child_needs_no_values() -> None:
-    """What depends on them is not decided: nothing is refused for it."""
+    """During validation a child without values is accepted, and what depends on them is left open."""
     assert child(known=False)["l"] == ["x", "y"]
     template = """\
     heat_template_version: 2018-08-31
@@ -236,7 +236,7 @@ def test_while_its_parent_is_only_looked_at_a_child_needs_no_values() -> None:
 
 
 def test_a_missing_template_is_said() -> None:
-    """In the stack that uses it, and where one that is computed asks for it."""
+    """A missing template is reported in the stack that uses it, also if its name is computed."""
     with pytest.raises(Invalid, match=r"t\.yaml:2:17: resources\.c: there is no file nosuch\.yaml"):
         define("resources: {c: {type: nosuch.yaml}}\n")
     with pytest.raises(Invalid, match=r"there is no file nosuch\.yaml"):

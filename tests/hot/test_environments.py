@@ -35,12 +35,12 @@ def values(*environments: str, **parameters: Any) -> dict[str, Any]:
 
 
 def test_a_later_environment_wins() -> None:
-    """Of those that say something of a parameter."""
+    """The last environment that sets a parameter overrides the others."""
     assert values("parameters: {s: a, n: 1}\n", "parameters: {s: b}\n") == {"s": "b", "n": 1}
 
 
 def test_environments_win_over_parameters_beside_them() -> None:
-    """As with Heat, to which they are sent as files; and it is said."""
+    """Environments override parameters of the command line, as in Heat, with a warning."""
     assert values("parameters: {s: a}\n", s="b", n=2) == {"s": "a", "n": 2}
     _, warnings = examined(TEMPLATE, "parameters: {s: a}\n", s="b")
     assert warnings == [
@@ -49,7 +49,7 @@ def test_environments_win_over_parameters_beside_them() -> None:
 
 
 def test_an_environment_that_is_sent_as_one_text_yields() -> None:
-    """Then parameters that are given beside it win."""
+    """Parameters that are passed next to an environment in one text take precedence."""
     source = Source(
         File("t.yaml", VERSION + TEMPLATE), (File("e", "parameters: {s: a, n: 1}\n"),), {}, {"s": "b"}, False
     )
@@ -58,7 +58,7 @@ def test_an_environment_that_is_sent_as_one_text_yields() -> None:
 
 
 def test_defaults_of_an_environment_yield_to_what_is_given() -> None:
-    """And win over those of the template; names that nothing has are nobody's business."""
+    """Defaults of an environment override those of the template only, and unknown names are ignored."""
     made = define(TEMPLATE, "parameter_defaults: {s: env, n: 5, other: 1}\n", n=7)
     assert {name: each.value for name, each in made.parameters.items()} == {"s": "env", "l": [], "j": {}, "n": 7}
 
@@ -77,7 +77,7 @@ def test_defaults_of_an_environment_yield_to_what_is_given() -> None:
     ],
 )
 def test_strategies_say_how_values_are_merged(strategies: str, merged: dict[str, Any]) -> None:
-    """For all parameters, or for one."""
+    """A merge strategy applies to all parameters, or to one."""
     first = f"parameter_merge_strategies: {strategies}\nparameters: {{s: a, l: 'a,b', j: {{k: 1, m: {{x: 1}}}}}}\n"
     second = f"parameter_merge_strategies: {strategies}\nparameters: {{s: b, l: c, j: {{m: {{y: 2}}}}}}\n"
     assert values(first, second) == merged
@@ -94,7 +94,7 @@ def test_a_strategy_is_remembered_and_two_of_them_are_refused() -> None:
 
 @pytest.mark.parametrize("value", ["1", "true", "{a: 1}"])
 def test_what_cannot_be_merged_is_said(value: str) -> None:
-    """Where the second value stands."""
+    """A failed merge is reported at the second value."""
     both = "parameter_merge_strategies: {default: merge}\n"
     template = TEMPLATE if value != "true" else TEMPLATE + "  b: {type: boolean, default: false}\n"
     name = {"1": "n", "true": "b", "{a: 1}": "l"}[value]
@@ -147,7 +147,7 @@ def test_registries_are_merged_line_by_line() -> None:
 
 
 def test_what_does_nothing_here_is_said() -> None:
-    """It is accepted all the same."""
+    """A part without effect here is accepted with a warning."""
     environment = (
         "resource_registry: {resources: {r: {hooks: [pre-create]}}}\nevent_sinks: [{type: zaqar-queue, target: x}]\n"
     )
@@ -229,7 +229,7 @@ def test_files_are_read_beside_the_one_that_names_them(tmp_path: Path, monkeypat
 
 
 def test_base_url_says_where_templates_are(tmp_path: Path) -> None:
-    """For all of the registry, or for a resource."""
+    """A base_url applies to the whole registry, or to one resource."""
     write(
         tmp_path,
         t_yaml=VERSION + "resources: {a: {type: A}, b: {type: B}}\n",
@@ -266,7 +266,7 @@ def test_what_is_missing_is_said_where_it_is_named(tmp_path: Path) -> None:
 
 
 def test_what_is_no_text_is_handed_on_in_base64(tmp_path: Path) -> None:
-    """As Heat's client sends it."""
+    """A binary file is passed on in base64, as by Heat's client."""
     write(tmp_path, t_yaml=VERSION + "outputs: {o: {value: {get_file: x.bin}}}\n")
     (tmp_path / "x.bin").write_bytes(b"\xff\xfe")
     source, _ = reader.read(f"{tmp_path}/t.yaml", [], {})

@@ -1,4 +1,4 @@
-"""What is said of a template shows no hidden value, whatever is wrong with the value or with what is made of it."""
+"""No message about a template shows a hidden value, whatever is wrong with it or with values made from it."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def validated(folder: Path, text: str, *, as_json: bool, secret: str = SECRET, n
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
 @pytest.mark.parametrize("where", PROPERTIES.values(), ids=PROPERTIES)
 def test_a_value_that_does_not_do_is_not_shown(tmp_path: Path, where: str, value: str, *, as_json: bool) -> None:
-    """Whatever it is that does not take it, and however it came to be what it is."""
+    """A wrong hidden value is not shown, whichever check refuses it and wherever it comes from."""
     text = f"{HEAD}resources:\n  r: {where.replace('VALUE', value)}\n"
     said = validated(tmp_path, text, as_json=as_json)
     assert planted.leaks([("what is said", said)]) == []
@@ -102,7 +102,7 @@ def test_a_value_that_does_not_do_is_not_shown(tmp_path: Path, where: str, value
 @pytest.mark.parametrize("value", FUNCTIONS.values(), ids=FUNCTIONS)
 @pytest.mark.parametrize("secret", [SECRET, f"{planted.WORD}{'x' * 190}{planted.WORD}"], ids=["short", "long"])
 def test_an_argument_that_does_not_do_is_not_shown(tmp_path: Path, value: str, secret: str, *, as_json: bool) -> None:
-    """In a property, where it is a mistake, and in an output, where it is a warning."""
+    """A wrong argument is not shown, neither in the mistake of a property nor in the warning of an output."""
     for text in (
         f"resources:\n  r: {{type: OS::Heat::Value, properties: {{value: {value}}}}}\n",
         f"outputs:\n  o: {{value: {value}}}\n",
@@ -124,7 +124,7 @@ def test_the_test_itself_finds_what_is_shown(tmp_path: Path) -> None:
 
 
 def test_a_condition_does_not_show_a_value(tmp_path: Path) -> None:
-    """It is looked at before any resource."""
+    """A condition, which is decided before all resources, shows no hidden value."""
     text = f"{HEAD}conditions:\n  c: {{get_param: pw}}\nresources:\n  r: {{type: OS::Heat::None, condition: c}}\n"
     said = validated(tmp_path, text, as_json=False)
     assert "is invalid: ***" in said
@@ -132,7 +132,7 @@ def test_a_condition_does_not_show_a_value(tmp_path: Path) -> None:
 
 
 def test_a_nested_template_does_not_show_a_value(tmp_path: Path) -> None:
-    """Neither one that it hides itself, nor one that is hidden where it comes from."""
+    """A nested template shows neither its own hidden values nor those of its parent."""
     child = f"{VERSION}\nparameters:\n  n: {{type: number}}\n"
     child += f"  own: {{type: string, hidden: true, default: {planted.WORD}}}\n"
     child += "resources:\n  r: {type: OS::Heat::RandomString, properties: {length: {get_param: own}}}\n"
@@ -145,7 +145,7 @@ def test_a_nested_template_does_not_show_a_value(tmp_path: Path) -> None:
 
 
 def test_values_of_parameters_with_telling_names_are_not_shown(tmp_path: Path) -> None:
-    """As those that are hidden."""
+    """Parameters with secret names are not shown, like hidden ones."""
     said = json.loads(validated(tmp_path, HEAD, as_json=True))
     assert said["Parameters"]["db_password"]["Value"] == "******"
     assert said["Parameters"]["db_password"]["Default"] == "******"

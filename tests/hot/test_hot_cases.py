@@ -1,4 +1,4 @@
-"""What Heat's own engine makes of templates, and what is made of them here."""
+"""Templates have the same results as with Heat's own engine."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def test_case(hot_case: Path) -> None:
-    """Whatever is told of a case is as Heat has it."""
+    """The result of each case is the same as Heat's."""
     case, expected = read(hot_case)
     wrong = comparing.differences(expected, stacks.run(case))
     assert not wrong, "\n".join(wrong)
 
 
 def test_the_language_alone(hot_case: Path) -> None:
-    """It finds all mistakes but those for which one has to know types, before anything is begun."""
+    """The language finds all mistakes that need no types, before anything begins."""
     case, expected = read(hot_case)
     first = (expected.get("steps") or [{}])[0].get("stack") or {}
     if first.get("state", ["CREATE"])[0] != "CREATE":  # it was rolled back: nothing of the template is left

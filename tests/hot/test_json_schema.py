@@ -60,13 +60,13 @@ def wrong(template: object) -> dict[str, str]:
 
 
 def test_it_is_a_schema() -> None:
-    """Of the draft that it names; all that it refers to is there, as the cases show."""
+    """The schema is valid in its draft, and all its references have targets."""
     Draft7Validator.check_schema(schema())
     assert schema()["$schema"] == Draft7Validator.META_SCHEMA["$schema"]
 
 
 def test_it_knows_all_sections_functions_and_types() -> None:
-    """As the code does: what a version adds has to be in it."""
+    """The schema has each section, function and type that the code has."""
     latest = list(versions.VERSIONS.values())[-1]
     defined = schema()["definitions"]
     assert schema()["properties"].keys() == latest.sections
@@ -88,7 +88,7 @@ def test_every_type_and_property_is_described() -> None:
 
 
 def test_what_heat_accepts_is_accepted() -> None:
-    """Each case, with the exceptions above."""
+    """The schema accepts each valid case, with the exceptions above."""
     refused = {}
     for path in sorted(CASES.glob("*.yaml")):
         case = yaml.load(path.read_text("utf-8"), Loader=LOADER)  # noqa: S506  # one of the safe ones
@@ -140,7 +140,7 @@ SPOILT: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
 
 @pytest.mark.parametrize(("spoil", "at"), SPOILT.values(), ids=SPOILT)
 def test_a_mistake_is_refused_at_its_place(spoil: Callable[[dict[str, Any]], object], at: str) -> None:
-    """One of each kind."""
+    """The schema refuses a mistake of each kind at its position."""
     resource: dict[str, Any] = {"type": "OS::Heat::SoftwareConfig", "properties": {"group": "script"}}
     template = {"heat_template_version": "2018-08-31", "resources": {"a": resource}}
     assert wrong(template) == {}
@@ -157,7 +157,7 @@ def test_a_required_property_is_required() -> None:
 
 
 def test_the_command_prints_it_with_the_types_of_plugins(machine: Machine) -> None:
-    """Those of the settings; without them, a type outside of Heat's namespaces is accepted as it is."""
+    """The schema has the types of plug-ins; without the settings, types outside Heat's namespaces are accepted."""
     plugins = machine.folder / "plugins"
     plugins.mkdir()
     (plugins / "example.py").write_text(

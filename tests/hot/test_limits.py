@@ -62,7 +62,7 @@ GROWING = {
 )
 @pytest.mark.parametrize("name", GROWING)
 def test_functions_make_no_more_than_that(name: str) -> None:
-    """What is to be made is counted before it is."""
+    """The size of a result is checked before it is made."""
     (found,) = mistakes(value(GROWING[name]))
     assert found.startswith("t.yaml:2:")
     assert f'resources.v.properties.value: "{name}" makes over' in found
@@ -78,7 +78,7 @@ def group(count: int, inner: str = "{type: OS::Heat::Value, properties: {value: 
 )
 @pytest.mark.parametrize("made", [group(1001), group(10**9), group(10**30), group(100, group(100))])
 def test_a_stack_has_a_thousand_resources_at_most(made: str) -> None:
-    """Those of nested stacks are counted with it."""
+    """Resources of nested stacks count too."""
     (found,) = mistakes(f"{HEAD}resources: {{g: {made}}}\n")
     assert "Maximum resources per stack exceeded" in found
     assert found.startswith("t.yaml:2:")
@@ -90,7 +90,7 @@ PATTERN = f"{HEAD}parameters: {{p: {{type: string, default: {'a' * 40}b, constra
 
 @fault(3, "an allowed_pattern that goes back and forth without end", "a mistake, after a time limit")
 def test_a_pattern_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is given up, and said which it was."""
+    """A slow pattern is given up, and named."""
     monkeypatch.setattr(limits, "SECONDS", 0.2)
     (found,) = mistakes(PATTERN.replace("WHAT", "(a+)+$"))
     assert "cannot match the pattern '(a+)+$' against a value of 41 characters: it takes over 0.2 s" in found
@@ -118,7 +118,7 @@ EXPRESSIONS = {
 )
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_yaql_has_a_time_limit(monkeypatch: pytest.MonkeyPatch, expression: str) -> None:
-    """Its own limits are of elements and bytes only."""
+    """The time of yaql is limited, because its own limits cover only elements and bytes."""
     pytest.importorskip("yaql")
     monkeypatch.setattr(limits, "SECONDS", 0.5)
     found = " ".join(mistakes(value({"yaql": {"expression": expression, "data": {}}})))
@@ -127,7 +127,7 @@ def test_yaql_has_a_time_limit(monkeypatch: pytest.MonkeyPatch, expression: str)
 
 
 def test_yaql_has_a_limit_of_memory() -> None:
-    """It looks at what it has made only when it has made it."""
+    """The memory of yaql is limited, because its own limit applies only afterwards."""
     pytest.importorskip("yaql")
     (found,) = mistakes(value({"yaql": {"expression": "[1] * 1000000000", "data": {}}}))
     assert '"yaql" takes over 256 MiB of memory' in found
@@ -145,14 +145,14 @@ def test_the_template_as_a_whole_has_a_time_limit(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("depth", [500, 20_000])
 def test_json_in_a_parameter_that_is_too_deep_is_a_mistake(depth: int) -> None:
-    """Not a traceback."""
+    """JSON that is nested too deeply in a parameter is a mistake, not a traceback."""
     text = "[" * depth + "]" * depth
     found = mistakes(f"{HEAD}parameters: {{p: {{type: json, default: '{text}'}}}}\n")
     assert any("Value must be valid JSON" in each for each in found)
 
 
 def test_a_template_has_the_size_that_heat_allows(tmp_path: Path) -> None:
-    """And what is long goes into a file."""
+    """A template is as long as Heat allows at most, and longer content belongs into a file."""
     (found,) = mistakes(f"{HEAD}description: {'x' * 600_000}\n")
     assert "the template is longer than the 524,288 bytes" in found
     path = tmp_path / "t.yaml"
@@ -186,7 +186,7 @@ def forever() -> None:
 
 
 def test_work_in_work_ends_with_it() -> None:
-    """Whose time is over first says so, and what comes after has its own."""
+    """The deadline of the outer work ends the inner work, and later work has a deadline of its own."""
     with pytest.raises(limits.TooMuch, match=r"over 0\.1 s"):
         limits.within(5, lambda: limits.within(0.1, forever))
 

@@ -1,4 +1,4 @@
-"""What is said of a template that is not as it should be: each thing with its place, its path and a hint."""
+"""The mistakes of a template are reported, each with its position, its path and a hint."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def warnings(template: str, *environments: str, **parameters: Any) -> list[str]:
 
 
 def test_all_mistakes_are_shown_together_in_the_order_of_the_text() -> None:
-    """Of every section, and with those that one place has several of."""
+    """Mistakes of all sections are shown, also several at one position."""
     found = mistakes(
         """\
         heat_template_version: 2018-08-31
@@ -121,13 +121,13 @@ def test_all_mistakes_are_shown_together_in_the_order_of_the_text() -> None:
     ],
 )
 def test_a_mistake_is_a_sentence_with_a_hint(template: str, said: str) -> None:
-    """Also where Heat answers with what Python has raised."""
+    """Each mistake is one sentence with a hint, also where Heat shows Python's exception."""
     _, found, _ = loader.examine(Source(File("t.yaml", template)), IDENTITY)
     assert any(said in str(each) for each in found), found
 
 
 def test_what_is_wrong_with_values_is_shown_where_they_are_given() -> None:
-    """In an environment; or else where the parameter is declared."""
+    """A wrong value is reported in its environment, or else at the parameter's declaration."""
     template = """\
     parameters:
       n: {type: number}
@@ -147,7 +147,7 @@ def test_what_is_wrong_with_values_is_shown_where_they_are_given() -> None:
 
 
 def test_a_hidden_value_is_in_no_message() -> None:
-    """Neither one that is given, nor a default."""
+    """No message has a hidden value, neither a passed one nor a default."""
     template = """\
     parameters:
       a: {type: number, hidden: true}
@@ -195,7 +195,7 @@ def test_a_hidden_value_is_in_no_message() -> None:
     ],
 )
 def test_what_heat_takes_and_nobody_means_is_a_warning(template: str, said: str) -> None:
-    """It is carried out all the same."""
+    """A probable mistake that Heat accepts is carried out with a warning."""
     found = warnings(template)
     assert len(found) == 1
     assert said in found[0]
@@ -209,7 +209,7 @@ def test_ordinary_maps_are_no_misspelt_functions(value: str) -> None:
 
 
 def test_mistakes_of_environments_and_template_are_shown_together() -> None:
-    """Each with its own file."""
+    """Each mistake is shown with its own file."""
     found = mistakes("nosuch: 1\n", "params: {}\n", "resource_registry:\n", "a: [\n")
     assert [each.partition(":")[0] for each in found] == ["env2.yaml", "env0.yaml", "env1.yaml", "t.yaml"]
     assert 'environment has wrong section "params" (did you mean parameters?)' in found[1]
@@ -219,14 +219,14 @@ def test_mistakes_of_environments_and_template_are_shown_together() -> None:
     "version", ["AWSTemplateFormatVersion: '2010-09-09'", "HeatTemplateFormatVersion: '2012-12-12'"]
 )
 def test_the_format_of_cloudformation_is_refused_in_one_sentence(version: str) -> None:
-    """Whatever else is in it."""
+    """A template in CloudFormation's format is refused with one sentence, whatever else it contains."""
     template = Source(File("t.yaml", f"{version}\nResources: {{a: {{Type: 'AWS::EC2::Instance'}}}}\nOutputs: []\n"))
     _, [mistake], _ = loader.examine(template, IDENTITY)
     assert mistake.problem == "this template is in CloudFormation's format, which is not supported"
 
 
 def test_a_function_of_a_parameter_without_a_value_is_no_mistake() -> None:
-    """Its value is not known, so the function is not computed."""
+    """A function of an unknown value is not computed."""
     text = VERSION + (
         "parameters: {p: {type: string}}\n"
         "resources: {r: {type: OS::Heat::Value, properties: {value: {digest: [md5, {get_param: p}]}}}}\n"

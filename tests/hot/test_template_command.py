@@ -103,7 +103,7 @@ def test_for_machines_it_is_what_heat_gives(machine: Machine, good: Path) -> Non
 
 
 def test_mistakes_are_shown_with_their_places(machine: Machine, good: Path) -> None:
-    """One line each, as compilers write theirs; warnings beside them."""
+    """Each mistake is one line in the form of compilers, and so is each warning."""
     text = GOOD.replace("get_param: name", "get_param: nmae") + "  odd: {value: {get_parm: size}}\n"
     good.write_text(text.replace("default: 3", "default: 30"))
     done = validate(machine, "good.yaml")
@@ -152,7 +152,7 @@ def test_warnings_fail_where_that_is_asked_for(machine: Machine, good: Path) -> 
 
 
 def test_nested_templates_and_environments_are_looked_at(machine: Machine, good: Path) -> None:
-    """Each mistake in the file in which it is; what is missing is said where it is named."""
+    """A mistake is shown in its own file, and a missing file where it is named."""
     (machine.folder / "env").mkdir()
     files: dict[str, str] = {
         "t.yaml": VERSION + "resources: {a: {type: My::A}, b: {type: lost.yaml}}\n",
@@ -206,7 +206,7 @@ def values(machine: Machine, *arguments: str) -> dict[str, Any]:
 
 @pytest.mark.usefixtures("good")
 def test_parameters_are_given_as_openstack_takes_them(machine: Machine) -> None:
-    """One or several in an option, or from a file; a sign of equality may be part of a value."""
+    """An option has one or several parameters, or a file has their values, with any equals signs."""
     (machine.folder / "value").write_text("x")
     assert values(machine, "--parameter", "size=4;name=x") == {"size": 4, "name": "x"}
     assert values(machine, "--parameter", "size=4", "--parameter-file", "name=value") == {"size": 4, "name": "x"}
@@ -243,7 +243,7 @@ outputs:
 
 
 def test_types_properties_and_attributes_are_looked_at(machine: Machine) -> None:
-    """Those of child stacks as soon as it is known what they are given."""
+    """Child stacks are checked too, as soon as their parameters are known."""
     path = machine.folder / "typed.yaml"
     path.write_text(TYPED)
     own = ["Unknown Property grup", "The Resource Type (OS::Heat::Valu) could not be found", "(config nothing)"]

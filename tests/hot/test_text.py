@@ -77,20 +77,20 @@ def test_values_are_those_of_yaml_1_1_as_json(written: str, value: Json) -> None
 
 
 def test_merged_maps_yield_to_keys_beside_them() -> None:
-    """As YAML has it, wherever the merge stands, and the first of several wins."""
+    """Keys of the map override merged ones, wherever the merge is, and the first merge comes first."""
     text = "x: &x {a: 1, b: 1}\ny: &y {b: 2, c: 2}\nz: {c: 3, <<: [*x, *y]}\n"
     assert read(text).value["z"] == {"a": 1, "b": 1, "c": 3}
 
 
 @tries(100, documents)
 def test_yaml_and_json_come_to_the_same(value: Any) -> None:
-    """However it is written, a value is read as it was."""
+    """A value is read as the same from YAML and JSON."""
     assert read(json.dumps(value)).value == value
     assert read(yaml.safe_dump(value, allow_unicode=True)).value == value
 
 
 def test_json_is_read_as_json() -> None:
-    """What YAML takes for text is a number there, and tabs may stand before it."""
+    """JSON numbers that YAML reads as text are numbers, and tabs may precede them."""
     found = read('{\n\t"a": 1e3\n}')
     assert found.value == {"a": 1000.0}
     assert found.place(("a",)) is None or str(found.place(("a",))).startswith("t.yaml:2")
@@ -101,7 +101,7 @@ def test_json_is_read_as_json() -> None:
 
 @tries(100, documents)
 def test_every_part_has_its_place(value: Any) -> None:
-    """At the place of an entry stands its key; at that of an item, the item."""
+    """The position of an entry is its key, and that of an item is the item."""
     text = yaml.safe_dump(value, allow_unicode=True, width=1000)
     found, lines = read(text), text.split("\n")
     for path in paths(value)[1:]:
@@ -114,7 +114,7 @@ def test_every_part_has_its_place(value: Any) -> None:
 
 
 def test_places_are_lines_and_columns_from_one() -> None:
-    """Of what is not there, it is the place of what it would be in."""
+    """A missing part has the position of the part that would contain it."""
     text = read("a:\n  b: [1, {c: 2}]\n")
     places = {(): "1:1", ("a",): "1:1", ("a", "b"): "2:3", ("a", "b", 1): "2:10", ("a", "b", 1, "c"): "2:11"}
     assert {path: str(text.place(path)).removeprefix("t.yaml:") for path in places} == places
@@ -165,7 +165,7 @@ def test_a_key_that_is_there_twice_is_a_warning() -> None:
     ],
 )
 def test_what_cannot_be_read_is_said_with_its_place(text: str, said: str) -> None:
-    """In one sentence, and before anything gives way."""
+    """Unreadable text is one sentence with a position, before memory or stack run out."""
     assert said in refused(text)
 
 

@@ -39,7 +39,7 @@ NETWORK = {
     ],
     "services": [],
 }
-"""What Nova puts into `network_data.json`."""
+"""The content that Nova writes into `network_data.json`."""
 
 BOOT = 900.0
 """Seconds in which a boot has to be over: one minute, or three where others are at work."""
@@ -48,11 +48,11 @@ _MASKED = [
     f"systemd.mask={each}"
     for each in ("apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_reap.service", "man-db.timer")
 ]
-"""What would take its time at a boot, and is not looked at."""
+"""Units that would slow down the boot, and do not matter here."""
 
 
 class Emulated:
-    """One machine. Of its disk nothing is changed in the image."""
+    """An emulated machine, which leaves the image unchanged."""
 
     def __init__(self, folder: Path, disk: Path, user_data: str) -> None:
         """Have a machine in a folder, with a disk over the image `disk` (qcow2, beside it its kernel and initrd)."""

@@ -39,7 +39,7 @@ def deb() -> Path:
 
 @pytest.fixture(scope="module")
 def builder() -> Path:
-    """What diskimage-builder consists of."""
+    """The folder of diskimage-builder."""
     need_builder()
     [folder] = BUILDER.parent.glob("lib/python3*/site-packages/diskimage_builder")
     return folder
@@ -124,7 +124,7 @@ def test_it_is_an_element(builder: Path) -> None:
 
 
 def test_tools_are_packages_of_the_distribution(builder: Path) -> None:
-    """What DIB_HEAT_CONFIG_AGENT_TOOLS may say are tools of deployments, each with a package that there is."""
+    """Each value of DIB_HEAT_CONFIG_AGENT_TOOLS is a tool of deployments, with a package that exists."""
     names = json.loads((ELEMENT / "pkg-map").read_text())["family"]["debian"]
     assert set(names) <= set(HOOKS)
     found = subprocess.run(
@@ -161,7 +161,7 @@ def test_beside_os_collect_config_it_is_disabled(builder: Path, deb: Path, image
     assert hooks.inside("install.d", image).code == 0
     image.inside("systemctl", "enable", theirs.name)  # after ours
     done = hooks.inside("post-install.d", image)
-    assert (done.code, "os-collect-config is in force in this image" in done.out) == (0, True)
+    assert (done.code, "os-collect-config is enabled in this image" in done.out) == (0, True)
     (image.disk / "etc/machine-id").write_text("uninitialized\n")
     image.boot()
     assert (shown(image, "UnitFileState"), shown(image, "ActiveState")) == ("disabled", "inactive")
@@ -171,7 +171,7 @@ def test_beside_os_collect_config_it_is_disabled(builder: Path, deb: Path, image
 
 
 def test_a_package_may_be_fetched(builder: Path, deb: Path, heat: SignalServer, tmp_path: Path) -> None:
-    """It comes from an URL, and is only taken with the sum that was said."""
+    """A package from a URL is installed only if its checksum is right."""
     need("curl", "curl")
     heat.named["agent.deb"] = Answer(body=deb.read_bytes())
     url = heat.url("agent.deb")
@@ -183,7 +183,7 @@ def test_a_package_may_be_fetched(builder: Path, deb: Path, heat: SignalServer, 
 
 
 def test_without_a_package_there_is_no_image(builder: Path, image: Booted, heat: SignalServer, tmp_path: Path) -> None:
-    """What is missing is said: a file, a page, or a package in the image's sources."""
+    """A missing file, page or package is reported."""
     need("curl", "curl")
     heat.always = Answer(404)
     for number, name in enumerate((str(tmp_path / "no.deb"), heat.url("no.deb"))):

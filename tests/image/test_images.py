@@ -77,7 +77,7 @@ def test_it_is_of_use_in_a_cloud(image: Path, instance: Booted) -> None:
 
 
 def test_its_tools_are_there(image: Path, instance: Booted) -> None:
-    """What DIB_HEAT_CONFIG_AGENT_TOOLS names is ready for deployments."""
+    """The tools in DIB_HEAT_CONFIG_AGENT_TOOLS are ready for deployments."""
     if not image.name.startswith("diskimage-builder"):
         pytest.skip("only the element has tools: mkosi's users name packages")
     instance.boot(180)

@@ -1,4 +1,4 @@
-"""What only a whole machine shows: power that goes, with all that was not flushed, and limits that its kernel holds."""
+"""Tests that need a whole machine: power cuts with unflushed data, and limits that its kernel enforces."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def script(instance: Instance, identity: str, text: str, **options: object) -> d
 
 
 def test_it_is_a_whole_machine(instance: Instance) -> None:
-    """It has a kernel and a disk of its own, and all has started that was to start."""
+    """The machine has its own kernel and disk, and all units have started."""
     assert instance.machine.run("systemd-detect-virt").out == "qemu\n"
     assert instance.machine.run("findmnt", "--noheadings", "--output", "SOURCE", "/").out == "/dev/vda\n"
     assert "[source=/dev/vdb]" in instance.machine.run("cat", "/var/lib/cloud/instance/datasource").out
@@ -114,7 +114,7 @@ def test_the_serial_port_shows_what_is_deployed(instance: Instance) -> None:
 
 
 def test_a_run_that_takes_too_much_memory_is_killed(instance: Instance) -> None:
-    """It alone: neither what others have left running, nor the agent."""
+    """Only the run is killed, neither processes of other runs nor the agent."""
     assert script(instance, "server", "#!/bin/sh\nsetsid sleep 5000 >/dev/null 2>&1 &\n")["deploy_status_code"] == 0
     daemon = instance.machine.run("systemctl", "show", "-P", "MainPID", "heat-config-agent").out
     greedy = "#!/usr/bin/python3\nprint('begun', flush=True)\nheld = b'x' * (200 << 20)\nprint('held')\n"
@@ -151,7 +151,7 @@ print(time.process_time() / 6)
 
 
 def test_a_run_has_no_more_processes_than_it_may(instance: Instance) -> None:
-    """It finds that it can start no more, and the machine goes on."""
+    """The run can start no more processes, and the machine continues."""
     found = script(instance, "forks", FORKS, tasks_max=20)
     assert found["deploy_status_code"] == 0
     assert 10 < int(found["deploy_stdout"]) < 20

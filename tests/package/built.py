@@ -26,7 +26,7 @@ _MODULES = (
     "keystoneauth1, psutil, requests, shtab, yaml",
     "python3-keystoneauth1 python3-psutil python3-requests python3-shtab python3-yaml",
 )
-"""What a package on the distribution's modules is built with, and the packages that have it."""
+"""The build requirements of a package on the distribution's modules."""
 
 _RPM = f"--nodeps --load={Path(__file__).with_name('rpm.macros')}"
 _OPTIONS = {"deb": "", "deb-bundled": "", "rpm": _RPM, "rpm-bundled": _RPM}

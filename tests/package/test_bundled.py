@@ -44,13 +44,13 @@ def deb() -> Path:
 
 @pytest.fixture(scope="module")
 def content(deb: Path) -> tarfile.TarFile:
-    """What is in it."""
+    """The files of the package."""
     text = subprocess.run(["dpkg-deb", "--fsys-tarfile", deb], capture_output=True, check=True).stdout
     return tarfile.open(fileobj=BytesIO(text))
 
 
 def test_what_built_it_is_not_in_it(content: tarfile.TarFile) -> None:
-    """It has no installer, no tests of others, and says nothing of where it was built."""
+    """The package has no installer, no tests of other projects, and no trace of where it was built."""
     for each in content.getmembers():
         name = each.name.removeprefix("./")
         assert not re.search(r"/(pip|setuptools|pkg_resources|shtab|tests?)/", name), name
@@ -102,7 +102,7 @@ def test_it_is_refused_where_it_cannot_work(deb: Path, tmp_path: Path) -> None:
 
 
 def test_its_version_names_the_release_that_it_is_for(deb: Path) -> None:
-    """So an upgrade of the machine's distribution upgrades it, and packages for two releases can lie in one folder."""
+    """The version sorts by release, so an upgrade of the distribution upgrades the package."""
     version = subprocess.run(["dpkg-deb", "--field", deb, "Version"], capture_output=True, text=True, check=True).stdout
     release = dict(re.findall(r'(?m)^(\w+)="?([^"\n]*)', Path("/etc/os-release").read_text()))
     assert (
@@ -114,7 +114,7 @@ def test_its_version_names_the_release_that_it_is_for(deb: Path) -> None:
 
 
 def test_lintian_has_nothing_to_say(deb: Path) -> None:
-    """What it does not like is overridden, where each has its reason, and no override is for nothing."""
+    """Each complaint of lintian is overridden with a reason, and each override is needed."""
     need("lintian", "lintian")
     all_tags = ["--allow-root", "--display-info", "--pedantic", "--fail-on", "error,warning,info,pedantic"]
     # Each release of the modules has other compiled text in which lintian sees a misspelt word.
@@ -129,7 +129,7 @@ def test_lintian_has_nothing_to_say(deb: Path) -> None:
 
 
 def test_the_two_forms_change_places(deb: Path) -> None:
-    """Each takes the other's place with its state; purging the one that has gone takes nothing from the other."""
+    """Each package replaces the other and keeps the state, and purging the removed one leaves it."""
     with booted(commands=False) as machine:
         shutil.copy(deb, machine.disk / "root/bundled.deb")
         shutil.copy(package("deb"), machine.disk / "root/agent.deb")

@@ -55,7 +55,7 @@ def test_it_has_the_modules_of_its_folder(deb: Path) -> None:
 
 
 def test_the_agent_recommends_it(deb: Path) -> None:
-    """So apt installs it by default; it is for that version of the agent."""
+    """The agent's package recommends it, so apt installs the same version by default."""
     agent, version = package("deb"), field(deb, "Version")
     assert (field(deb, "Architecture"), field(agent, "Version")) == ("all", version)
     assert f"heat-config-agent (= {version})" in field(deb, "Depends").split(", ")
@@ -63,7 +63,7 @@ def test_the_agent_recommends_it(deb: Path) -> None:
 
 
 def test_lintian_has_nothing_to_say(deb: Path) -> None:
-    """What it does not like is overridden, and no override is for nothing."""
+    """Each complaint of lintian is overridden with a reason, and each override is needed."""
     need("lintian", "lintian")
     words = ["--allow-root", "--display-info", "--pedantic", "--fail-on", "error,warning,info,pedantic"]
     done = subprocess.run(["lintian", *words, deb], capture_output=True, text=True, check=False)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
 import subprocess
 import sys
+import termios
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -35,13 +37,13 @@ LINES = {
     "heat-config-hook docker-co\t": "docker-compose",
     "heat-config-hook ru\t": "ru",  # there is no such hook
 }
-"""What is typed → with which words the command is called."""
+"""The text that is typed → the words with which the command is called."""
 
 DOCUMENTS = {
     "site.json": json.dumps([deployment("4be13a2c", name="greeting")]),
     "shop.yaml": "heat_template_version: 2018-08-31\nresources: {nothing: {type: OS::Heat::None}}\n",
 }
-"""What this machine has: a deployment and a stack, each named in the lines."""
+"""Documents for a deployment and a stack, each named in the lines."""
 
 OTHERWISE = {
     "zsh": {
@@ -50,20 +52,32 @@ OTHERWISE = {
     }
 }
 
-SHELLS: Mapping[str, tuple[list[str], str]] = {
+_RECORDED = "{0}() {{ echo \"$*\" >>'{1}'; }}\n"
+
+SHELLS: Mapping[str, tuple[list[str], str, str]] = {
     "bash": (
         ["bash", "--norc", "--noprofile", "-i"],
         'bind "set bell-style none"\nfor each in {}/*; do . "$each"; done\n',
+        _RECORDED,
     ),
-    "zsh": (["zsh", "-f", "-i"], "fpath=({} $fpath)\nautoload -U compinit\ncompinit -u -D\nunsetopt beep\n"),
+    "zsh": (
+        ["zsh", "-f", "-i"],
+        "fpath=({} $fpath)\nautoload -U compinit\ncompinit -u -D\nunsetopt beep\n",
+        _RECORDED,
+    ),
+    "fish": (
+        ["fish", "--no-config", "-i"],
+        "for each in {}/*; source $each; end\n",
+        "function {0}; echo \"$argv\" >>'{1}'; end\n",
+    ),
 }
-"""Shell → how to start it with no settings of anybody's, and what has it know of completion."""
+"""Shell → how to start it without settings, what loads the completion, and a function that records how it is called."""
 
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_line_is_completed(tmp_path: Path, shell: str) -> None:
     """Commands, options, tools, files and folders are completed, each where it belongs."""
-    command, begin = SHELLS[shell]
+    command, begin, record = SHELLS[shell]
     need(shell, shell)
     subprocess.run([sys.executable, SCRIPT, tmp_path / "made"], check=True)
     here = tmp_path / "here"
@@ -74,10 +88,8 @@ def test_a_line_is_completed(tmp_path: Path, shell: str) -> None:
     for name, content in DOCUMENTS.items():
         (tmp_path / name).write_text(content)
         subprocess.run([BIN / "heat-config-apply", tmp_path / name], env={**os.environ, **state}, check=True)
-    recorded = "".join(
-        f"{each}() {{ echo \"$*\" >>'{tmp_path}/called'; }}\n"
-        for each in ("heat-config-agent", "heat-config-apply", "heat-config-hook")
-    )
+    commands = ("heat-config-agent", "heat-config-apply", "heat-config-hook")
+    recorded = "".join(record.format(each, tmp_path / "called") for each in commands)
     ours, its = pty.openpty()
     with subprocess.Popen(
         command,
@@ -87,6 +99,7 @@ def test_a_line_is_completed(tmp_path: Path, shell: str) -> None:
         stderr=its,
         env={"PATH": f"{BIN}:{os.environ['PATH']}", **state, "HOME": str(tmp_path), "TERM": "dumb", "LANG": "C.UTF-8"},
         start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509  # fish wants a controlling terminal
     ) as process:
         os.close(its)
         typed = [begin.format(tmp_path / "made" / shell), recorded, *(f"{line}\n" for line in LINES), "exit 0\n"]

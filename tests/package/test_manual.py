@@ -131,7 +131,7 @@ def test_readers_find_nothing_wrong(folder: Path, name: str, package: str, comma
 
 
 def test_readers_would_find_something(tmp_path: Path) -> None:
-    """What looks for mistakes finds one."""
+    """The checker finds a planted mistake."""
     need("mandoc", "mandoc")
     (tmp_path / "bad.1").write_text('.TH BAD 1 "2026-11-22"\n.SH NAME\nbad \\- page\n.nosuchmacro\n')
     assert subprocess.run(["mandoc", "-Tlint", "-Wwarning", tmp_path / "bad.1"], check=False).returncode

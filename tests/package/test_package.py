@@ -38,6 +38,7 @@ PLACES = (
     "usr/share/man/man5/heat-config-agent.conf.5.gz",
     "usr/share/bash-completion/completions/heat-config-",
     "usr/share/zsh/vendor-completions/_heat-config-",
+    "usr/share/fish/vendor_completions.d/heat-config-",
     "usr/share/lintian/overrides/heat-config-agent",
 )
 """Where the package has files, beside units."""
@@ -51,7 +52,7 @@ def deb() -> Path:
 
 @pytest.fixture(scope="module")
 def content(deb: Path) -> tarfile.TarFile:
-    """What is in it."""
+    """The files of the package."""
     text = subprocess.run(["dpkg-deb", "--fsys-tarfile", deb], capture_output=True, check=True).stdout
     return tarfile.open(fileobj=BytesIO(text))
 
@@ -95,7 +96,7 @@ def test_it_keeps_to_its_places(content: tarfile.TarFile) -> None:
 
 
 def test_what_built_it_is_not_in_it(content: tarfile.TarFile) -> None:
-    """It has no installer, no tests of others, and says nothing of where it was built."""
+    """The package has no installer, no tests of other projects, and no trace of where it was built."""
     for each in content.getmembers():
         name = each.name.removeprefix("./")
         assert not re.search(r"/(pip|setuptools|pkg_resources|shtab|tests?)/", name), name
@@ -107,7 +108,7 @@ def test_what_built_it_is_not_in_it(content: tarfile.TarFile) -> None:
 
 
 def test_it_needs_what_the_project_needs(deb: Path) -> None:
-    """It is for every release: the modules are the distribution's, none older than the project supports."""
+    """The package requires the distribution's modules, none older than the project supports."""
     names = ("Architecture", "Version", "Depends")
     text = subprocess.run(["dpkg-deb", "--field", deb, *names], capture_output=True, text=True, check=True).stdout
     fields = dict(line.split(": ", 1) for line in text.splitlines())
@@ -141,7 +142,7 @@ def test_no_link_leads_nowhere(content: tarfile.TarFile) -> None:
 
 
 def test_lintian_has_nothing_to_say(deb: Path) -> None:
-    """What it does not like is overridden, where each has its reason, and no override is for nothing."""
+    """Each complaint of lintian is overridden with a reason, and each override is needed."""
     need("lintian", "lintian")
     done = subprocess.run(
         ["lintian", "--allow-root", "--display-info", "--pedantic", "--fail-on", "error,warning,info,pedantic", deb],
@@ -316,6 +317,9 @@ def test_it_goes_and_comes_back(bare: Booted, heat: SignalServer) -> None:
     theirs.write_text("{}")
     for path in (theirs, theirs.parent):
         path.chmod(0o755)
+    migrated = bare.disk / "etc/systemd/system/heat-config-agent.service.d/50-migrated.conf"
+    migrated.parent.mkdir()
+    migrated.write_text("[Service]\n")
     done = bare.run("dpkg", "--purge", "heat-config-agent")
     assert done.code == 0
     said = (done.out + done.err).splitlines()
@@ -347,7 +351,7 @@ def earlier(bundled: Path, folder: Path) -> Path:
 
 
 def test_what_is_missing_to_build_it_is_said(tmp_path: Path) -> None:
-    """One clear sentence, and nothing begun."""
+    """A missing build tool is one clear sentence, and nothing begins."""
     for name in ("dirname", "mkdir", "sh"):
         (tmp_path / name).symlink_to(Path("/bin") / name)
     done = subprocess.run(

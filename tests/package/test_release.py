@@ -21,7 +21,7 @@ from package.wheels import wheel
 pytestmark = pytest.mark.timeout(300)
 
 NEEDED = ("packaging", "agent/heat_config_agent/__init__.py", "pyproject.toml", "tests/install-tools")
-"""What of the checkout takes part beside what is built."""
+"""The files of the checkout that a release needs besides what is built."""
 
 CHANGELOG = f"""\
 # Changelog
@@ -90,7 +90,7 @@ def release(folder: Path, built: Path, **environment: str) -> subprocess.Complet
 
 
 def test_a_release_is_all_but_published(checkout: Path) -> None:
-    """It has the file, the checksum of each file, a bill of materials and notes, and says what is left."""
+    """A release has the file, its checksums, a bill of materials and notes, and names the remaining steps."""
     if not (ROOT / ".venv/sbom/bin/cyclonedx-py").exists():
         pytest.skip("cyclonedx-py is not installed: «tests/install-tools sbom» (make test does it)")
     built = wheel()

@@ -32,14 +32,14 @@ OTHERWISE = {
 DOCUMENTS = "/usr/share/doc/heat-config-agent"
 
 DEBIAN = ("copyright", "changelog")
-"""What Debian wants in the folder of documents of a package."""
+"""The files that Debian wants in a package's folder of documents."""
 
 MACROS = {
     "systemd_post": "was put there",
     "systemd_preun": "is about to go",
     "systemd_postun_with_restart": "has gone",
 }
-"""What is called when it comes and goes, on a system that has systemd's macros."""
+"""The macros that run at installation and removal, on a system with systemd's macros."""
 
 STUB = """\
 Name: stub
@@ -123,7 +123,7 @@ def test_it_has_the_layout_of_the_other(bundled: str) -> None:
 
 
 def test_it_needs_what_the_project_needs(rpm: Path) -> None:
-    """It is for every machine of a release: its Python and its modules, none older than the project supports."""
+    """The package requires the Python and the modules of its release, none older than the project supports."""
     assert asked(rpm, "--qf", "%{ARCH}") == ["noarch"]
     project = (ROOT / "pyproject.toml").read_text().partition("\ndependencies = [")[2].partition("]")[0]
     modules = {f"python3-{name.lower()} >= {oldest}" for name, oldest in re.findall(r'"(\w+)>=(.*)"', project)}
@@ -139,7 +139,7 @@ def test_it_needs_what_the_project_needs(rpm: Path) -> None:
 
 
 def test_the_self_contained_one_needs_the_python_that_it_was_built_for() -> None:
-    """What is inside is for one minor version, which is needed by name; none of it is offered to others."""
+    """The package requires the minor version of Python that it was built for, and provides no modules."""
     bundled = package("rpm-bundled")
     [interpreter] = [each for each in asked(bundled, "--requires") if each.startswith("/usr/bin/python3.")]
     assert Path(interpreter).exists()
@@ -149,7 +149,7 @@ def test_the_self_contained_one_needs_the_python_that_it_was_built_for() -> None
 
 
 def test_rpmlint_has_nothing_to_say(rpm: Path) -> None:
-    """What it does not like is in its settings, where each has its reason."""
+    """Each complaint of rpmlint is in its settings, with a reason."""
     need("rpmlint", "rpmlint")
     settings = ROOT / "packaging/rpm/rpmlint.toml"
     done = subprocess.run(["rpmlint", "--config", settings, rpm], capture_output=True, text=True, check=False)
@@ -211,7 +211,7 @@ def test_units_are_told_to_systemd() -> None:
 
 
 def test_it_is_not_built_without_a_version() -> None:
-    """What builds it is `packaging/build`."""
+    """The spec file refuses to build without a version, which `packaging/build` passes."""
     need("rpmspec", "rpm")
     done = subprocess.run(["rpmspec", "--parse", SPEC], capture_output=True, text=True, check=False)
     assert done.returncode

@@ -46,7 +46,7 @@ def install(machine: Booted, wheel: Path, *, is_booted: bool = True) -> None:
 
 
 def test_setup_puts_units_in_place_and_removes_them(wheel: Path) -> None:
-    """They call that installation; nothing of others is touched; the state stays."""
+    """The units call that installation, other files stay as they are, and the state stays."""
     with booted(commands=False) as machine:
         install(machine, wheel)
         command = f"/{PLACE}/bin/heat-config-agent"

@@ -22,7 +22,7 @@ from support.loopback import SignalServer, wait_until
 from support.machine import BIN, Machine, deployment
 
 TEXT = "Zürich, 10 €"
-"""One letter that Latin-1 has, and a sign that it lacks."""
+"""A letter that Latin-1 has, and a character that it lacks."""
 
 SCRIPT = """\
 #!/bin/sh
@@ -238,7 +238,7 @@ shutil.rmtree(place)
 assert [*Path(sys.argv[1]).iterdir()] == [place.with_name("Kopie €")]
 print(sys.argv[2])
 """
-"""What the standard library does with names, arguments and variables."""
+"""Calls of the standard library with names, arguments and variables."""
 
 
 @pytest.mark.usefixtures("machine")

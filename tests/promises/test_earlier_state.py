@@ -55,7 +55,7 @@ def copied(machine: Machine, heat: SignalServer) -> list[dict[str, Any]]:
 
 
 def test_everything_in_it_is_read() -> None:
-    """Each line of the journal, the last document of each source, and what was learned from the metadata."""
+    """Each entry of the journal, the last documents, and the learned settings are read."""
     entries = journal.read(SAMPLE)
     assert {key: entry.state for key, entry in entries.items()} == STATES
     for key, entry in entries.items():

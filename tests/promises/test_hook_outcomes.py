@@ -1,4 +1,4 @@
-"""What executable hooks are given, and what becomes of their replies."""
+"""The input of executable hooks, and the results of their replies."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_hook_that_dies_is_reported_as_it_died(machine: Machine, heat: SignalS
     ],
 )
 def test_a_hooks_exit_code_wins(machine: Machine, heat: SignalServer, script: str, code: int) -> None:
-    """Whatever it printed, a hook that failed has failed: Heat takes a reply without a status code for success."""
+    """A hook that exits with an error has failed, although Heat counts a reply without a status code as success."""
     machine.hook("puppet", script)
 
     assert result(machine, heat, None, group="puppet")["deploy_status_code"] == code
@@ -195,7 +195,7 @@ def test_a_hook_that_hangs_is_ended(machine: Machine, heat: SignalServer) -> Non
 
 @pytest.mark.parametrize("end", ["exit 0", "exit 1", "sleep 60", "kill -9 0"])
 def test_what_a_hook_was_given_goes_with_the_run(machine: Machine, heat: SignalServer, end: str) -> None:
-    """However a hook ends, the deployment that was written for it to read is removed: secrets are in it."""
+    """The file with the deployment, which has secrets, is removed however the hook ends."""
     machine.hook("puppet", hook_replying({"deploy_status_code": 0}, end))
 
     result(machine, heat, None, "--timeout", "0.4", group="puppet", inputs={"db_password": "gr8-secret"})
@@ -205,14 +205,14 @@ def test_what_a_hook_was_given_goes_with_the_run(machine: Machine, heat: SignalS
 
 
 def test_a_hook_in_a_directory_wins_over_ours(machine: Machine, heat: SignalServer) -> None:
-    """Who puts a hook named `script` in a hook directory means it."""
+    """A hook named `script` in a hook directory replaces the built-in one."""
     machine.hook("script", hook_replying({"deploy_status_code": 0, "deploy_stdout": "theirs"}))
 
     assert result(machine, heat, f"{SH}echo ours\n")["deploy_stdout"] == "theirs"
 
 
 def test_hook_directories_have_an_order(machine: Machine, heat: SignalServer) -> None:
-    """Those on the command line come first, in their order, then $HEAT_CONFIG_HOOKS."""
+    """Directories of the command line come first, in their order, then $HEAT_CONFIG_HOOKS."""
     machine.hook("one", hook_replying({"deploy_status_code": 0, "from": "first"}))
     second, third = machine.folder / "second", machine.folder / "third"
     for folder, names in {second: ("one", "two"), third: ("one", "two", "three")}.items():

@@ -1,4 +1,4 @@
-"""What kills the agent at a point does so where and when it says, and the agent has nothing of the kind in it."""
+"""Kill points kill the agent where and when they say, and the product has no part of them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_it_dies_once(tmp_path: Path) -> None:
 
 
 def test_it_dies_before_a_call_that_is_never_made(tmp_path: Path) -> None:
-    """What a kill comes before has not been done."""
+    """The call that a kill precedes is never made."""
     file = tmp_path / "file"
     file.touch()
     script = "import os, sys; os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC); print('alive')"
@@ -112,7 +112,7 @@ def test_a_call_by_itself(tmp_path: Path) -> None:
 
 
 def test_nothing_that_is_started_knows_of_it(tmp_path: Path) -> None:
-    """Neither the process nor its children have the variables."""
+    """Neither the process nor its children have the variables of kill points."""
     done = run(tmp_path, 0, "?", 0, tmp_path / "passed")
     assert done.stdout.startswith("alive\n")
     assert kill_points.VARIABLE not in done.stdout
@@ -139,7 +139,7 @@ def test_no_run_has_the_variables(machine: Machine) -> None:
     ],
 )
 def test_what_cannot_be_armed(value: str) -> None:
-    """What is not understood is one sentence that says what is expected."""
+    """An invalid kill point is one sentence that says what is expected."""
     with pytest.raises(ValueError, match="expected «POINT N FILE»") as raised:
         kill_points.Watch(value)
     assert str(raised.value).startswith(f"{kill_points.VARIABLE} is {value!r}: ")
@@ -148,7 +148,7 @@ def test_what_cannot_be_armed(value: str) -> None:
 
 @pytest.mark.parametrize("program", ["heat-config-agent", "heat-config-apply"])
 def test_a_command_with_an_unknown_kill_point_does_nothing(tmp_path: Path, program: str) -> None:
-    """So a test that misspells a point fails."""
+    """An unknown kill point ends the command at once, so that a misspelt one fails the test."""
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
     environment |= kill_points.environment("nowhere", 1, "/tmp/file")
     words = [str(BIN / program), *(["status"] if program == "heat-config-agent" else [])]
@@ -163,8 +163,13 @@ def test_the_product_does_not_kill_itself() -> None:
     """There is no way to have the agent, or a hook, end by a signal of its own or without its ending.
 
     Two programs end at once where they have nothing left to do, as Python's own ending takes long or waits.
+    The display of a stack stops itself at ^Z, as the terminal expects, and is continued by the shell.
     """
-    endings = {"cli/main.py: os._exit(code)", "web/login_program.py: os._exit(0)"}
+    endings = {
+        "cli/main.py: os._exit(code)",
+        "stack/canvas.py: os.kill(os.getpid(), signal_numbers.SIGTSTP)",
+        "web/login_program.py: os._exit(0)",
+    }
     suicides = {"abort", "_exit", "raise_signal", "pthread_kill"}
     found = []
     for path in PRODUCT:
@@ -177,7 +182,7 @@ def test_the_product_does_not_kill_itself() -> None:
 
 
 def test_the_product_has_no_faults_in_it() -> None:
-    """Neither a variable nor a module of it is there to make it fail, and it knows nothing of tests."""
+    """The product has no variable and no module for fault injection, and does not refer to the tests."""
     assert PRODUCT
     for path in PRODUCT:
         text = path.read_text()

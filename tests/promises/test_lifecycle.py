@@ -94,7 +94,7 @@ def test_a_component_without_any_config_is_reported_as_done(machine: Machine, he
 
 
 def test_an_action_in_two_configs_fails_and_names_both(machine: Machine, heat: SignalServer) -> None:
-    """Which of the two is meant cannot be known, so neither is run."""
+    """An action in two configs fails and names both, and neither is run."""
     run = noting(machine.folder, "ran")
     configs = [config(run, "CREATE"), config(run, "UPDATE"), config(run, "DELETE", "CREATE")]
 
@@ -225,7 +225,7 @@ def test_a_failed_action_stands_in_the_way_of_none_after_it(machine: Machine, he
 
 
 def test_deployments_are_run_in_the_order_of_the_document(machine: Machine, heat: SignalServer) -> None:
-    """What comes first in the document is run first, and one that fails does not stop those after it."""
+    """Deployments run in the order of the document, and a failed one does not stop the others."""
     given = [component(f"d{n}", config(noting(machine.folder, str(n)), "CREATE"), signal=heat.url()) for n in (3, 1, 2)]
     given.insert(1, component("d0", config("#!/bin/sh\nexit 1\n", "CREATE"), signal=heat.url()))
 

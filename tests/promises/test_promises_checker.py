@@ -1,4 +1,4 @@
-"""What holds the promises against what happened is held against lies: a check that cannot fail shows nothing."""
+"""The checker of the promises finds violations: a check that cannot fail shows nothing."""
 # ruff: noqa: D103  # the names of the lies say it
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ LIES: dict[Callable[[World], None], str] = {
 
 
 def test_nothing_is_wrong_where_nothing_is(world: World) -> None:
-    """What went well is not found fault with."""
+    """The checker accepts runs that kept the promises."""
     world.check()
 
 

@@ -33,7 +33,7 @@ def lines(path: Path) -> list[str]:
 
 @each_sample
 def test_everything_in_it_is_read(sample: Path) -> None:
-    """Each kind of entry of the journal, the last document, and what was learned from the metadata."""
+    """Each entry of the journal, the last documents, and the learned settings are read."""
     state = sample / "state"
     assert {key: entry.state.value for key, entry in journal.read(state).items()} == state_samples.STATES_OF
     documents = Documents(state)
@@ -72,7 +72,7 @@ def test_nothing_runs_twice_and_results_are_delivered(sample: Path, machine: Mac
 
 @each_sample
 def test_stacks_go_on(sample: Path, machine: Machine, heat: SignalServer) -> None:
-    """What is unchanged does not run again; each stack can be updated and deleted, and what is followed is known."""
+    """Unchanged resources do not run again, each stack can be updated and deleted, and followed sources are known."""
     state_samples.place(sample, machine, heat)
     stacks = Stacks(machine)
     listed = stacks("list")

@@ -1,4 +1,4 @@
-"""What is kept, how long, and what is not: secrets of what is done, results, output, and what was set aside."""
+"""The retention of secrets, results, output, and files that were set aside."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_secrets_of_what_is_done_go(machine: Machine, heat: SignalServer) -> Non
 
 
 def test_secrets_stay_for_a_day(machine: Machine) -> None:
-    """So long a person may look at what was done; then they go at the next run, whatever else it does."""
+    """Secrets stay readable for a day, and go at the first run after that."""
     given = [secret(machine)]
     machine.apply(given)
     assert {"deployed/d1.json", "heat-config-script/d1", "runs/d1/stdout"} <= holds(machine)
@@ -122,7 +122,7 @@ def test_secrets_stay_no_longer_than_the_output(machine: Machine) -> None:
 
 
 def test_secrets_stay_until_the_result_is_delivered(machine: Machine, heat: SignalServer) -> None:
-    """However long that takes; the result that is delivered then is whole."""
+    """Secrets stay until the result is delivered, and the delivered result is complete."""
     given = [secret(machine, signal=heat.url())]
     heat.always = Answer(status=503)
     conf = str(settings(machine, keep_secrets=0, keep_for=0, keep_size=0))
@@ -153,7 +153,7 @@ def test_what_is_in_a_hook_of_somebody_else_goes_too(machine: Machine) -> None:
 
 
 def test_what_heat_agents_have_left_stays(machine: Machine) -> None:
-    """It says that something is not to be run. After `keep_for`, its secrets are masked."""
+    """heat-agents' records stay, as they prevent another run; after `keep_for`, their secrets are masked."""
     deployed = machine.state / "deployed"
     put(deployed / "other.json", json.dumps(secret(machine, "other")))
     machine.apply([secret(machine, "other")])
@@ -216,7 +216,7 @@ def test_what_has_left_the_metadata_goes_but_its_id(machine: Machine) -> None:
 
 
 def test_what_is_in_the_metadata_loses_its_output_alone(machine: Machine) -> None:
-    """That it ran, and what came of it, is known as long as it is there."""
+    """A deployment in the metadata loses only its output, and its outcome stays known."""
     given = [secret(machine)]
     machine.apply(given)
     old(machine, 400)
@@ -232,7 +232,7 @@ def test_what_is_in_the_metadata_loses_its_output_alone(machine: Machine) -> Non
 
 
 def test_a_result_that_was_not_sent_is_sent_when_its_deployment_is_back(machine: Machine, heat: SignalServer) -> None:
-    """Also when its secrets have gone meanwhile."""
+    """An unsent result is sent when its deployment returns, even if its secrets were removed meanwhile."""
     given = [secret(machine, signal=heat.url())]
     heat.always = Answer(status=503)
     machine.apply(given, "--deliver-for", "0")
@@ -251,7 +251,7 @@ def test_a_result_that_was_not_sent_is_sent_when_its_deployment_is_back(machine:
 
 
 def test_a_result_that_is_gone_is_said_to_be(machine: Machine, heat: SignalServer) -> None:
-    """Whoever waits for it is told so, as a failure, and nothing is run again."""
+    """A result that was removed before delivery is sent as a failure, and nothing runs again."""
     given = [secret(machine, signal=heat.url())]
     heat.always = Answer(status=503)
     machine.apply(given, "--deliver-for", "0")
@@ -330,7 +330,7 @@ def test_what_was_set_aside_goes_after_its_time(machine: Machine) -> None:
 
 
 def test_a_document_that_is_not_applied_any_more(machine: Machine) -> None:
-    """What was in it counts as gone when it has not been applied for as long as anything is kept."""
+    """Deployments of a document count as gone once it has not been applied for the retention time."""
     one, two = machine.write([deployment("d1", counting(machine))], "one.json"), machine.write([], "two.json")
     machine.apply(one)
     old(machine, 20)
@@ -400,7 +400,7 @@ def test_what_is_printed_after_its_end_is_bounded_too(machine: Machine) -> None:
 
 
 def test_more_than_should_be_kept_is_said(machine: Machine, heat: SignalServer) -> None:
-    """What may not go, as its result is still to be delivered: by status and doctor, with what shows it."""
+    """`status` and `doctor` report more files than the limit if undelivered results keep them."""
     heat.refuse()
     machine.apply([deployment("d1", signal=heat.url())], "--deliver-for", "0")
     conf = str(settings(machine, keep_files=1))

@@ -1,4 +1,4 @@
-"""How a script ends and what it leaves: one truthful result, and nothing that is stuck or leaks."""
+"""The end of a script and what it leaves: one truthful result, and nothing that is stuck or leaks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a script is started with: its text byte for byte, its inputs, and a clean environment."""
+"""The surroundings of a script: its text byte for byte, its inputs, and a clean environment."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_an_empty_config_is_done(machine: Machine, heat: SignalServer, config: o
     ],
 )
 def test_a_script_runs_however_it_was_written(machine: Machine, heat: SignalServer, config: str) -> None:
-    """Without `#!` it is the shell's; line ends and the byte order mark of other systems are no part of it."""
+    """A script without `#!` runs in the shell, and line ends and byte order marks of other systems are removed."""
     assert result(machine, heat, config) == {"deploy_stdout": "yes\n", "deploy_stderr": "", "deploy_status_code": 0}
 
 
@@ -169,7 +169,7 @@ def test_an_odd_name_changes_nothing_in_the_environment(machine: Machine, heat: 
 
 @pytest.mark.parametrize(("size", "present"), [(100_000, True), (131_000, True), (131_072, False), (3_000_000, False)])
 def test_a_huge_input_is_in_the_file(machine: Machine, heat: SignalServer, size: int, present: bool) -> None:
-    """What Linux takes for no variable does not stop the script from being started."""
+    """An input that is too long for a variable does not keep the script from starting."""
     script = f'{SH}echo "${{big:+set}}"\ncp $HEAT_INPUTS_FILE {machine.folder}/inputs\n'
 
     value = result(machine, heat, script, inputs={"big": "x" * size})
@@ -190,7 +190,7 @@ def test_many_big_inputs_are_in_the_file(machine: Machine, heat: SignalServer) -
 
 @pytest.mark.parametrize("asked", [False, True])
 def test_credentials_are_given_only_to_those_who_ask(machine: Machine, heat: SignalServer, asked: bool) -> None:
-    """What Heat is spoken to with reaches neither environment nor file of a script without the option for it."""
+    """Heat's credentials reach a script only with the option for it."""
     secrets = {"deploy_password": "pa55-word", "deploy_user_id": "u5er-id", "deploy_username": "u5er-name"}
     script = f"{SH}cp $HEAT_INPUTS_FILE {machine.folder}/inputs\ncat /proc/self/environ >{machine.folder}/environ\n"
     options = {"deploy_credentials": True} if asked else {}
@@ -232,7 +232,7 @@ def test_what_may_ask_for_credentials_is_a_mistake(machine: Machine, heat: Signa
 
 @pytest.mark.parametrize("end", ["exit 0", "exit 1", "sleep 60", "kill -9 0"])
 def test_the_file_of_inputs_goes_with_the_run(machine: Machine, heat: SignalServer, end: str) -> None:
-    """However a run ends, the inputs that were written for it are removed: secrets may be among them."""
+    """The file of inputs, which may have secrets, is removed however a run ends."""
     script = f"{SH}echo $HEAT_INPUTS_FILE; stat -c %a $HEAT_INPUTS_FILE\n{end}\n"
 
     value = result(machine, heat, script, inputs={"db_password": "x"}, options={"timeout": 0.4})
@@ -268,7 +268,7 @@ def test_the_environment_is_clean(machine: Machine, heat: SignalServer) -> None:
 
 
 def test_signals_are_at_their_defaults(machine: Machine) -> None:
-    """Whoever started the agent may ignore signals; what a script and its daemons ignore is their own affair."""
+    """A script starts with default signal handling, even if the agent ignores signals."""
     script = f"{SH}grep -E '^Sig(Blk|Ign)' /proc/self/status >{machine.folder}/signals\nyes | head -1 >/dev/null\n"
 
     under(machine, "trap '' HUP INT QUIT PIPE TERM USR1 USR2 XFSZ", [deployment(config=script)])
@@ -332,7 +332,7 @@ def test_an_id_is_no_path(machine: Machine, heat: SignalServer, identity: str) -
 
 
 def test_a_run_has_a_short_process_title(machine: Machine, heat: SignalServer) -> None:
-    """What `ps` and `systemctl status` show of a supervisor names the command, and is no program."""
+    """`ps` and `systemctl status` show the command's name for a supervisor, and not its program."""
     script = "#!/bin/sh\nexec </proc/$PPID/cmdline tr '\\0' ' '\n"
     title = str(result(machine, heat, script)["deploy_stdout"])
     assert len(title) < 300

@@ -1,4 +1,4 @@
-"""What holds stacks, and a long time, to the promises is held against lies: a check that cannot fail shows nothing."""
+"""The checkers of stacks and long runs find violations: a check that cannot fail shows nothing."""
 # ruff: noqa: D103  # the names of the lies say it
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ def test_what_comes_and_goes_is_no_growth() -> None:
 
 @pytest.mark.parametrize("what", USUAL)
 def test_what_grows_is_found(what: str) -> None:
-    """Whatever there is more and more of; and whatever there is too much of at any moment."""
+    """The checker finds everything that grows, and everything that is too large at any moment."""
     most = growth.LIMITS[what] * 0.9
     grown: list[Sample] = [{**USUAL, what: most * (number / 300) ** 3} for number in range(300)]
     assert any(each.startswith(f"{what} grows") for each in growth.unbounded(grown))

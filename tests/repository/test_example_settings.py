@@ -13,7 +13,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples/agent.conf"
 
 
 def test_the_example_has_every_setting_with_its_default(tmp_path: Path) -> None:
-    """Whoever takes away a `#` gets what held anyway."""
+    """Removing a `#` from the example sets a setting to its default."""
     own = tmp_path / "agent.conf"
     lines = EXAMPLE.read_text().splitlines()
     names = {each.name for each in SETTINGS}

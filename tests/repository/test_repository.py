@@ -1,4 +1,4 @@
-"""What the repository promises to whoever has just cloned it."""
+"""The promises of the repository to a person who has just cloned it."""
 
 from __future__ import annotations
 

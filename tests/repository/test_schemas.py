@@ -46,7 +46,7 @@ def test_the_schemas_are_schemas() -> None:
 
 
 def test_the_schema_knows_our_tools_and_their_common_options() -> None:
-    """As the code does."""
+    """The schema has the same tools and common options as the code."""
     value = schema("deployment")
     assert value["allOf"][1]["if"]["properties"]["group"]["enum"] == sorted(HOOKS)
     assert set(value["$defs"]["options"]["properties"]) == set(options.COMMON)
@@ -83,7 +83,7 @@ def without_options(entry: Any) -> Any:
 
 @pytest.mark.parametrize("name", sorted(each.stem for each in CASES.glob("*.yaml")))
 def test_what_is_run_is_a_deployment_and_what_is_refused_is_none(name: str, tmp_path: Path) -> None:
-    """Each entry of each case."""
+    """The schema agrees with the agent on each entry of each case."""
     for tool in INSTALLED:
         (tmp_path / tool).touch()
     unsaid = set()
@@ -100,7 +100,7 @@ def test_what_is_run_is_a_deployment_and_what_is_refused_is_none(name: str, tmp_
 
 @tries(150, entries)
 def test_nothing_that_is_run_is_refused_by_the_schema(entry: Any) -> None:
-    """Whatever else is in it."""
+    """The schema accepts every document that runs, whatever else it contains."""
     [(_, step)] = planned([entry], Path("/no/such/folder"))
     found = wrong("deployment", entry)
     assert step.verb is not Verb.RUN or found == []
@@ -134,7 +134,7 @@ def test_nothing_that_is_run_is_refused_by_the_schema(entry: Any) -> None:
     ],
 )
 def test_a_mistake_is_said_with_its_path(fields: dict[str, Any], path: str) -> None:
-    """One in each field."""
+    """A mistake in each field is reported with its path."""
     found = wrong("deployment", {**deployment("a", config=[]), **fields})
     assert [each.partition(": ")[0] for each in found] == [path]
 

@@ -10,11 +10,11 @@ from heat_config_agent.language.mistakes import Invalid, Mistake
 from heat_config_agent.language.positions import Json
 from heat_config_agent.stack.definition import (
     Definition,
-    Found,
     Identity,
     Interface,
     Later,
     Look,
+    MappedType,
     Need,
     Output,
     ResourceDefinition,
@@ -42,14 +42,20 @@ class Function(Later):
 class Types:
     """An environment without mappings."""
 
-    def candidates(self, type_: str, _resource: str) -> Iterator[Found]:
-        yield Found(type_)
+    def candidates(self, type_: str, _resource: str) -> Iterator[MappedType]:
+        yield MappedType(type_)
 
     def interface(self, template: str) -> Interface:
         raise Invalid([Mistake(f"there is no {template}")], OPEN)
 
     def nested(
-        self, resource: str, found: Found, identity: Identity, parameters: Mapping[str, Json], *, known: bool = True
+        self,
+        resource: str,
+        found: MappedType,
+        identity: Identity,
+        parameters: Mapping[str, Json],
+        *,
+        known: bool = True,
     ) -> Definition:
         raise Invalid(
             [Mistake(f"{identity.name}: {resource}: there is no {found.template} {known} {parameters}")], OPEN

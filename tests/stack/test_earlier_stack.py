@@ -53,7 +53,7 @@ def test_it_is_shown(stacks: Stacks) -> None:
 
 
 def test_it_is_updated_without_running_again(stacks: Stacks) -> None:
-    """What has not changed is not carried out; what the template no longer has is deleted."""
+    """Unchanged resources do not run, and those that the template no longer has are deleted."""
     template = stacks.machine.folder / "site.yaml"
     template.write_text(TEMPLATE)
 
@@ -65,7 +65,7 @@ def test_it_is_updated_without_running_again(stacks: Stacks) -> None:
 
 
 def test_it_is_deleted(stacks: Stacks) -> None:
-    """Also the resource whose type is not known any more."""
+    """A stack is deleted even if it has a resource of a type that no longer exists."""
     deleted = stacks("delete", "site", "--yes")
 
     assert "site: DELETE_COMPLETE" in deleted.out

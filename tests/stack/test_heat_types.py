@@ -53,7 +53,7 @@ def attributes(tree: Any) -> Any:
 
 @pytest.mark.parametrize("type_", CASES)
 def test_uses_of_a_type_get_heats_verdict(type_: str) -> None:
-    """What Heat's schemas refuse is refused, with Heat's sentence; what Heat accepts is valid."""
+    """Values that Heat's schemas refuse are refused with Heat's sentence, and the others are valid."""
     for case in CASES[type_]:
         template = case["template"]
         outputs = {name: attributes(each["value"]) for name, each in template.get("outputs", {}).items()}
@@ -149,7 +149,7 @@ class NotGiven(Later):
 
 @pytest.mark.parametrize("value", [NotGiven(), Function("s", "value")])
 def test_a_value_that_is_not_known_yet_is_not_checked(value: Later) -> None:
-    """Neither one of a parameter nor an attribute of a resource."""
+    """Parameters and attributes that have no value yet are not checked."""
     definition = made({"s": {"type": "OS::Heat::RandomString"}, "r": {"type": "OS::Nova::Server"}})
     definition.resources["r"].properties.update({"flavor": value, "config_drive": value, "networks": value})  # type: ignore[attr-defined]
     assert list(validation.mistakes(definition, TYPE)) == []
@@ -157,7 +157,7 @@ def test_a_value_that_is_not_known_yet_is_not_checked(value: Later) -> None:
 
 
 def test_the_id_of_a_resource_is_text() -> None:
-    """So it is no boolean and no list, whatever it will be; the constraints of text are not checked yet."""
+    """The id of a resource counts as text, whose constraints are checked once it is known."""
     definition = made({"s": {"type": "OS::Heat::RandomString"}, "r": {"type": "OS::Nova::Server"}})
     of_r = definition.resources["r"].properties
     of_r.update({"flavor": Function("s"), "config_drive": Function("s"), "networks": Function("s")})  # type: ignore[attr-defined]
@@ -176,7 +176,7 @@ def test_a_snapshot_is_a_policy_of_the_types_that_have_snapshots() -> None:
 
 
 def test_a_placeholder_has_no_attribute_that_its_type_lacks(working: Working) -> None:
-    """Nor while the stack works."""
+    """A placeholder has only the attributes of its type, also while the stack works."""
     working.session.create(made({"net": {"type": "OS::Neutron::Net"}}, {"mtu": {"attr": ["net", "mtu"]}}))
     assert working.root.output("mtu") == 1400
     with pytest.raises(Exception, match="is incorrect"):

@@ -118,7 +118,7 @@ SAVED = [*CREATED, {"op": "snapshot", "text": ""}, {"op": "update", "text": "two
     ],
 )
 def test_killed_at_any_moment(tmp_path: Path, op: str, text: str, before: list[dict[str, Any]], where: str) -> None:
-    """What is on record and what scripts did are the same, wherever the first try was killed."""
+    """The records and the scripts' effects are the same, wherever the first attempt was killed."""
     start = prepared(tmp_path / "start", before)
     folder = copied(start, tmp_path / "whole")
     whole = run(folder, operation(folder, op, text))

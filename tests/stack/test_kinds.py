@@ -24,10 +24,9 @@ def templates(machine: Machine) -> None:
 
 def run(machine: Machine, *words: str) -> str:
     """Run a command to its good end, and return what it says."""
-    process = machine.start("heat-config-agent", *words)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, out + err
-    return out
+    done = machine.command("heat-config-agent", words, {})
+    assert done.code == 0, done.out + done.err
+    return done.out
 
 
 def stack(machine: Machine, *words: str) -> list[dict[str, Any]]:
@@ -52,7 +51,7 @@ def lines(machine: Machine, name: str) -> list[str]:
 
 
 def test_a_script_on_a_server(machine: Machine) -> None:
-    """One after the other; what takes a cloud stands in nobody's way."""
+    """Scripts on a server run one after the other, and cloud resources do not block them."""
     assert applied(machine, "script") == {
         "result": "fooooo/baaaaa",
         "stdout": "fooooo and baaaaa\n",
@@ -64,7 +63,7 @@ def test_a_script_on_a_server(machine: Machine) -> None:
 
 
 def test_several_tools(machine: Machine) -> None:
-    """Each hands on what it says to the next."""
+    """Each tool passes its output on to the next one."""
     tools.need("puppet", "puppet")
     if not (BIN / "ansible-playbook").exists() and not shutil.which("ansible-playbook"):
         pytest.skip("ansible-playbook is not installed: pip install '.[ansible]'")
@@ -80,14 +79,14 @@ def test_what_a_server_boots_with_and_what_waits_for_it(machine: Machine) -> Non
 
 
 def test_a_group_of_servers(machine: Machine) -> None:
-    """What is for all of them is done for each; what needs that is done after it."""
+    """Deployments of a group run for each member, and their dependents after all of them."""
     backends = json.loads(applied(machine, "cluster")["backends"])
     assert sorted(backends.values()) == ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
     assert len(set(lines(machine, "members"))) == 3
 
 
 def test_a_component_has_a_life(machine: Machine) -> None:
-    """Each action runs its own config, and an action that nobody asks for none."""
+    """Each action runs its own config, and an action without one runs none."""
     assert applied(machine, "component") == {"now": "created 1"}
     assert applied(machine, "component", "--parameter", "version=2") == {"now": "updated 2"}
     for action in ("suspend", "resume"):

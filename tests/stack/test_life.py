@@ -1,4 +1,4 @@
-"""What becomes of a stack over its life, beside what the cases of Heat's engine say of it."""
+"""The life of a stack, as far as the cases of Heat's engine do not cover it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_preview_says_what_an_update_then_does(working: Working) -> None:
 
 
 def test_a_failed_update_goes_back_by_itself(working: Working) -> None:
-    """Also what came after the one that failed is as it was."""
+    """A failed update is rolled back, and the resources after the failed one are as before."""
     working.session.create(made({"a": tried("1"), "b": tried("2") | {"depends_on": ["a"]}}))
     again(working, {"a": tried("9"), "b": tried("2", fail=True) | {"depends_on": ["a"]}}, rollback=True)
     assert working.state() == ("ROLLBACK", "COMPLETE")
@@ -70,7 +70,7 @@ def test_a_stack_that_could_not_be_made_is_gone_with_rollback(working: Working) 
 
 
 def test_what_is_wrong_is_shown_together(working: Working) -> None:
-    """Each with its path; nothing is begun."""
+    """All mistakes are shown with their paths, and nothing begins."""
     with pytest.raises(Invalid) as caught:
         working.session.create(
             made(
@@ -98,7 +98,7 @@ def test_a_circle_is_named(working: Working) -> None:
 
 
 def test_stacks_are_side_by_side(tmp_path: Path) -> None:
-    """Each has a folder of its own, and each its lock; whoever only looks needs none."""
+    """Each stack has a folder and a lock of its own; readers need no lock."""
     one, other = Working(tmp_path), Working(tmp_path)
     other.stack = tmp_path / "stacks" / "other"
     one.session.create(made({"a": value(1)}))
@@ -131,7 +131,7 @@ def test_its_file_is_for_nobody_else(working: Working) -> None:
 
 
 def test_a_line_that_was_torn_counts_for_nothing(working: Working) -> None:
-    """It is the last one: whoever wrote it was killed."""
+    """A last line that a killed writer left incomplete is ignored."""
     working.session.create(made({"a": value(1)}))
     working.close()
     with (working.stack / FILE).open("a") as file:
@@ -143,7 +143,7 @@ def test_a_line_that_was_torn_counts_for_nothing(working: Working) -> None:
 
 
 def test_a_wait_condition_is_signalled_over_http(working: Working) -> None:
-    """Whoever has the token is heard, and is told that the signal counts; nobody else is."""
+    """A signal with the token is confirmed; without the token it is refused."""
     resources = {
         "h": {"type": "OS::Heat::WaitConditionHandle"},
         "w": {"type": "OS::Heat::WaitCondition", "properties": {"handle": {"ref": "h"}, "timeout": 30, "count": 2}},
@@ -182,7 +182,7 @@ def test_a_wait_condition_is_signalled_over_http(working: Working) -> None:
 
 
 def test_what_takes_a_cloud_is_a_placeholder(working: Working) -> None:
-    """It has the attributes that it is given; a server is this machine."""
+    """A placeholder has the attributes that it is given, and a server is this machine."""
     working.session.create(
         made(
             {

@@ -9,7 +9,7 @@ from stack.working import Working
 
 
 def test_an_output_of_one_is_an_input_of_the_next(working: Working) -> None:
-    """What a script leaves as an output is what the next one is given, and what the stack has as its own."""
+    """An output of a script is an input of the next one, and an output of the stack."""
     working.session.create(
         made(
             {
@@ -75,7 +75,7 @@ def test_an_update_carries_out_what_has_changed(working: Working) -> None:
 
 
 def test_a_group_that_no_tool_carries_out_fails_at_once(working: Working) -> None:
-    """Nobody would ever answer; so it is said, and not waited for."""
+    """A group without a tool fails at once instead of waiting for a result that never comes."""
     config = {"type": "OS::Heat::SoftwareConfig", "properties": {"config": "x"}}
     working.session.create(made({"c": config, "d": deployment("c")}))
     assert working.states()["d"] == "CREATE_FAILED"

@@ -118,7 +118,7 @@ def note(path: Path, **values: object) -> dict[str, object]:
 
 
 def test_its_life(noted: Working, tmp_path: Path) -> None:
-    """It is made when its check says so, changed in place, replaced where it has to be, and removed."""
+    """A resource of a plug-in is created, checked, updated in place or replaced, and deleted."""
     one, two = tmp_path / "one", tmp_path / "two"
     tags = [{"key": "a"}, {"key": "b", "weight": "7"}]
     outputs = {"length": {"attr": ["n", "length"]}, "weights": {"attr": ["n", "weights"]}}
@@ -149,7 +149,7 @@ def test_its_life(noted: Working, tmp_path: Path) -> None:
 def test_what_is_wrong_is_found_before_anything_is_done(
     noted: Working, tmp_path: Path, values: dict[str, object], problem: str
 ) -> None:
-    """Its schemas and its own check are asked, and nothing is made."""
+    """The schemas and the check of a plug-in find mistakes before anything is created."""
     with pytest.raises(Invalid, match=problem):
         noted.session.create(made({"n": note(tmp_path / "one", **values)}))
     assert noted.session.root is None
@@ -167,7 +167,7 @@ def test_an_immutable_property_is_not_changed(noted: Working, tmp_path: Path) ->
 
 
 def test_one_that_was_interrupted_is_replaced(noted: Working, tmp_path: Path) -> None:
-    """Nobody knows how far it came: so another is made, and what is known of the first is removed."""
+    """An interrupted resource is replaced, because its state is unknown, and what it has left is removed."""
     one = tmp_path / "one"
     noted.session.create(made({"n": note(one)}))
     record = noted.root.resources["n"].record
@@ -186,7 +186,7 @@ def test_what_it_made_is_known_to_be_its(noted: Working, tmp_path: Path) -> None
     """Without it nobody can do anything about the stack, and that is said; nothing is lost by it."""
     noted.session.create(made({"n": note(tmp_path / "one")}))
     noted.close()
-    with pytest.raises(UsageError, match="there is no type My::Note, which n has"):
+    with pytest.raises(UsageError, match="n has the type My::Note, which does not exist"):
         _ = Working(tmp_path).session
     noted.session.delete()
     assert not (tmp_path / "one").exists()
@@ -219,7 +219,7 @@ def test_one_that_others_may_write_to_is_disabled(tmp_path: Path) -> None:
 
 
 def test_nothing_of_it_is_left_behind(tmp_path: Path) -> None:
-    """Whoever asks for Heat afterwards finds that it is not installed."""
+    """Importing Heat afterwards fails, because it is not installed."""
     (tmp_path / "note.py").write_text(GUIDE)
     code = f"""
     import sys
@@ -358,7 +358,7 @@ def test_modules_import_one_another_and_heat_in_handlers(rich: Working) -> None:
 
 
 def test_an_older_property_is_translated(rich: Working) -> None:
-    """Also in the members of a list; so it meets a requirement."""
+    """A deprecated property is translated, also in members of a list, and meets a requirement."""
     resource = {"type": "My::Rich", "properties": {"old": "o", "nets": [{"uuid": "u"}, {"net": "n"}]}}
     rich.session.create(made({"r": resource}, {"new": {"attr": ["r", "new"]}}))
     assert rich.root.output("new") == "o"
@@ -376,7 +376,7 @@ def test_a_plugin_has_constraints_of_its_own(rich: Working) -> None:
 
 
 def test_a_plugin_is_signalled(rich: Working) -> None:
-    """Its handler gets the details."""
+    """The handler of a plug-in gets the details of a signal."""
     rich.session.create(made({"r": thing()}, {"signals": {"attr": ["r", "signals"]}}))
     rich.session.signal("r", {"a": 1})
     rich.session.signal("r", None)

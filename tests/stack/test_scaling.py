@@ -112,6 +112,6 @@ def test_the_new_size(size: int, adjustment: float, kind: str, step: int | None,
     ],
 )
 def test_mistakes_of_a_group(properties: dict[str, Any], problem: str) -> None:
-    """They are found before anything is created."""
+    """Mistakes of a group are found before anything is created."""
     found = list(validation.mistakes(made(group(**properties)), known_types()))
     assert [each for each in found if problem in each.problem]

@@ -8,7 +8,7 @@ from heat_config_agent.stack.scheduler import FIRST, LAST, Scheduler
 
 
 def test_a_task_waits_for_its_key_or_for_a_while() -> None:
-    """One that is woken goes on at once; one that only asks again does so less and less often."""
+    """A task that is woken continues at once, and one that polls does so less and less often."""
     now = [0.0]
     scheduler = Scheduler(lambda: now[0])
     said: list[str] = []

@@ -42,7 +42,7 @@ def mistakes(definition: Definition) -> list[Mistake]:
 
 
 def test_a_function_gives_all_of_the_metadata(working: Working) -> None:
-    """It is resolved once the resource that it needs is there."""
+    """Metadata from a function is resolved once the resource that it needs exists."""
     working.session.create(with_sections({"metadata": Function("w", "value")}, {"tier": "web"}))
     assert working.root.resources["v"].metadata_get() == {"tier": "web"}
 
@@ -57,7 +57,7 @@ def test_a_function_gives_all_of_an_update_policy(working: Working) -> None:
 
 
 def test_a_function_gives_the_deletion_policy(working: Working) -> None:
-    """It is kept with its resource."""
+    """A deletion policy from a function is stored with its resource."""
     working.session.create(with_sections({"deletion_policy": Function("w", "value")}, "retain"))
     assert working.root.resources["v"].t.deletion_policy() == "Retain"
 
@@ -149,7 +149,7 @@ def test_a_plugin_with_schemas_that_are_dicts(tmp_path: Path) -> None:
 
 
 def test_a_stack_that_was_rolled_back_to_nothing_can_be_updated(working: Working) -> None:
-    """Also if something of it is left: here a resource that is retained."""
+    """A stack that was rolled back to nothing can be updated, even with a retained resource left."""
     kept = {**tried("a"), "deletion_policy": "Retain"}
     source = {"resources": {"a": kept, "b": {**tried(fail=True), "depends_on": ["a"]}}}
     working.session.create(made(source["resources"]), rollback=True)

@@ -40,7 +40,7 @@ def known(store: Store) -> list[str]:
     "all that is certain is kept, or the stack is said to be damaged; never is it taken for something else",
 )
 def test_any_damage_is_noticed(tmp_path: Path) -> None:
-    """Whatever is done to the file: what is read is what was written, or it is said that it may not be."""
+    """After any damage, a record is read as it was written or reported as damaged."""
     store = filled(tmp_path / "whole")
     expected = known(store)
     store.close()
@@ -77,7 +77,7 @@ def test_any_damage_is_noticed(tmp_path: Path) -> None:
 
 
 def test_a_file_that_has_grown_is_written_anew(tmp_path: Path) -> None:
-    """What counts no more goes when the store is closed."""
+    """Obsolete records are removed when the store is closed."""
     store = filled(tmp_path / "s")
     expected = known(store)
     for _ in range(4000):

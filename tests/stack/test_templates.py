@@ -73,7 +73,7 @@ outputs:
 
 
 def test_two_tiers(tmp_path: Path) -> None:
-    """What the database says of itself reaches each of the web servers, and all of it the outputs; then it goes."""
+    """The outputs of the database reach each web server and the stack's outputs, and then the stack is deleted."""
     source = Source(File("site.yaml", ROOT), files={"tier.yaml": TIER}, parameters={"site": "blog"})
     given = effective.make({"PATH": os.environ["PATH"], "HOME": str(tmp_path)}, state=tmp_path)
     folder = tmp_path / "stacks" / "site"

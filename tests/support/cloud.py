@@ -31,7 +31,7 @@ class Cloud:
         self.service.stop()
 
     def lets_in(self, token: str, **said: Any) -> Answer:
-        """What Keystone answers when it gives a token: `said` is in the place of what it usually says."""
+        """Return Keystone's answer with a token; `said` replaces its usual content."""
         usual = {
             "methods": ["password"],
             "user": {"id": "u1", "name": "user", "domain": {"id": "d1", "name": "heat"}},
@@ -44,7 +44,7 @@ class Cloud:
         return Answer(201, {"X-Subject-Token": token, "Content-Type": "application/json"}, body)
 
     def catalog(self, region: str = "RegionOne", messaging: str = "") -> list[dict[str, Any]]:
-        """What services there are, and where."""
+        """Return a catalog of the services with their addresses."""
         places = {"orchestration": f"/v1/{PROJECT}", "messaging": messaging, "key-manager": ""}
         return [
             {
@@ -72,15 +72,15 @@ class Cloud:
 
     @property
     def logins(self) -> list[Signal]:
-        """What Keystone was asked."""
+        """Return the requests that Keystone got."""
         return self.keystone.signals
 
     @property
     def asked(self) -> list[Signal]:
-        """What the other services were asked."""
+        """Return the requests that the other services got."""
         return self.service.signals
 
     @property
     def requests(self) -> tuple[int, int]:
-        """How many requests there were at Keystone, and at the others."""
+        """Return the numbers of requests at Keystone and at the others."""
         return len(self.logins), len(self.asked)

@@ -1,4 +1,4 @@
-"""What tests of the commands share: programs started with their environment, and deployments that count their runs."""
+"""Programs started with their environment, and deployments that count their runs, for tests of the commands."""
 
 from __future__ import annotations
 

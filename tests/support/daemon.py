@@ -108,7 +108,7 @@ class Daemon:
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended."""
+        """Return whether the process has ended."""
         return self.process is None or self.process.poll() is not None
 
     @property

@@ -1,4 +1,4 @@
-"""What tests of the daemon share."""
+"""Fixtures and functions for tests of the daemon."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from support import loaded
 from support.machine import BIN, Done, Machine
 from support.stage import may_mount, mounted
 
@@ -29,6 +30,8 @@ class Governed:
         (lower / "heat-config-agent").mkdir(parents=True)
         overlay = f"mount -t overlay overlay -o lowerdir={lower}:/etc /etc"
         self.before = mounted(overlay, f"mount --bind {self.own} {PLACE}", *script)
+        self._seen: tuple[str, ...] = ()
+        self._holder: subprocess.Popen[str] | None = None
         probe = subprocess.run([*self.before, "true"], check=False, capture_output=True, text=True)
         if probe.returncode:
             pytest.skip(f"/etc cannot be overlaid here: {probe.stderr.strip()}")
@@ -45,11 +48,28 @@ class Governed:
         command = [*self.before, str(BIN / program), *arguments]
         variables = {**self.machine.environment, **environment}
         folder = self.machine.folder
+        if self.machine.may_begin_loaded(program, arguments, variables):
+            code, out, err = loaded.run(program, arguments, variables, folder, 60, mounts=self._mounts())
+            self.machine.said.append((f"what {program} printed", f"{out}{err}"))
+            return Done(code, out, err)
         done = subprocess.run(
             command, env=variables, cwd=folder, capture_output=True, text=True, check=False, timeout=60
         )
         self.machine.said.append((f"what {program} printed", f"{done.stdout}{done.stderr}"))
         return Done(done.returncode, done.stdout, done.stderr)
+
+    def _mounts(self) -> int:
+        """Return a process that sees the mounts of the commands; it ends with the machine."""
+        if self._seen != self.before:
+            self._holder = self.machine.start("/usr/bin/env", *self.before, "cat", stdin=subprocess.PIPE)
+            self._seen = self.before
+            assert self._holder.stdin is not None
+            assert self._holder.stdout is not None
+            self._holder.stdin.write("mounted\n")
+            self._holder.stdin.flush()
+            assert self._holder.stdout.readline() == "mounted\n"
+        assert self._holder is not None
+        return self._holder.pid
 
     def apply(self, document: object, *arguments: str, **environment: str) -> Done:
         """Run `heat-config-apply` on a document."""

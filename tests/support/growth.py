@@ -1,4 +1,4 @@
-"""How much a daemon takes while it works, measured again and again; and whether that grows."""
+"""Repeated measurements of the resources of a working daemon, and a check that they do not grow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.walks import below
 
 MIB = 1024 * 1024
 FACTOR = 1.5
-"""How much more it may take late than early."""
+"""The factor by which a late figure may exceed an early one."""
 
 SLACK: Mapping[str, float] = {
     "memory": 8 * MIB,
@@ -22,7 +22,7 @@ SLACK: Mapping[str, float] = {
     "journal": MIB,
     "state": 8 * MIB,
 }
-"""How much beside that: what comes and goes."""
+"""The amount on top of that, for what comes and goes."""
 
 LIMITS: Mapping[str, float] = {
     "memory": 120 * MIB,
@@ -32,13 +32,13 @@ LIMITS: Mapping[str, float] = {
     "journal": 8 * MIB,
     "state": 64 * MIB,
 }
-"""How much it may take at all."""
+"""The largest amounts at any time."""
 
 LEAST = 30
 """Samples below which nothing can be said of growth."""
 
 Sample = Mapping[str, float]
-"""What it takes at one moment."""
+"""The resources that a daemon uses at one moment."""
 
 
 def sample(pid: int, state: Path) -> Sample:
@@ -46,7 +46,7 @@ def sample(pid: int, state: Path) -> Sample:
     try:
         process = psutil.Process(pid)
         with process.oneshot():
-            found = {
+            usage = {
                 "memory": float(process.memory_info().rss),
                 "descriptors": float(process.num_fds()),
                 "threads": float(process.num_threads()),
@@ -54,7 +54,7 @@ def sample(pid: int, state: Path) -> Sample:
     except psutil.Error:
         return {}
     sizes = [size for path in below(state) if (size := _size(path)) is not None]
-    return {**found, "files": len(sizes), "state": sum(sizes), "journal": _size(state / "journal") or 0}
+    return {**usage, "files": len(sizes), "state": sum(sizes), "journal": _size(state / "journal") or 0}
 
 
 def _size(path: Path) -> int | None:

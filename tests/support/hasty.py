@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 SECONDS = 1.5
-"""How long anything that is asked may take to say anything."""
+"""The most seconds until a server answers anything."""
 
 HASTY = (
     sys.executable,
@@ -26,7 +26,7 @@ HASTY = (
     sys.exit(main.apply() if sys.argv[0].endswith("apply") else main.agent())
 """,
 )
-"""What is to be put before a command."""
+"""The words to put before a command."""
 
 
 def peak(pid: int) -> int:

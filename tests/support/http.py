@@ -27,7 +27,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """What to answer."""
+    """An answer of the server."""
 
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)

@@ -74,7 +74,7 @@ class Call:
 
 
 class Match:
-    """What calls have in common."""
+    """A pattern for calls."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Match:
         self._record = record
 
     def fits(self, call: Call) -> bool:
-        """Whether a call is one of these."""
+        """Return whether a call matches."""
         return (
             call.name in self.names
             and self._path.search(call.path) is not None
@@ -116,21 +116,21 @@ class Point:
         self._since = since
         self._unless = unless
         self._made = 0
-        """How many of the calls in `since` have been made."""
+        """The number of calls in `since` that were made."""
         self._over = False
 
     def passes(self, moment: str, call: Call) -> bool:
         """Take note of a call, and return whether it passes the point."""
         if call.failed or self._over:
             return False
-        found = self._made == len(self._since) and moment == self._moment and self._match.fits(call)
-        if found:
+        passed = self._made == len(self._since) and moment == self._moment and self._match.fits(call)
+        if passed:
             self._made = 0
         if moment == "after":
             if self._made < len(self._since) and self._since[self._made].fits(call):
                 self._made += 1
             self._over = self._unless is not None and self._unless.fits(call)
-        return found
+        return passed
 
 
 def _fields(content: bytes) -> Mapping[str, Any]:
@@ -169,7 +169,7 @@ RECORDS: dict[str, Callable[[Mapping[str, Any]], bool]] = {
     "marked": lambda each: "marked" in each and "state" not in each,
     "left": lambda each: "left_at" in each and "state" not in each,
 }
-"""What the journal records → how the record is told, by what changes of an entry."""
+"""The records of the journal → the changes of an entry by which each is recognised."""
 
 
 def _recorded(moment: str, record: str) -> Callable[[], Point]:
@@ -266,7 +266,7 @@ POINTS: dict[str, Callable[[], Point]] = {
 
 
 class Arm:
-    """What is armed at a point: the passings until somebody dies there, and the file that makes it happen once."""
+    """A trap at a point: the passings until the kill, and the file that makes it happen once."""
 
     def __init__(self, words: str) -> None:
         """Read «POINT N FILE». Raises ValueError."""
@@ -288,7 +288,7 @@ class Arm:
 
 
 class Watch:
-    """What waits for points to be passed."""
+    """Waits until points are passed."""
 
     def __init__(self, value: str) -> None:
         """Arm what the variable says. Raises ValueError."""
@@ -339,25 +339,33 @@ class Watch:
 
         named = ("unlink", "rmdir", "listdir", "stat", "truncate", "mkdir", "ftruncate", "fchmod")
         for name in named:
-            self._put(os, name, name, lambda given: (_path(given[0]), b""))
-        self._put(os, "remove", "unlink", lambda given: (_path(given[0]), b""))
+            self._put(os, name, name, lambda arguments: (_path(arguments[0]), b""))
+        self._put(os, "remove", "unlink", lambda arguments: (_path(arguments[0]), b""))
         for name in ("rename", "replace"):
-            self._put(os, name, "rename", lambda given: (_path(given[1]), b""))
-        self._put(os, "open", "open", lambda given: (_path(given[0]), b""), creates="create")
+            self._put(os, name, "rename", lambda arguments: (_path(arguments[1]), b""))
+        self._put(os, "open", "open", lambda arguments: (_path(arguments[0]), b""), creates="create")
         for name in ("close", "fsync", "fdatasync"):
-            self._put(os, name, name, lambda given: (_path(given[0]), b""))
+            self._put(os, name, name, lambda arguments: (_path(arguments[0]), b""))
         for name in ("write", "pwrite"):
-            self._put(os, name, name, lambda given: (_path(given[0]), bytes(given[1])))
-        self._put(os, "read", "read", lambda given: (_path(given[0]), b""), returned=bytes)
-        self._put(os, "kill", "kill", lambda given: ("", signal.Signals(given[1]).name.encode()))
-        self._put(os, "posix_spawn", "posix_spawn", lambda given: (str(given[0]), b""), returned=self._is_ours)
+            self._put(os, name, name, lambda arguments: (_path(arguments[0]), bytes(arguments[1])))
+        self._put(os, "read", "read", lambda arguments: (_path(arguments[0]), b""), returned=bytes)
+        self._put(os, "kill", "kill", lambda arguments: ("", signal.Signals(arguments[1]).name.encode()))
+        self._put(os, "posix_spawn", "posix_spawn", lambda arguments: (str(arguments[0]), b""), returned=self._is_ours)
         self._put(
-            os, "pidfd_open", "pidfd_open", lambda given: ("", b"ours" if given[0] in self._spawned else b"another's")
+            os,
+            "pidfd_open",
+            "pidfd_open",
+            lambda arguments: ("", b"ours" if arguments[0] in self._spawned else b"another's"),
         )
-        self._put(_posixsubprocess, "fork_exec", "fork_exec", lambda given: ("", b" ".join(map(os.fsencode, given[0]))))
-        self._put(signal, "set_wakeup_fd", "set_wakeup_fd", lambda given: ("", str(given[0]).encode()))
+        self._put(
+            _posixsubprocess,
+            "fork_exec",
+            "fork_exec",
+            lambda arguments: ("", b" ".join(map(os.fsencode, arguments[0]))),
+        )
+        self._put(signal, "set_wakeup_fd", "set_wakeup_fd", lambda arguments: ("", str(arguments[0]).encode()))
         for name in ("send", "sendall"):
-            self._put_method(socket.socket, name, "send", lambda given: bytes(given[1]))
+            self._put_method(socket.socket, name, "send", lambda arguments: bytes(arguments[1]))
         for name in ("recv", "recv_into"):
             self._put_method(socket.socket, name, "recv", lambda _: b"", returned=lambda found: b"." * bool(found))
 
@@ -419,35 +427,35 @@ class _Watched:
         self._says = says
         self._returned = returned
 
-    def __call__(self, *given: Any, **named: Any) -> Any:
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
         try:
-            path, content = self._says(given)
+            path, content = self._says(arguments)
         except (LookupError, TypeError, ValueError):  # it is called in a way in which nothing of ours is
-            return self._original(*given, **named)
-        name = self._creates if self._creates and given[1] & os.O_CREAT else self._name
+            return self._original(*arguments, **named)
+        name = self._creates if self._creates and arguments[1] & os.O_CREAT else self._name
         self._watch.called("before", Call(name, path, content))
         try:
-            found = self._original(*given, **named)
+            result = self._original(*arguments, **named)
         except OSError as error:
             gone = name == "unlink" and isinstance(error, FileNotFoundError)  # that is what was wanted
             self._watch.called("after", Call(name, path, content, failed=not gone))
             raise
-        said = content if self._returned is None else content + self._returned(found)
+        said = content if self._returned is None else content + self._returned(result)
         self._watch.called("after", Call(name, path, said))
-        return found
+        return result
 
 
 _READ_LINK = os.readlink
 
 
-def _path(given: object) -> str:
+def _path(argument: object) -> str:
     """Return the path that a function was given, or that of the open file that it was given."""
-    if isinstance(given, int):
+    if isinstance(argument, int):
         try:
-            return _READ_LINK(f"/proc/self/fd/{given}")
+            return _READ_LINK(f"/proc/self/fd/{argument}")
         except OSError:
             return ""
-    return os.fsdecode(given)  # type: ignore[arg-type]  # what is no path raises TypeError, which is heeded
+    return os.fsdecode(argument)  # type: ignore[arg-type]  # what is no path raises TypeError, which is heeded
 
 
 def begin() -> None:

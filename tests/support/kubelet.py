@@ -31,12 +31,12 @@ QUICK = {"poll_period": 0.05}
 
 
 BOTH = pytest.mark.parametrize("source", ["api", "crictl"])
-"""Who says what has become of a pod."""
+"""The two interfaces that report the state of a pod."""
 
 
 @dataclass(frozen=True)
 class State:
-    """What a container is like at one moment."""
+    """The state of a container at one moment."""
 
     kind: str
     """`waiting` (not created yet), `running`, `ready`, `ended`, or `resting` (ended, and waiting to be restarted)."""
@@ -63,9 +63,9 @@ class Running:
     manifest: dict[str, Any]
     serial: int
     looks: int = 0
-    """How often somebody has asked for the pods since."""
+    """The number of times that the pods were listed since."""
     lingers: int = -1
-    """How often it is still to be seen after its manifest has gone; below 0: it has not."""
+    """The number of times that a pod is still listed after its manifest has gone; below 0 if it has not."""
 
     @property
     def uid(self) -> str:
@@ -86,13 +86,13 @@ class Kubelet:
     fates: dict[str, list[State]] = field(default_factory=dict)
     """The states of a container, one after the other, by its name; the last one lasts."""
     failed: str = ""
-    """Why it refuses all pods."""
+    """The reason for which it refuses all pods."""
     lingers: int = 3
-    """How often a pod is still seen by the runtime after its manifest has gone."""
+    """The number of times that the runtime still lists a pod after its manifest has gone."""
     broken: str = ""
-    """What crictl complains of instead of answering."""
+    """The error that crictl prints instead of an answer."""
     body: str = ""
-    """What the API says instead."""
+    """The answer of the API instead of the pods."""
     pods: list[Running] = field(default_factory=list)
     serial: int = 0
     address: str = ""
@@ -150,7 +150,7 @@ class Kubelet:
     def items(self) -> list[dict[str, Any]]:
         """Return the pods as the API has them: without those whose manifest is gone, and with what is not static."""
         annotations = {"kubernetes.io/config.source": "file", "kubernetes.io/config.seen": "2026-11-20T18:26:35.1Z"}
-        found = []
+        listed = []
         for pod in (each for each in self.pods if each.lingers < 0):
             status: dict[str, Any] = {"phase": "Pending"}
             if self.failed:
@@ -158,9 +158,9 @@ class Kubelet:
             else:
                 status["containerStatuses"] = [self.status(pod, each) for each in self.names(pod)]
             metadata = {**pod.metadata, "annotations": annotations, "creationTimestamp": None}
-            found.append({"metadata": metadata, "spec": pod.manifest["spec"], "status": status})
+            listed.append({"metadata": metadata, "spec": pod.manifest["spec"], "status": status})
         other = {"name": "web-node-1", "namespace": "default", "uid": "1", "annotations": {}}
-        return [*found, {"metadata": other, "spec": {}, "status": {"phase": "Failed"}}]
+        return [*listed, {"metadata": other, "spec": {}, "status": {"phase": "Failed"}}]
 
     def status(self, pod: Running, name: str) -> dict[str, Any]:
         state = self.state(pod, name)

@@ -31,12 +31,12 @@ WAITING = 60
 
 CREATE, UPDATE, SUSPEND, RESUME, DELETE = "create", "update", "suspend", "resume", "delete"
 MAKES = (CREATE, UPDATE)
-"""What takes a template."""
+"""The commands that take a template."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What a stack is to be."""
+    """The shape of a stack."""
 
     text: str
     """Given to all scripts: with another one, each runs again."""
@@ -49,24 +49,24 @@ class Shape:
     extras: frozenset[str] = frozenset()
     """The deployments that are not always there."""
     waits: int = 1
-    """How many wait conditions there are, each signalled by a script."""
+    """The number of wait conditions, each signalled by a script."""
     fails: bool = False
-    """Whether the script fails that runs after all others."""
+    """True if the script that runs after all others fails."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """What is asked of the stack."""
+    """A request for the stack."""
 
     what: str
     shape: Shape
     rollback: bool = False
     apply: bool = False
-    """Whether it is `heat-config-apply` that is asked."""
+    """True if the request goes through `heat-config-apply`."""
 
     @property
     def fails(self) -> bool:
-        """Whether it has to."""
+        """True if this step has to fail."""
         return self.what in MAKES and self.shape.fails
 
     def __str__(self) -> str:
@@ -77,7 +77,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Life:
-    """What is asked of a stack, one step after the other."""
+    """The requests for a stack, one after the other."""
 
     seed: int
     pin: str
@@ -266,7 +266,7 @@ def template(shape: Shape) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Come:
-    """What a stack has come to with a step, as it is compared: without what is another one each time."""
+    """The state of a stack after a step, as it is compared: without values that differ each time."""
 
     state: str
     """Its action and status; empty where there is none."""
@@ -274,9 +274,9 @@ class Come:
     """The name and state of each resource, those of nested stacks, too."""
     outputs: dict[str, Any]
     ran: Counter[str]
-    """What scripts have written down in this step."""
+    """The lines that scripts have written in this step."""
     made: tuple[str, ...]
-    """What they have made and not removed."""
+    """The files that scripts have made and not removed."""
 
     def differs(self, other: Come, *, loosely: bool) -> list[str]:
         """Return in what this differs from another one; loosely where runs were killed, and done anew."""
@@ -326,9 +326,9 @@ class Place:
         self._made = machine.folder / "made"
         self._read = 0
         self.hits = 0
-        """How many runs were killed in this step."""
+        """The number of runs that were killed in this step."""
         self.loose = False
-        """Whether runs were killed: then what ran is not the same as where nobody was."""
+        """True if runs were killed, so that other scripts ran than without a kill."""
         self._write("tier.yaml", _nested())
 
     def _write(self, name: str, value: object) -> Path:
@@ -495,7 +495,7 @@ _ALSO = [
     ["event", "list", NAME, "--json"],
     ["graph", NAME, "--timeline"],
 ]
-"""What else shows something of a stack."""
+"""Further commands that show a stack."""
 
 
 def _named(values: dict[str, str], value: str) -> str:
@@ -504,7 +504,7 @@ def _named(values: dict[str, str], value: str) -> str:
 
 
 def _of(path: Path) -> bool:
-    """Whether a file or folder is a stack's."""
+    """Return whether a file or folder belongs to a stack."""
     return "stacks" in path.parts and path.name != "stacks"
 
 

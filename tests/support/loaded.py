@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import gc
 import importlib
 import json
 import os
@@ -24,7 +25,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
+
+if TYPE_CHECKING:
+    from support.loaded_process import LoadedProcess
 
 PROGRAMS = {"heat-config-agent": "agent", "heat-config-apply": "apply"}
 """The commands → their functions in `heat_config_agent.cli.main`."""
@@ -32,29 +36,40 @@ PROGRAMS = {"heat-config-agent": "agent", "heat-config-apply": "apply"}
 STARTED = {"LANG": "C.UTF-8", "TZ": "UTC"}
 """The variables of a command that are heeded when Python starts, as all tests have them."""
 
+_CLONE_NEWNS = 0x00020000
+"""Of setns(2), the mounts."""
+
 _HEEDED = ("PYTHON", "LD_", "COVERAGE_", "FAKETIME", "LC_", *STARTED)
-"""How the names of such variables begin."""
+"""The prefixes of such variables."""
 
 
 def may_be(environment: Mapping[str, str]) -> bool:
-    """Whether a command in this environment does the same when it begins loaded."""
+    """Return whether a command in this environment does the same when it begins loaded."""
     heeded = {name: value for name, value in environment.items() if name.startswith(_HEEDED)}
     return heeded == STARTED
 
 
 def run(
-    program: str, arguments: Sequence[str], environment: Mapping[str, str], folder: Path, seconds: float
+    program: str,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    seconds: float,
+    *,
+    mounts: int | None = None,
 ) -> tuple[int, str, str]:
     """Run a command to its end; return its exit code, or minus the signal that ended it, and what it printed.
 
     The program `-c` is Python's: its first argument is code, which calls commands itself.
+    The command sees the mounts that the process `mounts` sees.
     Raises subprocess.TimeoutExpired.
     """
     read, write = os.pipe()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, open(read, "rb", buffering=0) as ends:
         try:
-            request = {"words": [program, *arguments], "environment": dict(environment), "folder": str(folder)}
-            _loaded().start(request, [out.fileno(), err.fileno(), write])
+            request: dict[str, object] = {"words": [program, *arguments], "environment": dict(environment)}
+            request |= {"folder": str(folder), "mounts": mounts}
+            _loaded().ask(request, [out.fileno(), err.fileno(), write])
         finally:
             os.close(write)
         deadline = time.monotonic() + seconds
@@ -78,38 +93,11 @@ def _content(file: BinaryIO) -> str:
     return file.read().decode().replace("\r\n", "\n")
 
 
-class _Loaded:
-    """The process that has loaded the commands."""
-
-    def __init__(self) -> None:
-        ours, its = socket.socketpair()
-        with its:
-            self._process = subprocess.Popen(
-                [sys.executable, __file__, str(its.fileno())],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[its.fileno()],
-                env={"PATH": os.environ["PATH"], **STARTED},
-            )
-        self._socket = ours
-        self._lock = threading.Lock()
-        atexit.register(self.end)
-
-    def start(self, request: object, streams: Sequence[int]) -> None:
-        """Have it start a command."""
-        text = json.dumps(request).encode()
-        head = len(text).to_bytes(8, "big")
-        with self._lock:
-            socket.send_fds(self._socket, [head], streams)
-            self._socket.sendall(text)
-
-    def end(self) -> None:
-        self._socket.close()
-        self._process.wait()
-
-
 @functools.cache
-def _loaded() -> _Loaded:
-    return _Loaded()
+def _loaded() -> LoadedProcess:
+    from support.loaded_process import LoadedProcess  # noqa: PLC0415  # the started process has no package of tests
+
+    return LoadedProcess(__file__, {"PATH": os.environ["PATH"], **STARTED})
 
 
 # In the process that has loaded them.
@@ -122,28 +110,64 @@ def _serve(connection: socket.socket) -> Callable[[], int] | None:
     for name in ("agent", "apply", "runner"):
         importlib.import_module(f"heat_config_agent.cli.{name}")
     importlib.import_module("heat_config_agent.cli.agent").parser()  # which loads the module of each command
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody is waited for here
+    gc.collect()
+    gc.freeze()  # whoever looks for garbage in it writes to it: a command would have it all copied
+    running: dict[int, tuple[int, int]] = {}
+    """The descriptor that tells that a command has ended → its process, and the place for its exit code."""
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
     while True:
+        ready = [file for file, _ in poll.poll()]
+        for ended in running.keys() & ready:
+            process, ends = running.pop(ended)
+            poll.unregister(ended)
+            code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+            with contextlib.suppress(BrokenPipeError):  # it took too long, and its test has gone
+                os.write(ends, b"%d\n" % code)
+            os.close(ended)
+            os.close(ends)
+        if connection.fileno() not in ready:
+            continue
         head, streams, _, _ = socket.recv_fds(connection, 8, 3)
         if not head:
             return None
         request = json.loads(connection.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL))
-        if not os.fork():
+        out, err, ends = streams
+        process = os.fork()
+        if not process:
+            os.dup2(out, 1)
+            os.dup2(err, 2)
+            for file in (out, err, ends, *(each for ended, (_, ends) in running.items() for each in (ended, ends))):
+                os.close(file)
             connection.close()
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            if _is_command(*streams):
-                words, environment = request["words"], request["environment"]
-                os.chdir(request["folder"])
-                os.environ.clear()
-                os.environ.update(environment)
-                if words[0] == "-c":
-                    sys.argv[:] = ["-c", *words[2:]]
-                    return lambda: _executed(words[1])
-                sys.argv[:] = [str(Path(sys.executable).parent / words[0]), *words[1:]]
-                function: Callable[[], int] = getattr(main, PROGRAMS[words[0]])
-                return function
-        for each in streams:
-            os.close(each)
+            words, environment = request["words"], request["environment"]
+            if request["mounts"]:
+                _enter(request["mounts"])
+            os.chdir(request["folder"])
+            os.environ.clear()
+            os.environ.update(environment)
+            if words[0] == "-c":
+                sys.argv[:] = ["-c", *words[2:]]
+                return lambda: _executed(words[1])
+            sys.argv[:] = [str(Path(sys.executable).parent / words[0]), *words[1:]]
+            function: Callable[[], int] = getattr(main, PROGRAMS[words[0]])
+            return function
+        os.close(out)
+        os.close(err)
+        with contextlib.suppress(BrokenPipeError):
+            os.write(ends, b"%d\n" % process)
+        ended = os.pidfd_open(process)
+        running[ended] = (process, ends)
+        poll.register(ended, select.POLLIN)
+
+
+def _enter(process: int) -> None:
+    """See the mounts that another process sees."""
+    import ctypes  # noqa: PLC0415  # few commands are run in this way
+
+    with open(f"/proc/{process}/ns/mnt", "rb") as namespace:
+        if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNS):
+            raise OSError(ctypes.get_errno(), f"cannot see the mounts of process {process}")
 
 
 def _executed(code: str) -> int:
@@ -151,22 +175,28 @@ def _executed(code: str) -> int:
     return 0
 
 
-def _is_command(out: int, err: int, ends: int) -> bool:
-    """Make the process that runs a command, and return True in it; the one before it tells how it ended, and ends."""
-    process = os.fork()
-    if process:
-        os.write(ends, b"%d\n" % process)
-        _, status = os.waitpid(process, 0)
-        os.write(ends, b"%d\n" % os.waitstatus_to_exitcode(status))
-        os._exit(0)
-    os.dup2(out, 1)
-    os.dup2(err, 2)
-    for each in (out, err, ends):
-        os.close(each)
-    return True
+def _end(command: Callable[[], int]) -> NoReturn:
+    """Run a command and end as Python ends, except that what is loaded is not freed: that takes as long as a start."""
+    code: object
+    try:
+        code = command()
+    except SystemExit as error:
+        code = error.code
+    except BaseException:  # noqa: BLE001  # Python shows it and ends, too
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    if not isinstance(code, int | None):
+        print(code, file=sys.stderr)
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001  # which waits for threads
+    atexit._run_exitfuncs()  # noqa: SLF001  # as `multiprocessing` ends its processes
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # either may be closed
+        stream.flush()
+    os._exit(code or 0)
 
 
 if __name__ == "__main__":
     del sys.path[0]  # no module of a test is one of a command
     command = _serve(socket.socket(fileno=int(sys.argv[1])))
-    sys.exit(command() if command else 0)
+    if command:
+        _end(command)

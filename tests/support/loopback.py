@@ -47,12 +47,12 @@ class SignalServer:
         """The answers to requests for `url(name)`, before all others."""
         self.connections = 0
         self.open = 0
-        """How many connections are open now."""
+        """The number of connections that are open now."""
         self._count = threading.Lock()
         self._port = 0
         self._server: Stub | None = None
         self._place: socket.socket | None = None
-        """What keeps its port while it refuses."""
+        """The socket that keeps its port while it refuses connections."""
 
     def start(self) -> None:
         self._server = _Server(self, self._port)
@@ -89,7 +89,7 @@ class SignalServer:
 
     @property
     def refuses(self) -> bool:
-        """Whether it was told to refuse connections."""
+        """Return whether it refuses connections."""
         return self._place is not None
 
     def answer(self, request: Request) -> Answer:

@@ -29,7 +29,7 @@ BIN = Path(sys.executable).parent
 
 @dataclass(frozen=True)
 class Done:
-    """How a command ended."""
+    """The end of a command."""
 
     code: int
     out: str
@@ -37,7 +37,7 @@ class Done:
 
     @property
     def json(self) -> dict[str, Any]:
-        """What it printed, where that is one JSON object."""
+        """Return the output, which must be one JSON object."""
         value = json.loads(self.out)
         assert isinstance(value, dict)
         return value
@@ -68,11 +68,11 @@ class Machine:
         # `make coverage` measures what the commands do, too.
         self.environment.update({name: each for name, each in os.environ.items() if name.startswith("COVERAGE_")})
         self.begins_loaded = True
-        """Whether commands that are run to their end may begin loaded, see `loaded`."""
+        """True if commands that run to their end may begin loaded, see `loaded`."""
         self.forms: set[tuple[str, ...]] | None = None
         """The forms of command lines that were started anew: where there is a set, each is before it begins loaded."""
         self.said: list[tuple[str, str]] = []
-        """What commands have printed, by what they are. This and what follows is for `planted`."""
+        """The output of commands by kind; this and the following are for `planted`."""
         self.logs: list[Path] = []
         """Files to which others of our programs print."""
         self.config: Path | None = None
@@ -104,7 +104,7 @@ class Machine:
     ) -> Done:
         """Run one of the commands to its end, as a process that begins loaded where that makes no difference."""
         variables = {**self.environment, **environment}
-        if not loaded.may_be(variables) or not self._may_begin_loaded(program, arguments):
+        if not self.may_begin_loaded(program, arguments, variables):
             process = self.start(program, *arguments, stdin=None, **environment)
             out, err = process.communicate(timeout=seconds)
             return Done(process.returncode, out, err)
@@ -112,9 +112,12 @@ class Machine:
         self.said.append((f"what {shlex.join([program, *arguments])} printed", f"{out}{err}"))
         return Done(code, out, err)
 
-    def _may_begin_loaded(self, program: str, arguments: Iterable[str]) -> bool:
-        if self.forms is None or not self.begins_loaded:
-            return self.begins_loaded
+    def may_begin_loaded(self, program: str, arguments: Iterable[str], variables: Mapping[str, str]) -> bool:
+        """Return whether a command may begin loaded; the first command of a form that needs a new process may not."""
+        if program not in loaded.PROGRAMS or not loaded.may_be(variables) or not self.begins_loaded:
+            return False
+        if self.forms is None:
+            return True
         form = (program, *sorted({each for each in arguments if each.startswith("-") or each.isalpha()}))
         is_known = form in self.forms
         self.forms.add(form)

@@ -1,4 +1,4 @@
-"""What tests of several hooks look at: results, permissions of files, and processes."""
+"""Observations in tests of several hooks: results, permissions of files, and processes."""
 
 from __future__ import annotations
 

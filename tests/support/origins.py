@@ -195,7 +195,7 @@ class GitBySsh(Published):
 
 
 class Web(Published):
-    """What nginx serves over TLS, with a certificate of an authority of its own."""
+    """The files that nginx serves over TLS, with a certificate of its own authority."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

@@ -1,4 +1,4 @@
-"""What tests of a run's outcome share."""
+"""Fixtures and functions for tests of a run's outcome."""
 
 from __future__ import annotations
 

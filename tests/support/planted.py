@@ -19,6 +19,7 @@ import tempfile
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
@@ -165,7 +166,7 @@ def _places(machine: Machine) -> Iterator[tuple[str, str | bytes]]:
 
 
 def _may_hold(folder: Path, name: str) -> bool:
-    """Whether a file of the state directory may have secrets in it: SECURITY.md has each of them."""
+    """Return whether a file of the state directory may have secrets: SECURITY.md lists these files."""
     if folder == Path():
         return name.startswith((journal.FILE, f".{journal.FILE}", "learned.json", ".learned.json"))
     top = folder.parts[0]
@@ -218,10 +219,16 @@ def _shown_of(machine: Machine, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _stack(machine: Machine, *words: str) -> str:
+    said = _parser().parse_args(["stack", *words, "--state-dir", str(machine.state)])
+    return printed(said.run, said)
+
+
+@cache
+def _parser() -> ArgumentParser:
+    """Return the parser of the commands about stacks: to make it takes longer than most of them."""
     parser = ArgumentParser()
     stack.add(parser.add_subparsers())
-    said = parser.parse_args(["stack", *words, "--state-dir", str(machine.state)])
-    return printed(said.run, said)
+    return parser
 
 
 def _listings(machine: Machine, place: Path) -> Iterator[tuple[str, str]]:
@@ -267,7 +274,7 @@ def printed(command: Callable[[Namespace], int], options: Namespace) -> str:
 
 
 _OURS = ("journal", "health.json", "documents/*.json", "deployed/*.notify.json", "runs", "runs/*")
-"""What the agent alone makes. Much else is made by tests, too, to see what becomes of it."""
+"""The files that only the agent writes; tests write many others too."""
 
 
 def _open(state: Path) -> Iterator[str]:

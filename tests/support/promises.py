@@ -35,7 +35,7 @@ from support.walks import below
 TIMED_OUT, INTERRUPTED = 124, 125
 KILLED = frozenset({128 + signal.SIGKILL, 128 + signal.SIGTERM})
 RERUNS = 4
-"""How often a deployment that may be run again is begun at most."""
+"""The most times that a deployment that may be run again begins."""
 
 PLANTED = "planted--"
 """All secrets begin with it, and their base64 with its base64: where neither is, none of them is."""
@@ -50,18 +50,18 @@ class Kind:
 
     name: str
     body: str
-    """What the script does between saying that it begins and that it ends; `@` is a path of its own."""
+    """The script between the marks of its begin and its end; `@` is a path of its own."""
     code: int = 0
     options: dict[str, Any] = field(default_factory=dict)
     repeatable: bool = False
     limited: bool = False
     """It does not end by itself: its time limit ends it."""
     reboots: int = 0
-    """How often it asks for a reboot of the machine, and is begun again after it."""
+    """The number of reboots that it asks for, each followed by another run."""
     retries: int = 0
-    """How often it ends with a code of its option `retry`, and is begun again after that."""
+    """The number of exits with a code of its option `retry`, each followed by another run."""
     shape: str = "plain"
-    """Or `component`, or `own` for an executable of somebody else's as hook."""
+    """`plain` for one config, `component`, or `own` for an executable hook."""
 
 
 KINDS = (
@@ -89,15 +89,15 @@ class Handed:
     address: str
     """The name of the URL to which its result goes."""
     resource: bool = False
-    """Whether its inputs say of which resource it is."""
+    """True if its inputs name its resource."""
     replaced: float | None = None
     """When it left what is handed out: replaced by another one at the same address, perhaps (monotonic seconds)."""
     was_running: bool = False
-    """Whether it was on record as running then."""
+    """True if it was recorded as running then."""
     again: int = 0
-    """How often somebody has asked that it be run again."""
+    """The number of requests to run it again."""
     forgotten: bool = False
-    """Whether somebody has asked that nothing be known of it any more."""
+    """True if it was to be forgotten."""
 
 
 class World:
@@ -112,11 +112,11 @@ class World:
         self.handed: dict[str, Handed] = {}
         self.kills = 0
         self.may_be_interrupted = False
-        """Whether something other than the agent was killed, so that nobody can know how a run ended."""
+        """True if another process than the agent was killed, so that the outcome of a run may be unknown."""
         self.interrupted: set[str] = set()
         """Where it is known which runs were killed: their ids."""
         self.may_be_damaged = False
-        """Whether the state was damaged on purpose."""
+        """True if the state was damaged on purpose."""
         self._evidence = machine.folder / "evidence"
         self._evidence.mkdir()
         self._said = machine.folder / "said"
@@ -311,74 +311,76 @@ class World:
             broken.append("a traceback was shown")
         assert not broken, "\n".join([*broken, self._story()])
 
-    def _broken(self, each: Handed, entries: Mapping[str, Entry], *, final: bool) -> list[str]:
+    def _broken(self, handed: Handed, entries: Mapping[str, Entry], *, final: bool) -> list[str]:
         """Return which promises about a deployment are broken."""
-        found = self.evidence(each.id)
+        found = self.evidence(handed.id)
         begins = [float(line[1]) for line in found if line[0] == "begun"]
         begun, ended = len(begins), [int(line[1]) for line in found if line[0] == "ended"]
         wrong = []
-        if begun > (RERUNS if each.kind.repeatable else 1) + each.kind.reboots + each.kind.retries + each.again:
+        if begun > (RERUNS if handed.kind.repeatable else 1) + handed.kind.reboots + handed.kind.retries + handed.again:
             wrong.append(f"it ran {begun} times")
-        told, entry = self._told(each), entries.get(each.id)
+        told, entry = self._told(handed), entries.get(handed.id)
         if entry and entry.state is State.SIGNALLED and not told:
             wrong.append("its result is said to be delivered, and nobody has heard it")
         if len({json.dumps(value, sort_keys=True) for value in told}) > 1:
             wrong.append(f"different results were signalled: {[value['deploy_status_code'] for value in told]}")
         if told:
-            wrong += self._false(each, told[0], begun, ended)
-        if each.replaced:
-            if not each.was_running and any(moment > each.replaced + 0.01 for moment in begins):  # it has 10 ms steps
+            wrong += self._false(handed, told[0], begun, ended)
+        if handed.replaced:
+            if not handed.was_running and any(
+                moment > handed.replaced + 0.01 for moment in begins
+            ):  # it has 10 ms steps
                 wrong.append("it was begun after it had been replaced")
-            at_its_address = [other for other in self.handed.values() if other.address == each.address]
-            others = [value for other in at_its_address if other is not each for value in self._told(other)]
+            at_its_address = [other for other in self.handed.values() if other.address == handed.address]
+            others = [value for other in at_its_address if other is not handed for value in self._told(other)]
             late = [  # a run that is killed before it says who it is has the same result as another such run
                 value
                 for value in told
                 if value not in others
-                and any(one.at > each.replaced and one.value == value for one in self.heard(each.id))
+                and any(one.at > handed.replaced and one.value == value for one in self.heard(handed.id))
             ]
             wrong += ["its result was sent after it had been replaced"] if late else []
         else:
             if final and not told:
                 wrong.append("nothing was heard of it")
-            if final and told and not each.forgotten and (entry is None or entry.state is not State.SIGNALLED):
+            if final and told and not handed.forgotten and (entry is None or entry.state is not State.SIGNALLED):
                 wrong.append(f"its state is {entry.state.value if entry else 'not known'}")
-            if not told and begun and not each.forgotten and (entry is None or entry.settled):
+            if not told and begun and not handed.forgotten and (entry is None or entry.settled):
                 wrong.append("it ran, and nothing will be heard of it")
-        return [f"{each.id} ({each.kind.name}): {trouble}" for trouble in wrong]
+        return [f"{handed.id} ({handed.kind.name}): {trouble}" for trouble in wrong]
 
-    def _told(self, each: Handed) -> list[dict[str, Any]]:
+    def _told(self, handed: Handed) -> list[dict[str, Any]]:
         """Return the results of a deployment that were heard: of several at one address, those that are its own."""
-        shared = [other for other in self.handed.values() if other.address == each.address]
-        values = [(one.at, one.value) for one in self.heard(each.id)]
+        shared = [other for other in self.handed.values() if other.address == handed.address]
+        values = [(one.at, one.value) for one in self.heard(handed.id)]
         if len(shared) == 1:
             return [value for _, value in values]
-        return [value for at, value in values if _whose(value, at, shared) is each]
+        return [value for at, value in values if _whose(value, at, shared) is handed]
 
-    def _false(self, each: Handed, value: dict[str, Any], begun: int, ended: list[int]) -> list[str]:
+    def _false(self, handed: Handed, value: dict[str, Any], begun: int, ended: list[int]) -> list[str]:
         """Return what is not true in a result."""
         code = int(value["deploy_status_code"])
-        interrupted = self.may_be_interrupted or each.id in self.interrupted
+        interrupted = self.may_be_interrupted or handed.id in self.interrupted
         if code == INTERRUPTED and "interrupted" in value["deploy_stderr"]:
             return [] if interrupted else ["it is said to be interrupted, and nobody did that"]
         if code == TIMED_OUT:
-            return [] if each.kind.limited else ["it is said to have been too long"]
+            return [] if handed.kind.limited else ["it is said to have been too long"]
         if code in KILLED and interrupted:
             return []
-        if each.kind.limited:
+        if handed.kind.limited:
             return [f"its exit code is said to be {code}, and its time limit has not ended it"]
         wrong = []
-        if code != each.kind.code:
+        if code != handed.kind.code:
             wrong.append(
-                f"its exit code is said to be {code}, and is {each.kind.code}: {value['deploy_stderr'][-300:]!r}"
+                f"its exit code is said to be {code}, and is {handed.kind.code}: {value['deploy_stderr'][-300:]!r}"
             )
-        if each.kind.retries and f"{each.kind.retries + 1} attempts" not in value["deploy_stderr"]:
+        if handed.kind.retries and f"{handed.kind.retries + 1} attempts" not in value["deploy_stderr"]:
             wrong.append(f"it does not say how many attempts there were: {value['deploy_stderr'][:300]!r}")
-        if each.kind.code not in ended:
+        if handed.kind.code not in ended:
             wrong.append(f"it is said to have ended with {code}, and never came to its end ({begun} times begun)")
-        if each.kind.shape != "own" and value.get("identity") != each.id:
+        if handed.kind.shape != "own" and value.get("identity") != handed.id:
             wrong.append(f"its output is said to be {value.get('identity')!r}")
-        if each.id not in value["deploy_stdout"]:
+        if handed.id not in value["deploy_stdout"]:
             wrong.append("its output is another's")
         return wrong
 
@@ -480,7 +482,7 @@ def _whose(value: dict[str, Any], at: float, shared: list[Handed]) -> Handed:
 
 
 def _is_left(process: psutil.Process) -> bool:
-    """Whether a process of a run should have ended: not one that a script has left as its daemon."""
+    """Return whether a process of a run should have ended: daemons of scripts may stay."""
     try:
         return process.status() != psutil.STATUS_ZOMBIE and process.cmdline()[:1] != ["sleep"]
     except psutil.NoSuchProcess:

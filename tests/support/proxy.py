@@ -41,7 +41,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a server answered, or is said to have answered."""
+    """The answer of a server, real or made up."""
 
     status: int = 200
     reason: str = ""
@@ -69,7 +69,7 @@ class Exchange:
         """Of a connection on which nothing has been read yet, there is no request."""
         self.client = client
         self.keep = False
-        """Whether more requests may come on this connection after the answer."""
+        """True if more requests may come on this connection after the answer."""
         self._proxy = proxy
         self.request = request
 
@@ -120,12 +120,12 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Fault:
-    """What a server does wrong."""
+    """A fault of a server."""
 
     name: str
     act: Callable[[Exchange], None] = field(repr=False)
     at_once: bool = False
-    """Whether it does that before it has read anything."""
+    """True if the fault comes before the request is read."""
 
 
 class Proxy:
@@ -143,7 +143,7 @@ class Proxy:
         self.certificate = certificate
         self.script: deque[Fault] = deque()
         self.only: Callable[[Request], bool] = lambda _: True
-        """Which requests the faults are for; others are handed on."""
+        """The requests that get the faults; others are forwarded."""
         self.requests: list[Request] = []
         self.done: list[str] = []
         """The names of the faults, one for each time."""
@@ -168,7 +168,7 @@ class Proxy:
 
     @property
     def open(self) -> int:
-        """How many connections are open now."""
+        """Return the number of connections that are open now."""
         return len(self._clients)
 
     def fail(self, fault: Fault) -> None:
@@ -215,7 +215,7 @@ class Proxy:
         self._listener.close()
 
     def is_over(self, exchange: Exchange) -> bool:
-        """Whether the fault of an exchange has been mended since."""
+        """Return whether the fault of an exchange has been repaired since."""
         return exchange in self._over
 
     def ask(self, request: Request) -> Reply:

@@ -1,4 +1,4 @@
-"""What a server does wrong, or in an unusual way: the faults that a proxy is told to do."""
+"""The faults and oddities of a server that a proxy can be told to show."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ NO_HTTP = (
     says("answers only with blank lines", b"\r\n" * 50),
     says("answers in TLS where HTTP is spoken", b"\x15\x03\x01\x00\x02\x02\x28", at_once=True),
 )
-"""What comes is no HTTP."""
+"""Answers that are not HTTP."""
 
 TOO_MANY_HEADERS = (
     Fault(
@@ -251,7 +251,7 @@ HANDSHAKES = (
     says("speaks HTTP where TLS is asked for", Reply(400).raw, at_once=True),
     says("speaks noise where TLS is asked for", bytes(range(256)) * 20, at_once=True),
 )
-"""How it speaks TLS."""
+"""Faults in TLS."""
 
 UNUSUAL_SUCCESS = (
     spoils("answers 201", lambda reply: Reply(201, body=reply.body).raw, keep=True),
@@ -344,4 +344,4 @@ NO_DOCUMENT = (
     answers(200, "answers null", body=b"null"),
     answers(200, "answers with an error as JSON", body=json.dumps({"error": {"code": 500, "title": "x"}}).encode()),
 )
-"""What is answered is no metadata, and no other answer that anybody would give."""
+"""Answers that are not metadata, and no usual error either."""

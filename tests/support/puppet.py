@@ -1,4 +1,4 @@
-"""What tests of the hook for puppet share: the real puppet, and a program in its place."""
+"""The real puppet, and a program in its place, for tests of its hook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests about the delivery of results share."""
+"""Fixtures and functions for tests of the delivery of results."""
 
 from __future__ import annotations
 

@@ -51,6 +51,11 @@ class Terminal:
         return printed.decode()
 
 
+def frames(printed: str) -> list[list[str]]:
+    """Return the lines of each picture that a command drew one over the other."""
+    return [_CODE.sub("", frame).replace("\r", "").splitlines() for frame in printed.split("\x1b[J")]
+
+
 def screen(printed: str) -> list[str]:
     """Return the rows that a terminal shows for what a command printed."""
     rows, row, column, place = [""], 0, 0, 0

@@ -1,4 +1,4 @@
-"""What tests of secrets share."""
+"""Fixtures and functions for tests of secrets."""
 
 from __future__ import annotations
 

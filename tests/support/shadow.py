@@ -1,8 +1,8 @@
-"""What of a folder would survive a power cut: what was flushed, and of the rest whatever chance decides.
+"""The content of a folder after a power cut: all that was flushed, and a random part of the rest.
 
-`python shadow.py SHADOW COMMAND…` runs one of the installed commands and notes in the folder SHADOW, each time that it
-flushes a file, what is in it, and each time that it flushes a folder, which names it has. No file system takes away
-more than what was not flushed; those that there are mostly take less. `cut` makes of a folder what may be left of it.
+`python shadow.py SHADOW COMMAND…` runs an installed command, and records in the folder SHADOW the content of each file
+that it flushes, and the names in each folder that it flushes. No file system loses more than what was not flushed, and
+most lose less. `cut` reduces a folder to what may be left of it.
 """
 
 from __future__ import annotations

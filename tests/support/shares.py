@@ -1,4 +1,4 @@
-"""How the time of `make torture FOR=…` is divided among its tests, and what they have counted."""
+"""The division of the time of `make torture FOR=…` among its tests, and their counts."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class Signer:
-    """Somebody with a key of ssh."""
+    """A user with an ssh key."""
 
     def __init__(self, folder: Path, name: str) -> None:
         """Make the key in a folder."""

@@ -103,7 +103,7 @@ class Stacks:
 
     @property
     def ran(self) -> list[str]:
-        """Which scripts ran, for which action: in their order, each as often as it ran."""
+        """Return the scripts that ran with their actions, in order, each as often as it ran."""
         return self.log.read_text().splitlines() if self.log.exists() else []
 
     def address(self) -> tuple[str, str]:
@@ -126,7 +126,7 @@ def ends(process: subprocess.Popen[str]) -> Done:
 
 
 def listens(process: subprocess.Popen[str], port: int) -> bool:
-    """Whether a process takes connections at a port."""
+    """Return whether a process accepts connections at a port."""
     try:
         found = psutil.Process(process.pid).net_connections(kind="tcp")
     except psutil.Error:

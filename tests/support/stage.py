@@ -47,7 +47,7 @@ class Stage:
         self.armed: dict[str, str] = {}
         self.deaths = 0
         self.on_death: list[Callable[[], object]] = []
-        """What else happens when the agent is killed."""
+        """The function to call when the agent is killed."""
         self.before: tuple[str, ...] = ()
         """The command by which agents are started."""
         self._file = folder / "passed"
@@ -176,7 +176,7 @@ class Stage:
             self.until(self.is_up)
 
     def is_up(self) -> bool:
-        """Whether the daemon listens to signals."""
+        """Return whether the daemon handles signals."""
         return not self.daemon.ended and self.daemon.health().get("process") == self.daemon.pid
 
     def tell(self, number: int) -> None:
@@ -215,7 +215,7 @@ class Stage:
 
     @property
     def reboots(self) -> int:
-        """How often the machine was to be rebooted."""
+        """The number of reboots that were requested."""
         return len(self._reboots.read_text().split()) if self._reboots.exists() else 0
 
     def boot(self) -> None:
@@ -242,5 +242,5 @@ def mounted(*script: str) -> tuple[str, ...]:
 
 
 def may_mount() -> bool:
-    """Whether mounts are allowed."""
+    """Return whether mounts are allowed."""
     return os.geteuid() == 0 and not subprocess.run(["unshare", "--mount", "true"], check=False).returncode

@@ -1,4 +1,4 @@
-"""What the suite spends its time on: `python tests/support/suite_time.py REPORT`, a table for CONTRIBUTING.md.
+"""The time of the suite by folder: `python tests/support/suite_time.py REPORT`, a table for CONTRIBUTING.md.
 
 REPORT is what `make test ARGS=--junitxml=REPORT` has written. The time of a test is that on the clock, with its
 fixtures and with all that it waits for.

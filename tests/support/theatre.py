@@ -31,9 +31,9 @@ class Scenario:
     play: Callable[[Stage], None]
     points: tuple[str, ...]
     mounts: bool = False
-    """Whether it takes mounts."""
+    """True if it needs mounts."""
     part: str = ""
-    """Which of its points these are, where it has many."""
+    """The indices of its points in this theatre, if they are divided among several."""
 
     @property
     def name(self) -> str:

@@ -57,7 +57,7 @@ def need_openstack(name: str, package: str, folder: Path) -> Path:
 
 @functools.cache
 def _starts(program: Path) -> bool:
-    """Whether a program is there and can be started."""
+    """Return whether a program exists and can be started."""
     return program.exists() and subprocess.run([program, "--help"], capture_output=True, check=False).returncode == 0
 
 

@@ -14,7 +14,7 @@ class Tunnel:
         self.asked: list[str] = []
         """Each server that it was told to connect to."""
         self.open = 0
-        """How many connections of its clients are open now."""
+        """The number of connections that are open now."""
         self._count = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         threading.Thread(target=self._accept, daemon=True).start()

@@ -1,4 +1,4 @@
-"""What tests of requests share, whichever way they go."""
+"""Fixtures and functions for tests of requests by either client."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ PATH = f"/v1/signal?Signature={SECRET}%2bsecret"
 
 
 SECONDS = 0.6
-"""How long a server may be silent."""
+"""The seconds that a server may be silent."""
 
 
 TIME = 1.2
-"""How long an answer may take in all."""
+"""The most seconds for a whole answer."""
 
 
 def pem(folder: Path, certificate: str) -> Path:

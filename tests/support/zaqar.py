@@ -28,7 +28,7 @@ class Message:
     claim: str = ""
     """By whom it is claimed."""
     fields: dict[str, object] = field(default_factory=dict)
-    """What its entry has in the place of what it usually has."""
+    """The fields of its entry that differ from the usual ones."""
 
     def entry(self) -> dict[str, object]:
         usual = {
@@ -59,7 +59,7 @@ class Queue:
         self.messages: list[Message] = []
         self.requests: list[Request] = []
         self.said: dict[tuple[str, str], tuple[int, bytes]] = {}
-        """What is answered to a verb and the end of a path, whatever would be right."""
+        """Answers to a verb and the end of a path, which replace the right ones."""
         self.server = Stub(self._respond)
         self.scheme = "http"
 
@@ -90,10 +90,10 @@ class Queue:
         match request.verb, what:
             case "POST", "claims":
                 assert json.loads(request.body) == {"ttl": 60, "grace": 3600}
-                free = [each for each in self.messages if not each.claim][:10]
+                free = [message for message in self.messages if not message.claim][:10]
                 claim = str(uuid.uuid4())
-                for each in free:
-                    each.claim = claim
+                for message in free:
+                    message.claim = claim
                 return (201, self.listed(free)) if free else (204, b"")
             case "GET", "messages":
                 assert request.query == {"include_claimed": ["true"], "echo": ["true"], "marker": ["0"]}
@@ -101,10 +101,10 @@ class Queue:
             case "DELETE", "messages":
                 ids = request.query["ids"][0].split(",")
                 claims = request.query["claim_ids"][0].split(",")
-                gone = [each for each in self.messages if each.id in ids]
+                gone = [message for message in self.messages if message.id in ids]
                 assert len(ids) <= 20
-                assert {each.claim for each in gone} <= set(claims), "deleted without its claim"
-                self.messages = [each for each in self.messages if each not in gone]
+                assert {message.claim for message in gone} <= set(claims), "deleted without its claim"
+                self.messages = [message for message in self.messages if message not in gone]
                 return 204, b""
         return 404, b"{}"
 
@@ -127,7 +127,7 @@ class Queue:
 
 
 def metadata(name: str) -> dict[str, object]:
-    """What Heat says of a server."""
+    """Return the metadata that Heat has for a server."""
     return {"deployments": [{"id": name}], "os-collect-config": {}}
 
 
@@ -151,7 +151,7 @@ Make = Callable[..., Zaqar]
 
 
 def content(document: Document | None) -> object:
-    """What a document says, which has to be there."""
+    """Return the content of a document, which must exist."""
     assert document is not None
     assert document.source == "zaqar"
     return document.content

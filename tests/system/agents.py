@@ -84,12 +84,12 @@ class Agent:
 
     @property
     def log(self) -> str:
-        """What it has said."""
+        """Return the output of the agent."""
         return self._log.read_text()
 
     @property
     def learned(self) -> dict[str, Any]:
-        """What it has learned from the metadata about its settings."""
+        """Return the settings that it learned from the metadata."""
         path = self.learned_file
         found = json.loads(path.read_text())["os-collect-config"] if path.exists() else {}
         assert isinstance(found, dict)
@@ -103,7 +103,7 @@ class Agent:
 
     @property
     def records(self) -> dict[str, dict[str, Any]]:
-        """What is on record of each deployment, by id."""
+        """Return the entries by id."""
         machine = Machine(self.folder)
         machine.state = self.state
         return machine.status()
@@ -148,7 +148,7 @@ class Agents:
 
     @property
     def logs(self) -> str:
-        """What all of them have said, for the messages of failed assertions."""
+        """Return the output of all agents, for the messages of failed assertions."""
         return "\n".join(f"--- {each.folder.name}\n{each.log}" for each in self._all)
 
     def close(self) -> None:

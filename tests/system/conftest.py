@@ -1,4 +1,4 @@
-"""What the tests against the real things share."""
+"""The fixtures of the tests with the real services."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from support.tools import need, need_root
 _NAME = "heat-config-arm64"
 _HEADER = rb"\x7f\x45\x4c\x46\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00"
 _MASK = rb"\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff"
-"""How a program for arm64 begins, and what of it counts."""
+"""The first bytes of a program for arm64, and the mask for the bytes that count."""
 
 
 @contextmanager

@@ -48,7 +48,7 @@ _PORTS = (
     *("zaqar", "zaqar-websocket", "zaqar-notification", "nova", "redis"),
 )
 _SERVED = ("redis", "keystone", "engine", "heat", "swift", "zaqar", "zaqar-websocket", "nova")
-"""What is reached at a port of its name, in the order of starting."""
+"""The services with ports, in the order of starting."""
 
 _TOKEN_SECONDS = 3600
 
@@ -121,7 +121,7 @@ class Resource:
     attributes: dict[str, Any]
     """Of a deployment: deploy_stdout, deploy_stderr, deploy_status_code, and its outputs."""
     physical: str
-    """What it is known by outside of the stack."""
+    """The id outside of the stack."""
 
 
 @dataclass(frozen=True)

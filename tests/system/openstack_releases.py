@@ -1,4 +1,4 @@
-"""Which Heat a cloud has: that of its environment, or another release, named by the variable HEAT_VERSION.
+"""The release of Heat in a test cloud: that of the environment, or the one that the variable HEAT_VERSION names.
 
 Another release is in an environment of its own, with the Python, the modules and the Keystone of its day. Swift and
 Zaqar stay those of the usual environment.
@@ -17,7 +17,7 @@ VERSION = os.environ.get("HEAT_VERSION", "")
 """The release that is asked for; empty for the usual one."""
 
 SERVICES = ("engine", "prepare-heat", "keystone", "prepare-keystone")
-"""What is of that release."""
+"""The services of that release."""
 
 _ROOT = Path(__file__).parents[2]
 
@@ -27,14 +27,14 @@ USUAL = _ROOT / ".venv/heat"
 
 @dataclass(frozen=True)
 class Release:
-    """How a release of Heat is installed."""
+    """The installation of a release of Heat."""
 
     python: str
     """The minor version of Python that it was made for."""
     day: str
     """No module in its environment is newer: releases of that day work with what there was on it."""
     bounds: tuple[str, ...] = ()
-    """What of that day was too new for it all the same."""
+    """Upper bounds for packages that were too new for it, even at that time."""
 
 
 RELEASES = {

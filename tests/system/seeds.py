@@ -1,4 +1,4 @@
-"""What an instance has before it boots: Heat's user data, where cloud-init looks for it; and Heat, on loopback."""
+"""The data of an instance before it boots: Heat's user data for cloud-init, and a Heat on loopback."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _write(machine: Booted, kind: str, files: Mapping[str, str]) -> None:
 
 
 class Handed:
-    """What Heat hands out to one server, over one of its transports."""
+    """The data that Heat hands to one server, over one of its transports."""
 
     def __init__(self, server: SignalServer, transport: str = "POLL_TEMP_URL", name: str = "metadata") -> None:
         """Have nothing to be deployed yet."""

@@ -47,7 +47,7 @@ outputs:
 """
 
 LATER = "the result could not be delivered yet"
-"""What an agent says where it cannot deliver a result now."""
+"""The messages of an agent that cannot deliver a result now."""
 
 
 class Site:
@@ -95,7 +95,7 @@ class Site:
 
     @property
     def ran(self) -> list[str]:
-        """What ran, in its order."""
+        """Return the deployments that ran, in order."""
         path = self.folder / "ran"
         return path.read_text().splitlines() if path.exists() else []
 

@@ -36,7 +36,7 @@ runcmd:
   - [systemctl, start, heat-config-agent]
   - [sh, -c, "heat-config-agent wait --timeout 60 >/root/said && test -e /root/applied && touch /root/waited"]
 """
-"""A first boot that goes on only when everything is applied that Heat has for the instance."""
+"""Cloud-init data for a first boot that continues only when all deployments of Heat for the instance are applied."""
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +179,7 @@ def test_what_befalls_an_instance(deb: Path, heat: SignalServer, tried: Callable
 @pytest.mark.fault(
     1,
     "the disk of an instance is booted as another instance, to which cloud-init gives credentials of its own",
-    "what the first one had is set aside, and nobody whom that named is asked any more",
+    "the state of the first instance is set aside, and its servers are not contacted",
 )
 def test_a_copy_is_an_instance_of_its_own(deb: Path, heat: SignalServer, other: SignalServer) -> None:
     """It begins anew with what Heat has given to it, and leaves its original's server alone."""
@@ -206,7 +206,7 @@ def test_a_copy_is_an_instance_of_its_own(deb: Path, heat: SignalServer, other: 
 
 @pytest.fixture
 def parameters(deb: Path, other: SignalServer) -> dict[str, str]:
-    """What is to be said to have the package installed: where it is, on a web server, and its checksum."""
+    """Return the parameters with which the package is installed: its URL on a web server, and its checksum."""
     content = deb.read_bytes()
     other.named["agent.deb"] = Answer(body=content)
     return {"package_url": other.url("agent.deb"), "package_sha256": hashlib.sha256(content).hexdigest()}

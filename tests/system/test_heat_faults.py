@@ -19,11 +19,11 @@ FAILURES = {
     "POLL_TEMP_URL": ({"script": "kill -9 $$"}, "non-zero status code: 137"),
     "ZAQAR_MESSAGE": ({"tool": "no-such-tool"}, "non-zero status code: 127"),
 }
-"""What makes a deployment fail, and what Heat says of it."""
+"""Scripts that make a deployment fail, and Heat's reason for each."""
 
 
 def test_failures(cloud: Lab, agents: Agents, tmp_path: Path) -> None:
-    """What fails makes its stack fail, with the reason and the attributes; an update that mends it is complete."""
+    """A failure fails its stack with the reason and the attributes, and an update that repairs it is complete."""
     sites = {each: Site(cloud, agents, tmp_path / each, each, **FAILURES[each][0]) for each in TRANSPORTS}
     for site in sites.values():
         site.boot()

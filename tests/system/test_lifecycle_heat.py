@@ -19,13 +19,13 @@ WAYS = {
 """The transport and the signal of the first server, and those of the other one."""
 
 TOGETHER = (("POLL_SERVER_HEAT", "POLL_SERVER_CFN", "POLL_TEMP_URL"), ("ZAQAR_MESSAGE", "a mix"))
-"""Which live at once: all together would have to wait for one Heat that is busy with them all."""
+"""The tests that run at once: all of them together would wait for one Heat too long."""
 
 NO_SUSPEND = "POLL_TEMP_URL"
 """Where Heat cannot suspend a server: it disables the server's user, and there is none. Its deployments it can."""
 
 _TRIED = ("DELETE",) if VERSION else ("SUSPEND", "DELETE")
-"""What is tried there: before Heat 27 the failure also interrupts what happens to deployments at that moment."""
+"""The deployments that are tried there: before Heat 27 a failure also interrupts others at that moment."""
 
 OUTPUTS = {
     "code": 0,
@@ -89,7 +89,7 @@ class Life:
 
     @property
     def written(self) -> object:
-        """What json-file has written."""
+        """Return the content that json-file has written."""
         path = self._folder / "written.json"
         return json.loads(path.read_text()) if path.exists() else None
 

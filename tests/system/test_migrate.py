@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -74,7 +75,7 @@ def install(disk: Path) -> None:
     (home / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\n")
     for name in ("os-collect-config", "os-refresh-config", "os-apply-config", "dib-run-parts"):
         text = (peers.BIN / name).read_text()
-        put(home / "bin" / name, text.replace(f"#!{peers.BIN}/python", f"#!{HOME}/bin/python3"), 0o755)
+        put(home / "bin" / name, re.sub(r"^#!\S*/python\S*", f"#!{HOME}/bin/python3", text), 0o755)
     put(home / "bin/heat-config-notify", (element / "bin/heat-config-notify").read_text(), 0o755)
     for name in ("20-os-apply-config", "55-heat-config"):
         script = element / "os-refresh-config/configure.d" / name
@@ -142,7 +143,7 @@ AFTER = {OURS: ("active", "enabled"), THEIRS: ("inactive", "disabled")}
 
 
 def test_the_agent_takes_their_place(image: Booted, heat: SignalServer) -> None:
-    """What they did is not done again, what they do is waited for, what is new is run, and each is signalled once."""
+    """Finished work is not repeated, running work is awaited, new work is run, and each is signalled once."""
     daemon = "sleep 1234 </dev/null >/dev/null 2>&1 &\n"
     first, long = script("d1", heat, daemon), script("d2", heat, "while ! test -e /root/go; do sleep 0.1; done\n")
     deploy(image, first)
@@ -175,7 +176,11 @@ def test_the_agent_takes_their_place(image: Booted, heat: SignalServer) -> None:
     assert "OS_PASSWORD" not in taken.read_text()
 
     # What is new is the agent's, and nothing else.
-    deploy(image, first, long, script("d3", heat, "echo $HEAT_SCRIPT_WORKING ${OS_PASSWORD:-}\n"))
+    waits = "while ! test -e /root/go3; do sleep 0.1; done\n"
+    deploy(image, first, long, script("d3", heat, f"{waits}echo $HEAT_SCRIPT_WORKING ${{OS_PASSWORD:-}}\n"))
+    eventually(image, lambda: "d3" in ran(image))
+    assert "recorded no result" not in migrate(image, "--plan").out, "it is the agent's, and gets one"
+    (image.disk / "root/go3").touch()
     eventually(image, lambda: len(heat.values("d3")) == 1)
     assert ran(image) == ["d1", "d2", "d3"]
     assert [len(heat.values(name)) for name in ("d1", "d2", "d3")] == [1, 1, 1]
@@ -199,7 +204,7 @@ def test_the_agent_takes_their_place(image: Booted, heat: SignalServer) -> None:
 
 
 def test_what_is_somebodys_own_is_not_given_up_unasked(image: Booted) -> None:
-    """What nobody would run any more, and what would go on, is named, and nothing is done."""
+    """Scripts that would no longer run, or would go on running, are named, and nothing is changed."""
     put(image.disk / "usr/libexec/os-refresh-config/configure.d/99-mine", "#!/bin/sh\n", 0o755)
     put(image.disk / "usr/libexec/os-refresh-config/configure.d/README", "no script\n")
     put(image.disk / "usr/libexec/os-apply-config/templates/etc/mine.conf", "{{mine}}\n")
@@ -296,7 +301,7 @@ def test_the_commands_of_its_page(image: Booted, heat: SignalServer) -> None:
 
 
 def test_a_command_of_ones_own_is_waited_for(image: Booted) -> None:
-    """Whatever os-collect-config runs, it is not cut short; it stands still only where it has begun nothing."""
+    """os-collect-config's own command is never cut short; it is stopped only while it runs nothing."""
     own = "#!/bin/sh\necho begun >>/root/ran\nwhile ! test -e /root/go; do sleep 0.1; done\necho ended >>/root/ran\n"
     put(image.disk / "root/own", own, 0o755)
     settings = THEIR_SETTINGS.replace("os-refresh-config", "/root/own")

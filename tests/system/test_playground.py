@@ -18,7 +18,7 @@ from system.openstack import need_cloud
 
 PAGE = "docs/playground.md"
 SECONDS = 30.0
-"""How long the daemon's own commands are repeated until they show what is expected, as a reader would."""
+"""The seconds for which the daemon's commands are repeated until they show the expected output."""
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def checkout(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def playground(checkout: Path) -> Iterator[subprocess.Popen[str]]:
-    """What runs when a person has typed `make heat`, and reads that all is ready."""
+    """Start the playground with `make heat`, and wait until it is ready."""
     command = ["make", "--silent", "heat"]
     with subprocess.Popen(command, cwd=checkout, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         assert process.stdout is not None

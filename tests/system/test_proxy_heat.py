@@ -40,7 +40,7 @@ class Between:
         self.number = number
         self.proxy = Proxy()
         self._asked = 0
-        """How many requests had met a fault when the stack was updated."""
+        """The number of requests that had met a fault when the stack was updated."""
 
     def boot(self) -> None:
         """Start the agent; what it runs is held up."""

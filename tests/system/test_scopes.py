@@ -90,11 +90,11 @@ def test_what_has_got_away_ends_with_its_run(machine: Booted) -> None:
 
 @pytest.mark.fault(
     1,
-    "somebody stops the scope of a run",
+    "the scope of a run is stopped by hand",
     "the result says which signal ended it",
 )
 def test_who_stops_a_scope_ends_its_run(machine: Booted) -> None:
-    """And what it is answered with is true: a signal has ended it."""
+    """Stopping a scope ends its run, and the result says truly that a signal ended it."""
     ender = "#!/bin/sh\nsystemctl stop $(cut -d/ -f3 /proc/self/cgroup | grep scope)\nsleep 1004\n"
     done = apply(machine, deployment("d3", ender))
     assert done.code == 1
@@ -130,7 +130,7 @@ def test_a_limit_holds_or_nothing_is_run(machine: Booted) -> None:
 )
 @pytest.mark.parametrize("point", ["runner.spawned", "runner.announced", "runner.word"])
 def test_the_agent_is_killed_while_a_scope_is_made(machine: Booted, point: str) -> None:
-    """Who waited in it has run nothing, and the scope goes."""
+    """The process that waited in the scope has run nothing, and the scope is removed."""
     given = deployment(point, f"#!/bin/sh\necho {point} >>/root/begun\n")
     once = machine.disk / "root/once"
     once.touch()
@@ -148,7 +148,7 @@ def test_the_agent_is_killed_while_a_scope_is_made(machine: Booted, point: str) 
 
 
 def test_without_scopes_runs_are_plain_sessions(machine: Booted) -> None:
-    """Where the setting is off. A limit that needs one is then refused."""
+    """With the setting off, runs are plain sessions, and a limit that needs a scope is refused."""
     config = machine.disk / "root/plain.conf"
     config.write_text("[agent]\nscopes = false\n")
     words = ("--config", "/root/plain.conf", "--state-dir", "/root/plain")
@@ -190,8 +190,8 @@ def test_where_systemd_makes_none_the_run_is_begun_all_the_same(machine: Booted)
 
 @pytest.mark.fault(
     1,
-    "somebody reboots the machine in the middle of a run",
-    "reported as interrupted after the boot; what may be run again is",
+    "the machine is rebooted in the middle of a run",
+    "reported as interrupted after the boot, or run again if its options allow that",
 )
 def test_the_machine_is_rebooted_in_the_middle_of_runs(service: Booted) -> None:
     """The agent goes down first, so it does not take the signals of the machine's end for the runs' own."""

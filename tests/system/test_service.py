@@ -93,7 +93,7 @@ def eventually(machine: Booted, true: Callable[[], bool], seconds: float = 40) -
 
 
 def test_systemd_runs_it(service: Booted) -> None:
-    """It says when it is ready, and what it is doing; it can be reloaded, stopped and killed, and what runs goes on."""
+    """The service reports its state, can be reloaded, stopped and killed, and its runs continue."""
     first = start(service)
     long = "#!/bin/sh\necho begun >>/root/ran\nwhile ! test -e /root/go; do sleep 0.1; done\necho ended >>/root/ran\n"
     deploy(service, deployment("d1", "#!/bin/sh\nexit 0\n"), deployment("d2", long))
@@ -159,11 +159,11 @@ def test_a_hook_asks_for_a_reboot(service: Booted) -> None:
 
 @pytest.mark.fault(
     1,
-    "a real machine goes down in the middle of a run that nobody asked to be cut short",
+    "a real machine goes down in the middle of a run",
     "reported as interrupted after the boot, and not run again",
 )
 def test_the_machine_goes_down_unasked(service: Booted) -> None:
-    """What ran then is reported as interrupted right after the boot, though no source answers."""
+    """A run that was cut short is reported as interrupted right after the boot, before a source answers."""
     deploy(service, deployment("d1", "#!/bin/sh\ntouch /root/begun\nsleep 1000\n"))
     start(service)
     eventually(service, (service.disk / "root/begun").exists)

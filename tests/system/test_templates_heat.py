@@ -53,7 +53,7 @@ def here(template: str, folder: Path) -> dict[str, Any]:
 
 @pytest.mark.timeout(300)
 def test_outputs_are_those_of_heat(cloud: Lab, agents: Agents, tmp_path: Path) -> None:
-    """Whatever a template computes, and its deployments say."""
+    """The outputs are Heat's, for every template and its deployments."""
     names = {}
     for template, servers in SERVERS.items():
         names[template] = name = cloud.name(template)

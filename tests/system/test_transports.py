@@ -18,7 +18,7 @@ POLLS = {
     "POLL_TEMP_URL": ("swift", "GET", 304),
     "ZAQAR_MESSAGE": ("zaqar", "POST", 204),
 }
-"""What one poll is that finds nothing new: the service, and its one request."""
+"""The events of one poll without news: the service and its one request."""
 
 SOURCES = {
     "POLL_SERVER_HEAT": "heat",

@@ -1,4 +1,4 @@
-"""What the tests on other systems share."""
+"""The fixtures of the tests on other systems."""
 
 from __future__ import annotations
 

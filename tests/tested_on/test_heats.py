@@ -23,7 +23,7 @@ print(", ".join(versions), "on Python", platform.python_version())
 """
 
 NEWEST = "27"
-"""What the usual environment has."""
+"""The versions in the usual environment."""
 
 NAMES = {**{version: f"Heat {version.partition('.')[0]}" for version in releases.RELEASES}, "": f"Heat {NEWEST}"}
 """Each release, the oldest first."""

@@ -41,10 +41,10 @@ SYSTEMS = {
     "Debian unstable (sid), amd64": ("sid", ""),
     "Debian 12 (bookworm), arm64, emulated": ("bookworm", "arm64"),
 }
-"""What boots here, each with its release and, if that is not the machine's own, its architecture."""
+"""The systems that boot here, with their release and, if it differs from the machine's, their architecture."""
 
 QUICK = ("bookworm", "trixie")
-"""What the whole suite tries too."""
+"""The systems that the whole suite tries too."""
 
 ABSENT = {
     "Ubuntu 22.04, amd64": "the archives of Debian, from which the tests make machines, do not have it",
@@ -52,7 +52,7 @@ ABSENT = {
     "Fedora": "the archives of Debian, from which the tests make machines, do not have it",
     "Enterprise Linux 9 and 10": "the archives of Debian, from which the tests make machines, do not have it",
 }
-"""What the packages are for too, and why it is not tried."""
+"""Systems that the packages support too, with the reason why they are not tried."""
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ WANTED = {
     "python": [f"Python {each}" for each in SUPPORTED],
     "heat": list(NAMES.values()),
 }
-"""What the tests are about, by its kind, in the order of the table."""
+"""The subjects of the tests by kind, in the order of the table."""
 
 if __name__ == "__main__":
     Path(sys.argv[1]).write_text(tested_on.table(tested_on.recorded(), WANTED), encoding="utf-8")

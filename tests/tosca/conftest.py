@@ -1,4 +1,4 @@
-"""What the tests of TOSCA have in common."""
+"""The fixtures of the tests of TOSCA."""
 
 from __future__ import annotations
 

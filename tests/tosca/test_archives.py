@@ -37,6 +37,14 @@ def test_an_archive_with_metadata_is_read(tmp_path: Path) -> None:
     assert found.service.document.find("node_types", "App")
 
 
+@pytest.mark.parametrize("others", ["definitions/main.yaml definitions/types/more.yaml", '"definitions/main.yaml"', ""])
+def test_other_definitions_are_files_of_the_archive(others: str, tmp_path: Path) -> None:
+    """TOSCA.meta names further templates in a list with blanks between them, in quotes or not."""
+    metadata = META.replace("main.yaml\n", f"main.yaml\nOther-Definitions: {others}\n")
+    found = check(packed(tmp_path / "a.csar", {**GOOD, METADATA: metadata}))
+    assert codes(found) == []
+
+
 def test_a_folder_is_read_as_an_archive(tmp_path: Path) -> None:
     """The same content in a folder is the same service."""
     for name, content in GOOD.items():
@@ -75,6 +83,8 @@ def test_without_metadata_there_is_one_template_at_the_root(members: dict[str, s
         (META.replace("Entry-Definitions: definitions/main.yaml\n", ""), "archive-metadata"),
         (META.replace("definitions/main", "definitions/other"), "archive-entry"),
         (META.replace("definitions/main", "../definitions/main"), "archive-entry"),
+        (META.replace("main.yaml\n", "main.yaml\nOther-Definitions: definitions/other.yaml\n"), "archive-entry"),
+        (META.replace("main.yaml\n", 'main.yaml\nOther-Definitions: "../a b"\n'), "archive-entry"),
         ("nothing", "archive-metadata"),
         ("", "archive-metadata"),
     ],
@@ -116,7 +126,7 @@ def test_an_archive_that_is_too_large_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cut", [0, 4, 30, 200])
 def test_a_damaged_archive_is_refused(cut: int, tmp_path: Path) -> None:
-    """What is no zip file that can be read is said to be none."""
+    """An unreadable zip file is reported as such."""
     path = packed(tmp_path / "a.csar", GOOD)
     path.write_bytes(path.read_bytes()[:cut])
     assert codes(check(path)) == ["archive"]
@@ -135,7 +145,7 @@ def test_a_damaged_member_is_reported_where_it_is_named(tmp_path: Path) -> None:
 
 
 def test_an_import_cannot_leave_a_folder(tmp_path: Path) -> None:
-    """Neither by its path nor by a link."""
+    """An import leaves its folder neither by its path nor by a link."""
     (tmp_path / "outside.yaml").write_text(MAIN)
     folder = tmp_path / "service"
     folder.mkdir()

@@ -21,9 +21,7 @@ HOT = "heat_template_version: 2018-08-31\nresources: {a: {type: OS::Heat::Value,
 
 def validate(machine: Machine, *arguments: str) -> Done:
     """Run the command to its end."""
-    process = machine.start("heat-config-agent", "template", "validate", *arguments)
-    out, err = process.communicate(timeout=60)
-    return Done(process.returncode, out, err)
+    return machine.command("heat-config-agent", ["template", "validate", *arguments], {})
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What functions give to a property is held against its type and constraints before anything runs."""
+"""Computed properties are checked against their types and constraints before anything runs."""
 
 from __future__ import annotations
 

@@ -96,9 +96,7 @@ class Stack:
 
     def run(self, program: str, *words: str) -> Done:
         """Run a command to its end."""
-        process = self._machine.start(program, *words)
-        out, err = process.communicate(timeout=120)
-        return Done(process.returncode, out, err)
+        return self._machine.command(program, words, {}, 120)
 
     def apply(self, *options: str, path: Path | None = None) -> Done:
         """Apply the service, or another template."""
@@ -151,7 +149,7 @@ def test_an_image_runs_from_create_to_delete(machine: Machine, podman: Podman) -
 
 
 def test_an_image_that_is_not_there_is_tried_again_in_its_place(machine: Machine, podman: Podman) -> None:
-    """What needs the node is not begun."""
+    """Dependents of the node do not begin."""
     stack = Stack(machine)
     stack.path.write_text(text("localhost/absent:test"))
     done = stack.apply()

@@ -15,10 +15,9 @@ FOLDER = Path(__file__).parents[2] / "examples/tosca"
 
 def run(machine: Machine, program: str, *words: str) -> str:
     """Run a command, which ends well, and return what it prints."""
-    process = machine.start(program, *words)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, out + err
-    return out
+    done = machine.command(program, words, {}, 120)
+    assert done.code == 0, done.out + done.err
+    return done.out
 
 
 def apply(machine: Machine, *words: str) -> None:

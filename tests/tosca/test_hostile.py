@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from heat_config_agent.language.mistakes import Invalid
+from heat_config_agent.stack.definition import Identity
 from heat_config_agent.tosca.checker import Checker
+from heat_config_agent.tosca.reader import Wish, define
 from support.machine import BIN
 from tosca.hostile import DOCUMENTS
 
@@ -60,3 +63,24 @@ def test_hostile_documents_need_little_memory(tmp_path: Path) -> None:
         assert "Traceback" not in said.read()
     assert done.returncode == 1
     assert int(done.stdout) < KILOBYTES
+
+
+def test_services_that_double_each_other_are_refused(tmp_path: Path) -> None:
+    """Each is put in the place of a node, and has two nodes in whose places the next one is put."""
+    head = "tosca_definitions_version: tosca_simple_yaml_1_3\n"
+    types = "".join(f"  T{number}: {{ derived_from: tosca.nodes.Root }}\n" for number in range(21))
+    (tmp_path / "types.yaml").write_text(f"{head}node_types:\n{types}")
+    for number in range(20):
+        node = f"{{ type: T{number + 1}, directives: [ substitute ] }}"
+        (tmp_path / f"{number}.yaml").write_text(
+            f"{head}imports: [ types.yaml ]\n"
+            f"topology_template: {{ substitution_mappings: {{ node_type: T{number} }}, "
+            f"node_templates: {{ a: {node}, b: {node} }} }}\n"
+        )
+    path = tmp_path / "service.yaml"
+    path.write_text(
+        f"{head}imports: [ types.yaml ]\n"
+        "topology_template: { node_templates: { a: { type: T0, directives: [ substitute ] } } }\n"
+    )
+    with pytest.raises(Invalid, match="over 2,000 nodes are substituted"):
+        define(str(path), Wish({}, {}, {}, {}), Identity("service", "1"))

@@ -68,7 +68,7 @@ def test_a_prefix_stands_before_all_that_is_imported(write: Callable[..., Checke
 
 
 def test_a_file_that_comes_in_two_ways_is_one(write: Callable[..., Checked]) -> None:
-    """So its types are no others."""
+    """A file that is imported twice has one set of types."""
     a = f"{HEAD}imports: [ b.yaml, c.yaml ]\n{template('App')}"
     assert codes(write(a=a, b=f"{HEAD}imports: [ d.yaml ]\n", c=f"{HEAD}imports: [ d.yaml ]\n", d=app())) == []
 
@@ -111,8 +111,27 @@ def test_a_file_without_a_version_is_read_by_that_of_its_importer(write: Callabl
 
 
 def test_mistakes_of_an_import_are_shown_in_its_file(write: Callable[..., Checked]) -> None:
-    """What its types need is checked there; its topology is no part of the service."""
+    """The types of an import are checked in its file; its topology is not part of the service."""
     b = app() + "topology_template: { inputs: { a: { type: string } } }\ncapability_types: { A: { derived_from: B } }\n"
     found = write(a=f"{HEAD}imports: [ b.yaml ]\n", b=b)
     assert codes(found) == [("parent-unknown", "b")]
     assert found.open == []
+
+
+def test_a_type_that_is_there_twice_is_shown_at_its_import(write: Callable[..., Checked]) -> None:
+    """Faulty imports before it do not shift its place."""
+    found = write(main=f"{HEAD}imports:\n  - one.yaml\n  - 5\n  - two.yaml\n", one=app("a"), two=app("b"))
+    lines = [(mistake.code, mistake.place.line) for mistake in found.mistakes if mistake.place]
+    assert lines == [("kind", 4), ("type-twice", 5)]
+
+
+def test_imports_that_multiply_names_with_prefixes_are_refused(write: Callable[..., Checked]) -> None:
+    """Each file imports the next one twice: the names would be doubled thirty times."""
+    files = {
+        f"f{number}": f"{HEAD}imports:\n"
+        f"  - {{ file: f{number + 1}.yaml, namespace_prefix: a }}\n"
+        f"  - {{ file: f{number + 1}.yaml, namespace_prefix: b }}\n"
+        for number in range(30)
+    }
+    found = write(**files, f30=app())
+    assert {mistake.code for mistake in found.mistakes} == {"depth"}

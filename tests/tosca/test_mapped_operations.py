@@ -98,7 +98,7 @@ def test_other_operations_leave_the_order_alone(tmp_path: Path) -> None:
 
 
 def test_a_workflow_of_the_service_goes_before(tmp_path: Path) -> None:
-    """Then it is the one that calls the operations of the substituted node, or does not."""
+    """A workflow of the service replaces the one that calls the operations of the substituted node."""
     steps = "{ one: { target: x, activities: [ { call_operation: Standard.create } ] } }"
     outer = f"{OUTER}  workflows: {{ deploy: {{ steps: {steps} }} }}\n"
     made = compiled(tmp_path, "{ Standard: { create: make } }", outer=outer)

@@ -47,9 +47,9 @@ def exported(machine: Machine, inputs: str = INPUTS, *options: str) -> Done:
     """Export the service."""
     (machine.folder / "service.yaml").write_text(SERVICE.replace("INPUTS", inputs))
     (machine.folder / "create.sh").write_text(SCRIPT)
-    process = machine.start("heat-config-agent", "template", "export", str(machine.folder / "service.yaml"), *options)
-    out, err = process.communicate(timeout=60)
-    return Done(process.returncode, out, err)
+    return machine.command(
+        "heat-config-agent", ["template", "export", str(machine.folder / "service.yaml"), *options], {}
+    )
 
 
 def test_inputs_without_values_are_parameters_without_defaults(machine: Machine) -> None:
@@ -75,9 +75,8 @@ def test_inputs_without_values_are_parameters_without_defaults(machine: Machine)
     log = machine.folder / "log"
     given = {"log": log, "port": 8080, "names": '["a", "b"]', "limits": '{"soft": 1}', "size": "4 GB", "word": "key"}
     words = [f"--parameter={name}={value}" for name, value in given.items()]
-    process = machine.start("heat-config-apply", str(template), *words, "--state-dir", str(machine.state))
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, out + err
+    done = machine.command("heat-config-apply", [str(template), *words, "--state-dir", str(machine.state)], {})
+    assert done.code == 0, done.out + done.err
     assert log.read_text() == '8080 ["a","b"] {"soft":1} 4 GB key\n'
 
 
@@ -106,8 +105,7 @@ def test_a_truth_value_needs_a_value(machine: Machine) -> None:
         path.read_text().replace("port: { type: integer, constraints: [ in_range: [ 1, 65535 ] ] }", "port: boolean")
     )
     path.write_text(path.read_text().replace("port: boolean", "port: { type: boolean }"))
-    process = machine.start("heat-config-agent", "template", "export", str(path))
-    _, err = process.communicate(timeout=60)
+    refused = machine.command("heat-config-agent", ["template", "export", str(path)], {})
     assert done.code == 0
-    assert process.returncode != 0
-    assert "the input port needs a value, because it is of the type boolean" in " ".join(err.split())
+    assert refused.code != 0
+    assert "the input port needs a value, because it is of the type boolean" in " ".join(refused.err.split())

@@ -1,4 +1,4 @@
-"""What stands in the way of applying a service here, and is no mistake of the document."""
+"""Open points of a service: what is needed to apply it here, without being a mistake."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_the_type_of_an_artifact_goes_before_its_extension(tmp_path: Path) -> No
 
 
 def test_a_type_of_the_document_has_extensions_of_its_own(tmp_path: Path) -> None:
-    """What it is derived of runs them."""
+    """The processor of the parent type runs files with the extensions of a derived type."""
     (tmp_path / "a.run").write_text("")
     types = "artifact_types: { Run: { derived_from: tosca.artifacts.Implementation.Bash, file_ext: [ run ] } }\n"
     assert points(operation(tmp_path, "a.run", types), "open-tool") == []
@@ -87,7 +87,7 @@ def test_a_type_of_the_document_has_extensions_of_its_own(tmp_path: Path) -> Non
 
 
 def test_several_templates_for_one_node_are_named(tmp_path: Path) -> None:
-    """Somebody has to choose one of them."""
+    """All templates that fit a node are named, and the author has to choose one."""
     types = f"{HEAD}node_types: {{ Database: {{ derived_from: Root }} }}\n"
     inner = (
         f"{HEAD}imports: [ types.yaml ]\ntopology_template: {{ substitution_mappings: {{ node_type: Database }} }}\n"

@@ -29,9 +29,7 @@ node_types:
 
 def pack(machine: Machine, *arguments: object) -> Done:
     """Run the command to its end."""
-    process = machine.start("heat-config-agent", "template", "pack", *map(str, arguments))
-    out, err = process.communicate(timeout=60)
-    return Done(process.returncode, out, err)
+    return machine.command("heat-config-agent", ["template", "pack", *map(str, arguments)], {})
 
 
 @pytest.fixture

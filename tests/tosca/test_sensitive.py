@@ -101,7 +101,7 @@ def test_sensitive_properties_are_exact_and_never_shown(machine: Machine) -> Non
 
 
 def test_a_preview_shows_no_sensitive_property(machine: Machine) -> None:
-    """Neither does a mistake in one of them."""
+    """Neither a preview nor a mistake shows a sensitive property."""
     service = Path(machine.folder / "shop.yaml")
     service.write_text(SERVICE.format(word=WORD, file=machine.folder / "values"))
     (machine.folder / "create.sh").write_text(SCRIPT)

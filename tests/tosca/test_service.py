@@ -80,7 +80,7 @@ def test_a_requirement_has_its_target_capability_and_relationship(service: Servi
 
 
 def test_inputs_are_those_of_the_operation_over_those_of_the_interface(service: Service) -> None:
-    """And assigned values stand over defaults."""
+    """Inputs of an operation override those of the interface, and assigned values override defaults."""
     standard = service.nodes["app"].interface("Standard")
     assert standard
     create = {"scope": "interface of the template", "kept": "kept", "extra": [1]}

@@ -90,16 +90,19 @@ class Shop:
 
     def start(self, *words: str) -> Any:
         """Start a command on the service."""
-        if words[0] == "apply":
-            service = [str(self.machine.folder / "shop.yaml"), "--input", f"log={self.log}"]
-            return self.machine.start("heat-config-apply", *service, "--state-dir", str(self.machine.state))
-        return self.machine.start("heat-config-agent", "stack", *words, "--state-dir", str(self.machine.state))
+        return self.machine.start(*self._command(words))
 
     def run(self, *words: str) -> Done:
         """Run a command on the service to its end."""
-        process = self.start(*words)
-        out, err = process.communicate(timeout=120)
-        return Done(process.returncode, out, err)
+        program, *arguments = self._command(words)
+        return self.machine.command(program, arguments, {}, 120)
+
+    def _command(self, words: tuple[str, ...]) -> list[str]:
+        place = ["--state-dir", str(self.machine.state)]
+        if words[0] == "apply":
+            service = [str(self.machine.folder / "shop.yaml"), "--input", f"log={self.log}"]
+            return ["heat-config-apply", *service, *place]
+        return ["heat-config-agent", "stack", *words, *place]
 
     def lines(self) -> list[str]:
         """Return what the scripts have written."""

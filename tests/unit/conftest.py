@@ -1,4 +1,4 @@
-"""What the tests of single modules share."""
+"""The fixtures of the tests of single modules."""
 
 from __future__ import annotations
 

@@ -99,16 +99,16 @@ def main(arguments: Sequence[str]) -> int:
         documents, troubles = [], []
         if not any(map(_reads_as_template, sources)):
             raise
-    if not documents or any(_is_template(each.content) for each in documents):
+    if not documents or any(_is_template(document.content) for document in documents):
         return _apply_template(settings, options, sources[0].content)
     for source in sources:
         source.content = b""  # it may be large, and is no longer needed
-    for each in TEMPLATE:
-        if getattr(options, each.variable):
+    for option in TEMPLATE:
+        if getattr(options, option.variable):
             raise UsageError(
-                f"{each.name} is for templates, and {options.file[0]} is not one"
+                f"{option.name} is for templates, and {options.file[0]} is not one"
                 if options.file
-                else f"{each.name} is for templates, and no template is named",
+                else f"{option.name} is for templates, and no template is named",
                 hint="a template has heat_template_version or tosca_definitions_version",
             )
     _check_only(options.only, documents)
@@ -253,12 +253,12 @@ def _watched(settings: Settings) -> list[str]:
 
 def _is_idle(steps: Iterable[Step], entries: Mapping[str, Entry]) -> bool:
     """Return whether there was nothing to do, and there will be nothing until something changes or falls due."""
-    known = {each.key for each in entries.values() if each.settled and not each.again}
-    failed = any(each.action == cleanup.ACTION and each.failed for each in entries.values())  # it is retried
+    known = {entry.key for entry in entries.values() if entry.settled and not entry.again}
+    failed = any(entry.action == cleanup.ACTION and entry.failed for entry in entries.values())  # it is retried
     return (
         not failed
         and len(known) == len(entries)
-        and all(each.verb is plan.Verb.SKIP and each.deployment.key in known for each in steps)
+        and all(step.verb is plan.Verb.SKIP and step.deployment.key in known for step in steps)
     )
 
 

@@ -131,18 +131,18 @@ def _versions() -> str:
 
 
 def _printed(words: Sequence[str]) -> str:
-    """Return what a command of the agent prints. A command that fails says why, and the bundle goes on."""
+    """Return what a command of the agent prints. A failing command says why, and the bundle continues."""
     from heat_config_agent.cli import agent  # noqa: PLC0415  # it imports this module in turn, to run it
 
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         try:
             agent.main(words)
         except AgentError as error:
-            said.write(f"error: {error}\n")
+            output.write(f"error: {error}\n")
         except Exception as error:  # noqa: BLE001  # the other parts may show what is wrong
             terminal.defect(error)
-    return said.getvalue()
+    return output.getvalue()
 
 
 def _summary(entries: Sequence[Entry], place: Path) -> str:

@@ -148,9 +148,9 @@ class _View:
         self.agent = {"running": self._running, "process": holder[0] if self._running and holder else None}
         sources = health.read(settings.state).get("sources") if self._running else None
         self._used = {
-            (str(each.get("name")), str(each.get("from")))
-            for each in (sources if isinstance(sources, list) else [])
-            if isinstance(each, Mapping)
+            (str(source.get("name")), str(source.get("from")))
+            for source in (sources if isinstance(sources, list) else [])
+            if isinstance(source, Mapping)
         }
         newest = _newest(documents) if self._running else None
         layer = newest or (known.layer if known else None)
@@ -169,10 +169,10 @@ class _View:
                 else unread
             ),
             *(
-                f"{_origin_text(each.origin)}: {mistake}"
-                for each in places
-                if each is not settings.other and each.origin not in {own.origin for own in settings.own}
-                for mistake in each.mistakes
+                f"{_origin_text(place.origin)}: {mistake}"
+                for place in places
+                if place is not settings.other and place.origin not in {own.origin for own in settings.own}
+                for mistake in place.mistakes
             ),
         ]
 
@@ -300,12 +300,12 @@ def _table(rows: list[tuple[Setting, object, str]]) -> None:
         terminal.say(terminal.styled(line, "quiet" if line.endswith(("  default", "  not set")) else ""))
 
 
-def _unused(other: Layer, name: str) -> tuple[str, str, str]:
+def _unused(layer: Layer, name: str) -> tuple[str, str, str]:
     """Return the name of a setting that is not used, where it is, and why."""
     short = name.rpartition(" ")[2]
     logs = short.startswith(("log_", "use_syslog", "use_journal", "use_stderr", "syslog_"))
     why = _NOT_USED["debug"] if logs else _NOT_USED.get(short, "the agent has no such setting")
-    return name, other.origin, why
+    return name, layer.origin, why
 
 
 def _values(row: Setting, value: object, origin: str) -> dict[str, object]:

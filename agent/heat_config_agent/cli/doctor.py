@@ -181,10 +181,10 @@ class _Progress:
         text = terminal.shortened(terminal.line(f"waiting for {check}, {seconds:.0f} s"), terminal.width() - 1)
         if text != self._drawn:
             self._drawn = text
-            terminal.say(f"\r\x1b[K{text}", end="")
+            terminal.say(f"\r{text}\x1b[J\r", end="")
 
     def clear(self) -> None:
         """Remove the line."""
         if self._drawn:
             self._drawn = ""
-            terminal.say("\r\x1b[K", end="")
+            terminal.say("\r \x1b[J\r", end="")

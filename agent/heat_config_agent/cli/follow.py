@@ -112,7 +112,7 @@ def _abandon(settings: Settings) -> None:
 def _attached(settings: Settings, names: Sequence[str]) -> int:
     """Follow the sources until standard input ends, as it does when the daemon ends, however that happens.
 
-    A byte on standard input polls all sources now. Revisions that are being carried out go on.
+    A byte on standard input polls all sources now. Revisions that are being carried out continue.
     """
     ended, hurry = threading.Event(), {name: threading.Event() for name in names}
     threading.excepthook = lambda thread: terminal.defect(thread.exc_value)
@@ -137,19 +137,19 @@ def _clear(settings: Settings) -> None:
 
 def _follow(settings: Settings, name: str, hurry: threading.Event) -> None:
     """Follow one source without end. A stack with a failure is tried again."""
-    told = ""
+    problem = ""
     while True:
         try:
             with _held(settings, name, functools.partial(_note, stack=name)) as follower:
                 while True:
                     follower.step()
-                    told = ""
+                    problem = ""
                     hurry.wait(follower.interval)
                     hurry.clear()
         except AgentError as error:
-            if str(error) != told:
-                told = str(error)
-                _note(f"{name}: {told}", name)
+            if str(error) != problem:
+                problem = str(error)
+                _note(f"{name}: {problem}", name)
             hurry.wait(10)
             hurry.clear()
 

@@ -49,7 +49,7 @@ def load(source: Json, identity: Identity) -> Definition:
 def language_of(name: str) -> str:
     """Return the language of a file: archives and folders are TOSCA, a text is what its version or its sections say.
 
-    A file that cannot be read is taken for HOT, and so is a pipe: its content can be read only once.
+    A file that cannot be read counts as HOT, and so does a pipe, whose content can be read only once.
     """
     if name.endswith((".csar", ".zip")) or os.path.isdir(name):  # noqa: PTH112  # called for each file
         return TOSCA

@@ -117,7 +117,8 @@ def _show(plan: Plan) -> None:
     for each in plan.findings:
         word = terminal.styled(terminal.padded(each.verdict.value, 7), _STYLES[each.verdict.value])
         todo = f" → {each.todo}" if each.todo else ""
-        terminal.say(f"{word}  {terminal.padded(each.about, 8)}  {terminal.line(f'{each.text}{todo}')}")
+        text = terminal.wrapped(terminal.line(f"{each.text}{todo}"), 19, terminal.room(), begin=19)
+        terminal.say(f"{word}  {terminal.padded(each.about, 8)}  {text}")
     terminal.say("")
 
 
@@ -132,26 +133,26 @@ def _show_plan(plan: Plan) -> None:
 
 
 def _say(word: str, step: Step) -> None:
-    terminal.say(f"{terminal.padded(word, 7)}  {terminal.line(f'{step.text}: {step.why}')}")
+    text = terminal.wrapped(terminal.line(f"{step.text}: {step.why}"), 9, terminal.room(), begin=9)
+    terminal.say(f"{terminal.padded(word, 7)}  {text}")
 
 
 def _hint(plan: Plan) -> None:
     terminal.say("")
     terminal.say("`heat-config-agent status` shows the state of the agent and of every deployment")
     if len(plan.back) > 1:
-        terminal.say(
-            terminal.line(f"to go back, when status shows nothing running or waiting: {' && '.join(plan.back)}")
-        )
+        text = f"to go back, when status shows nothing running or waiting: {' && '.join(plan.back)}"
+        terminal.say(terminal.wrapped(terminal.line(text), 2, terminal.room()))
 
 
 def _print(plan: Plan, steps: Iterable[Step], *, planned: bool, trouble: AgentError | None = None) -> None:
     findings = [
-        {"verdict": each.verdict.value, "about": each.about, "says": each.text, "todo": each.todo or None}
-        for each in plan.findings
+        {"verdict": finding.verdict.value, "about": finding.about, "says": finding.text, "todo": finding.todo or None}
+        for finding in plan.findings
     ]
     shown = [
-        {"deed": each.deed.value, "about": each.about, "says": each.text, "why": each.why, "already": each.done}
-        for each in steps
+        {"deed": step.deed.value, "about": step.about, "says": step.text, "why": step.why, "already": step.done}
+        for step in steps
     ]
     values = {
         "planned": planned,

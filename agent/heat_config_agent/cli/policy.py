@@ -84,7 +84,7 @@ def _show(policy: Policy, refused: list[tuple[str, str, str]], unknown: int) -> 
     besides = ", besides those that are not signed" if policy.signers is not None else ""
     terminal.say(f"{terminal.count(len(refused), 'deployment')} would be refused today{besides}")
     if unknown:
-        terminal.say(f"{terminal.count(unknown, 'deployment')} cannot be checked: the config is not kept any more")
+        terminal.say(f"{terminal.count(unknown, 'deployment')} cannot be checked: the config is no longer kept")
 
 
 def _refused(settings: Settings, policy: Policy) -> tuple[list[tuple[str, str, str]], int]:

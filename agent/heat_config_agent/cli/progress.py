@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,8 +15,13 @@ from heat_config_agent.model.deployment import STANDARD_OUTPUTS, Deployment, Mis
 from heat_config_agent.model.entry import Entry, Run, State
 from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.signals.delivery import Fate, Outcome
-from heat_config_hooks import files, isolation
+from heat_config_hooks import files, isolation, processes
 from heat_config_hooks.reply import EDGE
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_agent.cli.canvas import Canvas
 
 _DELIVERIES = ("delivered", "refused")
 """Endings of the labels that count results."""
@@ -38,15 +42,16 @@ class Lines(Report):
         self._live = terminal.is_live()
         self._running: dict[str, tuple[Step, float]] = {}
         self._resent: dict[str, Step] = {}
-        self._drawn = False
+        self._canvas: Canvas | None = None
+        """The place of the line about the running deployment, once there is one."""
         self._skipped: list[str] = []
         """Lines that are not printed yet: there may be thousands, and they are printed at once."""
         self.interval = 0.2 if self._live else 3600.0
         """Seconds between calls of `refresh`."""
 
-    def begun(self, step: Step, run: Run) -> None:  # noqa: ARG002
+    def begun(self, step: Step, run: Run) -> None:
         self.clear()
-        self._running[step.deployment.key] = (step, time.monotonic())
+        self._running[step.deployment.key] = (step, run.began)
 
     def ended(self, step: Step, entry: Entry) -> None:
         self._running.pop(entry.key, None)
@@ -107,11 +112,14 @@ class Lines(Report):
             return
         step, since = next(iter(self._running.values()))
         name = terminal.shortened(terminal.line(step.deployment.name), terminal.width() // 2)
-        took = terminal.duration(time.monotonic() - since)
+        took = terminal.duration(processes.since_boot() - since)
         text = f"running   {name}  {took}  {terminal.line(self._last_line(step))}"
         text = terminal.shortened(text, terminal.width() - 1)
-        terminal.say("\r\x1b[K" + terminal.styled(text, "live"), end="")
-        self._drawn = True
+        if self._canvas is None:
+            from heat_config_agent.cli.canvas import Canvas  # noqa: PLC0415  # only on a terminal
+
+            self._canvas = Canvas()
+        self._canvas.draw([terminal.styled(text, "live")])
 
     def summary(
         self,
@@ -155,9 +163,8 @@ class Lines(Report):
 
     def clear(self) -> None:
         """Remove the line about the running deployment, and print the lines that are not printed yet."""
-        if self._drawn:
-            terminal.say("\r\x1b[K", end="")
-            self._drawn = False
+        if self._canvas is not None:
+            self._canvas.erase()
         if self._skipped:
             terminal.say("\n".join(self._skipped))
             self._skipped.clear()
@@ -310,7 +317,7 @@ def step_values(step: Step) -> dict[str, object]:
 
 
 def surroundings(step: Step) -> str:
-    """Return in words as whom a step runs something, and from what it is isolated; empty if that is as always."""
+    """Return a text with the user and the isolation of a step; empty if both are the default."""
     job = step.job
     user = f"; as {job.user}" if job and job.user else ""
     return f"{user}; isolated: {isolation.described(job.isolation)}" if job and job.isolation else user
@@ -351,7 +358,7 @@ def tool(step: Step) -> str:
     """Return the tool of a step, or else its group."""
     if step.job is not None:
         return step.job.config.tool
-    return step.deployment.group or "-"
+    return step.tool or step.deployment.group or "-"
 
 
 def _short(text: str) -> str:

@@ -13,7 +13,7 @@ from heat_config_agent.cli import pause, state_options, terminal
 from heat_config_agent.cli.progress import Collected
 from heat_config_agent.model.errors import AgentError, ExitCode, LockedError
 from heat_config_agent.settings.effective import Settings
-from heat_config_agent.state import journal, lock, look, pruning, requests
+from heat_config_agent.state import journal, lock, pruning, requests, sweep
 from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.state.retention import Part, Removal, bytes_of
 
@@ -46,10 +46,10 @@ def run(options: argparse.Namespace) -> int:
     settings = state_options.of(options)
     deployed = Deployed(settings.deployed)
     if options.plan:
-        found, size, files = look.planned(
+        removals, size, files = sweep.planned(
             settings.state, deployed, settings.limits, full=pruning.is_full(settings.state)
         )
-        _show(found, as_json=options.json, planned=True, size=size, files=files)
+        _show(removals, as_json=options.json, planned=True, size=size, files=files)
         return ExitCode.OK
     if not settings.state.is_dir():
         _show([], as_json=options.json, planned=False)
@@ -83,24 +83,29 @@ def _prune(settings: Settings, deployed: Deployed) -> tuple[list[Removal], list[
 def _show(removals: list[Removal], *, as_json: bool, planned: bool, size: int = 0, files: int = 0) -> None:
     if as_json:
         objects = [
-            {"id": each.entry.id, "name": each.entry.name, "removes": each.part.value, "reason": each.reason}
-            for each in removals
+            {
+                "id": removal.entry.id,
+                "name": removal.entry.name,
+                "removes": removal.part.value,
+                "reason": removal.reason,
+            }
+            for removal in removals
         ]
         held = {"bytes": size, "files": files} if planned else {}
         terminal.say(json.dumps({"removals": objects, "planned": planned, **held}))
         return
     rows = [
         (
-            terminal.plain(each.entry.name),
-            terminal.plain(each.entry.id or each.entry.key)[:36],
-            _SAYS[each.part],
-            each.reason,
+            terminal.plain(removal.entry.name),
+            terminal.plain(removal.entry.id or removal.entry.key)[:36],
+            _SAYS[removal.part],
+            removal.reason,
         )
-        for each in removals
+        for removal in removals
     ]
     for line in terminal.table(rows):
         terminal.say(terminal.line(line))
-    number = len({each.entry.key for each in removals})
+    number = len({removal.entry.key for removal in removals})
     if planned:
         terminal.say(f"would prune {terminal.count(number, 'deployment')}; nothing was removed")
         terminal.say(f"kept now: {bytes_of(size)} in {terminal.count(files, 'file')}")

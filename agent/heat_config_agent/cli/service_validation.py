@@ -24,7 +24,7 @@ _OBJECTS = 300_000
 """New objects after which Python looks for garbage: a large template has many, and none of them is garbage."""
 
 Validation: TypeAlias = Callable[[str], tuple[int, dict[str, Any] | None]]
-"""What validates a HOT template: it returns the exit code and, for JSON, what was found."""
+"""A function that validates a HOT template: it returns the exit code and, for JSON, the report."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ def _validated(names: Sequence[str], wishes: Wishes, validate_hot: Validation) -
     worst: int = ExitCode.OK
     for name in names:
         if language_of(name) == TOSCA:
-            found = checker.check(name, given=wishes.inputs)
+            checked = checker.check(name, inputs=wishes.inputs)
             if wishes.as_json:
-                wishes.emit(_values(found))
+                wishes.emit(_values(checked))
             else:
-                show(found, alone=len(names) == 1)
-            failed = bool(found.mistakes) or (wishes.strict and bool(found.warnings))
-            code: int = ExitCode.USAGE if not found.is_readable else ExitCode.FAILED if failed else ExitCode.OK
+                show(checked, alone=len(names) == 1)
+            failed = bool(checked.mistakes) or (wishes.strict and bool(checked.warnings))
+            code: int = ExitCode.USAGE if not checked.is_readable else ExitCode.FAILED if failed else ExitCode.OK
         else:
             code = _validate_hot(name, validate_hot, wishes)
         worst = max(worst, code)

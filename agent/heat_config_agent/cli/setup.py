@@ -22,7 +22,7 @@ from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
 PLACE = Path("/etc/systemd/system")
 SETTINGS = Path("/etc/heat-config-agent")
 PACKAGED = (Path("/usr/lib/systemd/system"), Path("/lib/systemd/system"))
-"""Where units of packages are."""
+"""The folder of packages' units."""
 
 MARK = "# Written by heat-config-agent setup; «heat-config-agent setup --remove» deletes this file.\n"
 

@@ -84,14 +84,14 @@ def run(options: argparse.Namespace) -> int:
     target = options.output or f"{name}{signed.SUFFIX}"
     if options.configs:
         lines = config_lines(name, target)
-        namespace, what = signed.CONFIGS, "config"
+        namespace, unit = signed.CONFIGS, "config"
     else:
         if options.output:
             raise UsageError("--output is for --configs: the list of files is written next to FILE")
-        lines, namespace, what = file_lines(name, options.environment), signed.FILES, "file"
+        lines, namespace, unit = file_lines(name, options.environment), signed.FILES, "file"
     listed = sorted(set(lines))
     if not listed:
-        raise UsageError(f"{name} has no {what} to sign")
+        raise UsageError(f"{name} has no {unit} to sign")
     text = ssh.sign(Path(options.key), namespace, "".join(listed))
     try:
         signed.digests(text)
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"cannot sign {name}: {error}") from error
     except OSError as error:
         raise UsageError(f"cannot write {target}: {error.strerror}") from error
-    terminal.say(f"{terminal.line(target)} has {terminal.count(len(listed), what)}")
+    terminal.say(f"{terminal.line(target)} has {terminal.count(len(listed), unit)}")
     return ExitCode.OK
 
 
@@ -121,11 +121,11 @@ def file_lines(name: str, environments: list[str]) -> Iterator[str]:
 
 def _paths(name: str, environments: list[str]) -> list[str]:
     if os.path.isdir(name):  # noqa: PTH112
-        found = []
-        for place, folders, names in os.walk(name):
-            folders[:] = [each for each in folders if not each.startswith(".")]
-            found += [f"{place}/{each}" for each in names if not each.startswith(".")]
-        return found
+        paths = []
+        for place, folders, files in os.walk(name):
+            folders[:] = [folder for folder in folders if not folder.startswith(".")]
+            paths += [f"{place}/{file}" for file in files if not file.startswith(".")]
+        return paths
     if not _is_hot(name):
         if language_of(name) == TOSCA and not name.endswith((".csar", ".zip")):
             raise UsageError(f"{name} names other files", hint="`heat-config-agent template pack` makes an archive")
@@ -133,7 +133,7 @@ def _paths(name: str, environments: list[str]) -> list[str]:
     source, missing = reader.read(name, environments, {})
     if missing:
         raise UsageError(f"cannot sign {name}: {missing[0].problem}")
-    return [source.template.name, *(each.name for each in source.environments), *source.files]
+    return [source.template.name, *(environment.name for environment in source.environments), *source.files]
 
 
 def _is_hot(name: str) -> bool:
@@ -192,7 +192,7 @@ def _with_actions(configs: Json) -> Json:
 def _static(value: Json, source: Source) -> Json:
     """Return a value with the texts of files in the place of get_file. Raises ValueError if it has other functions."""
     if isinstance(value, list):
-        return [_static(each, source) for each in value]
+        return [_static(item, source) for item in value]
     if not isinstance(value, dict):
         return value
     function = next(iter(value)) if len(value) == 1 else ""
@@ -201,7 +201,7 @@ def _static(value: Json, source: Source) -> Json:
         return source.files[path] if path else ""
     if _FUNCTION.fullmatch(function):
         raise ValueError(function)
-    return {key: _static(each, source) for key, each in value.items()}
+    return {key: _static(item, source) for key, item in value.items()}
 
 
 def _of_document(document: Document, name: str) -> Iterator[tuple[str, Config]]:

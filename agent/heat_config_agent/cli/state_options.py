@@ -158,18 +158,18 @@ def find(
         raise UsageError("the ID is empty", hint=f"`{status}` shows all of them")
     by_id, by_name, by_resource, begun = _matches(entries, wanted)
     for matches in (by_id, by_name, by_resource, begun):
-        current = [each for each in matches if each.left_at is None]
+        current = [entry for entry in matches if entry.left_at is None]
         is_named = matches is by_name or matches is by_resource
         if len(matches) == 1 or (newest and matches and is_named):
-            return max(matches, key=lambda each: each.accepted)
+            return max(matches, key=lambda entry: entry.accepted)
         if len(current) == 1 and is_named:
             return current[0]
         if matches:
-            ids = [each.id or each.key for each in matches]
+            ids = [entry.id or entry.key for entry in matches]
             unique = len(set(ids)) == len(ids)
             shown = [
-                f"{(each.id if unique else '') or each.key} ({each.action or '-'}, {plan.clock(each.accepted)})"
-                for each in sorted(matches, key=lambda each: each.accepted)
+                f"{(entry.id if unique else '') or entry.key} ({entry.action or '-'}, {plan.clock(entry.accepted)})"
+                for entry in sorted(matches, key=lambda entry: entry.accepted)
             ]
             more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
             raise AgentError(

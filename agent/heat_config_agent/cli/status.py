@@ -212,18 +212,20 @@ def _agent(state: Path) -> dict[str, object]:
 def _problems(agent: Mapping[str, object], entries: list[Entry], *, following: bool) -> list[str]:
     """Return the problems of the daemon, one sentence each. One that is `following` sources needs no others."""
     problems = [] if agent["running"] else ["no agent is running"]
-    sources = [each for each in _maps(agent["sources"]) if agent["running"] and not each.get("seldom")]
-    away = [each for each in sources if each.get("working") is False]
-    problems += [f"{each.get('name')} does not answer: {each.get('trouble')}" for each in away]
+    sources = [source for source in _maps(agent["sources"]) if agent["running"] and not source.get("seldom")]
+    away = [source for source in sources if source.get("working") is False]
+    problems += [f"source {source.get('name')} is failing: {source.get('trouble')}" for source in away]
     problems += [
-        f"{each.get('name')}: {each['trouble']}" for each in sources if each not in away and each.get("trouble")
+        f"{source.get('name')}: {source['trouble']}"
+        for source in sources
+        if source not in away and source.get("trouble")
     ]
-    pending = [each for each in sources if each.get("working") is None and each.get("name") in TRANSPORTS]
-    problems += [f"{each.get('name')} has not answered yet" for each in pending]
-    if agent["running"] and not any(each.get("working") for each in sources) and (sources or not following):
+    pending = [source for source in sources if source.get("working") is None and source.get("name") in TRANSPORTS]
+    problems += [f"{source.get('name')} has not answered yet" for source in pending]
+    if agent["running"] and not any(source.get("working") for source in sources) and (sources or not following):
         problems.append("no source has answered")
     troubles = agent["troubles"]
-    problems += [str(each) for each in troubles] if isinstance(troubles, list) and agent["running"] else []
+    problems += [str(trouble) for trouble in troubles] if isinstance(troubles, list) and agent["running"] else []
     late = [entry for entry in entries if entry.state is State.FINISHED and entry.tries]
     problems += [f"{terminal.count(len(late), 'result')} could not be delivered yet"] if late else []
     if agent["paused"]:
@@ -256,13 +258,17 @@ def _show(agent: Mapping[str, object], problems: list[str]) -> None:
         until = f" until {plan.clock(pause['until'])}" if pause["until"] is not None else ""
         line = f"paused since {plan.clock(pause['since'])}{until}: {terminal.line(pause['reason'])}"
         terminal.say(terminal.styled(line, "warn"))
-    for each in [each for each in _maps(agent["sources"]) if agent["running"] and not each.get("seldom")]:
-        moment = each.get("answered")
+    for source in _maps(agent["sources"]) if agent["running"] else []:
+        if source.get("seldom"):
+            continue
+        moment = source.get("answered")
         last = f"answered {plan.clock(moment)}" if isinstance(moment, float) else "has not answered yet"
-        terminal.say(terminal.line(f"source {each.get('name')}: {last}"))
-    for each in [each for each in _maps(agent["channels"]) if agent["running"] and each.get("lost")]:
-        why = f": {each['trouble']}" if each.get("trouble") else ""
-        lost = f"{each.get('name')}: {each['lost']} notices lost{why}"
+        terminal.say(terminal.line(f"source {source.get('name')}: {last}"))
+    for channel in _maps(agent["channels"]) if agent["running"] else []:
+        if not channel.get("lost"):
+            continue
+        why = f": {channel['trouble']}" if channel.get("trouble") else ""
+        lost = f"{channel.get('name')}: {channel['lost']} notices lost{why}"
         terminal.say(terminal.styled(terminal.line(lost), "warn"))
     for problem in problems if agent["running"] else []:
         terminal.say(terminal.styled(terminal.line(problem), "warn"))

@@ -185,20 +185,20 @@ def run(options: argparse.Namespace) -> int:
         return _validate(options, lambda values: terminal.say(json.dumps(values)))
     from heat_config_agent.cli import annotations  # noqa: PLC0415  # only these formats need it
 
-    found: list[dict[str, Any]] = []
+    reports: list[dict[str, Any]] = []
     name = (options.file or [options.template])[0]
     template_options.parameters(options)  # wrong ones are no mistake of a file
     try:
-        code = _validate(options, found.append)
+        code = _validate(options, reports.append)
     except UsageError as error:
         if not name:
             raise
         terminal.say(terminal.line(str(error)), error=True)
         unread = {"code": annotations.UNREADABLE, "problem": str(error)}
-        found, code = [{"file": name, "mistakes": [unread], "warnings": []}], ExitCode.USAGE
-    for values in found:
+        reports, code = [{"file": name, "mistakes": [unread], "warnings": []}], ExitCode.USAGE
+    for values in reports:
         values.setdefault("file", name)
-    lines = annotations.github(found) if options.format == "github" else [json.dumps(annotations.sarif(found))]
+    lines = annotations.github(reports) if options.format == "github" else [json.dumps(annotations.sarif(reports))]
     for line in lines:
         terminal.say(line)
     return code

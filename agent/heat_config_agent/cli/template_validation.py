@@ -138,27 +138,27 @@ def _values(checked: Checked) -> dict[str, Any]:
 def _mistakes(mistakes: Sequence[Mistake], conceal: Concealer) -> list[dict[str, Any]]:
     return [
         {
-            "problem": each.problem,
-            "hint": each.hint or None,
-            "path": dotted(each.path),
-            "file": each.place.file if each.place else None,
-            "line": each.place.line if each.place else None,
-            "column": each.place.column if each.place else None,
-            "stage": each.kind,
+            "problem": mistake.problem,
+            "hint": mistake.hint or None,
+            "path": dotted(mistake.path),
+            "file": mistake.place.file if mistake.place else None,
+            "line": mistake.place.line if mistake.place else None,
+            "column": mistake.place.column if mistake.place else None,
+            "stage": mistake.kind,
         }
-        for each in (mistake.concealed(conceal) for mistake in mistakes)
+        for mistake in (raw.concealed(conceal) for raw in mistakes)
     ]
 
 
 def _as_heat(definition: Definition) -> dict[str, Any]:
     values: dict[str, Any] = {
         "Description": definition.description,
-        "Parameters": {name: _parameter(each) for name, each in definition.parameters.items()},
+        "Parameters": {name: _parameter(parameter) for name, parameter in definition.parameters.items()},
     }
     if definition.groups:
         values["ParameterGroups"] = [
-            {"label": each.label, "description": each.description, "parameters": list(each.parameters)}
-            for each in definition.groups
+            {"label": group.label, "description": group.description, "parameters": list(group.parameters)}
+            for group in definition.groups
         ]
     return values
 

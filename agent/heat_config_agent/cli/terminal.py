@@ -22,11 +22,11 @@ heard: list[str] = []
 """Everything that was written to standard output so far."""
 
 complaints = 0
-"""How often something was written to standard error."""
+"""The number of writes to standard error."""
 
 
 def say(text: str, *, error: bool = False, end: str = "\n") -> None:
-    """Write to standard output, or to standard error. A stream that cannot be written is ignored: the work goes on."""
+    """Write to standard output, or to standard error. A stream that cannot be written is ignored."""
     global complaints  # noqa: PLW0603  # there is one standard error
     complaints += error
     if not error:
@@ -168,7 +168,7 @@ _NAME = 20
 """The least number of columns for the names at the beginning of rows that are too long for the terminal."""
 
 _FAR = 0.6
-"""Where the last column of a table begins so far to the right, as a share of the width, it is printed below its row."""
+"""A last column that begins further to the right, as a share of the width, is printed below its row."""
 
 
 def table(rows: Iterable[Sequence[str]]) -> list[str]:

@@ -59,7 +59,7 @@ class Daemon:
         self._settings_trouble = ""
 
     def run(self) -> None:
-        """Work until SIGTERM or SIGINT. Runs go on after that, and the next agent follows them."""
+        """Work until SIGTERM or SIGINT. Runs continue after that, and the next agent follows them."""
         settings = self._agent.settings
         origins = ", ".join(layer.origin for layer in settings.layers[1:]) or "none"
         self._report.note(f"heat-config-agent {__version__} begins on {settings.state}, settings: {origins}")
@@ -84,7 +84,7 @@ class Daemon:
         if self._following:
             self._following.end()
         left = [f"{entry.name} (process {entry.run.pid})" for entry in self._agent.applier.work.running if entry.run]
-        self._report.note(f"ends; what runs goes on: {', '.join(left)}" if left else "ends")
+        self._report.note(f"ends; these runs continue: {', '.join(left)}" if left else "ends")
         self._agent.close()
 
     def _turn(self, wakeup: int) -> None:

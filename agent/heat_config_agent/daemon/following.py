@@ -20,7 +20,7 @@ _AGAIN_SECONDS = 10.0
 """Seconds until the process is started again after it has ended."""
 
 _GONE_SECONDS = 5.0
-"""Seconds for which the end of the process is waited for before it is killed. Stacks that are worked on go on."""
+"""Seconds from the request to end until the process is killed. Work on stacks continues."""
 
 _PROGRAM = "from heat_config_agent.cli.main import agent; raise SystemExit(agent())"
 

@@ -47,7 +47,7 @@ class Reboot:
         self._followed: tuple[str, ...] = ()
         """The stacks that follow a source, and of which a deployment waits for a reboot."""
         self._not_before = 0.0
-        """When a reboot for them may begin, in monotonic seconds: later if one has failed."""
+        """The earliest time for a reboot, in monotonic seconds: later if one has failed."""
 
     @property
     def is_under_way(self) -> bool:

@@ -58,7 +58,7 @@ def _limit(config: Config) -> float | None:
 
 
 def _user(config: Config, tool: Tool, default: str) -> str:
-    """Return the user as whom a tool is run; empty for the agent's own."""
+    """Return the user that a tool runs as; empty for the agent's own."""
     own = config.options.get("user")
     if not (own or default) or not tool.builtin or "user" not in heat_config_hooks.load(tool.name).ABOUT.options:
         return ""
@@ -93,12 +93,12 @@ def _artifacts(deployment: Deployment, config: Config) -> tuple[Artifact, ...]:
     """
     if deployment.action == CLEANUP or not config.options.get("artifacts"):
         return ()
-    found = options.common(config.options, "artifacts")
-    if not isinstance(found, list):
+    declared = options.common(config.options, "artifacts")
+    if not isinstance(declared, list):
         return ()
     from heat_config_hooks import artifacts  # noqa: PLC0415  # few deployments have any
 
-    return tuple(artifacts.read(found, f"{config.section}.artifacts"))
+    return tuple(artifacts.read(declared, f"{config.section}.artifacts"))
 
 
 def _retry(deployment: Deployment, config: Config) -> Retry | None:
@@ -108,12 +108,12 @@ def _retry(deployment: Deployment, config: Config) -> Retry | None:
     """
     if deployment.action == CLEANUP or not config.options.get("retry"):
         return None
-    found = options.common(config.options, "retry")
-    if found is None:
+    declared = options.common(config.options, "retry")
+    if declared is None:
         return None
     from heat_config_hooks import retry  # noqa: PLC0415  # few deployments have it
 
-    return retry.read(found, f"{config.section}.retry")
+    return retry.read(declared, f"{config.section}.retry")
 
 
 def _bounds(config: Config) -> dict[str, int]:

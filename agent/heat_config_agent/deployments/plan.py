@@ -66,6 +66,8 @@ class Step:
     reason: str
     job: Job | None = None
     """The job to run or to follow; None if nothing is run, or if the config of a run can no longer be selected."""
+    tool: str = ""
+    """The tool that ran, of a SKIP step whose deployment is settled; else empty."""
     reply: Reply | None = None
     """The reply of an ANSWER step."""
     attempt: int = 1
@@ -201,7 +203,7 @@ def _step(deployment: Deployment, known: Known) -> Step:
     reason = _settled(entry)
     if entry.document and entry.document != deployment.document:
         reason += "; its content has changed since, but not its id (a new id is run)"
-    return Step(verb=Verb.SKIP, deployment=deployment, reason=reason)
+    return Step(verb=Verb.SKIP, deployment=deployment, reason=reason, tool=entry.tool)
 
 
 def _attempt(deployment: Deployment, entry: Entry, known: Known) -> Step:

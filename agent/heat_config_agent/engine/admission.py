@@ -1,4 +1,4 @@
-"""Which deployments the agent takes on, and which it lets go of. All of it is put on record."""
+"""The deployments that the agent takes on, and those that it lets go of. All of it is put on record."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class Report(Log):
         """The result of a deployment is known and on record."""
 
     def reboot(self, step: Step, entry: Entry) -> None:
-        """A command asks for a reboot, and goes on after it."""
+        """A command asks for a reboot, and continues after it."""
 
     def retry(self, step: Step, entry: Entry) -> None:
         """An attempt has failed with a code of the option `retry`; its command runs again when the entry is due."""

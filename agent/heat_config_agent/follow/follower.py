@@ -1,8 +1,8 @@
 """One stack that follows a source: asks for the newest revision, fetches it, and has it carried out.
 
-A revision is carried out by `heat-config-apply`, as a process of its own that goes on if this one ends. The record on
-disk says before it begins what is begun, and afterwards how it has ended. So each revision runs once, even if anything
-is killed, and the tree that a stack is made of is always that of one revision.
+A revision is carried out by `heat-config-apply`, as a process of its own that continues if this one ends. The record
+on disk names the revision before it begins, and afterwards its outcome. So each revision runs once, after any kill, and
+the tree of a stack is always that of one revision.
 """
 
 from __future__ import annotations
@@ -373,7 +373,7 @@ def abandoned(settings: Settings) -> list[Followed]:
 
 
 def abandon(settings: Settings, record: Followed, note: Callable[[str], None]) -> None:
-    """Follow a source no longer: delete the stack if its settings said so, and forget the source.
+    """Stop following a source: delete the stack if the settings ask for it, and forget the source.
 
     Raises AgentError if the stack cannot be deleted.
     """

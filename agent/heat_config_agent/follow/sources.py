@@ -16,7 +16,7 @@ class Source(Protocol):
     """A source that a stack follows."""
 
     demand: Demand | None
-    """What the policy demands of the next revision that is fetched; None for nothing."""
+    """The policy's demands on the next revision that is fetched; None for no demand."""
     evidence: str
     """The evidence that what was fetched last is signed as a whole; empty if there is none, or it was not demanded."""
 

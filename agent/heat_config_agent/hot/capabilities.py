@@ -61,7 +61,7 @@ def of(template: Text, report: Report) -> dict[str, tuple[str, ...]]:
 
 
 def once(warnings: Iterable[Mistake]) -> list[Mistake]:
-    """Return warnings with those about capabilities said once for all environments, and once for all templates."""
+    """Return warnings; those about capabilities appear once for all environments, and once for all templates."""
     kept: list[Mistake] = []
     sections: set[object] = set()
     for warning in warnings:

@@ -62,12 +62,12 @@ class Choice:
 
     def _one(self, known: Mapping[str, Capabilities | None], path: Path) -> str | None:
         """Return the template of a list that fits; None if it cannot be chosen."""
-        candidates = {name: each for name, each in known.items() if each is not None}
+        candidates = {name: capabilities for name, capabilities in known.items() if capabilities is not None}
         if len(candidates) < len(known):
             return None
-        mentioned = {key for each in candidates.values() for key in each}
+        mentioned = {key for capabilities in candidates.values() for key in capabilities}
         requires = {key: values for key, values in self._merged.requires.items() if key in mentioned}
-        fitting = [name for name, each in candidates.items() if fits(each, requires)]
+        fitting = [name for name, capabilities in candidates.items() if fits(capabilities, requires)]
         if len(fitting) == 1:
             return fitting[0]
         report = Report(self._merged.lists[path])
@@ -110,12 +110,16 @@ def _refusal(
 ) -> tuple[str, Path, str]:
     """Return the problem of a list, its path and a hint."""
     wanted = f"what is required ({written(requires)})"
-    others = [f"{name} has {_instead(each, requires)}" for name, each in candidates.items() if name not in fitting]
+    others = [
+        f"{name} has {_instead(capabilities, requires)}"
+        for name, capabilities in candidates.items()
+        if name not in fitting
+    ]
     if not fitting:
         return f"no template fits {wanted}: {'; '.join(others)}", path, _meant(candidates.values(), requires)
     fit = f"fit {wanted}" if requires else "fit, as nothing is required of them"
     named = "; ".join([", ".join(fitting), *others])
-    return f"{len(fitting)} templates {fit}: {named}", path, _difference([candidates[each] for each in fitting])
+    return f"{len(fitting)} templates {fit}: {named}", path, _difference([candidates[name] for name in fitting])
 
 
 def _instead(capabilities: Capabilities, requires: Capabilities) -> str:

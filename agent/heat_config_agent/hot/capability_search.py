@@ -31,21 +31,21 @@ class Templates:
 
     def by_value(self) -> dict[str, dict[str, list[str]]]:
         """Return key → value → the files that have this capability."""
-        found: dict[str, dict[str, list[str]]] = {}
-        for file, said in self.capable.items():
-            for key, values in said.items():
+        files: dict[str, dict[str, list[str]]] = {}
+        for file, values_by_key in self.capable.items():
+            for key, values in values_by_key.items():
                 for value in values:
-                    found.setdefault(key, {}).setdefault(value, []).append(file)
-        return found
+                    files.setdefault(key, {}).setdefault(value, []).append(file)
+        return files
 
     def summary(self) -> dict[str, list[str]]:
         """Return key → its values; instead of `resource_type` each type → the files that can stand for it."""
-        found: dict[str, list[str]] = {}
+        values_of: dict[str, list[str]] = {}
         for key, values in self.by_value().items():
             entries = values if key == _RESOURCE_TYPE else {key: list(values)}
-            for name, each in entries.items():
-                found[name] = list(dict.fromkeys([*found.get(name, []), *each]))
-        return found
+            for name, more in entries.items():
+                values_of[name] = list(dict.fromkeys([*values_of.get(name, []), *more]))
+        return values_of
 
     def add(self, file: File) -> bool:
         """Read a file, and return whether it is a template; one with mistakes is a template, but is not added."""
@@ -102,12 +102,12 @@ def named(files: Iterable[str]) -> Templates:
 
     Raises `UsageError` if a file cannot be read, or is neither a template nor an environment.
     """
-    found = Templates()
+    templates = Templates()
     for name in files:
         file = needed(name)
-        if not found.add(File(os.path.normpath(name), file.text)):
-            _follow(file, found)
-    return found
+        if not templates.add(File(os.path.normpath(name), file.text)):
+            _follow(file, templates)
+    return templates
 
 
 def _follow(file: File, templates: Templates) -> None:

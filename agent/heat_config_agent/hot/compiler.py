@@ -68,7 +68,7 @@ def definition(template: Template, of: Circumstances) -> tuple[Definition, list[
     """Return the definition of a stack and all mistakes, without secrets. With mistakes, the definition is unusable."""
     report = template.report()
     report.mistakes += template.mistakes
-    report.warnings += [each for each in template.warnings if each not in report.warnings]
+    report.warnings += [warning for warning in template.warnings if warning not in report.warnings]
     checked = of.known or not of.is_child  # the values of a child are not final before it is created
     of_child = Default.REPLACED if of.is_final else Default.WARNED
     default = of_child if of.is_child else Default.CHECKED
@@ -93,8 +93,8 @@ def definition(template: Template, of: Circumstances) -> tuple[Definition, list[
         template.text.place,
     )
     conceal = made.conceal
-    made = replace(made, warnings=tuple(each.concealed(conceal) for each in made.warnings))
-    return made, [each.concealed(conceal) for each in report.mistakes]
+    made = replace(made, warnings=tuple(warning.concealed(conceal) for warning in made.warnings))
+    return made, [mistake.concealed(conceal) for mistake in report.mistakes]
 
 
 def _forgive(template: Template, scope: Scope) -> None:
@@ -129,18 +129,18 @@ class _Resources:
     def made(self) -> dict[str, ResourceDefinition]:
         """Return the resources that no condition has removed."""
         section = self._template.section("resources")
-        sound = {name: each for name, each in section.items() if self._is_sound(name, each)}
-        present = {name for name, each in sound.items() if self._is_wanted(name, each)}
+        sound = {name: raw for name, raw in section.items() if self._is_sound(name, raw)}
+        present = {name for name, raw in sound.items() if self._is_wanted(name, raw)}
         # Resources with mistakes count as present, so that each mistake is reported once.
         self._scope.resources = frozenset(present | (section.keys() - sound.keys()))
         both = self._template.schemas.keys() & present
         for name in both:
             self._report.wrong(f"Duplicate names: {name} is a parameter and a resource", ("resources", name))
         # The fields of all resources are checked, also of those that a condition has removed.
-        parsed = {name: self._parsed(name, each) for name, each in sound.items()}
+        parsed = {name: self._parsed(name, raw) for name, raw in sound.items()}
         definitions = {name: self._resource(name, sound[name], parsed[name]) for name in sound if name in present}
-        for each in definitions.values():
-            self._check_type(each)
+        for resource in definitions.values():
+            self._check_type(resource)
         way = circle(definitions)
         if way:
             text = " → ".join([*way, way[0]])
@@ -251,12 +251,12 @@ class _Resources:
                 self._report.wrong(each.problem, path, self._hint(each), at=each.path)
 
     def _check_references(self, metadata: Tree) -> None:
-        for each in open_values(metadata):
-            if isinstance(each, Failing) and not each.reported:
-                if each.path[-1] in {"get_resource", "get_attr", "Ref"}:
-                    self._report.wrong(each.problem, each.path, self._hint(each))
+        for value in open_values(metadata):
+            if isinstance(value, Failing) and not value.reported:
+                if value.path[-1] in {"get_resource", "get_attr", "Ref"}:
+                    self._report.wrong(value.problem, value.path, self._hint(value))
                 else:
-                    self._report.odd(f"the resource will fail: {each.problem}", each.path)
+                    self._report.odd(f"the resource will fail: {value.problem}", value.path)
 
     def _hint(self, failing: Failing) -> str:
         return _hint(failing, self._scope, self._template)
@@ -369,11 +369,11 @@ def _check_keys(raw: Iterable[str], path: Path, keys: frozenset[str], report: Re
 
 def _output_value(raw: Json, path: Path, template: Template, scope: Scope) -> Tree:
     tree = fold(parse(raw, path, scope), scope)
-    for each in open_values(tree):
-        if isinstance(each, Failing) and not each.reported:
-            hint = _hint(each, scope, template)
-            if each.fatal:
-                scope.report.wrong(each.problem, each.path, hint)
+    for value in open_values(tree):
+        if isinstance(value, Failing) and not value.reported:
+            hint = _hint(value, scope, template)
+            if value.fatal:
+                scope.report.wrong(value.problem, value.path, hint)
             else:
-                scope.report.odd(f"this output will have no value: {each.problem}", each.path, hint)
+                scope.report.odd(f"this output will have no value: {value.problem}", value.path, hint)
     return None if tree is NOTHING else tree

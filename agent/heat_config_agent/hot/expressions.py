@@ -69,7 +69,7 @@ def parse(raw: Json, path: Path, scope: Scope) -> Tree:
     if type(raw) is str:
         return raw
     if isinstance(raw, list):
-        return [parse(each, (*path, index), scope) for index, each in enumerate(raw)]
+        return [parse(item, (*path, index), scope) for index, item in enumerate(raw)]
     if not isinstance(raw, dict):
         return raw
     if len(raw) == 1:
@@ -79,7 +79,7 @@ def parse(raw: Json, path: Path, scope: Scope) -> Tree:
         if name in scope.version.functions:
             return _call(name, args, (*path, name), scope)
         _is_it_misspelt(name, (*path, name), scope)
-    return {key: parse(each, (*path, key), scope) for key, each in raw.items()}
+    return {key: parse(item, (*path, key), scope) for key, item in raw.items()}
 
 
 def _removed(name: str, path: Path, scope: Scope) -> Tree:
@@ -179,7 +179,7 @@ def _if(args: Json, path: Path, scope: Scope) -> Tree:
 def parse_condition(raw: Json, path: Path, scope: Scope) -> Tree:
     """Return a condition with its functions; only a few functions are allowed in conditions."""
     if isinstance(raw, list):
-        return [parse_condition(each, (*path, index), scope) for index, each in enumerate(raw)]
+        return [parse_condition(item, (*path, index), scope) for index, item in enumerate(raw)]
     if not isinstance(raw, dict):
         return raw
     if len(raw) == 1:
@@ -191,18 +191,18 @@ def parse_condition(raw: Json, path: Path, scope: Scope) -> Tree:
             return _refused(
                 f'The function "{name}" is invalid in this context', at, scope, "conditions see parameters only"
             )
-    return {key: parse_condition(each, (*path, key), scope) for key, each in raw.items()}
+    return {key: parse_condition(item, (*path, key), scope) for key, item in raw.items()}
 
 
 def _condition_call(name: str, args: Tree, path: Path, scope: Scope) -> Tree:
     function = scope.version.condition_functions[name]
     if function is None:
-        return Call(name, args, path, lambda given: _parameter(name, given, scope))
+        return Call(name, args, path, lambda arguments: _parameter(name, arguments, scope))
     try:
         function.check(args, name)
     except Wrong as error:
         return _refused(str(error), path, scope)
-    return Call(name, args, path, lambda given: _limited(function, given, name))
+    return Call(name, args, path, lambda arguments: _limited(function, arguments, name))
 
 
 def decide(raw: Json, path: Path, scope: Scope) -> bool:
@@ -232,10 +232,10 @@ def fold(tree: Tree, scope: Scope) -> Tree:
     if type(tree) is str:
         return tree
     if isinstance(tree, dict):
-        folded = {key: fold(each, scope) for key, each in tree.items()}
-        return {key: each for key, each in folded.items() if each is not NOTHING}
+        folded = {key: fold(item, scope) for key, item in tree.items()}
+        return {key: item for key, item in folded.items() if item is not NOTHING}
     if isinstance(tree, list):
-        return [each for each in (fold(item, scope) for item in tree) if each is not NOTHING]
+        return [folded for folded in (fold(item, scope) for item in tree) if folded is not NOTHING]
     if isinstance(tree, Chosen):
         return fold(tree.value, scope)
     if not isinstance(tree, Call):
@@ -246,7 +246,7 @@ def fold(tree: Tree, scope: Scope) -> Tree:
     if not is_settled(args):
         if tree.name in {"get_resource", "Ref"}:
             return Failing(f'"{tree.name}" needs a name that is known before the stack is created', tree.path)
-        if any(isinstance(each, Unknown) for each in open_values(args)):
+        if any(isinstance(value, Unknown) for value in open_values(args)):
             return Unknown(tuple(need for need in requires(args) if need.resource))
         return Call(tree.name, args, tree.path, tree.compute)
     try:

@@ -18,7 +18,7 @@ from heat_config_agent.hot.versions import OTHERS
 from heat_config_agent.language.mistakes import Invalid, Mistake
 from heat_config_agent.language.positions import Json, Place
 from heat_config_agent.language.report import Report, ordered
-from heat_config_agent.stack.definition import Definition, Found, Identity, Interface, Schema, limits
+from heat_config_agent.stack.definition import Definition, Identity, Interface, MappedType, Schema, limits
 
 
 def load(source: Json, identity: Identity) -> Definition:
@@ -57,9 +57,9 @@ def _examined(
         hint = 'it begins with a letter, and has at most 255 letters, digits, "_", "-" and "."'
         mistakes.append(Mistake(f"Invalid stack name {identity.name}", (), None, hint, "stack"))
     texts = []
-    for each in source.environments:
+    for file in source.environments:
         try:
-            texts.append(heat_text(each.name, each.text, "environment_format"))
+            texts.append(heat_text(file.name, file.text, "environment_format"))
         except Invalid as invalid:
             mistakes += invalid.mistakes
     templates = _Templates(source)
@@ -84,11 +84,12 @@ def _examined(
         source.to_json(),
         known=known,
     )
-    made, found = definition(root, circumstances)
+    made, more = definition(root, circumstances)
     conceal = made.conceal
-    mistakes = [each.concealed(conceal) for each in (*mistakes, *merged.mistakes, *choice.mistakes, *found)]
+    mistakes = [mistake.concealed(conceal) for mistake in (*mistakes, *merged.mistakes, *choice.mistakes, *more)]
     warnings = [
-        each.concealed(conceal) for each in capabilities.once((*merged.warnings, *choice.warnings, *made.warnings))
+        warning.concealed(conceal)
+        for warning in capabilities.once((*merged.warnings, *choice.warnings, *made.warnings))
     ]
     return made, ordered(mistakes), ordered(warnings)
 
@@ -137,11 +138,11 @@ class _Surroundings:
         self._templates, self._merged, self._registry, self._base = templates, merged, registry, base
         self._is_final = is_final
 
-    def candidates(self, type_: str, resource: str) -> Iterator[Found]:
+    def candidates(self, type_: str, resource: str) -> Iterator[MappedType]:
         try:
-            for each in self._registry.candidates(type_, resource):
-                found = self._templates.source.find(each.template, self._base) if each.template else None
-                yield replace(each, template=found) if found else each
+            for candidate in self._registry.candidates(type_, resource):
+                path = self._templates.source.find(candidate.template, self._base) if candidate.template else None
+                yield replace(candidate, template=path) if path else candidate
         except Circular as error:
             raise Invalid(
                 [Mistake(f"the type {type_} is mapped to itself: {error}", ("resources", resource))], OPEN
@@ -160,13 +161,19 @@ class _Surroundings:
         )
 
     def nested(
-        self, resource: str, found: Found, identity: Identity, parameters: Mapping[str, Json], *, known: bool = True
+        self,
+        resource: str,
+        type_: MappedType,
+        identity: Identity,
+        parameters: Mapping[str, Json],
+        *,
+        known: bool = True,
     ) -> Definition:
         try:
-            template = self._templates.template(found.template, self._base)
+            template = self._templates.template(type_.template, self._base)
         except Invalid as invalid:
             raise Invalid([_of_child(each) for each in invalid.mistakes], OPEN) from None
-        inner = self._registry.without(found.mapping).inside(resource)
+        inner = self._registry.without(type_.mapping).inside(resource)
         given = {name: _handed_down(template, name, value) for name, value in parameters.items()}
         return self._child(template, inner, identity, given, known=known)
 
@@ -244,12 +251,12 @@ def _handed_down(template: Template, name: str, value: Json) -> Json:
         return value
     if value and isinstance(value[0], dict):
         pairs = ((index, item) for index, item in enumerate(value) if isinstance(item, dict))
-        return ",".join(f".member.{index}.{key}={each}" for index, item in pairs for key, each in item.items())
-    wrong = [each for each in value if each is not None and not isinstance(each, str)]
+        return ",".join(f".member.{index}.{key}={text}" for index, item in pairs for key, text in item.items())
+    wrong = [item for item in value if item is not None and not isinstance(item, str)]
     if wrong:
         problem = f"the list {name} of a nested template must contain text, and {wrong[0]!r} is not text"
         raise Invalid([Mistake(problem, (), None, "quote it")], OPEN)  # the parent hides its secrets
-    return ",".join(each or "" for each in value)
+    return ",".join(item or "" for item in value)
 
 
 def check_children(made: Definition, depth: int = 5) -> tuple[list[Mistake], list[Mistake]]:
@@ -266,16 +273,16 @@ def _children_checked(made: Definition, depth: int) -> tuple[list[Mistake], list
     for name, resource in made.resources.items():
         under = ("resources", f"{name}<{resource.type}>" if is_template(resource.type) else name)
         try:
-            found = next(made.environment.candidates(resource.type, name))
-            if not found.template:
+            type_ = next(made.environment.candidates(resource.type, name))
+            if not type_.template:
                 continue
-            child = made.environment.nested(name, found, Identity(name, ""), {}, known=False)
+            child = made.environment.nested(name, type_, Identity(name, ""), {}, known=False)
         except Invalid as invalid:  # a mistake without a place is reported for the resource
-            mistakes += [each.under(*under) for each in invalid.mistakes if each.place]
+            mistakes += [mistake.under(*under) for mistake in invalid.mistakes if mistake.place]
             continue
-        warnings += [each.under(*under) for each in child.warnings]
+        warnings += [mistake.under(*under) for mistake in child.warnings]
         if depth:
             inner, odd = _children_checked(child, depth - 1)
-            mistakes += [each.under(*under) for each in inner]
-            warnings += [each.under(*under) for each in odd]
+            mistakes += [mistake.under(*under) for mistake in inner]
+            warnings += [mistake.under(*under) for mistake in odd]
     return mistakes, warnings

@@ -35,13 +35,13 @@ _STAGE = "parameters"
 
 def schemas(section: Mapping[str, Json], version: Version, report: Report) -> dict[str, Schema]:
     """Return the schemas of the parameters whose declarations have no mistakes."""
-    found: dict[str, Schema] = {}
+    sound: dict[str, Schema] = {}
     for name, declared in section.items():
         before = len(report.mistakes)
-        made = _schema(name, declared, version, report)
-        if made and len(report.mistakes) == before:
-            found[name] = made
-    return found
+        schema = _schema(name, declared, version, report)
+        if schema and len(report.mistakes) == before:
+            sound[name] = schema
+    return sound
 
 
 def _schema(name: str, declared: Json, version: Version, report: Report) -> Schema | None:
@@ -168,23 +168,23 @@ def values(
     doubtful = set()
     for name, schema in declared.items():
         is_replaced = default is not Default.CHECKED and defaults.get(name) is not None
-        each = replace(schema, default=None) if is_replaced else schema
-        if not _is_well_declared(name, each, report, default):
+        declared_schema = replace(schema, default=None) if is_replaced else schema
+        if not _is_well_declared(name, declared_schema, report, default):
             doubtful.add(name)
     for name in assigned:
         if name not in declared:
             hint = "Heat sets it itself" if name in PSEUDO else meant(name, declared)
             problem = f"The Parameter ({name}) was not defined in template."
             report.wrong(problem, (), hint, at=places.get(name))
-    found = {}
+    parameters = {}
     for name, schema in with_defaults(declared, defaults).items():
         is_given = assigned.get(name) is not None
         has_value = is_given or name not in doubtful
         value = (
             _value(schema, assigned.get(name), values_report, places.get(name), known=known) if has_value else UNKNOWN
         )
-        found[name] = Parameter(schema, value, is_given)
-    return found
+        parameters[name] = Parameter(schema, value, is_given)
+    return parameters
 
 
 def _is_well_declared(name: str, schema: Schema, report: Report, default: Default) -> bool:
@@ -240,14 +240,14 @@ def _value(schema: Schema, assigned: Json, report: Report, place: Place | None, 
         return UNKNOWN
     if schema.type == "string" and isinstance(value, list | dict):
         report.odd(f"a {type(value).__name__} is given for {schema.name}, which is text: it becomes {typed!r}", path)
-    for each in schema.constraints:
-        if TYPES[schema.type] not in constraints.APPLIES[each.kind]:
+    for constraint in schema.constraints:
+        if TYPES[schema.type] not in constraints.APPLIES[constraint.kind]:
             continue
         held = value if schema.type == "string" else typed  # a number in place of text has no length
-        problem = constraints.violated(each.kind, each.value, held, TYPES[schema.type])
+        problem = constraints.violated(constraint.kind, constraint.value, held, TYPES[schema.type])
         if problem:
-            said = each.description or _masked(schema, problem)
-            report.wrong(f"Parameter '{schema.name}' is invalid: {said}", path, at=place)
+            reason = constraint.description or _masked(schema, problem)
+            report.wrong(f"Parameter '{schema.name}' is invalid: {reason}", path, at=place)
             return UNKNOWN
     return typed
 
@@ -278,13 +278,13 @@ def _json(value: Json) -> Json:
         return value
     try:
         strict_json.check_number(value)
-        found = json.loads(value)
-        limits.fits(found)
+        parsed = json.loads(value)
+        limits.fits(parsed)
     except (ValueError, limits.TooMuch) as error:
         raise ValueError(f"Value must be valid JSON: {error}") from None
     except RecursionError:
         raise ValueError("Value must be valid JSON: it is nested too deeply") from None
-    return found
+    return parsed
 
 
 _CONVERTERS: dict[str, Callable[[Any], Json]] = {

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from heat_config_agent.hot.source import base_of
 from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.language.report import Report
-from heat_config_agent.stack.definition import Found
+from heat_config_agent.stack.definition import MappedType
 
 HOOKS = ("pre-create", "pre-update", "pre-delete", "post-create", "post-update", "post-delete")
 RESTRICTED = ("update", "replace")
@@ -95,7 +95,7 @@ class Registry:
     def __init__(self, mappings: Mapping[str, Json]) -> None:
         """Take the section as `read` returns it."""
         self._mappings = mappings
-        self._unmapped: dict[str, Found] = {}
+        self._unmapped: dict[str, MappedType] = {}
         """The types that stand for themselves because nothing is mapped, as in most stacks."""
 
     @property
@@ -103,7 +103,7 @@ class Registry:
         found = self._mappings.get("resources")
         return found if isinstance(found, dict) else {}
 
-    def candidates(self, type_: str, resource: str, way: tuple[str, ...] = ()) -> Iterator[Found]:
+    def candidates(self, type_: str, resource: str, way: tuple[str, ...] = ()) -> Iterator[MappedType]:
         """Yield the types and templates that a type may stand for, in order of precedence, the type itself last.
 
         Raises `Circular`.
@@ -112,7 +112,7 @@ class Registry:
             yield found
             return
         if not self._mappings and not is_template(type_):
-            yield self._unmapped.setdefault(type_, Found(type_))
+            yield self._unmapped.setdefault(type_, MappedType(type_))
             return
         if type_ in way:
             raise Circular(" → ".join([*way, type_]))
@@ -120,11 +120,11 @@ class Registry:
             raise Circular(" → ".join([*way[:3], "…"]))
         for path, target in sorted(self._matches(type_, resource), key=lambda each: (-len(each[0]), each[0])):
             if is_template(path[-1]) or is_template(target):
-                yield Found(path[-1], path[-1] if is_template(path[-1]) else target, path)
+                yield MappedType(path[-1], path[-1] if is_template(path[-1]) else target, path)
                 continue
             rest = type_[len(path[-1]) - 1 :] if path[-1].endswith("*") and target.endswith("*") else ""
             yield from self.candidates(target.removesuffix("*") + rest, resource, (*way, type_))
-        yield Found(type_)
+        yield MappedType(type_)
 
     def _matches(self, type_: str, resource: str) -> Iterator[tuple[tuple[str, ...], str]]:
         if is_template(type_) and type_ not in self._mappings:
@@ -210,7 +210,7 @@ def _is_sound(name: str, value: list[Json], report: Report, path: Path) -> bool:
     """Return whether a list has only templates and is for one type. Mistakes go to the report."""
     wrong = [index for index, each in enumerate(value) if not _names_template(each)]
     for index in wrong:
-        problem = f"in a list there are templates of which one is chosen, not {value[index]!r}"
+        problem = f"a list has templates, of which one is chosen, not {value[index]!r}"
         report.wrong(
             problem, (*path, index), f"the name of a template ends with {' or '.join(TEMPLATES)}", "environment"
         )

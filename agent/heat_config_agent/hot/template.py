@@ -70,12 +70,12 @@ class Template:
         if keys[0] != _KEY:
             problem = "this template is in CloudFormation's format, which is not supported"
             raise self._refuse(problem, (keys[0],), f"write it in HOT, with {_KEY}", "template")
-        found = versions.find(self.sections[_KEY])
-        if found is None:
+        version = versions.find(self.sections[_KEY])
+        if version is None:
             every = ", ".join([*versions.VERSIONS, *versions.ALIASES])
             problem = f'"{self.sections[_KEY]}" is not a version of HOT; there are {every}'
             raise self._refuse(problem, (_KEY,), meant(self.sections[_KEY], versions.VERSIONS), "template")
-        return found
+        return version
 
     def _check_sections(self, report: Report) -> None:
         for name in self.sections:

@@ -98,7 +98,7 @@ def _versions() -> dict[str, Version]:
         return versions[-1]
 
     def without(version: Version, names: set[str]) -> Version:
-        kept = {name: each for name, each in version.functions.items() if name not in names}
+        kept = {name: function for name, function in version.functions.items() if name not in names}
         return replace(version, functions=kept, removed=version.removed | names)
 
     versions[-1] = replace(without(add("2014-10-16"), former_ones - {"Fn::Select"}), paths=True)
@@ -139,7 +139,7 @@ def _versions() -> dict[str, Version]:
     add("2018-08-31")
     add("2021-04-16")
     versions[-1] = replace(versions[-1], nothing=True)
-    return {each.name: each for each in versions}
+    return {version.name: version for version in versions}
 
 
 VERSIONS = _versions()

@@ -1,4 +1,4 @@
-"""Where something is: the path of a value in a document, and the place of its text in a file."""
+"""Positions: the path of a value in a document, and the place of its text in a file."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class Text:
     def written(self, path: Path) -> str | None:
         """Return a scalar as it is written, without quotes: `14.10` of the number 14.1.
 
-        None where there is no scalar at that path, and in JSON that is no YAML.
+        None if there is no scalar at that path, or if the text is JSON and not YAML.
         """
         return self._tree.written(path) if self._tree else None
 

@@ -1,4 +1,4 @@
-"""Which names mark a secret, and which parts of a URL are secret."""
+"""Names that mark a secret, and the parts of a URL that are secret."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class Secrets:
         """The most bytes of text that one secret can take, in any form."""
 
         self._base64_run = b"A" * min(self._least * 4 // 3, _LINE)
-        """What every text that contains a secret in base64, in one line or in several, has after `_BASE64_RUNS`."""
+        """The letters after `_BASE64_RUNS` in every text that contains a secret in base64, on one line or several."""
 
     def __bool__(self) -> bool:
         """Return True if there are any secrets."""

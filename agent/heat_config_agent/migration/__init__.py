@@ -72,7 +72,7 @@ class Inventory:
     strays: tuple[int, ...] = ()
     """Processes of os-collect-config that belong to no unit."""
     busy: str = ""
-    """Which of the old programs is at work now, for people; empty if none is."""
+    """The name of the old program that is at work now, for people; empty if none is."""
     more_settings: tuple[Path, ...] = ()
     """Settings files that os-collect-config reads, but our agent does not."""
     command: str = ""

@@ -60,12 +60,12 @@ def plan(inventory: Inventory, *, without_scripts: bool = False, start: bool = T
         *_hooks(inventory),
         *_past(inventory),
     ]
-    old_units = [each for each in inventory.old_units if not each.masked]
+    old_units = [unit for unit in inventory.old_units if not unit.masked]
     back = [f"systemctl disable --now {OURS}"] if inventory.systemd else [f"systemctl disable {OURS}"]
     now = " --now" if inventory.systemd else ""
-    back += [shlex.join(["systemctl", "enable", *now.split(), each.name]) for each in old_units if not _is_idle(each)]
+    back += [shlex.join(["systemctl", "enable", *now.split(), unit.name]) for unit in old_units if not _is_idle(unit)]
     order = [Verdict.REFUSED, Verdict.WARNING, Verdict.OK]
-    findings.sort(key=lambda each: order.index(each.verdict))
+    findings.sort(key=lambda finding: order.index(finding.verdict))
     return Plan(tuple(findings), tuple(_steps(inventory, old_units, start=start and inventory.systemd)), tuple(back))
 
 
@@ -200,14 +200,13 @@ def _hooks(inventory: Inventory) -> Iterator[Finding]:
     """Yield which hooks carry out which tools."""
     for sentence in inventory.unreadable_hooks:
         yield _warning("hooks", sentence, "make it readable, and plan the migration again")
-    for tool in inventory.tools:
-        if tool.builtin:
-            continue
-        if tool.name in heat_config_hooks.HOOKS:
-            text = f"{tool.hook} remains the hook for {tool.name}, and overrides the agent's own"
-            yield _ok("hooks", f"{text}, which is used when that file is removed")
-        else:
-            yield _ok("hooks", f"{tool.hook} remains the hook for {tool.name}")
+    for folder in dict.fromkeys(os.path.dirname(tool.hook) for tool in inventory.tools if not tool.builtin):  # noqa: PTH120
+        here = [tool.name for tool in inventory.tools if not tool.builtin and os.path.dirname(tool.hook) == folder]  # noqa: PTH120
+        if over := [name for name in here if name in heat_config_hooks.HOOKS]:
+            text = f"hooks in {folder} stay in use, and override the agent's own: {', '.join(over)}"
+            yield _ok("hooks", f"{text}; the agent's own is used when the file is removed")
+        if more := [name for name in here if name not in heat_config_hooks.HOOKS]:
+            yield _ok("hooks", f"hooks in {folder} stay in use: {', '.join(more)}")
     for name, problem in inventory.absent.items():
         yield _warning("hooks", f"deployments here use {name}: {problem}")
     builtin = [each.name for each in inventory.tools if each.builtin]
@@ -216,19 +215,20 @@ def _hooks(inventory: Inventory) -> Iterator[Finding]:
 
 def _past(inventory: Inventory) -> Iterator[Finding]:
     """Yield what becomes of the deployments that heat-agents have recorded."""
-    number = len(inventory.done)
+    number = len(inventory.done) - len(inventory.unanswered) - len(inventory.hollow)
     folder = inventory.deployed
     if inventory.undone:
         text = f"heat-agents were given {_some(inventory.undone)}, but have not begun: the agent runs it"
         marker = os.path.join(folder, f"{inventory.undone[0]}.json")  # noqa: PTH118  # it may be any text
         yield _warning("deployed", text, f"if that is too late: {shlex.join(['touch', marker])}")
-    if not number:
+    if not inventory.done:
         yield _ok("deployed", f"{folder} has no deployments: every deployment in the metadata will run")
         return
     marked = "1 deployment is" if number == 1 else f"{number} deployments are"
-    yield _ok("deployed", f"{marked} recorded as done in {folder}, and will not run again")
+    if number:
+        yield _ok("deployed", f"{marked} recorded as done in {folder}, and will not run again")
     if inventory.unanswered:
-        names = [os.path.join(folder, f"{each}.json") for each in inventory.unanswered]  # noqa: PTH118
+        names = [os.path.join(folder, f"{identity}.json") for identity in inventory.unanswered]  # noqa: PTH118
         text = (
             f"heat-agents recorded no result for {_some(inventory.unanswered)}: it may have been cut short, "
             "and Heat may be waiting"
@@ -236,7 +236,7 @@ def _past(inventory: Inventory) -> Iterator[Finding]:
         again = f"to run one again: {shlex.join(['rm', names[0]])}"
         yield _warning("deployed", text, "check again when the old programs are idle" if inventory.busy else again)
     if inventory.hollow:
-        marks = [os.path.join(folder, f"{each}.json") for each in inventory.hollow]  # noqa: PTH118
+        marks = [os.path.join(folder, f"{identity}.json") for identity in inventory.hollow]  # noqa: PTH118
         text = (
             f"the record of {_some(inventory.hollow)} is empty or truncated, and there is no result: if heat-agents "
             "wrote it on a full disk, nothing ran and Heat is waiting; the agent cannot know, and does not run it"
@@ -253,7 +253,7 @@ def _some(names: tuple[str, ...]) -> str:
 
 
 def _steps(inventory: Inventory, old_units: list[Unit], *, start: bool) -> Iterator[Step]:
-    running = [each for each in old_units if each.active]
+    running = [unit for unit in old_units if unit.active]
     ours = inventory.own_unit or Unit(name=OURS, path=Path("/"))
     if running or inventory.busy:
         text = f"wait until {COLLECTOR} runs nothing, and keep it from beginning anything"
@@ -261,13 +261,13 @@ def _steps(inventory: Inventory, old_units: list[Unit], *, start: bool) -> Itera
     taken = sorted(inventory.variables)
     if taken:
         text = f"pass {', '.join(taken)} on to {OURS}, in {TAKEN}"
-        why = "the old unit sets them, and hooks and scripts may rely on them"
+        why = "the old unit sets variables on which hooks and scripts may rely"
         yield Step(Deed.VARIABLES, str(TAKEN), text, why, done=inventory.variables_taken)
     yield Step(Deed.ENABLE, OURS, f"enable {OURS}", "it has to start at every boot", done=ours.enabled)
     for unit in old_units:
         why = "both would carry out the same deployments; it is not masked, so you can go back"
         yield Step(Deed.DISABLE, unit.name, f"disable {unit.name}", why, done=not unit.enabled)
-    for unit in sorted(old_units, key=lambda each: not each.name.endswith(".timer")):
+    for unit in sorted(old_units, key=lambda unit: not unit.name.endswith(".timer")):
         why = "processes that its deployments have started continue" if inventory.systemd else "nothing runs here"
         yield Step(Deed.STOP, unit.name, f"stop {unit.name}", why, done=not unit.active)
     if inventory.message and not ours.active:  # a running agent asks the queue itself

@@ -49,7 +49,7 @@ _CRON = (
 )
 
 _MORE_SETTINGS = ("/root/os-collect-config.conf", "/root/os-collect-config.conf.d")
-"""Where oslo.config looks for settings before /etc."""
+"""The folders in which oslo.config looks for settings before /etc."""
 
 _LASTING = frozenset({"docker-cmd", "docker-compose", "kubelet"})
 
@@ -61,16 +61,18 @@ def look() -> Inventory:
     """Return the inventory of the machine."""
     old_units = [unit for name in units.names(ROOT) if (unit := units.read(ROOT, name)) and _is_old(unit)]
     systemd = Path("/run/systemd/system").is_dir()
-    old_units += [timer for each in old_units if (timer := units.read(ROOT, f"{each.name[:-8]}.timer"))]
-    old_units = [_with_state(each, systemd=systemd) for each in old_units]
+    old_units += [timer for unit in old_units if (timer := units.read(ROOT, f"{unit.name[:-8]}.timer"))]
+    old_units = [_with_state(unit, systemd=systemd) for unit in old_units]
     own_unit = units.read(ROOT, OURS)
     mistakes: list[str] = []
     variables = _environment(old_units)
     own = units.variables(ROOT, own_unit) if own_unit else {}
     settings = effective.make({**variables, **own}, mistakes=mistakes)
-    known = {each.pid for unit in old_units for each in collectors(unit)}
-    deployed = next((each for each in (settings.deployed, settings.deployed_old) if each and each.is_dir()), None)
-    done, unanswered, hollow, lasting = _deployed(deployed or settings.deployed)
+    known = {process.pid for unit in old_units for process in collectors(unit)}
+    deployed = next(
+        (folder for folder in (settings.deployed, settings.deployed_old) if folder and folder.is_dir()), None
+    )
+    done, unanswered, hollow, lasting = _deployed(deployed or settings.deployed, journal.read(settings.state))
     message, trouble = _message(settings, old_units)
     tools, unreadable_hooks = installed_tools(settings)
     bases = _folders(old_units, "OS_REFRESH_CONFIG_BASE_DIR", REFRESH_FOLDERS)
@@ -83,14 +85,14 @@ def look() -> Inventory:
         variables=variables,
         own_unit=_with_state(own_unit, systemd=systemd) if own_unit else None,
         program=_program(own_unit),
-        strays=tuple(sorted(each.pid for each in _processes(COLLECTOR) if each.pid not in known)),
+        strays=tuple(sorted(process.pid for process in _processes(COLLECTOR) if process.pid not in known)),
         busy=busy(old_units),
         more_settings=tuple(_files((*map(Path, _MORE_SETTINGS), Path(f"{OTHERS_SETTINGS}.d")))),
         command=setting(old_units, "command"),
-        scripts=tuple(each for base in bases for each in _scripts(base)),
-        templates=tuple(each for folder in template_folders for each in sorted(folder.rglob("*")) if each.is_file()),
+        scripts=tuple(script for base in bases for script in _scripts(base)),
+        templates=tuple(path for folder in template_folders for path in sorted(folder.rglob("*")) if path.is_file()),
         template_folders=template_folders,
-        schedules=tuple(each for each in _files(map(Path, _CRON)) if _is_scheduled(each)),
+        schedules=tuple(path for path in _files(map(Path, _CRON)) if _is_scheduled(path)),
         tools=tools,
         absent=_absent(settings, deployed or settings.deployed, done, {tool.name for tool in tools}),
         unreadable_hooks=unreadable_hooks,
@@ -196,13 +198,13 @@ def _processes(program: str) -> list[psutil.Process]:
         return []
     own = ROOT.stat()
     processes = []
-    for each in psutil.process_iter():
-        if not _is(each, program):
+    for process in psutil.process_iter():
+        if not _is(process, program):
             continue
         with contextlib.suppress(OSError):
-            about = Path(f"/proc/{each.pid}/root/.").stat()
+            about = Path(f"/proc/{process.pid}/root/.").stat()
             if (about.st_dev, about.st_ino) == (own.st_dev, own.st_ino):
-                processes.append(each)
+                processes.append(process)
     return processes
 
 
@@ -294,17 +296,27 @@ def installed_tools(settings: Settings) -> tuple[tuple[Tool, ...], tuple[str, ..
     return tuple(tools.installed().values()), tuple(unreadable)
 
 
-def _deployed(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Return the ids that heat-agents have recorded: all, without a result, with a hollow record, and lasting ones."""
+def _deployed(
+    folder: Path, ours: Collection[str]
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return the ids that heat-agents have recorded: all, without a result, with a hollow record, and lasting ones.
+
+    A deployment in `ours`, the agent's journal, gets its result from the agent.
+    """
     try:
-        names = {each.name for each in folder.iterdir()}
+        names = {path.name for path in folder.iterdir()}
     except OSError:
         return (), (), (), ()
-    done = sorted(each[:-5] for each in names if each.endswith(".json") and not each.endswith(".notify.json"))
-    unanswered = [each for each in done if f"{each}.notify.json" not in names]
-    hollow = [each for each in unanswered if _is_hollow(folder / f"{each}.json")]
-    lasting = [each for each in done if kept(folder / f"{each}.json").get("group") in _LASTING]
-    return tuple(done), tuple(each for each in unanswered if each not in hollow), tuple(hollow), tuple(lasting)
+    done = sorted(name[:-5] for name in names if name.endswith(".json") and not name.endswith(".notify.json"))
+    unanswered = [identity for identity in done if f"{identity}.notify.json" not in names and identity not in ours]
+    hollow = [identity for identity in unanswered if _is_hollow(folder / f"{identity}.json")]
+    lasting = [identity for identity in done if kept(folder / f"{identity}.json").get("group") in _LASTING]
+    return (
+        tuple(done),
+        tuple(identity for identity in unanswered if identity not in hollow),
+        tuple(hollow),
+        tuple(lasting),
+    )
 
 
 def _is_hollow(path: Path) -> bool:

@@ -21,7 +21,7 @@ FOLDERS = (
     "lib/systemd/system",
     "run/systemd/generator.late",
 )
-"""Where systemd looks for units, in order of precedence."""
+"""The folders in which systemd looks for units, in order of precedence."""
 
 _PLAIN = frozenset(
     {"ExecStart", "ExecStop", "ExecReload", "Environment", "EnvironmentFile", "KillMode", "Type", "PIDFile"}

@@ -102,7 +102,7 @@ class Credentials:
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Where a deployment's result goes."""
+    """The address of a deployment's result."""
 
     kind: str
     """`none`, `url` (CFN and Swift temporary URLs), `heat` or `zaqar`."""

@@ -63,7 +63,7 @@ class Run:
     scope: str = ""
     """The folder of its control group if it is a systemd scope; else empty."""
     user: str = ""
-    """The user as whom it was run; empty for the agent's own."""
+    """The user that it ran as; empty for the agent's own."""
     isolated: str = ""
     """The parts of the machine from which it was kept away, as `isolation.described` has them."""
 

@@ -30,7 +30,7 @@ class Job:
     limit: float | None = None
     """The timeout that the deployment sets, in seconds; None if it sets none."""
     user: str = ""
-    """The user as whom it runs; empty for the agent's own."""
+    """The user that it runs as; empty for the agent's own."""
     isolation: Mapping[str, str] = field(default_factory=dict)
     """The levels of `isolation.LEVELS` by which it is isolated."""
     artifacts: tuple[Artifact, ...] = ()

@@ -91,14 +91,18 @@ class Policy:
         if deployment.action == CLEANUP:
             return ""
         if deployment.signatures:
-            bad = (why for each in deployment.signatures if (why := self.verified.get(each, "it was not checked")))
+            bad = (
+                why
+                for signature in deployment.signatures
+                if (why := self.verified.get(signature, "it was not checked"))
+            )
             return next((f"the signature of the document does not count: {why}" for why in bad), "")
         digest = signed.config_digest(job.config.tool, job.config.config, job.config.options)
         reason = "neither the document nor the config is signed"
-        for each in deployment.signed_configs:
-            why = self.verified.get(each, "it was not checked")
+        for signature in deployment.signed_configs:
+            why = self.verified.get(signature, "it was not checked")
             try:
-                if not why and signed.has_config(each, digest):
+                if not why and signed.has_config(signature, digest):
                     return ""
             except ValueError as error:
                 why = str(error)

@@ -13,7 +13,7 @@ class RunDefaults:
     """The user and the isolation of runs whose deployments do not name them."""
 
     user: str = ""
-    """The user as whom they run; empty for the agent's own."""
+    """The user that runs belong to; empty for the agent's own."""
     isolation: Mapping[str, str] = field(default_factory=dict)
     """The levels of `isolation.LEVELS` by which they are isolated."""
 

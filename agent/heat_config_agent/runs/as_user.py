@@ -72,13 +72,13 @@ def _encoded(value: object) -> object:
 
 def decoded(reply: dict[str, object], folder: Path) -> Reply:
     """Return the reply in the JSON of `encoded`, with the output of the run in its folder."""
-    found: Reply = {}
+    values: Reply = {}
     for name, value in reply.items():
         if isinstance(value, dict) and value.keys() == {"stream", "before"} and value["stream"] in _STREAMS.values():
-            found[name] = Capture(folder / str(value["stream"]), str(value["before"]))
+            values[name] = Capture(folder / str(value["stream"]), str(value["before"]))
         elif value is not None:
-            found[name] = value
-    return found
+            values[name] = value
+    return values
 
 
 def become(
@@ -100,7 +100,7 @@ def become(
         base.chmod(0o711)  # with any umask
     found = base.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != 0 or found.st_mode & 0o022:
-        raise UserError(f"{base} has to be a folder of root that nobody else may write to")
+        raise UserError(f"{base} must be a folder of root that no other user may write to")
     own.mkdir(mode=0o700)
     if artifacts is not None:  # no one else can reach them before the folder is the user's
         shutil.move(artifacts, own / artifacts.name)

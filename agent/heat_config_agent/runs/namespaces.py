@@ -140,12 +140,12 @@ def _make_read_only(paths: Sequence[str], spared: Sequence[str]) -> None:
 
 def _mounts() -> list[tuple[int, str, int]]:
     """Return the number of each mount, its folder, and its flags."""
-    found = []
+    mounts = []
     for line in files.read("/proc/self/mountinfo").decode("utf-8", "surrogateescape").splitlines():
         number, _, _, _, point, options, *_ = line.split(" ")
         flags = sum(_KEPT_FLAGS.get(name, 0) for name in options.split(","))
-        found.append((int(number), re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), point), flags))
-    return found
+        mounts.append((int(number), re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), point), flags))
+    return mounts
 
 
 def _mount_of(descriptor: int) -> int:

@@ -1,4 +1,4 @@
-"""The secrets that the inputs of one run refer to, in the folder of the run for as long as anybody has to mask them.
+"""The secrets that the inputs of one run refer to, in the folder of the run until nothing is left to mask.
 
 `runs.resolution` writes the file before the command starts. It is removed with the inputs of the run, once the result
 is on record and the secrets in what the run has printed are overwritten.

@@ -24,8 +24,8 @@ _PENDING = b"-".ljust(_CODE - 1) + b"\n" + b"-".ljust(_ENDING - 1) + b"\n"
 def status(directory: Path, mark: str) -> Path:
     """Return the path of the status file of the run with this mark.
 
-    Each run has its own. So neither a file that a power cut brings back nor the supervisor of an earlier run that ends
-    late can be taken for the end of this run.
+    Each run has its own, so that neither a file that a power cut brings back nor a late supervisor of an earlier run
+    can pass for the end of this run.
     """
     return Path(status_path(directory, mark))
 

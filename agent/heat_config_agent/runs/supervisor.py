@@ -74,7 +74,7 @@ supervisor starts to find that out ignore these signals, as they may receive the
 The shell finds it in a variable, so that `ps` and `systemctl status` show one short line for each run."""
 
 _BEGIN = 'eval "$HEAT_RUN_SUPERVISOR"'
-"""What the shell is told on its command line."""
+"""The program on the shell's command line."""
 
 _IN_SCOPE = "exec 6>&-\nunset INVOCATION_ID\n"
 """The first lines of a supervisor in a scope: it tells the agent so, and drops a variable of systemd's."""

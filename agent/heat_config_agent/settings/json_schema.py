@@ -46,26 +46,26 @@ def schema() -> dict[str, Any]:
 
 
 def _section(name: str, about: str) -> dict[str, Any]:
-    rows = [each for each in SETTINGS if each.section == name]
-    required = [each.name for each in rows if each.required and name == FOLLOW]
+    rows = [setting for setting in SETTINGS if setting.section == name]
+    required = [setting.name for setting in rows if setting.required and name == FOLLOW]
     return {
         "description": " ".join(about.split()),
         "type": "object",
-        "properties": {each.name: _setting(each) for each in rows},
+        "properties": {setting.name: _setting(setting) for setting in rows},
         "required": required,
         "additionalProperties": False,
     }
 
 
-def _setting(each: Setting) -> dict[str, Any]:
-    found = {"description": f"{' '.join(each.description.split())} ({each.expected})", **_value(each)}
-    default = written(each.kind, each.default)
-    return {**found, "default": each.default if isinstance(each.default, bool | int | float) else default}
+def _setting(setting: Setting) -> dict[str, Any]:
+    found = {"description": f"{' '.join(setting.description.split())} ({setting.expected})", **_value(setting)}
+    default = written(setting.kind, setting.default)
+    return {**found, "default": setting.default if isinstance(setting.default, bool | int | float) else default}
 
 
-def _value(each: Setting) -> dict[str, Any]:
-    if each.kind is kinds.CHOICE:
-        return {"enum": list(each.choices)}
-    if each.kind is kinds.WORDS:
-        return {"type": "array", "items": {"enum": list(each.choices)} if each.choices else {"type": "string"}}
-    return _KINDS[each.kind]
+def _value(setting: Setting) -> dict[str, Any]:
+    if setting.kind is kinds.CHOICE:
+        return {"enum": list(setting.choices)}
+    if setting.kind is kinds.WORDS:
+        return {"type": "array", "items": {"enum": list(setting.choices)} if setting.choices else {"type": "string"}}
+    return _KINDS[setting.kind]

@@ -17,7 +17,7 @@ SECONDS = 20.0
 """The timeout of ssh-keygen."""
 
 _PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where ssh-keygen is looked for: no variable of the caller names another place."""
+"""The folders in which ssh-keygen is looked for: no variable of the caller adds another one."""
 
 
 def is_installed() -> bool:
@@ -49,13 +49,13 @@ def problem(evidence: str, allowed: str) -> str:
         message, signature = (part.encode("utf-8", "surrogateescape") for part in signed.halves(text))
     except ValueError as error:
         return str(error)
-    with _memory(allowed.encode("utf-8", "surrogateescape")) as signers, _memory(signature) as given:
-        where = ["-s", _path(given), "-f", _path(signers)]
-        found = _run(["-Y", "find-principals", *where], b"", (signers, given))
+    with _memory(allowed.encode("utf-8", "surrogateescape")) as signers, _memory(signature) as signature_file:
+        where = ["-s", _path(signature_file), "-f", _path(signers)]
+        found = _run(["-Y", "find-principals", *where], b"", (signers, signature_file))
         names = found.stdout.decode("utf-8", "replace").splitlines() if found.returncode == 0 else []
         why = _why(found)
         for name in filter(None, names):
-            checked = _run(["-Y", "verify", "-n", namespace, "-I", name, *where], message, (signers, given))
+            checked = _run(["-Y", "verify", "-n", namespace, "-I", name, *where], message, (signers, signature_file))
             if checked.returncode == 0:
                 return ""
             why = _why(checked)

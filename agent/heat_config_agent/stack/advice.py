@@ -30,11 +30,11 @@ def warnings(definition: Definition, types: Types, tools: Collection[str]) -> li
 
     `tools` are those that are installed.
     """
-    found = [each.concealed(definition.conceal) for each in _of_resources(definition, types, tools)]
+    found = [warning.concealed(definition.conceal) for warning in _of_resources(definition, types, tools)]
     for child in validation.children(definition, types):
         made = child.definition
-        for each in (*made.warnings, *_of_resources(made, types, tools)):
-            hidden = each.concealed(made.conceal).concealed(definition.conceal).under(*child.path)
+        for warning in (*made.warnings, *_of_resources(made, types, tools)):
+            hidden = warning.concealed(made.conceal).concealed(definition.conceal).under(*child.path)
             found.append(replace(hidden, place=hidden.place or child.place))
     return found
 
@@ -51,7 +51,7 @@ def _of_resources(definition: Definition, types: Types, tools: Collection[str]) 
     """Yield the warnings about the resources of one stack."""
     for name, resource in definition.resources.items():
         try:
-            mapped = types.found(resource, definition.environment)
+            mapped = types.mapped_type(resource, definition.environment)
             if mapped.template:
                 yield from _of_interface(definition, resource, definition.environment.interface(mapped.template))
                 continue

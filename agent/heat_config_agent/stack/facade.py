@@ -200,9 +200,9 @@ def _are_networks_within(inner: list[str], outer: list[str]) -> bool:
     def addresses(prefixes: list[str]) -> list[tuple[int, int, int]]:
         """Return the ranges of the networks, joined: version, first and last address."""
         joined: list[tuple[int, int, int]] = []
-        networks = [ipaddress.ip_network(each, strict=False) for each in prefixes]
+        networks = [ipaddress.ip_network(network, strict=False) for network in prefixes]
         for version, first, last in sorted(
-            (each.version, int(each.network_address), int(each.broadcast_address)) for each in networks
+            (network.version, int(network.network_address), int(network.broadcast_address)) for network in networks
         ):
             if joined and joined[-1][0] == version and first <= joined[-1][2] + 1:
                 joined[-1] = (version, joined[-1][1], max(last, joined[-1][2]))
@@ -212,7 +212,7 @@ def _are_networks_within(inner: list[str], outer: list[str]) -> bool:
 
     ranges = addresses(outer)
     return all(
-        any(each[0] == version and each[1] <= first and last <= each[2] for each in ranges)
+        any(other == version and start <= first and last <= end for other, start, end in ranges)
         for version, first, last in addresses(inner)
     )
 

@@ -57,26 +57,28 @@ class _Written:
         about = type_schemas.description(class_).partition("\n")[0] or name
         if status.status != SUPPORTED:
             about = f"{about} ({status.status.lower()}{f' since {status.version}' if status.version else ''})"
-        found: JsonSchema = {"description": about} | ({"doNotSuggest": True} if status.status == HIDDEN else {})
+        schema: JsonSchema = {"description": about} | ({"doNotSuggest": True} if status.status == HIDDEN else {})
         try:
             declared = properties.schemata(class_.properties_schema)
             policy = properties.schemata(class_.update_policy_schema)
         except TypeError:
-            return found
+            return schema
         if class_.any_property:
-            return found
-        in_place = {key for key, each in declared.items() if each.update_allowed}
+            return schema
+        in_place = {key for key, property_ in declared.items() if property_.update_allowed}
         if types.is_placeholder_class(class_):  # which accepts every update
             in_place &= heat_types.updated_in_place(name)
         updated = self._either(self._members(policy, "How members are replaced.")) if policy else {}
-        found["properties"] = {"properties": self._members(declared, about, in_place), "update_policy": updated}
-        return found | ({"required": ["properties"]} if any(each.required for each in declared.values()) else {})
+        schema["properties"] = {"properties": self._members(declared, about, in_place), "update_policy": updated}
+        return schema | (
+            {"required": ["properties"]} if any(property_.required for property_ in declared.values()) else {}
+        )
 
     def _members(
         self, declared: Mapping[str, properties.Schema], about: str, in_place: Container[str] | None = None
     ) -> JsonSchema:
         """Return the schema of a map with these keys. Null counts as a map without any."""
-        offered = {name: each for name, each in declared.items() if each.implemented}
+        offered = {name: property_ for name, property_ in declared.items() if property_.implemented}
         effects = dict.fromkeys(offered, "")
         if in_place is not None:
             updates = ("an update replaces the resource", "may be updated in place")
@@ -84,38 +86,38 @@ class _Written:
         return {
             "description": about,
             "type": ["object", "null"],
-            "properties": {name: self._property(each, effects[name]) for name, each in offered.items()},
-            "required": [name for name, each in offered.items() if each.required],
+            "properties": {name: self._property(property_, effects[name]) for name, property_ in offered.items()},
+            "required": [name for name, property_ in offered.items() if property_.required],
             "additionalProperties": False,
         }
 
     def _property(self, declared: properties.Schema, update: str = "") -> JsonSchema:
         """Return the schema of a property: a value of its type, a function, or null, which counts as no value."""
-        found = {"description": _about(declared, update), **self._either(self._value(declared))}
+        schema = {"description": _about(declared, update), **self._either(self._value(declared))}
         if declared.support_status.status == HIDDEN:
-            found["doNotSuggest"] = True
+            schema["doNotSuggest"] = True
         if declared.default is not None and not isinstance(declared.default, list | dict):
-            found["default"] = declared.default
-        return found
+            schema["default"] = declared.default
+        return schema
 
     def _value(self, declared: properties.Schema) -> JsonSchema:
         """Return the schema of a value of a type, or of one that Heat converts to it, but not of a function."""
         if declared.type == properties.Schema.MAP:
             members = properties.schemata(declared.schema) if declared.schema else None
             free = {"type": ["object", "null"], "additionalProperties": self._any}
-            found = self._members(members, "") if members else free
+            schema = self._members(members, "") if members else free
         elif declared.type == properties.Schema.LIST:
             items = self._property(properties.made(declared.schema["*"])) if declared.schema else self._any
-            found = {"type": ["array", "null"], "items": items}
+            schema = {"type": ["array", "null"], "items": items}
         elif declared.type == properties.Schema.ANY:
             return self._any
         elif declared.type == properties.Schema.STRING and (allowed := _allowed(declared)):
-            found = {"anyOf": [{"enum": allowed}, {"type": ["integer", "boolean", "null"]}]}
+            schema = {"anyOf": [{"enum": allowed}, {"type": ["integer", "boolean", "null"]}]}
         else:
-            found = _SCALARS[declared.type]
+            schema = _SCALARS[declared.type]
         if declared.allow_conversion:
-            found = {"anyOf": [found, {"type": ["string", "array", "object"]}]}
-        return {**found, **_limits(declared)}
+            schema = {"anyOf": [schema, {"type": ["string", "array", "object"]}]}
+        return {**schema, **_limits(declared)}
 
 
 _SCALARS: dict[str, JsonSchema] = {
@@ -141,13 +143,13 @@ def _allowed(declared: properties.Schema) -> list[str]:
 
 def _limits(declared: properties.Schema) -> JsonSchema:
     """Return the limits of a value, as keywords that apply to its own type only."""
-    found: JsonSchema = {}
+    limits: JsonSchema = {}
     for each in declared.constraints:
         keys = {"range": ("minimum", "maximum"), "length": _SIZES.get(declared.type, ())}.get(each.kind, ())
         for key, end in zip(keys, ("min", "max"), strict=False):
             if isinstance(limit := each.limit.get(end), int | float):
-                found[key] = limit
-    return found
+                limits[key] = limit
+    return limits
 
 
 def _about(declared: properties.Schema, update: str) -> str:

@@ -46,10 +46,10 @@ def read(content: bytes, only: str = "") -> Iterator[Line | Damage | None]:
     read once. With `only`, None is in the place of records of other kinds as well.
     The first version wrote lines without checksums: where a file begins with such lines, they are read as they are.
     """
-    found = content[: record_file.whole(content)].split(b"\n")[:-1]
-    texts = record_file.texts_of(found)
+    lines = content[: record_file.whole(content)].split(b"\n")[:-1]
+    texts = record_file.texts_of(lines)
     if None in texts:
-        yield from _with_damage(found, texts)
+        yield from _with_damage(lines, texts)
         return
     abouts = [_ABOUT.match(text or b"") for text in texts]
     names = [about.groups() if about is not None else (b"", b"") for about in abouts]
@@ -64,9 +64,9 @@ def read(content: bytes, only: str = "") -> Iterator[Line | Damage | None]:
             yield None if latest is None else _line(latest) or damaged(latest)
 
 
-def _with_damage(found: Sequence[bytes], texts: Sequence[bytes | None]) -> Iterator[Line | Damage]:
+def _with_damage(lines: Sequence[bytes], texts: Sequence[bytes | None]) -> Iterator[Line | Damage]:
     unchecked = True
-    for line, text in zip(found, texts, strict=True):
+    for line, text in zip(lines, texts, strict=True):
         unchecked = unchecked and text is None and line.startswith(b'["')
         record = _line(line if unchecked else text or b"")
         yield record or damaged(line)

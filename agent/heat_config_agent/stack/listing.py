@@ -48,7 +48,7 @@ class Kept(NamedTuple):
     record: StackRecord | None
     """None if it cannot be read."""
     trouble: str
-    """What is wrong with the records; empty if nothing is."""
+    """The problem with the records; empty if there is none."""
     blank: bool = False
     """True if nothing has been done yet, so that the stack counts as not existing."""
 

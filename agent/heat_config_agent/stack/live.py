@@ -13,7 +13,7 @@ from heat_config_agent.language.positions import Json
 from heat_config_agent.model.errors import AgentError, StateError, UsageError, blame
 from heat_config_agent.stack import definition as plain
 from heat_config_agent.stack.config_service import ConfigService
-from heat_config_agent.stack.definition import Definition, Environment, Found, Identity, Unresolved
+from heat_config_agent.stack.definition import Definition, Environment, Identity, MappedType, Unresolved
 from heat_config_agent.stack.definition.procedures import DEPLOY, UNDEPLOY
 from heat_config_agent.stack.exception import EntityNotFound
 from heat_config_agent.stack.records import (
@@ -189,8 +189,11 @@ class Stack:
             each.settle()
 
     def flush(self) -> None:
-        """Write all records to disk."""
-        self.world.store.flush()
+        """Write all records to disk, before a handler acts on something outside that keeps no record of it.
+
+        A handler must not act on a result that a power cut could take back.
+        """
+        self.world.store.flush(durable=self.world.store.owed)
 
     def records(self) -> list[ResourceRecord]:
         """Return the records of all remaining resources, including those that the definition no longer has."""
@@ -201,24 +204,22 @@ class Stack:
         definition = self._definition.resources.get(record.name) if self._definition else None
         if definition is None or record.definition is not None:
             definition = thaw(record.name, record.definition or _NOTHING)
-        found = Found(record.type, record.type if record.template else "")
+        type_ = MappedType(record.type, record.type if record.template else "")
         try:
-            class_ = self.world.types.class_of_record(found)
+            class_ = self.world.types.class_of_record(type_)
         except EntityNotFound as error:
             place = "/".join((*self.path, record.name))
             raise UsageError(
-                f"there is no type {record.type}, which {place} has", hint="is a plug-in missing?"
+                f"{place} has the type {record.type}, which does not exist", hint="is a plug-in missing?"
             ) from error
         return self._made(class_, definition, record)
 
     def as_defined(self, name: str) -> Resource:
         """Return a resource as the definition says, with a record that is not kept."""
         wanted = self.definition.resources[name]
-        found = self.world.types.found(wanted, self.environment)
-        of = self.world.types.class_of(found)
-        return self._made(
-            of, wanted, ResourceRecord("", name, self.id, found.template or found.type, bool(found.template))
-        )
+        type_ = self.world.types.mapped_type(wanted, self.environment)
+        record = ResourceRecord("", name, self.id, type_.template or type_.type, bool(type_.template))
+        return self._made(self.world.types.class_of(type_), wanted, record)
 
     def is_done_by_procedure(self, action: str) -> bool:
         """Return whether a procedure does the work of an operation: `deploy` creates them, `undeploy` deletes."""
@@ -233,7 +234,7 @@ class Stack:
     def beside(self, definition: plain.ResourceDefinition, record: ResourceRecord) -> Resource:
         """Return a resource that is none of the definition's, and for some time only: an operation of a procedure."""
         record.type = definition.type
-        return self._made(self.world.types.class_of(Found(definition.type, of_service=True)), definition, record)
+        return self._made(self.world.types.class_of(MappedType(definition.type, of_service=True)), definition, record)
 
     def _made(self, class_: type[Resource], definition: plain.ResourceDefinition, record: ResourceRecord) -> Resource:
         """Return a resource. Raises UsageError if its class cannot be used."""
@@ -339,12 +340,12 @@ class _Running:
         return owner.t.deletion_policy() if section == "deletion_policy" else owner.t["UpdatePolicy"]
 
     def _resource(self, name: str) -> Resource:
-        found = self._stack.resources.get(name)
-        if found is None:
+        resource = self._stack.resources.get(name)
+        if resource is None:
             if name not in self._stack.definition.resources:
                 raise Unresolved(f'The specified reference "{name}" (in unknown) is incorrect.')
-            found = self._stack.as_defined(name)
-        return found
+            resource = self._stack.as_defined(name)
+        return resource
 
     def _ask(self, name: str, question: Callable[[Resource], Json]) -> Json:
         found = self._resource(name)

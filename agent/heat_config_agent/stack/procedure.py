@@ -221,7 +221,7 @@ class Run:
         return problem
 
     def _recorded(self) -> str:
-        """Return the next outcome of an earlier process; nothing where there is none."""
+        """Return the next outcome of an earlier process; nothing if there is none."""
         trace = self.record.trace
         if self._at == len(trace):
             return ""
@@ -239,7 +239,7 @@ class Run:
         self.stack.happened([change.node], "STATE", COMPLETE, change.state)
 
     def _deliver(self, delivery: Delivery) -> Carrying:
-        """Carry out an operation, or go on with the one that an earlier process began."""
+        """Carry out an operation, or continue the one that an earlier process began."""
         stack, store = self.stack, self.stack.world.store
         record = store.resources.get(self.record.current)
         if record is None:

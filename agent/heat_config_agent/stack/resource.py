@@ -243,7 +243,9 @@ class Resource(ClientUser):
 
     def mistakes(self) -> list[Wrong]:
         """Return all mistakes in the properties and the update policy, with paths relative to the resource."""
-        mistakes = [Wrong(each.problem, ("properties", *each.path)) for each in wrong_properties(self, self.known())]
+        mistakes = [
+            Wrong(mistake.problem, ("properties", *mistake.path)) for mistake in wrong_properties(self, self.known())
+        ]
         try:
             tree = as_far_as_known(self.definition.update_policy, self.stack.look)
         except Unresolved as error:
@@ -252,7 +254,7 @@ class Resource(ClientUser):
             shape = isinstance(tree, Later) or tree is None
             return mistakes if shape else [*mistakes, Wrong("update_policy must be a map", ("update_policy",))]
         policy = Properties(schemata(self.update_policy_schema), tree)
-        return mistakes + [Wrong(each.problem, ("update_policy", *each.path)) for each in policy.mistakes()]
+        return mistakes + [Wrong(mistake.problem, ("update_policy", *mistake.path)) for mistake in policy.mistakes()]
 
     def known(self) -> Properties:
         """Return the properties, with `Unknown` in place of values that are not known yet."""
@@ -282,12 +284,7 @@ class Resource(ClientUser):
         """Return the state of the resource, for a snapshot or for another program that adopts it."""
         return transfer.state(self)
 
-    def handle_update(
-        self,
-        json_snippet: Snippet,
-        tmpl_diff: Mapping[str, Json],
-        prop_diff: Mapping[str, Json],
-    ) -> Any:
+    def handle_update(self, json_snippet: Snippet, tmpl_diff: Mapping[str, Json], prop_diff: Mapping[str, Json]) -> Any:
         """Ask for a replacement if a property changes."""
         if prop_diff:
             raise UpdateReplace(self.name)

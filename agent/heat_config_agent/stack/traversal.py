@@ -76,17 +76,17 @@ class _Turn(Traversal):
 
     def __init__(self, stack: Stack) -> None:
         super().__init__(stack)
-        ids = {name: each.record.id for name, each in stack.resources.items()}
+        ids = {name: resource.record.id for name, resource in stack.resources.items()}
         self._names = {of: name for name, of in ids.items()}
         suspends = stack.record.action == records.SUSPEND
         nodes = {of: Node(of, False) for of in (reversed(self._names) if suspends else self._names)}
         self._positions = {of: position for position, of in enumerate(nodes)}
         for node in nodes.values():
             self.graph.add(node)
-        for name, each in stack.resources.items():
-            for other in each.record.requires:
-                if other in nodes:
-                    after, before = (other, ids[name]) if suspends else (ids[name], other)
+        for name, resource in stack.resources.items():
+            for required in resource.record.requires:
+                if required in nodes:
+                    after, before = (required, ids[name]) if suspends else (ids[name], required)
                     self.graph.add(nodes[after], nodes[before])
 
     def position(self, node: Node) -> int:

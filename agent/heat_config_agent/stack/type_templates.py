@@ -53,13 +53,13 @@ def _renamed(schema: Mapping[str, Json], **names: str) -> dict[str, Json]:
 def _hot(name: str, description: str, declaration: Mapping[str, Json]) -> dict[str, Json]:
     properties: Mapping[str, Mapping[str, Json]] = declaration["properties"]
     outputs = {
-        key: {"value": {"get_attr": [name, key]}} | _renamed(each, description="description")
-        for key, each in declaration["attributes"].items()
+        key: {"value": {"get_attr": [name, key]}} | _renamed(attribute, description="description")
+        for key, attribute in declaration["attributes"].items()
     }
     return {
         "heat_template_version": "2016-10-14",
         "description": description,
-        "parameters": {key: dict(_hot_parameter(each)) for key, each in properties.items()},
+        "parameters": {key: dict(_hot_parameter(property_)) for key, property_ in properties.items()},
         "resources": {
             name: {
                 "type": declaration["resource_type"],
@@ -84,19 +84,19 @@ def _hot_parameter(schema: Mapping[str, Json]) -> Iterator[tuple[str, Json]]:
 def _cfn(name: str, description: str, declaration: Mapping[str, Json]) -> dict[str, Json]:
     properties: Mapping[str, Mapping[str, Json]] = declaration["properties"]
     outputs = {
-        key: {"Value": {"Fn::GetAtt": [name, key]}} | _renamed(each, description="Description")
-        for key, each in declaration["attributes"].items()
+        key: {"Value": {"Fn::GetAtt": [name, key]}} | _renamed(attribute, description="Description")
+        for key, attribute in declaration["attributes"].items()
     }
     return {
         "HeatTemplateFormatVersion": "2012-12-12",
         "Description": description,
-        "Parameters": {key: dict(_cfn_parameter(each)) for key, each in properties.items()},
+        "Parameters": {key: dict(_cfn_parameter(property_)) for key, property_ in properties.items()},
         "Resources": {
             name: {
                 "Type": declaration["resource_type"],
                 "Properties": {
-                    key: {"Fn::Split": [",", {"Ref": key}]} if each["type"] == "list" else {"Ref": key}
-                    for key, each in properties.items()
+                    key: {"Fn::Split": [",", {"Ref": key}]} if property_["type"] == "list" else {"Ref": key}
+                    for key, property_ in properties.items()
                 },
             }
         },

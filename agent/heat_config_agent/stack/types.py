@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from heat_config_agent.stack.definition import Environment, Found, ResourceDefinition
+from heat_config_agent.stack.definition import Environment, MappedType, ResourceDefinition
 from heat_config_agent.stack.exception import EntityNotFound
 
 if TYPE_CHECKING:
@@ -45,14 +45,14 @@ class Types:
         """Return the class for a type that is not a template; None if there is no such type."""
         return self._classes.get(type_) or self._of_cloud(type_)
 
-    def found(self, resource: ResourceDefinition, environment: Environment) -> Found:
+    def mapped_type(self, resource: ResourceDefinition, environment: Environment) -> MappedType:
         """Return the mapping of a resource's type that applies. Raises EntityNotFound."""
         for candidate in environment.candidates(resource.type, resource.name):
             if candidate.template or candidate.of_service or candidate.type in self:
                 return candidate
         raise EntityNotFound(entity="Resource Type", name=resource.type)
 
-    def class_of(self, mapped: Found) -> type[Resource]:
+    def class_of(self, mapped: MappedType) -> type[Resource]:
         """Return the class for a mapped type. Raises EntityNotFound."""
         if mapped.template:
             return self._template
@@ -61,7 +61,7 @@ class Types:
             return class_
         raise EntityNotFound(entity="Resource Type", name=mapped.type)
 
-    def class_of_record(self, mapped: Found) -> type[Resource]:
+    def class_of_record(self, mapped: MappedType) -> type[Resource]:
         """Return the class for the type of a resource that was created earlier. Raises EntityNotFound."""
         if not mapped.template and mapped.type in self._service:
             return self._service[mapped.type]

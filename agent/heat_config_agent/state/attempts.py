@@ -1,9 +1,9 @@
 """Notes of the daemon's present work, so that the next agent knows at which work this one was aborted.
 
-systemd's watchdog aborts an agent that hangs. The next agent would find the same work first, and be aborted again, for
-ever. So before each piece of work the agent writes a note, into a file that is not flushed to disk: it outlives the
-process. Python's fault handler records that the process was aborted. Work at which agents were aborted `TIMES` times is
-`hopeless`: its deployment is answered as failed, or its document is set aside, and the agent goes on with the rest.
+systemd's watchdog aborts an agent that hangs. The next agent would find the same work first, and be aborted again
+without end. So before each piece of work the agent writes a note into a file. The note outlives the process without a
+flush. Python's fault handler records that the process was aborted. Work at which agents were aborted `TIMES` times is
+`hopeless`: its deployment is answered as failed, or its document is set aside, and the agent continues with the rest.
 
 Without a watchdog no notes are written.
 """

@@ -19,7 +19,7 @@ DAY = 24 * 3600.0
 
 
 class Steady:
-    """The clock of one state directory, and the numbers that pruning remembers from one look to the next."""
+    """The clock of one state directory, and the numbers that pruning remembers from one sweep to the next."""
 
     def __init__(self, directory: Path) -> None:
         """Go on from the time on disk. If that cannot be read, the clock starts at 0: files are kept longer then."""
@@ -27,7 +27,7 @@ class Steady:
         self._began = processes.since_boot()
         self._lived = 0.0
         self.pruned: float | None = None
-        """When pruning last looked at everything; None if it never has."""
+        """When everything was last swept; None if it never was."""
         self.grown = 0
         """The bytes of output that runs have left since then."""
         self.bytes = 0

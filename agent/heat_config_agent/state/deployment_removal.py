@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from heat_config_agent.deployments import cleanup, plan, redaction
@@ -30,15 +30,12 @@ if TYPE_CHECKING:
 class DeploymentRemoval:
     """Removes the files that deployments have left in one state directory, in short steps."""
 
-    def __init__(
-        self, journal: Journal, deployed: Deployed, state: Path, log: Log, warn: Callable[[str], None]
-    ) -> None:
-        """Remove nothing yet. `warn` is called with what cannot be removed."""
+    def __init__(self, journal: Journal, deployed: Deployed, state: Path, log: Log) -> None:
+        """Remove nothing yet."""
         self._journal = journal
         self._deployed = deployed
         self._state = state
         self._log = log
-        self._warn = warn
         self.removed: list[Removal] = []
         """The removals that were carried out."""
 
@@ -55,7 +52,7 @@ class DeploymentRemoval:
                 elif removal.part is not Part.ID:
                     self._empty(removal.entry, traces)
             except OSError as error:
-                self._warn(f"cannot remove all of {removal.entry.name} that is due: {reason(error)}")
+                self._log.warn(f"cannot remove all of {removal.entry.name} that is due: {reason(error)}")
                 continue
             completed.append(removal)
             yield
@@ -64,7 +61,7 @@ class DeploymentRemoval:
             if entry is not None and _is_same(removal.entry, entry) and removal.part is not Part.OUTPUT:
                 reduced[entry.key] = _reduced(entry, removal.part)
         if reduced and not self._journal.reduce(reduced):
-            return  # the journal has a warning, and the next look puts the removals on record
+            return  # the journal has a warning, and the next sweep puts the removals on record
         self.removed += completed
         if completed:
             self._log.note(f"pruned: {_summary(completed)}")

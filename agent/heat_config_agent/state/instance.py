@@ -1,4 +1,4 @@
-"""The identity of this instance, so that the state on a copied disk is not taken for that of the new instance."""
+"""The identity of this instance, so that the state on a copied disk does not pass for that of the new instance."""
 
 from __future__ import annotations
 

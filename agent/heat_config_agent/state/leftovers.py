@@ -10,7 +10,7 @@ import fcntl
 import os
 import re
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from heat_config_agent.model.log import Log
@@ -30,16 +30,12 @@ _SET_ASIDE = r"of-.+|.+\.(damaged|corrupt)-\d+"
 class Leftovers:
     """Removes files from one state directory that nothing refers to, in short steps."""
 
-    def __init__(self, state: Path, deployed: Deployed, steady: Steady, log: Log, warn: Callable[[str], None]) -> None:
-        """Remove nothing yet. `steady` remembers when each file was first seen.
-
-        `deployed` is heat-agents' folder, and `warn` is called with what cannot be removed.
-        """
+    def __init__(self, state: Path, deployed: Deployed, steady: Steady, log: Log) -> None:
+        """Remove nothing yet. `steady` remembers when each file was first seen; `deployed` is heat-agents' folder."""
         self._state = state
         self._deployed = deployed
         self._steady = steady
         self._log = log
-        self._warn = warn
 
     def temporary(self) -> Iterator[None]:
         """Remove the files that killed writers have left half written."""
@@ -65,7 +61,7 @@ class Leftovers:
                     changed += 1
             yield
         if changed:
-            self._log.note(f"{folder}: other users could read it, and cannot any more")
+            self._log.note(f"{folder}: other users could read it; now it is private")
 
     def unknown(self, known: Collection[str], age: float) -> Iterator[None]:
         """Mask the files in `deployed/` of deployments that are not `known`, once they were there for `age` seconds."""
@@ -74,7 +70,7 @@ class Leftovers:
             try:
                 masked = self._deployed.mask(key)
             except OSError as error:
-                self._warn(f"cannot mask the secrets in {self._deployed.directory}/{key}.json: {reason(error)}")
+                self._log.warn(f"cannot mask the secrets in {self._deployed.directory}/{key}.json: {reason(error)}")
                 continue
             if masked:
                 self._log.note(f"{self._deployed.directory}/{key}.json was masked after {retention.days(age)}")
@@ -95,7 +91,7 @@ class Leftovers:
             try:
                 files.remove(path)
             except OSError as error:
-                self._warn(f"cannot remove {path}, which is not needed any more: {reason(error)}")
+                self._log.warn(f"cannot remove {path}, which is no longer needed: {reason(error)}")
                 continue
             self._steady.first_seen.pop(f"{kind}/{name}", None)
             self._log.note(f"{path} was removed: it had been there for {retention.days(age)}")

@@ -1,6 +1,6 @@
-"""Pruning: when to look for files that are due to be removed (`state.look`), in slices that hold nothing up.
+"""Pruning: when to sweep the state directory (`state.sweep`), in slices that delay no other work.
 
-The process may be killed at any moment: the next look repeats each step, or finds nothing left to do.
+The process may be killed at any moment: the next sweep repeats each step, or finds nothing left to do.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.model.errors import StateError
-from heat_config_agent.model.log import Log
+from heat_config_agent.model.log import Log, Once
 from heat_config_agent.model.run_settings import Limits
 from heat_config_agent.state import instance, lock
 from heat_config_agent.state.deployed import Deployed
@@ -22,11 +22,11 @@ from heat_config_agent.state.journal import FILE, Journal
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
-    from heat_config_agent.state.look import Look
     from heat_config_agent.state.retention import Removal
+    from heat_config_agent.state.sweep import Sweep
 
 HOUR = 3600.0
-"""Seconds between two looks at everything."""
+"""Seconds between two sweeps of everything."""
 
 SLICE = 0.05
 """Seconds of pruning at a time while other work may be waiting."""
@@ -41,7 +41,7 @@ SCARCE_FILES = 16
 """A disk with room for fewer files counts as full."""
 
 AGAIN = 600.0
-"""Seconds between two looks at everything while the disk is full."""
+"""Seconds between two sweeps of everything while the disk is full."""
 
 _NEVER = float("inf")
 
@@ -56,32 +56,31 @@ class Pruning:
     """Decides when to prune one state directory, whose lock the caller holds, and does it in slices."""
 
     def __init__(self, journal: Journal, deployed: Deployed, state: Path, limits: Limits, log: Log) -> None:
-        """Look at nothing yet."""
+        """Remove nothing yet. A warning that repeats is reported once."""
         self._journal = journal
         self._deployed = deployed
-        self._log = log
+        self._log = Once(log)
         self._steps: Iterator[None] | None = None
         self._full_at: float | None = None
         self._shown: tuple[object, float] = None, 0.0
-        """For which records and limits no secrets were due at the last look, and the time until which none are."""
-        self._warnings: set[str] = set()
+        """For which records and limits no secrets were due at the last sweep, and the time until which none are."""
         self._state = state
-        self._look: Look | None = None
+        self._sweep: Sweep | None = None
         self._requested = self._everything = False
         self._unsaved = False
-        """True if the clock's file does not say yet that there was nothing to look at."""
+        """True if the clock's file does not say yet that there was nothing to remove."""
         self.limits = limits
         if journal.steady.pruned is None and not journal.entries and self._is_untouched():
             journal.steady.pruned, self._unsaved = journal.steady.now(), True
 
     @property
     def removed(self) -> list[Removal]:
-        """The removals since the last look began."""
-        return self._look.removed if self._look else []
+        """The removals since the last sweep began."""
+        return self._sweep.removed if self._sweep else []
 
     @property
     def busy(self) -> bool:
-        """True if a look has begun and is not complete."""
+        """True if a sweep has begun and is not complete."""
         return self._steps is not None
 
     @property
@@ -100,21 +99,21 @@ class Pruning:
         self._journal.steady.grown += size
 
     def request(self, *, everything: bool = False) -> None:
-        """Ask for a look, which `begin_requested` begins; with `everything`, a look at everything even if none is due.
+        """Request a sweep, which `begin_requested` begins; with `everything`, one of everything even if none is due.
 
-        A request during a look is kept until that is complete.
+        A request during a sweep is kept until that is complete.
         """
         self._requested = True
         self._everything = self._everything or everything
 
     def begin_requested(self) -> None:
-        """Begin the look that was requested, if any was."""
+        """Begin the sweep that was requested, if any was."""
         if self._requested and self._steps is None:
             everything, self._requested, self._everything = self._everything, False, False
             self.consider(now=everything)
 
     def consider(self, *, now: bool = False) -> None:
-        """Begin a look, if one is due. With `now`, begin to look at everything in any case."""
+        """Begin a sweep, if one is due. With `now`, begin to sweep everything in any case."""
         steady = self._journal.steady
         if self._steps is not None:
             return
@@ -126,7 +125,7 @@ class Pruning:
             or steady.grown > self.limits.size // 2
             or full
         )
-        self._look = None
+        self._sweep = None
         if everything:
             self._steps = self._begin().everything(self.limits, full=full)
         elif hideable := self._hideable():
@@ -135,14 +134,14 @@ class Pruning:
             self._unsaved = False
             self._save()
 
-    def _begin(self) -> Look:
-        from heat_config_agent.state.look import Look  # noqa: PLC0415  # there is one in an hour, if nothing falls due
+    def _begin(self) -> Sweep:
+        from heat_config_agent.state.sweep import Sweep  # noqa: PLC0415  # there is one in an hour, if nothing falls due
 
-        self._look = Look(self._journal, self._deployed, self._state, self._log, self._warn)
-        return self._look
+        self._sweep = Sweep(self._journal, self._deployed, self._state, self._log)
+        return self._sweep
 
     def work(self, seconds: float) -> None:
-        """Go on with the look for that many seconds."""
+        """Continue the sweep for that many seconds."""
         deadline = time.monotonic() + seconds
         while self._steps is not None:
             try:
@@ -151,17 +150,17 @@ class Pruning:
                 self._steps = None
                 return
             except (OSError, StateError, MemoryError) as error:
-                from heat_config_agent.state.deployment_removal import reason  # noqa: PLC0415  # a look has loaded it
+                from heat_config_agent.state.deployment_removal import reason  # noqa: PLC0415  # a sweep has loaded it
 
                 why = reason(error) if isinstance(error, OSError) else str(error) or "there is no memory left"
-                self._warn(f"cannot remove files that are due: {why}")
+                self._log.warn(f"cannot remove files that are due: {why}")
                 self._steps = None
                 return
             if time.monotonic() >= deadline:
                 return
 
     def _is_full(self) -> bool:
-        """Return whether the disk is full; True only once every `AGAIN` seconds, as another look would free little."""
+        """Return whether the disk is full; True only once every `AGAIN` seconds, as another sweep would free little."""
         if not is_full(self._state):
             self._full_at = None
             return False
@@ -179,7 +178,7 @@ class Pruning:
             return False
 
     def _hideable(self) -> list[Entry]:
-        """Return the deployments whose secrets are due to be removed. That needs no look at the disk."""
+        """Return the deployments whose secrets are due to be removed. This does not read the disk."""
         now, known = self._journal.steady.now(), (self._journal.records, self.limits)
         if self._shown[0] == known and now < self._shown[1]:
             return []
@@ -198,13 +197,8 @@ class Pruning:
         return min(moments, default=_NEVER)
 
     def _save(self) -> None:
-        with contextlib.suppress(OSError):  # a full disk, for example: the next look comes sooner than it has to
+        with contextlib.suppress(OSError):  # a full disk, for example: the next sweep comes sooner than necessary
             self._journal.steady.save()
-
-    def _warn(self, text: str) -> None:
-        if text not in self._warnings:
-            self._warnings.add(text)
-            self._log.warn(text)
 
 
 def is_full(state: Path) -> bool:

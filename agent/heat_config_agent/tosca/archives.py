@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 from collections.abc import Callable
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Protocol
@@ -23,6 +24,8 @@ MOST_BYTES = 1024**3
 METADATA = "TOSCA-Metadata/TOSCA.meta"
 
 _LONGEST_METADATA = 1024**2
+_NAMES = re.compile(r'"([^"]+)"|([^\s"]+)')
+"""A name in a list of names, which may be quoted."""
 
 
 class Refused(Exception):  # noqa: N818  # it is the archive that is
@@ -34,7 +37,7 @@ class Refused(Exception):  # noqa: N818  # it is the archive that is
 
 
 class Files(Protocol):
-    """Where the files of a service template are."""
+    """The files of a service template: in an archive, in a folder, or on disk."""
 
     def read(self, path: str) -> bytes:
         """Return the content of a file. Raises `OSError`."""
@@ -91,13 +94,13 @@ class Folder(Disk):
 
     def all_members(self) -> list[str]:
         """Return the paths of all files in it; nothing that is hidden or leads outside."""
-        found = []
+        members = []
         for folder, folders, names in os.walk(self._path):
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             inside = os.path.relpath(folder, self._path)
             paths = (posixpath.normpath(posixpath.join(inside, name)) for name in names if not name.startswith("."))
-            found += [path for path in paths if self.has(path)]
-        return sorted(found)
+            members += [path for path in paths if self.has(path)]
+        return sorted(members)
 
     def size(self, names: list[str]) -> int:
         """Return the bytes of some files together."""
@@ -248,14 +251,15 @@ def _named_entry(files: Archive | Folder) -> str:
     entry = block.get("Entry-Definitions", "")
     if not entry:
         raise Refused("archive-metadata", f"{METADATA} has no Entry-Definitions", "add the path of the entry")
-    normal = posixpath.normpath(entry)
-    if not _is_within(entry) or not files.has(normal):
-        raise Refused("archive-entry", f"the entry {entry!a} is not there", f"{METADATA} names it")
-    return normal
+    others = [quoted or plain for quoted, plain in _NAMES.findall(block.get("Other-Definitions", ""))]
+    for name, noun in ((entry, "entry"), *((other, "file") for other in others)):
+        if not _is_within(name) or not files.has(posixpath.normpath(name)):
+            raise Refused("archive-entry", f"the {noun} {name!a} is not there", f"{METADATA} names it")
+    return posixpath.normpath(entry)
 
 
 def _first_block(text: str) -> dict[str, str]:
-    """Return the names and values of the first block of TOSCA.meta; a line that begins with a space goes on."""
+    """Return the names and values of the first block of TOSCA.meta; a line after a space continues the last one."""
     block: dict[str, str] = {}
     name = ""
     for line in text.splitlines():

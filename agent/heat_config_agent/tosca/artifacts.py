@@ -83,13 +83,13 @@ def naming_document(artifact: ArtifactDefinition) -> Document:
 
 
 def check_file(content: Mapping[str, Json], path: Path, document: Document) -> None:
-    """Leave it open where the file of an artifact is not there."""
-    found = file_path(content, document)
-    if found is None:
+    """Report an open point if the file of an artifact is missing."""
+    file = file_path(content, document)
+    if file is None:
         if content.get("repository") is None:
             problem = f"{content['file']} is not fetched: only files of this machine are used"
             document.report.leave_open("open-artifact", problem, path, "keep a copy of it here")
-    elif not document.files.has(found):
+    elif not document.files.has(file):
         problem = f"there is no file {content['file']}"
         document.report.leave_open("open-artifact", problem, path, "its path begins at the file that names it")
 
@@ -115,6 +115,10 @@ def check_implementation(
             if item.get("type") is not None:
                 _check_type(item["type"], where, document)
                 type_ = document.find("artifact_types", item["type"])
+            if type_ is not None and not type_.is_incomplete:
+                own = item.get("properties") or {}
+                owner = f"the artifact {item['file']}"
+                values.check_properties(own, type_.properties, owner, ((*where, "properties"), where), document.report)
             is_image = type_ is not None and _IMAGES in type_.keys
             if _check_repository(item, where, document) and not is_image:
                 check_file(item, (*where, "file"), document)
@@ -124,7 +128,7 @@ def check_implementation(
 def _check_tool(
     primary: Json, artifacts: Mapping[str, ArtifactDefinition], path: Path, document: Document, operation: str
 ) -> None:
-    """Leave it open where nothing on this machine runs an implementation (chapter 13)."""
+    """Report an open point if nothing on this machine runs an implementation (chapter 13)."""
     names: Document = document
     if isinstance(primary, str):
         artifact = artifacts.get(primary)
@@ -141,12 +145,12 @@ def _check_tool(
     if content.get("file") is None:
         return
     where = file_path(content, names)
-    found = processor(type_, content, names, where)
-    if found == CONTAINER and operation != OF_IMAGES:
+    tool = processor(type_, content, names, where)
+    if tool == CONTAINER and operation != OF_IMAGES:
         problem, hint = refusal(operation)
         document.report.leave_open("open-tool", problem, path, hint)
-    elif found:
-        program, install = lacking(found)
+    elif tool:
+        program, install = lacking(tool)
         if program:
             document.report.leave_open("open-tool", f"{program} is not on this machine", path, install)
     elif where is not None and names.files.has(where):

@@ -53,15 +53,15 @@ class Checker:
     def check(
         self,
         name: str,
-        given: Mapping[str, str] | None = None,
+        inputs: Mapping[str, str] | None = None,
         record: Callable[[Files], Files] = lambda files: files,
     ) -> Checked:
         """Return all that is wrong with a service template, an archive or a folder (sections 3 and 6).
 
-        `given` are values of inputs as a command line has them: those that do not fit are mistakes as well.
+        `inputs` are values of inputs as a command line has them: those that do not fit are mistakes as well.
         `record` returns the files to read in the place of those that were opened.
         """
-        return self._within(name, lambda: self._check(name, given or {}, record))
+        return self._within(name, lambda: self._check(name, inputs or {}, record))
 
     def check_inner(self, files: Files, path: str, version: str) -> Checked:
         """Return all that is wrong with a service template that stands in the place of a node of another one."""
@@ -120,15 +120,15 @@ class Checker:
             return archive, entry_of(archive)
         return self._disk, os.path.normpath(name)
 
-    def _examined(self, name: str, document: Document, given: Mapping[str, str], *, needs_metadata: bool) -> Checked:
+    def _examined(self, name: str, document: Document, inputs: Mapping[str, str], *, needs_metadata: bool) -> Checked:
         documents = list(document.all_documents())
         service = Service(document)
         scope = Scope(document, document.report, None, None, None)
         if document.content.get("topology_template") is not None:
-            inputs = dict(service.inputs)
+            declared = dict(service.inputs)
             for workflow in service.workflows.values():
-                inputs.update(workflow.get("inputs") or {})
-            scope = Scope(document, document.report, None, inputs, service.templates)
+                declared.update(workflow.get("inputs") or {})
+            scope = Scope(document, document.report, None, declared, service.templates)
         for other in reversed(documents):
             if other is document:
                 check_types(other, scope)
@@ -137,7 +137,7 @@ class Checker:
                 check_types(other, Scope(other, other.report))
         if needs_metadata:
             _check_archive_metadata(document)
-        _check_service(service, documents, scope, given)
+        _check_service(service, documents, scope, inputs)
         reports = [other.report for other in documents]
         return Checked(
             name,
@@ -173,6 +173,7 @@ def _check_service(service: Service, documents: list[Document], scope: Scope, in
         for name, content in own.items():
             for key in ("default", "value"):
                 functions.check(content.get(key), (*path, name, key), scope)
+            functions.check_constraints(content, (*path, name), scope)
     check_inputs(service.inputs, inputs, (*service.path, "inputs"), document.report)
     check_templates(service, scope)
     check_circles(service, scope)

@@ -98,6 +98,7 @@ class Compiler:
 
     def compile(self) -> None:
         """Make all resources and nodes."""
+        self.evaluator.keepers = {part.name for part in self.topology.parts.values() if part.inner is None}
         for part in self.topology.parts.values():
             self.lines[part.name] = self._line(part)
         for line in self.lines.values():
@@ -116,18 +117,22 @@ class Compiler:
 
     def outputs(self, layer: Layer) -> dict[str, Output]:
         """Return the outputs of the service."""
-        found = {}
+        outputs = {}
         for name, of in layer.service.outputs.items():
             path: Path = (*layer.service.path, "outputs", name)
-            value = self._value(of.get("value"), Context(None, layer), None, path)
-            found[name] = Output(name, value, str(of.get("description", "")))
-        return found
+            try:
+                value = self.evaluator.value(of.get("value"), Context(None, layer))
+            except (TooDeep, Unresolved) as error:
+                value = None
+                self.topology.warn("function-arguments", f"the output {name} is null: {error}", _Owner(layer), path)
+            outputs[name] = Output(name, value, str(of.get("description", "")))
+        return outputs
 
     def finish(self) -> dict[str, ResourceDefinition]:
         """Return the resources, after everything that asks for outputs has been evaluated."""
         for name, wanted in self.evaluator.outputs.items():
             found = self.resources.get(name)
-            if found is not None:
+            if found is not None and self.types[name] == OPERATION:
                 outputs = {operation: [*names] for operation, names in wanted.items()}
                 self.resources[name] = replace(found, properties={**found.properties, "outputs": outputs})
         return self.resources
@@ -183,13 +188,13 @@ class Compiler:
 
     def _needed(self, part: Part) -> list[str]:
         """Return the resources that have to be complete before a node begins (sections 5.8 and 7.2)."""
-        found: dict[str, None] = {}
+        needed: dict[str, None] = {}
         for link in part.links:
             for target in self.topology.everything(link.target):
-                found.update(dict.fromkeys(self.ready(target)))
+                needed.update(dict.fromkeys(self.ready(target)))
         for target in self.topology.needed_around(part):
-            found.update(dict.fromkeys(self.ready(target)))
-        return [*found]
+            needed.update(dict.fromkeys(self.ready(target)))
+        return [*needed]
 
     def ready(self, part: Part) -> list[str]:
         """Return the resources that are complete when a node is started."""
@@ -197,21 +202,14 @@ class Compiler:
         return [part.name, *own]
 
     def _resource_of(self, subject: Subject, interface: str, operation: str) -> tuple[str, str] | None:
+        """Return the resource with the outputs of an operation: its own, or the node if only workflows call it."""
         found = subject.template.interface(interface)
-        return self._places.get((id(subject), found.name if found else interface, operation))
-
-    # Values.
-
-    def _value(self, tree: Json, context: Context, template: Template | None, path: Path) -> Tree:
-        """Return an evaluated value; None, with a mistake, for one that cannot be evaluated."""
-        owner = template or _Owner(context.layer)
-        try:
-            return self.evaluator.value(tree, context)
-        except TooDeep as error:
-            self.topology.wrong("function-circle", f"values need each other in a circle: {error}", owner, path)
-        except Unresolved as error:
-            self.topology.wrong("function-arguments", str(error), owner, path)
-        return None
+        place = self._places.get((id(subject), found.name if found else interface, operation))
+        if place is not None or found is None:
+            return place
+        definition, part = found.operations.get(operation), getattr(subject, "source", subject)
+        is_kept = definition is not None and definition.implemented is not None and part.name in self.evaluator.keepers
+        return (part.name, operation) if is_kept else None
 
     def _prepare(self, step: Step) -> None:
         for implemented, name in ((step.makes, "script"), (step.undoes, "inverse")):
@@ -306,7 +304,7 @@ class Compiler:
         trigger: Tree = Attribute(step.after, "run") if step.after else None
         if step.kind == "target_changed":
             trigger = self._target(step)
-        around = {**surroundings(step.first, step.of), **inverse.of_ends, **script.of_ends}
+        around = {**surroundings(step.first, step.of), **inverse.uncompared, **script.uncompared}
         properties: dict[str, Tree] = {
             "server": Reference(server),
             "kind": step.kind,

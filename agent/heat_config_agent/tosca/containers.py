@@ -42,13 +42,13 @@ def container(part: Part, image: str, evaluator: Evaluator) -> dict[str, Tree]:
     Its ports and volumes are the properties `publish_ports` and `volumes` of the node, or else of the capability that
     hosts it.
     """
-    found: dict[str, Tree] = {"name": _name(part), "image": image}
+    config: dict[str, Tree] = {"name": _name(part), "image": image}
     ports, volumes = (_property(part, name, evaluator) for name in ("publish_ports", "volumes"))
     if ports:
-        found["ports"] = computed(ports, _ports, "publish_ports")
+        config["ports"] = computed(ports, _ports, "publish_ports")
     if volumes:
-        found["volumes"] = computed(volumes, _texts, "volumes")
-    return found
+        config["volumes"] = computed(volumes, _texts, "volumes")
+    return config
 
 
 def _name(part: Part) -> str:

@@ -17,26 +17,26 @@ def cut_circles(
     positions = {name: at for at, name in enumerate(resources)}
     while way := circle(resources):
         pairs = [*zip(way, [*way[1:], way[0]], strict=True)]
-        able = [(one, other) for one, other in pairs if other not in resources[one].depends_on]
-        able = [(one, other) for one, other in able if _is_input(resources[one], other)]
+        able = [(name, needed) for name, needed in pairs if needed not in resources[name].depends_on]
+        able = [(name, needed) for name, needed in able if _is_input(resources[name], needed)]
         if not able:
             return
-        one, other = min(able, key=lambda pair: positions[pair[0]])
-        _cut(resources, one, other, operations[one], topology)
+        name, needed = min(able, key=lambda pair: positions[pair[0]])
+        _cut(resources, name, needed, operations[name], topology)
 
 
-def _is_input(resource: ResourceDefinition, other: str) -> bool:
-    return any(need.resource == other for need in requires(resource.properties.get("input_values")))
+def _is_input(resource: ResourceDefinition, needed: str) -> bool:
+    return any(need.resource == needed for need in requires(resource.properties.get("input_values")))
 
 
 def _cut(
-    resources: dict[str, ResourceDefinition], name: str, other: str, operation: Implemented, topology: Topology
+    resources: dict[str, ResourceDefinition], name: str, needed: str, operation: Implemented, topology: Topology
 ) -> None:
     resource = resources[name]
     values = dict(resource.properties["input_values"])
     for key, tree in values.items():
-        if any(need.resource == other for need in requires(tree)):
+        if any(need.resource == needed for need in requires(tree)):
             values[key] = None
-            problem = f"the input {key} of {name} is null: it needs {other}, which comes later"
+            problem = f"the input {key} of {name} is null: it needs {needed}, which comes later"
             topology.warnings[operation.document.report.mistake("alone", problem, operation.path)] = None
     resources[name] = replace(resource, properties={**resource.properties, "input_values": values})

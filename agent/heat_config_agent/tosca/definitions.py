@@ -19,7 +19,7 @@ class Names(Protocol):
     report: Report
 
     def find(self, section: str, name: str) -> Type | None:
-        """Return the type of that name; None where there is none."""
+        """Return the type of that name; None if there is none."""
 
 
 class Type(Protocol):
@@ -29,11 +29,11 @@ class Type(Protocol):
     """Its section in the document: `node_types`."""
     name: str
     content: Mapping[str, Json]
-    """What its document says of it (`grammar.held`)."""
+    """The content of its document about it (`grammar.held`)."""
     names: Names
     path: Path
     key: object
-    """What tells it from others; normative types of all versions have their name."""
+    """Its identity; normative types of all versions have their name."""
 
     @property
     def parent(self) -> Type | None:
@@ -98,7 +98,7 @@ class Type(Protocol):
 
     @property
     def schema(self) -> Schema:
-        """Of a data type: what its values are."""
+        """The values of a data type."""
 
     @property
     def clauses(self) -> tuple[Clause, ...]:
@@ -204,8 +204,10 @@ class PropertyDefinition(Definition):
 
     @property
     def default(self) -> Json:
-        """The value where none is assigned; None where there is none."""
-        return self.get("default")
+        """The value if none is assigned: of a parameter its `value`, or else the default; None without either."""
+        own = self.content.get("value")
+        own = self.content.get("default") if own is None else own
+        return self.parent.default if own is None and self.parent else own
 
     @property
     def status(self) -> str:

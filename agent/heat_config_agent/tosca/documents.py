@@ -8,12 +8,12 @@ from typing import Any
 from heat_config_agent.language.mistakes import Invalid, Mistake
 from heat_config_agent.language.positions import Json, Path, Place
 from heat_config_agent.language.text import Text
-from heat_config_agent.tosca import entities
+from heat_config_agent.tosca import budget, entities
 from heat_config_agent.tosca.archives import Files, local_path
 from heat_config_agent.tosca.definitions import Type
 from heat_config_agent.tosca.grammar import ABSENT, held
 from heat_config_agent.tosca.primitives import version as version_value
-from heat_config_agent.tosca.profiles import Profile, profile
+from heat_config_agent.tosca.profiles import Profile, is_normative, profile
 from heat_config_agent.tosca.report import Report, nearest
 from heat_config_agent.tosca.text import tosca_text
 from heat_config_agent.tosca.types import SECTIONS, DefinedType
@@ -30,11 +30,13 @@ class Document:
         """The name that mistakes have, and the path among the files."""
         self.report = Report(None)
         self.content: dict[str, Any] = {}
-        """What is in it, without its faulty parts (`grammar.held`)."""
+        """The content of the document, without its faulty parts (`grammar.held`)."""
         self.version = VERSIONS[-1]
         self.profile: Profile = profile(self.version)
         self.imports: list[tuple[str, Document]] = []
         """The documents that it imports, each with the prefix of its names."""
+        self.import_paths: list[Path] = []
+        """The paths of these imports."""
         self.is_checked = False
         """True if its types have been checked."""
         self._own: dict[str, dict[str, Type]] = {}
@@ -47,7 +49,8 @@ class Document:
         if section not in self._own:
             defined = self.content.get(section) or {}
             self._own[section] = {
-                name: DefinedType(section, name, of, self, normative=False) for name, of in defined.items()
+                name: DefinedType(section, name, of, self, is_normative=is_normative(section, name))
+                for name, of in defined.items()
             }
         return self._own[section]
 
@@ -96,7 +99,7 @@ class Document:
         yield from seen.values()
 
     def repository(self, name: str) -> Json:
-        """Return the repository of a name; None where there is none."""
+        """Return the repository of a name; None if there is none."""
         return (self.content.get("repositories") or {}).get(name)
 
 
@@ -191,7 +194,13 @@ class Library:
             problem = f"cannot read {name}: {reason}"
             report.wrong("import-missing", problem, path, "its path begins at the file that names it")
             return
+        budget.left.names -= sum(len(imported.visible(section)) for section in SECTIONS)
+        if budget.left.names < 0:
+            problem = f"the imports bring over {budget.NAMES:,} names of types"
+            report.wrong("depth", problem, path, "import fewer files, or with fewer prefixes")
+            return
         document.imports.append((str(content.get("namespace_prefix") or ""), imported))
+        document.import_paths.append(path)
 
 
 def _version(text: Text, inherited: str, report: Report) -> str:
@@ -229,15 +238,15 @@ def _check_metadata(document: Document) -> None:
 
 
 def _check_names(document: Document) -> None:
-    """Report types of one name that two imports bring (section 3.1.3)."""
+    """Report two imports that define types with the same name (section 3.1.3)."""
     for section in SECTIONS:
         own = document.types(section)
         names: dict[str, Type] = {}
-        for index, (prefix, imported) in enumerate(document.imports):
+        for (prefix, imported), path in zip(document.imports, document.import_paths, strict=True):
             for name, type_ in imported.visible(section).items():
                 full = f"{prefix}:{name}" if prefix else name
                 first = names.setdefault(full, type_)
                 if first is not type_ and full not in own and first.content != type_.content:
                     problem = f"{full} is in {first.names.file} already, as another type"
                     hint = "import one of them with a namespace_prefix"
-                    document.report.wrong("type-twice", problem, ("imports", index), hint)
+                    document.report.wrong("type-twice", problem, path, hint)

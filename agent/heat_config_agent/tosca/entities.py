@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from heat_config_agent.language.positions import Json, Path
+from heat_config_agent.tosca.constraints import asserted
 from heat_config_agent.tosca.grammar import (
     ANY,
     OCCURRENCES,
@@ -36,7 +37,7 @@ def _since(version: str, *keys: str) -> dict[str, str]:
 
 
 CLAUSES = list_of(ANY, "write a list of constraints: `- OPERATOR: VALUE`")
-HOSTS = word("SELF", "HOST", "SOURCE", "TARGET", "ORCHESTRATOR")
+HOST_NAMES = ("SELF", "HOST", "SOURCE", "TARGET", "ORCHESTRATOR")
 
 # Definitions (section 3.5).
 
@@ -72,8 +73,8 @@ ATTRIBUTE = entity("an attribute", _attribute, since=_keyed)
 _property = _attribute | {
     "required": TRUTH,
     "constraints": CLAUSES,
-    "external-schema": ANY,
-    "external_schema": ANY,
+    "external-schema": TEXT,
+    "external_schema": TEXT,
 }
 PROPERTY = entity("a property", _property, since=_keyed)
 PARAMETER = entity("a parameter", _property | {"value": ANY}, since=_keyed)
@@ -110,7 +111,7 @@ IMPLEMENTATION = entity(
         "primary": _script,
         "dependencies": list_of(_script),
         "timeout": WHOLE,
-        "operation_host": HOSTS,
+        "operation_host": word(*HOST_NAMES),
     },
     short="primary",
     since=_since("1.2", "timeout", "operation_host"),
@@ -217,6 +218,11 @@ TYPES = {
     ),
 }
 
+_conditions: dict[str, Kind] = {}
+CONDITION = entity("a condition", _conditions, exclusive=True, since=_since("1.3", "not"), long=asserted)
+CONDITIONS = list_of(CONDITION, "write a list of conditions: `- assert: …`")
+_conditions |= {"and": CONDITIONS, "or": CONDITIONS, "not": CONDITIONS, "assert": named(ANY)}
+_monitored = either(str=ANY, list=CONDITIONS, dict=ANY)
 _event_type = either(str=TEXT, dict=VALUES)
 _event: dict[str, Kind] = {
     "description": TEXT,
@@ -224,8 +230,8 @@ _event: dict[str, Kind] = {
     "event_type": _event_type,
     "schedule": VALUES,
     "target_filter": entity("a target filter", {"node": TEXT, "requirement": TEXT, "capability": TEXT}, "node"),
-    "condition": either(str=ANY, list=ANY, dict=ANY),
-    "constraint": either(str=ANY, list=ANY, dict=ANY),
+    "condition": _monitored,
+    "constraint": _monitored,
     "period": SCALAR,
     "evaluations": WHOLE,
     "method": TEXT,
@@ -287,10 +293,6 @@ POLICY = entity("a policy", _template | {"attributes": VALUES, "targets": NAMES,
 
 # Workflows (sections 3.5.19 to 3.5.23 and 3.7.7).
 
-_conditions: dict[str, Kind] = {}
-CONDITION = entity("a condition", _conditions, exclusive=True, since=_since("1.3", "not"))
-CONDITIONS = list_of(CONDITION, "write a list of conditions: `- assert: …`")
-_conditions |= {"and": CONDITIONS, "or": CONDITIONS, "not": CONDITIONS, "assert": named(ANY)}
 _call = either(str=TEXT, dict=entity("a call of an operation", {"operation": TEXT, "inputs": VALUES}, "operation"))
 _workflow = either(str=TEXT, dict=entity("a call of a workflow", {"workflow": TEXT, "inputs": VALUES}, "workflow"))
 ACTIVITY = entity(
@@ -305,7 +307,7 @@ STEP = entity(
         "description": TEXT,
         "target": TEXT,
         "target_relationship": TEXT,
-        "operation_host": HOSTS,
+        "operation_host": TEXT,
         "filter": CONDITIONS,
         "activities": list_of(ACTIVITY),
         "on_success": _steps,
@@ -357,7 +359,7 @@ TOPOLOGY = entity(
         "node_templates": map_of(NODE),
         "relationship_templates": map_of(RELATIONSHIP),
         "groups": map_of(GROUP),
-        "policies": either(list=named(POLICY), dict=map_of(POLICY)),
+        "policies": either(list=named(POLICY, unique=True), dict=map_of(POLICY)),
         "outputs": PARAMETERS,
         "substitution_mappings": SUBSTITUTION,
         "workflows": map_of(WORKFLOW),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from heat_config_agent.language.positions import Json
@@ -11,14 +11,14 @@ from heat_config_agent.stack.definition import ROOT, Tree, Unresolved
 from heat_config_agent.tosca.artifacts import file_path, naming_document
 from heat_config_agent.tosca.definitions import PropertyDefinition
 from heat_config_agent.tosca.documents import Document
-from heat_config_agent.tosca.later import Attribute, Computed, as_text, computed, selected
+from heat_config_agent.tosca.later import Attribute, Computed, as_text, computed, least_state, selected
 from heat_config_agent.tosca.topology import Layer, Link, Part, capability_of
 from heat_config_agent.tosca.values import is_call
 
 Subject = Part | Link
 
 NOTHING = object()
-"""What stands for a property or an attribute that is not there."""
+"""Stands for a property or an attribute that does not exist."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Context:
     subject: Subject | None
     layer: Layer
     source: Part | None = None
-    """What SOURCE means, where that is not the source of the relationship."""
+    """The meaning of SOURCE, if that is not the source of the relationship."""
     target: Part | None = None
     artifacts: set[tuple[str, str]] | None = None
     """Receives the files of artifacts that the value names, each with the place that it is copied to."""
@@ -49,6 +49,8 @@ class Evaluator:
     """Receives the outputs that are asked for: resource → operation → names."""
     resource_of: Callable[[Subject, str, str], tuple[str, str] | None] = lambda _subject, _interface, _operation: None
     """Returns the resource of an operation and the operation's own name; None where it is not implemented."""
+    keepers: Collection[str] = ()
+    """The nodes, which have the outputs of operations that only workflows call."""
     path_of: Callable[[str, Document], str] = lambda path, _document: path
     """Returns the path of a file within the service."""
     parts: Callable[[], Iterable[Part]] = tuple
@@ -120,16 +122,13 @@ class Evaluator:
     def _kept(self, subject: Subject, member: str, name: str, compute: Callable[[], Tree]) -> Tree:
         key = (id(subject), member, name)
         if key not in self._properties:
-            with self._once(key):
+            with _Once(self._busy, key):
                 self._properties[key] = compute()
         return self._properties[key]
 
-    def _once(self, key: tuple[object, ...]) -> _Once:
-        return _Once(self._busy, key)
-
     def attribute(self, subject: Subject, name: str) -> Tree:
-        """Return an attribute; `NOTHING` where there is none of that name."""
-        with self._once((id(subject), "attribute", name)):
+        """Return an attribute; `NOTHING` if there is none of that name."""
+        with _Once(self._busy, (id(subject), "attribute", name)):
             if isinstance(subject, Link):
                 return self._plain_attribute(subject, name)
             given = self.given.get(subject.name, {})
@@ -171,14 +170,17 @@ class Evaluator:
         return Computed([*outputs, assigned], _first, "first") if outputs else assigned
 
     def _set_by_operations(self, subject: Subject, path: tuple[str, ...]) -> Iterator[Tree]:
-        """Yield the outputs of operations that set an attribute (1.3), the last operation first."""
-        for interface in reversed([*subject.template.interfaces.values()]):
-            for operation in reversed([*interface.operations.values()]):
+        """Yield the outputs of operations that set an attribute (1.3), those of relationships and the last first."""
+        ends: list[tuple[Link, str]] = []
+        if isinstance(subject, Part):
+            ends = [*((link, "SOURCE") for link in subject.links), *((link, "TARGET") for link in subject.incoming)]
+        for owner, keyword in (*ends, (subject, "SELF")):
+            for interface, operation in reversed([*owner.template.operations]):
                 outputs = (operation.implemented.content.get("outputs") if operation.implemented else None) or {}
                 outputs = {**outputs, **(operation.content.get("outputs") or {})}
                 for name, place in outputs.items():
-                    if isinstance(place, list) and (*place,) == ("SELF", *path):
-                        yield self.output(subject, interface.name, operation.name, name)
+                    if isinstance(place, list) and (*place,) == (keyword, *path):
+                        yield self.output(owner, interface.name, operation.name, name)
 
     def _inner_attribute(self, part: Part, inner: Layer, name: str) -> Tree:
         """Return an attribute of a node in whose place a service stands."""
@@ -193,10 +195,13 @@ class Evaluator:
             return self.value(inner.service.outputs[output].get("value"), Context(None, inner))
         if isinstance(entry, dict) and "value" in entry:
             return entry["value"]
+        if name == "state" and entry is None:
+            parts = [of for of in part.layer.topology.everything(part) if of is not part]
+            return Computed([self.attribute(of, name) for of in parts], least_state, "state")
         return self._plain_attribute(part, name)
 
     def capability_attribute(self, part: Part, capability: str, name: str) -> Tree:
-        """Return an attribute of a capability; `NOTHING` where there is none of that name."""
+        """Return an attribute of a capability; `NOTHING` if there is none of that name."""
         given = self.given.get(f"{part.name}.{capability}", {})
         if name in given:
             return given[name]
@@ -247,7 +252,7 @@ class Evaluator:
             return None
         resource, key = found
         self.outputs.setdefault(resource, {}).setdefault(key, {})[name] = None
-        return Attribute(resource, key, (name,))
+        return Attribute(resource, key, (name,), is_awaited=resource not in self.keepers)
 
     def entities(self, name: str, context: Context) -> list[Subject]:
         """Return what the first argument of a function means; for HOST all hosts, the nearest first (chapter 4)."""

@@ -45,6 +45,9 @@ def _check_properties(
         name, clauses = entry
         schema = defined[name].schema if name in defined else None
         where = (*path, index, name)
+        if clauses is None:
+            document.report.warn("empty", f"nothing stands under {name}", where, "leave it out, or add a constraint")
+            continue
         if clauses == []:
             document.report.wrong("constraint-bad", f"the filter of {name} has no constraint", where, "add one")
         check_clauses(clauses, schema, where, document)
@@ -62,6 +65,20 @@ def check_clauses(content: Json, schema: Schema | None, path: Path, document: Do
             check_clause(item, primitive, where, document.report, is_complex=is_complex)
 
 
+def assertions(conditions: Any, path: Path) -> Iterator[tuple[str, Json, Path]]:
+    """Yield the attributes that conditions assert, each with its constraints and their path (section 3.5.21)."""
+    for index, condition in enumerate(conditions or ()):
+        if condition is None:
+            continue
+        here = (*path, index)
+        for key in ("and", "or", "not"):
+            yield from assertions(condition.get(key), (*here, key))
+        for position, entry in enumerate(condition.get("assert") or ()):
+            if entry is not None:
+                name, clauses = entry
+                yield name, clauses, (*here, "assert", position, name)
+
+
 def _each(content: Json, path: Path) -> Iterator[tuple[Json, Path]]:
     if isinstance(content, list):
         yield from ((item, (*path, index)) for index, item in enumerate(content))
@@ -73,10 +90,10 @@ class Holder(Protocol):
     """The holder of a node's values."""
 
     def property_value(self, name: str) -> Json:
-        """Return the value of a property; None where there is none."""
+        """Return the value of a property; None if there is none."""
 
     def capability_property(self, capability: str, name: str) -> Json:
-        """Return the value of a property of a capability; None where there is none."""
+        """Return the value of a property of a capability; None if there is none."""
 
 
 def meets(node: Node, content: Mapping[str, Any], document: Document, values: Holder | None = None) -> bool:
@@ -117,7 +134,7 @@ def _entries(content: Any) -> Sequence[tuple[str, Any]]:
 
 
 def _holds(value: Json, clauses: Json, schema: Schema, *, folded: bool = False) -> bool:
-    if value is None or schema.type is None or is_function(value):
+    if value is None or clauses is None or schema.type is None or is_function(value):
         return True
     for item, _ in _each(clauses, ()):
         if is_function(item):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.tosca.circles import circles, shown_circle
@@ -13,63 +13,14 @@ from heat_config_agent.tosca.constraints import FUNCTIONS
 from heat_config_agent.tosca.definitions import CapabilityDefinition, Names, PropertyDefinition, Type
 from heat_config_agent.tosca.primitives import kind_of
 from heat_config_agent.tosca.report import Report, nearest
+from heat_config_agent.tosca.subjects import Subject, TypeSubject
+from heat_config_agent.tosca.value_paths import wrong_step
 from heat_config_agent.tosca.values import is_call
 
 SELF, SOURCE, TARGET, HOST = "SELF", "SOURCE", "TARGET", "HOST"
 
 Holder = tuple[object, ...]
-"""What has a value: a template or a type, perhaps a capability, and a property or an attribute."""
-
-
-class Subject(Protocol):
-    """A template, or a type in the place of all templates that are of it."""
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-
-    @property
-    def kind(self) -> str:
-        """`node`, `relationship`, `group` or `policy`."""
-
-    @property
-    def type(self) -> Type | None:
-        """Its type; None where that is unknown."""
-
-    def interface_operations(self, interface: str) -> Collection[str] | None:
-        """Return the names of the operations of an interface; None where it has no such interface."""
-
-    def artifact_names(self) -> Collection[str]:
-        """Return the names of its artifacts."""
-
-    def targets(self, requirement: str, /) -> Iterable[tuple[Subject, CapabilityDefinition | None]]:
-        """Return the templates that fulfil a requirement, each with its capability, as far as known."""
-
-
-@dataclass(frozen=True, slots=True)
-class TypeSubject:
-    """A type in the place of the templates that are of it."""
-
-    type: Type | None
-    kind: str
-
-    @property
-    def name(self) -> str:
-        """The name of the type."""
-        return self.type.name if self.type else ""
-
-    def interface_operations(self, interface: str) -> Collection[str] | None:
-        """Return the names of the operations of an interface; None where it has no such interface."""
-        found = self.type.interface(interface) if self.type else None
-        return found.operations if found else None
-
-    def artifact_names(self) -> Collection[str]:
-        """Return the names of its artifacts."""
-        return self.type.artifacts if self.type else ()
-
-    def targets(self, _requirement: str, /) -> Iterable[tuple[Subject, CapabilityDefinition | None]]:
-        """Return nothing: each template has its own."""
-        return ()
+"""The holder of a value: a template or a type, perhaps a capability, and a property or an attribute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +30,15 @@ class Scope:
     names: Names
     report: Report
     subject: Subject | None = None
-    """What SELF is: None where there is no such thing."""
+    """The meaning of SELF; None if it has none here."""
     inputs: Collection[str] | None = None
     """The names of the inputs; None where they are not known."""
     templates: Mapping[str, Subject] | None = None
     """The node and relationship templates by name; None where they are not known."""
     holder: Holder | None = None
-    """What has the value; None where nothing can refer to it."""
+    """The holder of the value; None if nothing can refer to it."""
     uses: dict[Holder, dict[Holder, Path]] = field(default_factory=dict)
-    """What each value needs, with the path of the value."""
+    """The needs of each value, with the path of the value."""
 
     def of(self, *holder: object) -> Scope:
         """Return the scope for a value of a property or an attribute."""
@@ -145,6 +96,8 @@ def _check_get_input(arguments: Json, path: Path, scope: Scope) -> None:
         _bad(f"needs the name of an input, not {kind_of(arguments)}", "write get_input: NAME", path, scope)
     elif scope.inputs is not None and name not in scope.inputs:
         scope.report.wrong("input-unknown", f"there is no input {name}", path, nearest(name, scope.inputs))
+    elif isinstance(scope.inputs, Mapping) and isinstance(arguments, list):
+        _check_steps(PropertyDefinition(name, scope.inputs[name], None, scope.names, ()), arguments[1:], path, scope)
 
 
 def _check_get_property(arguments: Json, path: Path, scope: Scope) -> None:
@@ -169,14 +122,25 @@ def _check_get_property(arguments: Json, path: Path, scope: Scope) -> None:
         _check_name(subject, subject.type, arguments[1:], path, scope)
 
 
+def check_outputs(content: Mapping[str, Any], path: Path, scope: Scope) -> None:
+    """Check the attributes that the outputs of an operation or a notification set (1.3): `NAME: [ENTITY, …, NAME]`."""
+    for name, attribute in (content.get("outputs") or {}).items():
+        where = (*path, "outputs", name)
+        if len(attribute) < 2:
+            problem = f"the output {name} needs the entity and the attribute that it sets"
+            scope.report.wrong("function-arguments", problem, where, "write [ SELF, ATTRIBUTE ], say")
+        else:
+            _check_get_property(attribute, (*where, "get_attribute"), scope)
+
+
 def _check_name(subject: Subject, type_: Type, names: list[Any], path: Path, scope: Scope) -> None:
     name, rest = names[0], names[1:]
     has_attributes = path[-1] == "get_attribute"
     is_member = name in type_.capabilities or name in type_.requirements
     if rest and is_member:
-        _check_member(subject, type_, (name, rest[0]), path, scope)
-    elif _has(type_, name, has_attributes=has_attributes):
-        _use(scope, path, subject, name)
+        _check_member(subject, type_, names, path, scope)
+    elif _use(type_, (subject,), names, path, scope):
+        return
     elif is_member:
         _bad(f"needs the name of a property after {name}", "", path, scope)
     else:
@@ -193,13 +157,24 @@ def _named(subject: Subject) -> str:
     return f"the type {subject.name}" if isinstance(subject, TypeSubject) else subject.name
 
 
-def _has(of: Type | CapabilityDefinition, name: object, *, has_attributes: bool) -> bool:
-    return name in of.properties or (has_attributes and name in of.attributes)
-
-
-def _use(scope: Scope, path: Path, *used: object) -> None:
+def _use(
+    of: Type | CapabilityDefinition, holder: tuple[object, ...], names: list[Any], path: Path, scope: Scope
+) -> bool:
+    """Check the steps into a value, and note that it is used; return whether there is a value of that name."""
+    name = names[0]
+    found = of.properties.get(name) or (of.attributes.get(name) if path[-1] == "get_attribute" else None)
+    if found is None:
+        return False
     if scope.holder is not None:
-        scope.uses.setdefault(scope.holder, {})[tuple(_key(part) for part in used)] = path
+        scope.uses.setdefault(scope.holder, {})[tuple(_key(part) for part in (*holder, name))] = path
+    _check_steps(found, names[1:], path, scope)
+    return True
+
+
+def _check_steps(definition: PropertyDefinition, steps: list[Any], path: Path, scope: Scope) -> None:
+    wrong = wrong_step(definition.schema, steps) if steps else None
+    if wrong is not None:
+        scope.report.wrong("name-unknown", f"{definition.name} cannot lead there: {wrong[0]}", path, wrong[1])
 
 
 def _key(part: object) -> object:
@@ -208,14 +183,13 @@ def _key(part: object) -> object:
     return part.type if isinstance(part, TypeSubject) else part
 
 
-def _check_member(subject: Subject, type_: Type, names: tuple[str, Any], path: Path, scope: Scope) -> None:
+def _check_member(subject: Subject, type_: Type, names: list[Any], path: Path, scope: Scope) -> None:
     """Check a property of a capability, or of what fulfils a requirement (chapter 4)."""
-    member, name = names
+    member, name, rest = names[0], names[1], names[1:]
     has_attributes = path[-1] == "get_attribute"
     capability = type_.capabilities.get(member)
     if capability is not None and capability.type is not None and not capability.type.is_incomplete:
-        if _has(capability, name, has_attributes=has_attributes):
-            _use(scope, path, subject, member, name)
+        if _use(capability, (subject, member), rest, path, scope):
             return
     elif capability is not None:
         return
@@ -226,11 +200,9 @@ def _check_member(subject: Subject, type_: Type, names: tuple[str, Any], path: P
         for target, offered in targets:
             if target.type is None or target.type.is_incomplete:
                 return
-            if offered is not None and _has(offered, name, has_attributes=has_attributes):
-                _use(scope, path, target, offered.name, name)
+            if offered is not None and _use(offered, (target, offered.name), rest, path, scope):
                 return
-            if _has(target.type, name, has_attributes=has_attributes):
-                _use(scope, path, target, name)
+            if _use(target.type, (target,), rest, path, scope):
                 return
         if any(offered is None for _, offered in targets):
             return
@@ -321,7 +293,7 @@ def _check_concat(arguments: Json, path: Path, scope: Scope) -> None:
     if not isinstance(arguments, list):
         _bad(f"needs a list, not {kind_of(arguments)}", "write concat: [ A, B ]", path, scope)
     elif not arguments:
-        scope.report.warn("concat-empty", "concat of nothing is an empty text", path)
+        scope.report.warn("concat-empty", "concat of an empty list is an empty text", path)
     else:
         check(arguments, path, scope)
 
@@ -380,8 +352,17 @@ def check_circles(scope: Scope, place: Callable[[Holder], Path]) -> None:
 def check_defaults(
     defined: Mapping[str, PropertyDefinition], own: Mapping[str, Json], path: Path, scope: Scope, *holder: object
 ) -> None:
-    """Report what is wrong with the functions in the defaults of definitions."""
+    """Report what is wrong with the functions in the defaults and constraints of definitions."""
     for name, content in own.items():
-        default = content.get("default")
-        if name in defined and (default.__class__ is dict or default.__class__ is list):
-            check(default, (*path, name, "default"), scope.of(*holder, name) if holder else scope)
+        for key in ("default", "value"):
+            value = content.get(key)
+            if name in defined and (value.__class__ is dict or value.__class__ is list):
+                check(value, (*path, name, key), scope.of(*holder, name) if holder else scope)
+        check_constraints(content, (*path, name), scope)
+
+
+def check_constraints(content: Mapping[str, Json], path: Path, scope: Scope) -> None:
+    """Report what is wrong with the functions in the constraints of a definition, or of its entries and keys."""
+    for key in ("constraints", "entry_schema", "key_schema"):
+        if content.get(key):
+            check(content[key], (*path, key), scope)

@@ -110,13 +110,13 @@ class GeneratedWorkflow:
     def _around(self, unit: _Unit) -> list[Operations]:
         """Return the operations of relationships between a substituted node and the nodes outside of it."""
         inside = {part.name for part in unit.parts(self._compiler)}
-        found = []
+        around = []
         for part in unit.parts(self._compiler):
             for step in self._compiler.lines.get(part.name, ()):
                 of = step.first.subject
                 if isinstance(of, Link) and not {of.source.name, of.target.name} <= inside:
-                    found.append(step)
-        return found
+                    around.append(step)
+        return around
 
 
 @dataclass(frozen=True)

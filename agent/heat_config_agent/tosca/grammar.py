@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,6 +51,8 @@ class Entity:
     """True if exactly one of the keynames has to be there."""
     since: Mapping[str, str] = field(default_factory=dict)
     """The first version that has a keyname, for those that 1.0 has not."""
+    long: Callable[[Mapping[str, Json]], Mapping[str, Json]] | None = None
+    """Writes out a short form that is a map."""
 
 
 ANY = Kind("any")
@@ -101,7 +103,7 @@ class _Absent:
 ABSENT = _Absent()
 
 EMPTY: Mapping[str, Any] = {}
-"""What stands for a definition or a template of which there is only the name; it is told by its identity."""
+"""Stands for a definition or a template that has only a name; it is compared by identity."""
 
 
 class Short(dict[str, Any]):
@@ -291,6 +293,8 @@ def _entity(value: Json, of: Entity, path: Path, report: Report) -> Any:
         return _misfit(value, wanted, path, report)
     changes: dict[str, Any] = {}
     keys = of.keys
+    if of.long is not None:
+        value = of.long(value)
     for key, inner in value.items():
         kind = keys.get(key)
         if kind is None:

@@ -256,6 +256,8 @@ class _Template:
     def _attribute(self, of: Attribute) -> Json:
         if of.attribute == "state":
             return "started"
+        if not of.is_awaited:  # an operation that only workflows call, and they are not exported
+            return None
         if of.attribute == "run":
             return {"get_attr": [of.resource, _RUN]}
         if of.attribute == "first_address":

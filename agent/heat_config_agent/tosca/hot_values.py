@@ -54,8 +54,8 @@ class Writer:
             return [self.value(item) for item in tree]
         return tree
 
-    def _unknown(self, what: str) -> Json:
-        raise NotExpressible(f"HOT has no way to express {what}")
+    def _unknown(self, construct: str) -> Json:
+        raise NotExpressible(f"HOT has no way to express {construct}")
 
     def _soft(self, tree: Tree, name: str = "") -> Json:
         """Return a value that is handed on: null where it needs a resource that is not complete by then."""

@@ -50,11 +50,11 @@ def mapped_operation(part: Part, interface: str, operation: str) -> MappedOperat
 
 def _mapped(part: Part, interface: str, operation: str, workflow: str) -> MappedOperation:
     template = part.template
-    found = template.interface(interface) if interface else None
-    if found is None and not interface:
-        found = next((of for of in template.interfaces.values() if operation in of.operations), None)
-    if found is None:
+    mapped = template.interface(interface) if interface else None
+    if mapped is None and not interface:
+        mapped = next((of for of in template.interfaces.values() if operation in of.operations), None)
+    if mapped is None:
         return MappedOperation(interface, operation, workflow, {}, is_standard=False)
-    type_ = found.definition.type if found.definition is not None else None
+    type_ = mapped.definition.type if mapped.definition is not None else None
     is_standard = type_ is not None and STANDARD in type_.keys
-    return MappedOperation(found.name, operation, workflow, found.inputs(operation), is_standard)
+    return MappedOperation(mapped.name, operation, workflow, mapped.inputs(operation), is_standard)

@@ -10,7 +10,7 @@ from functools import partial
 
 from heat_config_agent.language.positions import Json
 from heat_config_agent.stack.definition import Later, Look, Need, Tree, Unresolved, requires, resolve
-from heat_config_agent.tosca.text import written
+from heat_config_agent.tosca.text import WrittenFloat, WrittenInteger, written
 from heat_config_agent.tosca.values import is_call
 
 
@@ -121,12 +121,61 @@ def static(tree: Tree) -> Json:
 
 
 def written_out(tree: Tree) -> Tree:
-    """Return a value as it is handed to an operation: numbers that JSON would write otherwise are text (chapter 13)."""
+    """Return a value for an operation: a float is text, as it is written; lists and maps have plain numbers (13)."""
+    return tree.text if isinstance(tree, WrittenFloat) else _plain(tree)
+
+
+def _plain(tree: Tree) -> Tree:
     if isinstance(tree, dict):
-        return {key: written_out(value) for key, value in tree.items()}
+        return {key: _plain(value) for key, value in tree.items()}
     if isinstance(tree, list):
-        return [written_out(value) for value in tree]
-    return tree.text if hasattr(tree, "text") else tree
+        return [_plain(value) for value in tree]
+    if isinstance(tree, WrittenFloat):
+        return float(tree)
+    return int(tree) if isinstance(tree, WrittenInteger) else tree
+
+
+def as_variable(tree: Tree) -> Tree:
+    """Return a value for the environment of an operation (chapter 13).
+
+    A list or a map with floats that Python would write otherwise is JSON text with the floats as they are written.
+    """
+    if isinstance(tree, dict | list) and is_known(tree) and _has_written(tree):
+        return _json(tree)
+    return written_out(tree)
+
+
+def _has_written(tree: Tree) -> bool:
+    if isinstance(tree, dict | list):
+        return any(map(_has_written, tree.values() if isinstance(tree, dict) else tree))
+    return isinstance(tree, WrittenFloat)
+
+
+def _json(tree: Json) -> str:
+    if isinstance(tree, dict):
+        return "{" + ",".join(f"{as_text([key])[1:-1]}:{_json(value)}" for key, value in tree.items()) + "}"
+    if isinstance(tree, list):
+        return "[" + ",".join(map(_json, tree)) + "]"
+    if isinstance(tree, WrittenFloat) and _FLOAT.fullmatch(tree.text):
+        return tree.text
+    return as_text([_plain(tree)])[1:-1]
+
+
+_FLOAT = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+"""A float as JSON may have it."""
+
+
+def is_of_states(tree: Tree) -> bool:
+    """Return whether only states of nodes are to be known for a value: they change with every run."""
+    return not any(True for _ in requires(tree)) and _has_state(tree)
+
+
+def _has_state(tree: Tree) -> bool:
+    if isinstance(tree, Computed):
+        return _has_state(tree.arguments)
+    if isinstance(tree, dict | list):
+        return any(map(_has_state, tree.values() if isinstance(tree, dict) else tree))
+    return isinstance(tree, Attribute) and tree.attribute == "state" and not tree.is_awaited
 
 
 def uses(tree: Json, keyword: str) -> bool:
@@ -138,3 +187,13 @@ def uses(tree: Json, keyword: str) -> bool:
                 return True
         return any(uses(value, keyword) for value in tree.values())
     return any(uses(value, keyword) for value in tree) if isinstance(tree, list) else False
+
+
+_STATES = ("error", "initial", "creating", "created", "configuring", "configured", "starting", "started", "stopping")
+"""States of nodes (section 3.3.1), the least far first; others come after them."""
+
+
+def least_state(states: list[Json]) -> Json:
+    """Return the state of a substituted node: that of the inner node which has come the least far."""
+    known = [state for state in states if state is not None]
+    return min(known, key=lambda state: _STATES.index(state) if state in _STATES else len(_STATES), default=None)

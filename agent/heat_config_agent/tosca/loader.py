@@ -14,9 +14,9 @@ from heat_config_agent.model.deployment import Input
 from heat_config_agent.stack.definition import (
     Definition,
     Environment,
-    Found,
     Identity,
     Interface,
+    MappedType,
     Parameter,
     Schema,
     Tree,
@@ -40,6 +40,9 @@ from heat_config_agent.tosca.report import Report, nearest
 from heat_config_agent.tosca.service import Node, Service
 from heat_config_agent.tosca.source import Kept, Source, machine_template
 from heat_config_agent.tosca.topology import Layer, Part, Surroundings, Topology, Values
+
+MOST_SUBSTITUTED = 2_000
+"""Nodes in whose place other services are put, at most: services within services can double them without end."""
 
 LARGEST = 20_000
 """The maximum of resources of a service."""
@@ -137,7 +140,7 @@ class _Loading:
         self, source: Source, document: Document, files: Files, identity: Identity, substitutes: Substitutes
     ) -> None:
         self.source, self.document, self.identity = source, document, identity
-        self._substitutes = substitutes
+        self._substitutes, self._left = substitutes, MOST_SUBSTITUTED
         self.is_complete = self.is_new = True
         self.server = ""
         self.service = Service(document)
@@ -280,8 +283,12 @@ class _Loading:
 
     def _substitute(self, part: Part) -> Service | None:
         if part.name not in self._chosen:
-            found = self._substitutes(part)
+            found = self._substitutes(part) if self._left > 0 else None
             self._chosen[part.name] = Service(found[1]) if found is not None else None
+            self._left -= found is not None
+            if self._left == 0:
+                problem = f"over {MOST_SUBSTITUTED:,} nodes are substituted"
+                self.topology.wrong("depth", problem, part.template, part.template.path, "substitute fewer nodes")
         return self._chosen[part.name]
 
     def _inner_inputs(self, part: Part, inner: Service) -> Values:
@@ -341,8 +348,8 @@ class _Types:
     def __init__(self, types: Mapping[str, str]) -> None:
         self._types = types
 
-    def candidates(self, type_: str, resource: str) -> Iterator[Found]:  # noqa: ARG002
-        yield Found(self._types[resource], of_service=True)
+    def candidates(self, type_: str, resource: str) -> Iterator[MappedType]:  # noqa: ARG002
+        yield MappedType(self._types[resource], of_service=True)
 
     def interface(self, template: str) -> Interface:
         raise Invalid([Mistake(f"a service has no nested template {template}")], OPEN)
@@ -350,13 +357,13 @@ class _Types:
     def nested(
         self,
         resource: str,
-        found: Found,
+        type_: MappedType,
         identity: Identity,
         parameters: Mapping[str, Json],
         *,
         known: bool = True,
     ) -> Definition:
-        return self.of_file(resource, found.template, identity, parameters, known=known)
+        return self.of_file(resource, type_.template, identity, parameters, known=known)
 
     def of_text(
         self, resource: str, template: str, identity: Identity, parameters: Mapping[str, Json], *, known: bool = True

@@ -20,7 +20,7 @@ from heat_config_agent.tosca.definitions import (
 from heat_config_agent.tosca.documents import Document
 from heat_config_agent.tosca.evaluation import Context, Evaluator, Subject
 from heat_config_agent.tosca.interface_definitions import OperationDefinition
-from heat_config_agent.tosca.later import uses, written_out
+from heat_config_agent.tosca.later import as_variable, is_of_states, uses, written_out
 from heat_config_agent.tosca.processors import CONTAINER, OF_IMAGES, processor, refusal
 from heat_config_agent.tosca.templates import Interface
 from heat_config_agent.tosca.topology import Layer, Link, Part, Topology, variable
@@ -52,7 +52,7 @@ class Implemented:
 
     @property
     def path(self) -> Path:
-        """Where the implementation stands in its document."""
+        """The path of the implementation in its document."""
         return (*(self.operation.implemented or self.operation).path, "implementation")
 
 
@@ -78,12 +78,16 @@ class Script:
     config: dict[str, Any] = field(default_factory=dict)
     """`primary`, `processor` and `files`; for an image `container`, whose values a run may compute."""
     inputs: dict[str, Tree] = field(default_factory=dict)
-    of_ends: dict[str, Tree] = field(default_factory=dict)
-    """The inputs that use TARGET or SOURCE, for every target or source (chapter 13)."""
+    uncompared: dict[str, Tree] = field(default_factory=dict)
+    """Inputs that are no reason to run again: those for every target or source (chapter 13), and states of nodes."""
     files: dict[str, Json] = field(default_factory=dict)
     """Files of artifacts that the inputs name."""
     places: list[dict[str, Json]] = field(default_factory=list)
     options: dict[str, Json] = field(default_factory=dict)
+
+    def written(self, value: Tree) -> Tree:
+        """Return the value of an input as the processor has it: Ansible has types, all others have variables."""
+        return written_out(value) if self.config.get("processor") == "ansible" else as_variable(value)
 
 
 @dataclass
@@ -124,11 +128,11 @@ class Scripts:
         raw = of.interface.inputs(of.operation.name)
         layer = of.subject.layer
         for name, value in raw.items():
-            made.inputs[name] = written_out(
-                self.evaluator.value(value, Context(of.subject, layer, None, None, artifacts))
-            )
+            found = made.written(self.evaluator.value(value, Context(of.subject, layer, None, None, artifacts)))
+            (made.uncompared if is_of_states(found) else made.inputs)[name] = found
             if isinstance(of.subject, Link):
-                made.of_ends.update(self._of_ends(name, value, of.subject, layer))
+                for end, found in self._of_ends(name, value, of.subject, layer):
+                    made.uncompared[end] = made.written(found)
         for inside, place in sorted(artifacts):
             made.files[inside] = self._known.get(inside)
             if place:
@@ -258,12 +262,12 @@ class Scripts:
     def _processor(self, of: Implemented, place: tuple[str, Document], type_: Any, content: Mapping[str, Any]) -> str:
         """Return what processes a file: by its artifact type, its extension, or its first line (chapter 13)."""
         path, document = place
-        found = processor(type_, content, document, path)
-        if not found:
+        tool = processor(type_, content, document, path)
+        if not tool:
             problem = f"nothing says what runs {content['file']}"
             hint = "begin it with #! and the path of its interpreter, or name the type of the artifact"
             self._wrong(of, "open-tool", problem, hint)
-        return found
+        return tool
 
 
 def targets(link: Link) -> list[Part]:
@@ -280,12 +284,12 @@ def sources(link: Link) -> list[Part]:
 def surroundings(of: Implemented, node: Part) -> dict[str, Json]:
     """Return what every operation knows of where it stands; `node` is the one that it is about (chapter 13)."""
     subject = of.subject
-    found = {"TOSCA_INTERFACE": of.interface.name}
+    variables = {"TOSCA_INTERFACE": of.interface.name}
     if isinstance(subject, Part):
-        return {"TOSCA_NODE": subject.id, **found}
+        return {"TOSCA_NODE": subject.id, **variables}
     return {
         "TOSCA_NODE": node.id,
-        **found,
+        **variables,
         "TOSCA_REQUIREMENT": subject.requirement,
         "SOURCE": subject.source.id,
         "TARGET": subject.target.id,

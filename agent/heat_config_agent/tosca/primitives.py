@@ -217,11 +217,11 @@ READERS: dict[str, Callable[[Json], Any]] = {
     "range": _range,
     **{name: _quantity(name) for name in UNITS},
 }
-"""What reads the values of each primitive type."""
+"""The readers of the values of each primitive type."""
 
 
 def json_problem(text: Json) -> str:
-    """Return the problem with a value of the type json (section 5.3.2); nothing where there is none."""
+    """Return the problem with a value of the type json (section 5.3.2); nothing if there is none."""
     try:
         json.loads(text)
     except (ValueError, RecursionError):
@@ -230,7 +230,7 @@ def json_problem(text: Json) -> str:
 
 
 def xml_problem(text: Json) -> str:
-    """Return the problem with a value of the type xml (section 5.3.3); nothing where there is none."""
+    """Return the problem with a value of the type xml (section 5.3.3); nothing if there is none."""
     from xml.parsers import expat  # noqa: PLC0415  # few templates have such values
 
     parser = expat.ParserCreate()

@@ -281,7 +281,7 @@ def _stands_for(document: Document, part: Part) -> bool:
     return type_ is not None and part.type is not None and (type_.is_a(part.type) or _same(type_, part.type))
 
 
-def _same(one: object, other: object) -> bool:
+def _same(first: object, second: object) -> bool:
     """Return whether two types are the same in two documents that name different versions."""
-    files = [getattr(getattr(type_, "names", None), "file", None) for type_ in (one, other)]
-    return files[0] == files[1] and getattr(one, "name", None) == getattr(other, "name", None)
+    files = [getattr(getattr(type_, "names", None), "file", None) for type_ in (first, second)]
+    return files[0] == files[1] and getattr(first, "name", None) == getattr(second, "name", None)

@@ -11,6 +11,7 @@ from heat_config_agent.tosca.circles import circles, shown_circle
 from heat_config_agent.tosca.definitions import RequirementDefinition, Type
 from heat_config_agent.tosca.filters import check_filter, meets
 from heat_config_agent.tosca.functions import Scope
+from heat_config_agent.tosca.primitives import UNBOUNDED
 from heat_config_agent.tosca.report import nearest
 from heat_config_agent.tosca.service import Node, Requirement, Service
 
@@ -29,6 +30,7 @@ def check_requirements(node: Node, service: Service, scope: Scope) -> None:
             _check_target(requirement, service, scope)
             _check_relationship(requirement, service, scope)
             _check_filter(requirement, scope)
+            _check_occurrences(requirement, scope)
     if node.is_known and node.type is not None:
         _check_number(node, node.type.requirements, service, scope)
 
@@ -126,6 +128,17 @@ def _check_relationship(requirement: Requirement, service: Service, scope: Scope
         scope.report.wrong("relationship-unfit", problem, path)
 
 
+def _check_occurrences(requirement: Requirement, scope: Scope) -> None:
+    """Report occurrences that are not within those of the definition (1.3)."""
+    own, definition = requirement.content.get("occurrences"), requirement.definition
+    if own is None or definition is None:
+        return
+    (least, most), upper = definition.occurrences, float("inf") if own[1] == UNBOUNDED else own[1]
+    if own[0] < least or upper > most:
+        problem = f"the occurrences of {requirement.name} are not within those of its definition: {least:g} to {most:g}"
+        scope.report.wrong("value", problem, (*requirement.path, "occurrences"))
+
+
 def _check_filter(requirement: Requirement, scope: Scope) -> None:
     content = requirement.content.get("node_filter")
     if content is None:
@@ -156,18 +169,18 @@ def _check_number(node: Node, defined: Mapping[str, RequirementDefinition], serv
 
 
 def _check_candidates(requirement: Requirement, service: Service, scope: Scope) -> None:
-    """Leave it open where a requirement without a named node is not fulfilled by exactly one."""
+    """Report an open point if a requirement without a named node is not fulfilled by exactly one node."""
     if requirement.content.get("node") is not None and requirement.node_type is None:
         return  # it has been reported
     budget.left.matches -= len(service.nodes)
     if budget.left.matches < 0:
         return
-    found = candidates(requirement, service)
-    if len(found) > 1:
-        names = ", ".join(node.name for node in found[:5])
+    nodes = candidates(requirement, service)
+    if len(nodes) > 1:
+        names = ", ".join(node.name for node in nodes[:5])
         problem = f"the requirement {requirement.name} of {requirement.node.name} can be fulfilled by several: {names}"
         scope.report.leave_open("open-requirement", problem, requirement.path, "name one of them")
-    elif not found and not is_for_machine(requirement):
+    elif not nodes and not is_for_machine(requirement):
         problem = f"no node fulfils the requirement {requirement.name} of {requirement.node.name}"
         scope.report.leave_open("open-requirement", problem, requirement.path, "name a node that fulfils it")
 

@@ -28,8 +28,8 @@ from heat_config_agent.tosca.definitions import (
     definitions,
 )
 from heat_config_agent.tosca.documents import Document
-from heat_config_agent.tosca.functions import Subject
 from heat_config_agent.tosca.grammar import EMPTY
+from heat_config_agent.tosca.subjects import Subject
 from heat_config_agent.tosca.templates import Relationship, Template
 
 _MERGED = ("properties", "attributes", "capabilities", "interfaces", "artifacts")

@@ -21,15 +21,15 @@ INPUTS, SURROUNDINGS = "tosca_inputs", "tosca_surroundings"
 
 def variables(values: Dict[str, Any]) -> Dict[str, str]:
     """Return inputs as variables of the environment: text as it is, anything else as JSON."""
-    found = {}
+    variables = {}
     for name, value in values.items():
         if value is None:
-            found[name] = ""
+            variables[name] = ""
         elif isinstance(value, str):
-            found[name] = value
+            variables[name] = value
         else:
-            found[name] = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    return found
+            variables[name] = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return variables
 
 
 def given(name: str) -> Dict[str, Any]:
@@ -94,7 +94,7 @@ def run(step: Dict[str, str], place: str, environment: Dict[str, str]) -> Tuple[
     except OSError as error:
         sys.stderr.write("%s cannot be started: %s\n" % (step["primary"], error.strerror))
         return 127, {}
-    found = {}
+    outputs = {}
     for name in OPERATION["outputs"]:
         written = os.path.join(folder, name)
         if os.path.isfile(written):
@@ -103,8 +103,8 @@ def run(step: Dict[str, str], place: str, environment: Dict[str, str]) -> Tuple[
             if step["processor"] == "python":  # its outputs are JSON
                 parsed = json.loads(value.decode())
                 value = parsed.encode() if isinstance(parsed, str) else value
-            found[name] = value
-    return ended.returncode if ended.returncode >= 0 else 128 - ended.returncode, found
+            outputs[name] = value
+    return ended.returncode if ended.returncode >= 0 else 128 - ended.returncode, outputs
 
 
 def copy(place: str) -> None:
@@ -115,13 +115,13 @@ def copy(place: str) -> None:
 
 def take_away(place: str, action: str) -> None:
     """Remove copies whose time is over; one that someone has changed stays."""
-    for each in OPERATION.get("places") or ():
-        path = placed(each["to"], place)
-        if each["until"] == "end" or (each["until"] == "delete" and action == "DELETE"):
+    for copied in OPERATION.get("places") or ():
+        path = placed(copied["to"], place)
+        if copied["until"] == "end" or (copied["until"] == "delete" and action == "DELETE"):
             try:
                 with open(path, "rb") as file:
-                    is_ours = file.read() == content_of(OPERATION["files"][each["file"]])
-                if is_ours or each["until"] == "end":
+                    is_ours = file.read() == content_of(OPERATION["files"][copied["file"]])
+                if is_ours or copied["until"] == "end":
                     os.remove(path)
             except FileNotFoundError:
                 pass

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from heat_config_agent.language.positions import Json, Path
-from heat_config_agent.tosca.definitions import Type
+from heat_config_agent.tosca import functions, values
+from heat_config_agent.tosca.definitions import PropertyDefinition, Type
 from heat_config_agent.tosca.documents import Document
+from heat_config_agent.tosca.filters import check_filter
 from heat_config_agent.tosca.functions import Scope
 from heat_config_agent.tosca.report import nearest
 from heat_config_agent.tosca.service import Node, Service
@@ -30,7 +32,7 @@ class _SubstitutionCheck:
     """One substitution mapping, as it is checked."""
 
     def __init__(self, content: Mapping[str, Any], service: Service, scope: Scope) -> None:
-        self.content, self.service, self.report = content, service, scope.report
+        self.content, self.service, self.scope, self.report = content, service, scope, scope.report
         self.path: Path = (*service.path, "substitution_mappings")
         self.type = find(service.document, "node_types", content.get("node_type"), (*self.path, "node_type"))
 
@@ -44,17 +46,23 @@ class _SubstitutionCheck:
                 defined = {**(type_.properties if type_ else {}), **defined}
             for name, entry in (self.content.get(section) or {}).items():
                 path = (*self.path, section, name)
-                if is_known and not self._is_declared(section, name, defined, entry):
+                if entry is None:
+                    hint = "leave it out, or put something under it"
+                    self.report.warn("empty", f"nothing stands under {name}", path, hint)
+                elif is_known and not self._is_declared(section, name, defined, entry):
                     noun = {"properties": "property", "capabilities": "capability"}.get(section, section[:-1])
                     problem = f"the type {self.content.get('node_type')} has no {noun} {name}"
                     self.report.wrong("undeclared", problem, path, nearest(name, defined))
                 elif section in {"capabilities", "requirements"}:
                     self._check_member(section, defined.get(name), entry, path)
                 elif section in {"properties", "attributes"}:
-                    self._check_value(section, entry, path)
+                    self._check_value(section, entry, path, defined.get(name))
                 else:
                     self._check_operations(name, entry, path)
                     self._check_workflows(entry, path)
+        if self.content.get("substitution_filter"):
+            path = (*self.path, "substitution_filter")
+            check_filter(self.content["substitution_filter"], type_, path, self.service.document, self.scope)
         if is_known and type_ is not None:
             self._check_complete(type_)
 
@@ -114,15 +122,19 @@ class _SubstitutionCheck:
             self.report.wrong("mapping-unknown", problem, path, nearest(name, self.service.nodes))
         return node
 
-    def _check_value(self, section: str, entry: Json, path: Path) -> None:
+    def _check_value(self, section: str, entry: Json, path: Path, definition: PropertyDefinition | None) -> None:
         """Check the mapping of a property or an attribute; anything but a list of names is a constant."""
+        is_constant = not isinstance(entry, list)
         if isinstance(entry, dict) and not is_call(entry) and set(entry) <= {"mapping", "value"} and len(entry) == 1:
-            if "value" in entry:
-                return
-            entry, path = entry["mapping"], (*path, "mapping")
-            if isinstance(entry, str):
+            ((key, entry),) = entry.items()
+            path, is_constant = (*path, key), key == "value"
+            if key == "mapping" and isinstance(entry, str):
                 entry = [entry]
-        if not isinstance(entry, list) or not entry or not all(isinstance(part, str) for part in entry):
+        if is_constant:
+            functions.check(entry, path, self.scope)
+            if definition is not None:
+                values.check(entry, definition.schema, path, self.report)
+        if is_constant or not isinstance(entry, list) or not all(isinstance(part, str) for part in entry) or not entry:
             return
         if len(entry) == 1:
             parameters = self.service.inputs if section == "properties" else self.service.outputs
@@ -188,7 +200,7 @@ class _SubstitutionCheck:
 
 
 def check_substitutable(service: Service, documents: Iterable[Document], scope: Scope) -> None:
-    """Leave it open where a node has to be substituted, and no template that is imported stands in for it."""
+    """Report an open point if a node has to be substituted, and no imported template can stand in for it."""
     wanted = [node for node in service.nodes.values() if DIRECTIVES & set(node.directives)]
     if not wanted:
         return

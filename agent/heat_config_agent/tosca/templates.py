@@ -14,8 +14,8 @@ from heat_config_agent.tosca.definitions import (
 )
 from heat_config_agent.tosca.documents import Document
 from heat_config_agent.tosca.entities import operations
-from heat_config_agent.tosca.functions import Subject
 from heat_config_agent.tosca.interface_definitions import InterfaceDefinition, OperationDefinition
+from heat_config_agent.tosca.subjects import Subject
 
 
 class Interface:
@@ -79,7 +79,7 @@ class Template:
         return self.type is not None and not self.type.is_incomplete
 
     def property_value(self, name: str) -> Json:
-        """Return the value of a property: the assigned one, or else the default; None where there is none."""
+        """Return the value of a property: the assigned one, or else the default; None if there is none."""
         value = (self.content.get("properties") or {}).get(name)
         if value is None and self.type is not None and name in self.type.properties:
             return self.type.properties[name].default
@@ -102,9 +102,9 @@ class Template:
     def interfaces(self) -> Mapping[str, Interface]:
         """Its interfaces by the names that its type has for them; with one that only the template has (section 3.7)."""
         assigned: Mapping[str, Json] = self.content.get("interfaces") or {}
-        found: dict[str, Interface] = {}
+        interfaces: dict[str, Interface] = {}
         for name, definition in self.declared.items():
-            found[name] = Interface(name, {}, definition, self.document, (*self.path, "interfaces", name))
+            interfaces[name] = Interface(name, {}, definition, self.document, (*self.path, "interfaces", name))
         for name, content in assigned.items():
             declared = self.declaration(name)
             path = (*self.path, "interfaces", name)
@@ -112,19 +112,19 @@ class Template:
                 own = self.document.find("interface_types", name)
                 declared = InterfaceDefinition(name, {"type": name}, None, self.document, path) if own else None
             if declared is not None:
-                found[declared.name] = Interface(declared.name, content, declared, self.document, path)
-        return found
+                interfaces[declared.name] = Interface(declared.name, content, declared, self.document, path)
+        return interfaces
 
     def interface(self, name: str) -> Interface | None:
         """Return an interface by its name, its type's name or a short form of that."""
-        found = self.interfaces.get(name)
-        if found is None:
+        interface = self.interfaces.get(name)
+        if interface is None:
             type_ = self.document.find("interface_types", name)
-            for interface in self.interfaces.values() if type_ else ():
-                of = interface.definition.type if interface.definition else None
+            for candidate in self.interfaces.values() if type_ else ():
+                of = candidate.definition.type if candidate.definition else None
                 if of is not None and type_ is not None and of.key == type_.key:
-                    return interface
-        return found
+                    return candidate
+        return interface
 
     @property
     def implements_nothing(self) -> bool:
@@ -187,9 +187,9 @@ class Relationship(Template):
         definition = self._definition
         if definition is None or not definition.interfaces:
             return super().declared
-        found = dict(super().declared)
+        interfaces = dict(super().declared)
         for name, content in definition.interfaces.items():
             refined = self.type.interface(name) if self.type else None
             key = refined.name if refined else name
-            found[key] = InterfaceDefinition(key, content, refined, definition.names, definition.path)
-        return found
+            interfaces[key] = InterfaceDefinition(key, content, refined, definition.names, definition.path)
+        return interfaces

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.tosca import entities, values
 from heat_config_agent.tosca.definitions import schema
 from heat_config_agent.tosca.documents import Document
-from heat_config_agent.tosca.grammar import held, list_of
+from heat_config_agent.tosca.filters import assertions, check_clauses
+from heat_config_agent.tosca.grammar import ABSENT, held, list_of
 from heat_config_agent.tosca.primitives import READERS
 
 _INTERVAL = "tosca.datatypes.TimeInterval"
@@ -31,11 +32,26 @@ def check_triggers(triggers: Mapping[str, Json], path: Path, document: Document)
         _check_period(content.get("period"), (*here, "period"), document)
         if isinstance(condition, dict):
             _check_period(condition.get("period"), (*here, "condition", "period"), document)
+        for conditions, where in monitored(content, here, document):
+            for _, clauses, place in assertions(conditions, where):
+                check_clauses(clauses, None, place, document)
         activities(content, here, document)
 
 
+def monitored(content: Mapping[str, Any], path: Path, document: Document) -> Iterator[tuple[list[Any], Path]]:
+    """Yield the lists of conditions of a trigger (1.3), without their faulty parts, which are reported."""
+    condition = content.get("condition")
+    for key in ("condition", "constraint"):
+        if isinstance(content.get(key), list):
+            yield content[key], (*path, key)
+    if isinstance(condition, dict) and isinstance(condition.get("constraint"), list):
+        where = (*path, "condition", "constraint")
+        conditions = held(condition["constraint"], entities.CONDITIONS, where, document.report)
+        yield ([] if conditions is ABSENT else conditions), where
+
+
 def _check_period(value: Json, path: Path, document: Document) -> None:
-    """Report a period that is text, and no time. A number is taken for seconds."""
+    """Report a period whose text is not a time. A number means seconds."""
     if not isinstance(value, str):
         return
     try:

@@ -16,10 +16,11 @@ from heat_config_agent.tosca.definitions import (
 from heat_config_agent.tosca.documents import Document
 from heat_config_agent.tosca.entities import operations
 from heat_config_agent.tosca.filters import check_filter
-from heat_config_agent.tosca.functions import Scope, TypeSubject
+from heat_config_agent.tosca.functions import Scope
 from heat_config_agent.tosca.grammar import EMPTY
-from heat_config_agent.tosca.interface_definitions import InterfaceDefinition
+from heat_config_agent.tosca.interface_definitions import InterfaceDefinition, check_operations
 from heat_config_agent.tosca.report import Report, nearest
+from heat_config_agent.tosca.subjects import TypeSubject
 from heat_config_agent.tosca.triggers import check_triggers
 from heat_config_agent.tosca.types import MOST_PARENTS, NO_PARENT, SECTIONS
 
@@ -89,7 +90,8 @@ class _TypeCheck:
         name = type_.content.get("derived_from")
         noun = NOUNS[type_.section]
         if name is None or name == NO_PARENT:
-            if type_.section != "data_types" or type_.content.get("properties"):
+            is_root = type_.key == f"{SECTIONS[type_.section]}Root"
+            if not is_root and (type_.section != "data_types" or type_.content.get("properties")):
                 hint = f"derive it of {SECTIONS[type_.section]}Root"
                 self.report.warn(
                     "not-root", f"the {noun} {type_.name} is not derived of the root type", type_.path, hint
@@ -133,6 +135,7 @@ class _TypeCheck:
 
     def _check_interface_type(self) -> None:
         content, path = self.type.content, self.type.path
+        check_operations(content, path, self.report)
         self._check_inputs(content.get("inputs"), self.type.inputs, (*path, "inputs"))
         for name, operation, where in operations(content, path):
             if operation.get("implementation"):
@@ -148,6 +151,8 @@ class _TypeCheck:
     def _check_operation(
         self, content: Mapping[str, Json], inputs: Mapping[str, PropertyDefinition], path: Path
     ) -> None:
+        if path[-1] == "inputs":
+            self.report.wrong("key-unknown", "inputs cannot be the name of an operation", path, "give it another name")
         self._check_inputs(content.get("inputs"), inputs, (*path, "inputs"))
         implementation = content.get("implementation")
         if implementation:
@@ -155,6 +160,8 @@ class _TypeCheck:
             check_implementation(
                 implementation, names, (*path, "implementation"), self.document, operation=str(path[-1])
             )
+            functions.check(implementation, (*path, "implementation"), self.scope)
+        functions.check_outputs(content, path, self.scope)
 
     def _check_interfaces(self) -> None:
         for name, content in (self.type.content.get("interfaces") or {}).items():
@@ -171,12 +178,15 @@ class _TypeCheck:
             known = [*self.document.known("interface_types"), "Standard", "Configure"]
             problem = f"the interface {interface.name} needs a type"
             self.report.wrong("key-missing", problem, path, nearest(interface.name, known) or "add type")
+        check_operations(content, path, self.report)
         self._check_inputs(content.get("inputs"), interface.inputs, (*path, "inputs"))
         for name, operation, where in operations(content, path):
             self._check_operation(operation, interface.operations[name].inputs, where)
+        for name, notification in (content.get("notifications") or {}).items():
+            functions.check_outputs(notification, (*path, "notifications", name), self.scope)
 
-    def _refuse_refinement(self, what: str, new: Type, old: Type, path: Path) -> None:
-        problem = f"{what} has the type {new.name}, which is not derived of {old.name}"
+    def _refuse_refinement(self, subject: str, new: Type, old: Type, path: Path) -> None:
+        problem = f"{subject} has the type {new.name}, which is not derived of {old.name}"
         self.report.wrong("refine", problem, path, "a derived type may only refine what it inherits")
 
     def _check_relationship(self) -> None:
@@ -189,6 +199,8 @@ class _TypeCheck:
         self._check_requirements()
         for name, content in (self.type.content.get("artifacts") or {}).items():
             check_artifact(self.type.artifacts[name], content, self.document)
+            where = (*self.type.artifacts[name].path, "properties")
+            functions.check(content.get("properties"), where, self.scope)
 
     def _check_capabilities(self) -> None:
         for name, content in (self.type.content.get("capabilities") or {}).items():
@@ -234,7 +246,8 @@ class _TypeCheck:
                 checked = _TypeCheck(type_, self.document, self.scope) if type_ else self
                 checked._check_interface(inner, of)  # noqa: SLF001  # of its own class
             if content.get("node_filter"):
-                check_filter(content["node_filter"], definition.node, (*path, "node_filter"), self.document)
+                where = (*path, "node_filter")
+                check_filter(content["node_filter"], definition.node, where, self.document, self.scope)
 
     def _check_group(self) -> None:
         self._check_interfaces()
@@ -253,12 +266,12 @@ def _find_softly(document: Document, name: str, path: Path) -> None:
 
 
 def _parents(type_: Type) -> list[Type]:
-    found: list[Type] = []
+    parents: list[Type] = []
     following = type_.parent
-    while following is not None and following not in found:
-        found.append(following)
+    while following is not None and following not in parents:
+        parents.append(following)
         following = following.parent
-    return found
+    return parents
 
 
 def check_definitions(

@@ -38,7 +38,7 @@ MOST_PARENTS = 60
 """Types that are derived of one another at most."""
 
 NO_PARENT = "tosca.entity.Root"
-"""What the specification gives its own root types as a parent: it stands for none."""
+"""The parent that the specification gives its own root types: it stands for none."""
 
 _SAME = frozenset({"tosca.capabilities.Container", "tosca.capabilities.Compute"})
 """Capability types that satisfy each other: versions turn round which of them is derived of the other."""
@@ -47,12 +47,14 @@ _SAME = frozenset({"tosca.capabilities.Container", "tosca.capabilities.Compute"}
 class DefinedType:
     """A type as its document defines it (`definitions.Type`)."""
 
-    def __init__(self, section: str, name: str, content: Mapping[str, Json], names: Names, *, normative: bool) -> None:
+    def __init__(
+        self, section: str, name: str, content: Mapping[str, Json], names: Names, *, is_normative: bool
+    ) -> None:
+        """Take its definition; `is_normative` says that it has the full name of a normative type."""
         self.section, self.name, self.content, self.names = section, name, content, names
-        self.normative = normative
         self.path: Path = (section, name)
-        self.key: object = name if normative else self
-        """What tells it from others: normative types of all versions are the same by their name."""
+        self.key: object = name if is_normative else self
+        """Its identity: normative types of all versions and documents are the same by their name."""
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
@@ -139,13 +141,15 @@ class DefinedType:
     @cached_property
     def requirements(self) -> Mapping[str, RequirementDefinition]:
         """Definitions of requirements by name."""
-        found = self._inherited("requirements")
+        requirements = self._inherited("requirements")
         for index, entry in enumerate(self.content.get("requirements") or ()):
             if entry is not None:
                 name, content = entry
                 path = (*self.path, "requirements", index, name)
-                found[name] = RequirementDefinition(name, content or {}, found.get(name), self.names, path)
-        return found
+                requirements[name] = RequirementDefinition(
+                    name, content or {}, requirements.get(name), self.names, path
+                )
+        return requirements
 
     @cached_property
     def artifacts(self) -> Mapping[str, ArtifactDefinition]:
@@ -203,7 +207,7 @@ class DefinedType:
 
     @cached_property
     def schema(self) -> Schema:
-        """Of a data type: what its values are."""
+        """The values of a data type."""
         return Schema(self, {}, None, self.names)
 
     @cached_property

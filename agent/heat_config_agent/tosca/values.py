@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from heat_config_agent.language.positions import Json, Path
-from heat_config_agent.tosca.constraints import is_function
+from heat_config_agent.tosca import budget
+from heat_config_agent.tosca.constraints import Clause, SlowPattern, is_function
 from heat_config_agent.tosca.definitions import PropertyDefinition, Schema, Type
 from heat_config_agent.tosca.primitives import READERS, json_problem, xml_problem
 from heat_config_agent.tosca.report import Report, nearest
@@ -38,10 +39,21 @@ def check(value: Json, schema: Schema, path: Path, report: Report) -> None:
             continue
         try:
             met = clause.is_met(value)
+        except SlowPattern as slow:
+            _tell_slow(slow, clause, path, report)
+            continue
         except (ValueError, TypeError):
             continue
         if not met:
             report.wrong("constraint", f"{_named(path)} does not meet the constraint {clause}", path)
+
+
+def _tell_slow(slow: SlowPattern, clause: Clause, path: Path, report: Report) -> None:
+    """Report that values cannot be held against patterns, once for a file."""
+    if not budget.left.is_slow_told:
+        budget.left.is_slow_told = True
+        problem = f"{_named(path)} cannot be held against the constraint {clause}: {slow}"
+        report.wrong("constraint", problem, path, "avoid repetitions inside of repetitions")
 
 
 def is_call(value: Json) -> bool:
@@ -93,7 +105,7 @@ def _check_complex(value: Json, type_: Type, path: Path, report: Report) -> None
     if not type_.properties:  # it says nothing of its values
         return
     check_properties(value, type_.properties, f"the type {type_.name}", (path, path), report)
-    if type_.key == _PORTS:
+    if any(ancestor.key == _PORTS for ancestor in type_.lineage):
         _check_ports(value, path, report)
 
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.tosca import functions, values
 from heat_config_agent.tosca.circles import circles, shown_circle
 from heat_config_agent.tosca.definitions import PropertyDefinition, definitions
-from heat_config_agent.tosca.filters import check_clauses
+from heat_config_agent.tosca.entities import HOST_NAMES
+from heat_config_agent.tosca.filters import assertions, check_clauses
 from heat_config_agent.tosca.functions import Scope
 from heat_config_agent.tosca.grammar import EMPTY
 from heat_config_agent.tosca.report import nearest
 from heat_config_agent.tosca.service import Group, Node, Policy, Requirement, Service
+from heat_config_agent.tosca.subjects import Subject, TypeSubject
 from heat_config_agent.tosca.templates import Template
-from heat_config_agent.tosca.triggers import activities
+from heat_config_agent.tosca.triggers import activities, monitored
 from heat_config_agent.tosca.type_checks import check_definitions
 
 
@@ -54,10 +57,13 @@ class _WorkflowCheck:
         self.report = scope.report
 
     def check(self) -> None:
-        """Report what is wrong with it."""
+        """Report the mistakes of the workflow."""
         own = self.content.get("inputs") or {}
         path = (*self.path, "inputs")
-        check_definitions(own, definitions(own, {}, self.service.document, path), path, self.service.document)
+        defined = definitions(own, {}, self.service.document, path)
+        check_definitions(own, defined, path, self.service.document)
+        functions.check_defaults(defined, own, path, self.scope)
+        functions.check(self.content.get("outputs"), (*self.path, "outputs"), self.scope)
         for index, condition in enumerate(self.content.get("preconditions") or ()):
             if condition is not None:
                 here = (*self.path, "preconditions", index)
@@ -75,6 +81,10 @@ class _WorkflowCheck:
         node = (trigger.get("target_filter") or {}).get("node")
         if node is not None and self.service.document.find("node_types", node) is None:
             self._target(node, (*path, "target_filter", "node"))
+        for conditions, where in monitored(trigger, path, self.service.document):
+            self._check_conditions(conditions, target, where)
+        for key in ("condition", "constraint"):
+            functions.check(trigger.get(key), (*path, key), replace(self.scope, subject=_subject(target)))
         action = trigger.get("action")
         if isinstance(action, str) and "." not in action:
             self._check_inline(action, (*path, "action"))
@@ -88,13 +98,13 @@ class _WorkflowCheck:
         """Return the node or group of a name, or report that there is none."""
         if name is None:
             return None
-        found: Template | None = self.service.nodes.get(name) or self.service.groups.get(name)
-        if found is None:
+        target: Template | None = self.service.nodes.get(name) or self.service.groups.get(name)
+        if target is None:
             known = [*self.service.nodes, *self.service.groups]
             self.report.wrong(
                 "target-unknown", f"there is no node template or group {name}", path, nearest(name, known)
             )
-        return found
+        return target
 
     def _nodes(self, target: Template) -> list[Node]:
         if isinstance(target, Group):
@@ -113,18 +123,10 @@ class _WorkflowCheck:
             self.report.wrong("relationship-unknown", problem, where, nearest(name, sorted(known)))
 
     def _check_conditions(self, content: Any, target: Template | None, path: Path) -> None:
-        for index, condition in enumerate(content or ()):
-            if condition is None:
-                continue
-            here = (*path, index)
-            for key in ("and", "or", "not"):
-                self._check_conditions(condition.get(key), target, (*here, key))
-            for position, entry in enumerate(condition.get("assert") or ()):
-                if entry is not None:
-                    name, clauses = entry
-                    where = (*here, "assert", position, name)
-                    definition = self._definition(name, target)
-                    check_clauses(clauses, definition.schema if definition else None, where, self.service.document)
+        for name, clauses, where in assertions(content, path):
+            definition = self._definition(name, target)
+            check_clauses(clauses, definition.schema if definition else None, where, self.service.document)
+            functions.check(clauses, where, replace(self.scope, subject=_subject(target)))
 
     def _definition(self, name: str, target: Template | None) -> PropertyDefinition | None:
         if target is None or target.type is None:
@@ -138,6 +140,7 @@ class _WorkflowCheck:
         if step.get("target_relationship") is not None and step.get("operation_host") is None:
             problem = "a step with target_relationship needs operation_host"
             self.report.wrong("key-missing", problem, path, "add operation_host: SOURCE or TARGET")
+        self._check_host(step, target, path)
         activities = [activity for activity in step.get("activities") or () if activity is not None]
         if step.get("target") is None and any("inline" not in activity for activity in activities):
             self.report.wrong("key-missing", "a step needs target", path, "add target")
@@ -148,6 +151,19 @@ class _WorkflowCheck:
             for name, where in _named_steps(step.get(key), (*path, key)):
                 if name not in steps:
                     self.report.wrong("step-unknown", f"there is no step {name}", where, nearest(name, steps))
+
+    def _check_host(self, step: Mapping[str, Any], target: Template | None, path: Path) -> None:
+        """Report an operation_host that a step with that target cannot have (section 3.5.23)."""
+        host = step.get("operation_host")
+        allowed = HOST_NAMES if step.get("target_relationship") is None else ("SOURCE", "TARGET")
+        if host is None or host in allowed:
+            return
+        if target is not None and target.kind == Group.kind:
+            if host in self.service.nodes or self.service.document.find("node_types", host) is not None:
+                return
+            allowed = (*allowed, "a node template", "a node type")
+        problem = f"operation_host must be one of {', '.join(allowed)}"
+        self.report.wrong("choice", problem, (*path, "operation_host"), nearest(host, allowed))
 
     def _check_activity(
         self, activity: Mapping[str, Any], step: Mapping[str, Any], target: Template | None, path: Path
@@ -237,6 +253,11 @@ class _WorkflowCheck:
             names = shown_circle(circle)
             path = (*self.path, "steps", circle[0])
             self.report.wrong("step-circle", f"steps follow one another in a circle: {names}", path)
+
+
+def _subject(target: Template | None) -> Subject:
+    """Return what SELF is in a condition: the node that it is about, or each member of a group."""
+    return target if isinstance(target, Node) else TypeSubject(None, Node.kind)
 
 
 def _named_steps(value: Any, path: Path) -> Iterator[tuple[str, Path]]:

@@ -179,7 +179,7 @@ class Response(http.client.HTTPResponse):
         """Read the headers to their end, which the library does not insist on.
 
         If the headers leave a doubt about the end of the answer, the connection is not used again: otherwise the rest
-        of the answer might be taken for the answer to the next request.
+        of the answer might pass for the answer to the next request.
         """
         super().begin()
         if self._until.ended:

@@ -30,7 +30,7 @@ def choose(program: Program, place: Workplace, *, removes: bool) -> tuple[str, .
     note = place.working / ".program"
     earlier = list(programs.every(replace(program, names=_read(note)), place.environment))
     if removes and not earlier and (gone := "".join(_read(note))):
-        problem = f"{gone}, which made the containers, is not installed any more"
+        problem = f"{gone}, which made the containers, is no longer installed"
         raise MissingTool(f"{problem} (remove {note} to have another program chosen)")
     troubles = []
     for argv in earlier or programs.every(program, place.environment):

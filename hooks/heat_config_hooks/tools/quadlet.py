@@ -235,7 +235,7 @@ def _loaded(systemd: Systemd, services: Mapping[str, str], folder: Path) -> int:
     for unit in systemd.show(wanted, "LoadState", "SourcePath", "FragmentPath"):
         service, file = unit["Id"], wanted.get(unit["Id"], "")
         if unit["LoadState"] == "not-found":
-            problem = f"systemd has no {service} after it has run podman's generator, which should make it of {file}"
+            problem = f"systemd has no {service}, although podman's generator should have made it from {file}"
             steps.say(f"{problem}; see «journalctl -t quadlet-generator»", error=True)
             code = FAILED
         elif unit["SourcePath"] != file:

@@ -79,13 +79,13 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     files.replace(pillar, json.dumps({**inputs, INPUTS: inputs}).encode())
     own = place.run / "own.conf"
     _write_config(own, {**options, **_own(place.run, pillar, user)})
-    include = [glob.escape(str(each)) for each in (*machine, own)]
+    include = [glob.escape(str(path)) for path in (*machine, own)]
     _write_config(place.run / "minion", {"id": _minion_id(main), "include": include})
     _grains(place).symlink_to(main.parent / "grains")  # salt reads them next to its configuration
     files.make_directory(place.run / "cache")
     files.make_directory(place.working / "file_backup")
     (place.run / "cache" / "file_backup").symlink_to(place.working / "file_backup")
-    test = request.options["test"] or any(each.get("test") is True for each in (options, *machine.values()))
+    test = request.options["test"] or any(settings.get("test") is True for settings in (options, *machine.values()))
     return protocol.Command(
         argv=(
             *program,

@@ -29,10 +29,10 @@ THEIR_PAUSE = 30
 """Seconds between two questions of os-collect-config's, once it has run for a minute."""
 
 SECONDS = 240
-"""How long a chain may take, on a machine that is busy."""
+"""The most seconds that a chain may take on a busy machine."""
 
 ASKED = {("GET", "metadata"), ("POST", "signal"), ("GET", "v3"), ("POST", "tokens")}
-"""What agents ask, by the last word of the path: Heat and its client, too, ask Keystone and Heat, for other things."""
+"""The requests of agents, by the last word of the path; Heat and its client send others."""
 
 Boot = Callable[[str, dict[str, Any]], AbstractContextManager[object]]
 """Have an agent run: a name for its folder, and what the server was given when it was made."""

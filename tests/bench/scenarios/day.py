@@ -11,7 +11,7 @@ from bench import heat, idle, measure, peers, work
 from bench.scenario import OURS, THEIRS, Figure, Goal, Sample, Scenario, Subject
 
 COMPRESSED = 10_000.0
-"""How many times faster time passes, as far as it can: the daemon polls as fast as it is able to."""
+"""The factor by which time passes faster; the daemon polls no faster than it can."""
 
 POLLS, FIRST = 2880, 100
 """Polls of a day, one each 30 seconds; and those after which memory has its size."""

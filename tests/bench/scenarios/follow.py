@@ -26,7 +26,7 @@ POLLS = 50
 """In each round."""
 
 DOCUMENT = json.dumps({"deployments": []}).encode()
-"""What is followed: what its content is does not matter, as it does not change."""
+"""The followed document; its content does not matter, because it does not change."""
 
 _OURS = """if True:
     import json, os, resource, sys

@@ -14,7 +14,7 @@ from bench import heat, idle, measure, peers, work
 from bench.scenario import OURS, THEIRS, Figure, Goal, Sample, Scenario, Subject
 
 COMPRESSED = 25.0
-"""How many times shorter the intervals are."""
+"""The factor by which the intervals are shorter."""
 
 PERIOD = 550.0
 """Seconds that are looked at, before they are compressed: nothing happens, then a group of changes, then nothing."""

@@ -19,7 +19,7 @@ _MEBI = 1024 * 1024
 _LINE = 10
 """Bytes of a line."""
 _FIRST = 100_000_000
-"""What the first line says."""
+"""The text of the first line."""
 _FILES, _NONE = "the command into files", "heat-config-agent, no output"
 
 _FIGURES = (

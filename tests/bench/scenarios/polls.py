@@ -14,7 +14,7 @@ from bench import heat, idle, measure, peers, work
 from bench.scenario import OURS, THEIRS, Figure, Goal, Sample, Scenario, Subject
 
 COMPRESSED = 1000.0
-"""How many times faster time passes, as far as they can: what is done every 30 seconds is done every 30 ms."""
+"""The factor by which time passes faster: 30 seconds become 30 ms, as far as possible."""
 
 POLLS, FEWER = 12, 2
 """In each round; of what takes long for each."""

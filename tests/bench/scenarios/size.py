@@ -1,4 +1,4 @@
-"""How much there is to install."""
+"""The size of an installation."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _PARTS = (
     "heat-config/os-refresh-config/**/*",
     "*/install.d/hook-*.py",
 )
-"""What an image gets of heat-agents."""
+"""The parts of heat-agents that an image gets."""
 
 _WITHOUT = ("pip", "setuptools")
-"""What every environment has."""
+"""The packages that every environment has."""
 
 
 def _ours(folder: Path) -> Sample:

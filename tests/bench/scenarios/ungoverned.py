@@ -1,4 +1,4 @@
-"""What the code for a policy costs on a machine that has none."""
+"""The cost of the code for a policy on a machine that has none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Python loads before a command of ours that a test kills at a point: see `support.kill_points`."""
+"""The module that Python loads before a command that a test kills at a point: see `support.kill_points`."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_what_was_measured_is_told(place: Path) -> None:
 
 
 def test_what_takes_too_long_is_ended_and_what_it_had_counts(place: Path) -> None:
-    """However it hangs, and whatever it has started: also what is stopped, or does not heed TERM."""
+    """A scenario that hangs is ended with all its processes, and its figures so far count."""
     told = place.parent / "pid"
 
     def run(_folder: Path) -> Sample:
@@ -85,7 +85,7 @@ def test_what_takes_too_long_is_ended_and_what_it_had_counts(place: Path) -> Non
 
 
 def test_what_is_ended_at_once_has_no_time_to_hang(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
-    """It is told to end before it has begun, and does: it need not be killed."""
+    """A process that is told to end before it begins ends by itself."""
     monkeypatch.setattr(apart, "GRACE", 60.0)
     begun = time.monotonic()
     outcome = measured(wait, seconds=0)
@@ -97,7 +97,7 @@ def test_what_is_ended_at_once_has_no_time_to_hang(monkeypatch: pytest.MonkeyPat
 
 
 def test_nothing_that_was_started_is_left(place: Path) -> None:
-    """Also where the scenario is through, and its process is gone; what others have started goes on."""
+    """All processes of a scenario are ended, also after its own has exited; others continue."""
     other = subprocess.Popen(["sleep", "60"])
     told = place.parent / "pid"
     outcome = measured(lambda _folder: {"wall": float(started(told, "sleep", "60"))}, rounds=1)

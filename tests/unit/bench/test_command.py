@@ -92,7 +92,7 @@ def test_which_are_measured(
 def test_nothing_is_kept_of_a_dry_run(
     monkeypatch: pytest.MonkeyPatch, kept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is shown only."""
+    """A dry run only prints its figures."""
     assert run(monkeypatch, "--dry", "oneself") == 0
     assert "| **heat-config-agent** | 250 ms " in capsys.readouterr().out
     assert not kept.exists()
@@ -101,7 +101,7 @@ def test_nothing_is_kept_of_a_dry_run(
 def test_what_is_lacking_keeps_nothing_else_from_being_measured(
     monkeypatch: pytest.MonkeyPatch, kept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is said, and what was set up is removed."""
+    """A missing program is reported, and the preparation is removed."""
     every = (scenario("one", missing), scenario("needy"), scenario("two"))
     monkeypatch.setattr(scenarios, "ALL", (every[0], replace(every[1], needs=lack), every[2]))
 
@@ -123,7 +123,7 @@ def lack() -> None:
 def test_what_fails_keeps_nothing_else_from_being_measured(
     monkeypatch: pytest.MonkeyPatch, kept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is said at the end what was not measured and why; its figures of before stay."""
+    """A failed scenario is reported at the end, and its earlier figures stay."""
     monkeypatch.setattr(scenarios, "ALL", (scenario("one"), scenario("two")))
     assert run(monkeypatch) == 0
     before = json.loads(kept.read_text())["one"]
@@ -140,7 +140,7 @@ def test_what_fails_keeps_nothing_else_from_being_measured(
 def test_what_hangs_takes_nobody_elses_time(
     monkeypatch: pytest.MonkeyPatch, kept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It has its share, and half of what is to spare; the sum is bounded."""
+    """A hanging scenario has its share and half of the spare time, and the sum is bounded."""
     monkeypatch.setattr(scenarios, "ALL", (scenario("one", hanging, seconds=1), scenario("two", seconds=57)))
     monkeypatch.setattr(command, "TOTAL", 60)
     monkeypatch.setattr(command, "SPARE", 1.0)
@@ -155,7 +155,7 @@ def test_what_hangs_takes_nobody_elses_time(
 def test_what_is_ended_before_it_is_through_is_said(
     monkeypatch: pytest.MonkeyPatch, kept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What it had by then is kept."""
+    """The figures so far are kept."""
 
     @contextlib.contextmanager
     def lame(folder: Path) -> Iterator[list[Subject]]:
@@ -173,7 +173,7 @@ def test_what_is_ended_before_it_is_through_is_said(
 def test_an_interruption_keeps_what_was_measured(
     monkeypatch: pytest.MonkeyPatch, kept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whether somebody presses ^C or ends the process; it is said what is missing then."""
+    """The figures are kept after ^C or a signal, and the missing ones are named."""
 
     def interrupting(_folder: Path) -> contextlib.AbstractContextManager[list[Subject]]:
         os.kill(os.getppid(), signal.SIGTERM)
@@ -198,7 +198,7 @@ def test_all_fit_into_ten_minutes() -> None:
 
 
 def test_shares_are_listed(monkeypatch: pytest.MonkeyPatch, kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """And nothing is measured."""
+    """The shares are listed, and nothing is measured."""
     assert run(monkeypatch, "--list", "one") == 0
     assert capsys.readouterr().out.split() == [
         *("one", "20", "s", "1", "rounds", "one-more", "20", "s", "1", "rounds", "all", "of", "them", "40", "s")

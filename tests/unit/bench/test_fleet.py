@@ -13,7 +13,7 @@ NUMBER = 500
 
 
 def test_a_server_that_cannot_serve_all_serves_as_many_as_it_can() -> None:
-    """Nobody gives up, and nobody is forgotten: all of them ask less often."""
+    """An overloaded server serves what it can, and all clients poll less often."""
     found = simulate(fleet.THIRD, Agent, number=NUMBER)
     assert found.useful > 0.95
     assert found.lost < 0.01
@@ -22,7 +22,7 @@ def test_a_server_that_cannot_serve_all_serves_as_many_as_it_can() -> None:
 
 
 def test_a_fleet_that_does_not_heed_the_server_has_it_collapse() -> None:
-    """What is simulated can go wrong: the agent that is replaced gets no answers at all."""
+    """The simulation can fail: the replaced agent gets no answers at all."""
     found = simulate(fleet.THIRD, Replaced, number=NUMBER)
     assert found.useful < 0.01
     assert found.lost > 0.95
@@ -30,7 +30,7 @@ def test_a_fleet_that_does_not_heed_the_server_has_it_collapse() -> None:
 
 
 def test_whoever_is_impatient_has_it_collapse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How long the agent waits for an answer matters no less than how long it waits before it asks."""
+    """The time that an agent waits for an answer matters as much as the pause between requests."""
     monkeypatch.setattr(Agent, "patience", 10.0)
     assert simulate(fleet.THIRD, Agent, number=NUMBER).useful < 0.7
 
@@ -44,7 +44,7 @@ def test_a_short_queue_is_fair_enough() -> None:
 
 
 def test_after_an_outage_everybody_is_served_within_minutes() -> None:
-    """Whether the server refused connections meanwhile, or took requests that it then has to work off."""
+    """All are served soon, whether the server refused connections or has accepted requests to work off."""
     refused = simulate(fleet.REFUSED, Agent, number=NUMBER)
     assert refused.useful > 0.9
     assert refused.reach(0.99) < 180
@@ -85,7 +85,7 @@ def asked(server: Server, now: float, patience: float) -> tuple[float, bool, boo
 
 
 def test_the_server_serves_one_request_at_a_time_and_its_queue_is_bounded() -> None:
-    """One request after the other; an outage ends what waits, or has it wait; a full queue takes no more."""
+    """Requests are served in turn; an outage drops or delays them, and a full queue refuses new ones."""
     plain = Course(capacity=100 / fleet.NEEDED, measured_from=0, end=100)
     server = Server(plain, 1)
     assert asked(server, 1.0, 10) == (1.01, True, True)

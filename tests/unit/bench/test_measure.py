@@ -1,4 +1,4 @@
-"""What is compared is run in turn, and what a process takes is counted."""
+"""Subjects run in turn, and the resources of each process are counted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def scenario(*, rounds: int, seconds: float = 60, warm_up: bool = True) -> Scena
 
 
 class Runs:
-    """Who was run, in this order."""
+    """The subjects that were run, in order."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -65,7 +65,7 @@ def test_what_takes_long_is_run_less_often() -> None:
 
 
 def test_no_round_is_begun_when_the_time_is_over() -> None:
-    """But for the first three: a median of fewer says little. What was set up before is of that time, too."""
+    """At least three rounds are run, because a median of fewer says little; preparation counts as time too."""
     runs = Runs()
     in_turn(scenario(rounds=9, warm_up=False), runs.subject("a"), begun=time.monotonic() - 61)
 
@@ -86,7 +86,7 @@ def test_no_round_is_begun_that_would_last_too_long() -> None:
 
 
 def test_what_minds_nobody_is_run_at_the_same_time() -> None:
-    """Each waits for the other here; in the next round they are run again."""
+    """Two subjects that wait for each other run at the same time, in every round."""
     both = threading.Barrier(2)
     numbers = itertools.count()
 
@@ -115,7 +115,7 @@ def test_what_a_process_took_counts_its_children() -> None:
 
 
 def test_a_command_that_fails_is_not_measured() -> None:
-    """Its time says nothing, unless its exit code is one of those that it has to have."""
+    """The time of a failed command does not count, unless its exit code is expected."""
     with pytest.raises(AssertionError, match="ended with 3"):
         measure.run(("/bin/sh", "-c", "exit 3"), env={})
     assert measure.run(("/bin/sh", "-c", "exit 3"), env={}, codes=(3,)).code == 3

@@ -25,7 +25,7 @@ def test_what_cannot_be_installed_is_lacking(monkeypatch: pytest.MonkeyPatch, tm
 def test_what_could_not_be_installed_is_not_tried_for_each_scenario(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It would take each of them a minute to hear the same; what is here is not installed again either."""
+    """A failed installation is not repeated for each scenario, nor is a successful one."""
     monkeypatch.setattr(peers, "FOLDER", tmp_path / "peers")
     tries: list[int] = []
 

@@ -1,4 +1,4 @@
-"""What was measured becomes ratios, goals and a page."""
+"""Figures become ratios, goals and a page."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_goal_against_somebody_is_a_ratio_of_medians(
 
 @pytest.mark.parametrize(("ours", "met"), [(0.008, True), (0.0081, False), (-0.001, True)])
 def test_a_goal_against_nobody_is_a_value(ours: float, met: bool) -> None:
-    """It is held against our own median, whatever the others took."""
+    """A goal without an opponent is compared with our own median."""
     judged = report.goal(Goal("wall", "", 0.008), found(ours=ours, theirs=1e-9))
 
     assert (judged["reached"], judged["met"]) == (ours, met)
@@ -64,14 +64,14 @@ def test_a_goal_against_nobody_is_a_value(ours: float, met: bool) -> None:
 
 @pytest.mark.parametrize("theirs", [{}, {"theirs": 0.0}, {"theirs": -0.1}])
 def test_a_goal_without_anything_to_hold_it_against_is_neither_met_nor_missed(theirs: dict[str, float]) -> None:
-    """Nobody is so and so many times faster than what is not here, or took no time, as noise may have it."""
+    """A ratio to a missing or zero figure is neither met nor missed."""
     judged = report.goal(Goal("wall", THEIRS, 1.0), found(ours=1.0, **theirs))
 
     assert (judged["reached"], judged["met"]) == (None, None)
 
 
 def test_the_page_says_which_goals_are_met() -> None:
-    """Each goal is a line: what is wanted, what was reached, and whether that is enough."""
+    """Each goal is a line with the target, the figure, and whether it is met."""
     goals = (
         Goal("wall", THEIRS, 1 / 80),
         Goal("wall", LIMIT, 3.0),
@@ -104,7 +104,7 @@ def test_the_page_shows_medians_spread_and_ratios() -> None:
 
 
 def test_columns_are_in_line() -> None:
-    """So a table can be read in a terminal, too."""
+    """The columns are aligned, so a table can be read in a terminal too."""
     section = report.section("some", report.record(scenario(), found(ours=0.004, theirs=0.4)))
 
     lines = [each for each in section.splitlines() if each.startswith("|")]
@@ -113,7 +113,7 @@ def test_columns_are_in_line() -> None:
 
 
 def test_a_figure_that_one_of_them_does_not_show_is_left_open() -> None:
-    """What was not measured is no nought."""
+    """A missing figure is not shown as 0."""
     both: Found = {OURS: {}, THEIRS: {"wall": Spread(1.0, 1.0, 1.0, 1)}}
     section = report.section("some", report.record(scenario(), both))
 
@@ -161,7 +161,7 @@ def test_what_is_too_wide_both_ways_is_a_list() -> None:
 
 @pytest.mark.parametrize(("ours", "theirs"), [(0.0, 1.0), (1.0, 0.0), (-0.1, 1.0), (1.0, -0.1)])
 def test_there_is_no_ratio_of_nothing(ours: float, theirs: float) -> None:
-    """Neither of what is not there, nor of what was lost in noise."""
+    """There is no ratio to a missing figure, or to one within the noise."""
     section = report.section("some", report.record(scenario(), runs(1, ours=ours, theirs=theirs)))
 
     assert "ratio" not in section
@@ -169,14 +169,14 @@ def test_there_is_no_ratio_of_nothing(ours: float, theirs: float) -> None:
 
 
 def test_a_goal_that_nothing_was_left_of_says_so() -> None:
-    """It is met, and no ratio says by how much."""
+    """A goal whose figure is zero is met without a ratio."""
     recorded = report.record(scenario(Goal("wall", THEIRS, 0.5)), found(ours=-0.001, theirs=1.0))
 
     assert rows(report.goals("some", recorded))[2][3:] == ["nothing to be seen", "met"]
 
 
 def test_a_goal_that_is_not_met_says_what_stands_in_the_way() -> None:
-    """And nothing where it is met."""
+    """A missed goal shows its obstacle, and one that is met does not."""
     goals = (Goal("wall", THEIRS, 0.5, because="A start of Python takes longer."), Goal("wall", LIMIT, 9.0, "No."))
     recorded = report.record(scenario(*goals), found(ours=0.8, theirs=1.0, limit=0.1))
 
@@ -198,7 +198,7 @@ def test_the_summary_says_how_many_goals_are_met_and_which_are_not() -> None:
 
 
 def test_words_may_change_without_measuring_anew() -> None:
-    """What was measured stays, with its date; its goals are judged again."""
+    """The figures stay with their date, and the goals are judged again."""
     before = report.record(scenario(Goal("wall", THEIRS, 0.5), note="Old."), found(ours=0.8, theirs=1.0))
     now = replace(scenario(Goal("wall", THEIRS, 0.9, "For this."), note="New."), title="Another thing is done")
     after = report.reworded({"some": before}, [now])["some"]
@@ -211,7 +211,7 @@ def test_words_may_change_without_measuring_anew() -> None:
 
 
 def test_older_figures_say_when_they_were_measured() -> None:
-    """And on which machine, at the head of the page."""
+    """The head of the page has the date and the machine of older figures."""
     new = report.record(scenario(), found(ours=1.0))
     old = {**new, "date": "2020-01-02", "machine": "1 × i386"}
     page = report.page({"some": new, "other": old})

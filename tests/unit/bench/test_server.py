@@ -21,7 +21,7 @@ def heat(tmp_path: Path) -> Iterator[server.Running]:
 
 
 def test_signals_are_counted(heat: server.Running) -> None:
-    """Each request, each connection with a request, and which signals say success."""
+    """Requests, connections with requests, and successful signals are counted."""
     with requests.Session() as session:
         for code in ("0", '"0"', "1", '"10"'):
             answer = session.post(heat.url("signal/d1"), data=f'{{"deploy_status_code": {code}}}')
@@ -61,7 +61,7 @@ def test_a_document_that_is_as_before_is_not_sent(heat: server.Running, kind: st
 
 
 def test_a_plain_document_has_nothing_to_tell_it_by(heat: server.Running) -> None:
-    """Who polls it has to compare it; HEAD has its length and nothing of it."""
+    """A client has to compare the content itself; HEAD returns only its length."""
     answer = requests.get(heat.url("plain/a.json"), headers={"If-None-Match": "*"}, timeout=10)
     head = requests.head(heat.url("plain/a.json"), timeout=10)
 
@@ -72,7 +72,7 @@ def test_a_plain_document_has_nothing_to_tell_it_by(heat: server.Running) -> Non
 
 
 def test_the_limit_does_its_work(heat: server.Running, tmp_path: Path) -> None:
-    """Each script is run, on record before and after, and signalled over one connection."""
+    """The limit records each script before and after its run, and signals over one connection."""
     try:
         limit = work.Limit(tmp_path / "limit")
     except LackingError as lack:

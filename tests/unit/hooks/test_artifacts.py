@@ -60,7 +60,7 @@ def test_what_an_artifact_says() -> None:
     ],
 )
 def test_mistakes(value: object, says: str) -> None:
-    """Each is named by its path, and the URL, which may have a secret, is not shown."""
+    """Each mistake has its path, and no URL, which may have a secret."""
     with pytest.raises(HookError) as caught:
         options.read({"artifacts": value}, {})
     assert str(caught.value).startswith(says)

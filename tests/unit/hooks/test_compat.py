@@ -34,7 +34,7 @@ def test_the_rows_of_the_package_are_those_that_the_agent_names() -> None:
 
 
 def test_cleanups_are_known_without_the_package() -> None:
-    """What leaves something running is not forgotten when the package is removed."""
+    """Tools that leave something running are known even if the package is removed."""
     cleans = {tool: heat_config_hooks.load(tool).ABOUT.cleans for tool in heat_config_hooks.COMPAT}
     assert {tool: value for tool, value in cleans.items() if value} == cleanup._OF_ABSENT  # noqa: SLF001
 

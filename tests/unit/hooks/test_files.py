@@ -199,7 +199,7 @@ def test_what_a_kill_has_left_is_no_obstacle(tmp_path: Path) -> None:
 
 
 def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
-    """Its target is not changed."""
+    """The target of the link is not changed."""
     (tmp_path / "other").write_bytes(b"other")
     (tmp_path / "a").symlink_to(tmp_path / "other")
     files.replace(tmp_path / "a", b"x")
@@ -208,7 +208,7 @@ def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
 
 
 def test_a_link_in_the_place_of_the_new_file_is_not_followed(tmp_path: Path) -> None:
-    """Nobody can redirect the temporary file."""
+    """A link in the place of the temporary file is not followed."""
     (tmp_path / "other").write_bytes(b"other")
     (tmp_path / ".a.new").symlink_to(tmp_path / "other")
     with pytest.raises(OSError, match="symbolic links"):

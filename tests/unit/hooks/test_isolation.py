@@ -31,7 +31,7 @@ def test_levels_are_read_from_yaml_and_from_text() -> None:
     ],
 )
 def test_anything_else_is_a_mistake(given: object, path: str) -> None:
-    """It never means less isolation."""
+    """An invalid value never means less isolation."""
     with pytest.raises(HookError) as found:
         isolation.read(given, "o")
     assert found.value.path == path

@@ -79,7 +79,7 @@ def test_a_process_may_have_any_name(tmp_path: Path, name: str) -> None:
 
 
 def test_a_process_that_has_ended_has_no_start() -> None:
-    """Not even while its parent has not read its exit code."""
+    """A process that has ended has no start time, even before its parent has read its exit code."""
     process = subprocess.Popen(["true"])
     wait_until(lambda: processes.ticks(process.pid) is None)
     process.wait()
@@ -101,7 +101,7 @@ def test_nothing_of_another_process_is_found(leader: subprocess.Popen[bytes]) ->
 
 @pytest.mark.parametrize("pid", [0, 1, 2, os.getpid(), os.getppid()], ids=["0", "1", "2", "ourselves", "our parent"])
 def test_the_systems_own_processes_are_part_of_no_run(pid: int) -> None:
-    """Nor are this process and its parents, whatever a damaged journal says."""
+    """Neither system processes nor the agent and its parents belong to a run, whatever a damaged journal says."""
     spared = {1, 2, *(each.pid for each in psutil.Process().parents()), os.getpid()}
     found = processes.tree(pid, processes.ticks(pid) or 0, MARK)
     assert not spared & {each.pid for each in found}

@@ -85,7 +85,7 @@ def test_a_program_beside_our_interpreter_is_found(python: Path, tmp_path: Path)
 
 
 def test_a_program_is_found_where_its_packages_put_it(python: Path, tmp_path: Path) -> None:
-    """These folders are searched last."""
+    """The folders of packages are searched last."""
     own = install(tmp_path / "opt", "puppet")
     wanted = Program(names=("puppet",), folders=(str(tmp_path / "missing"), str(own)), install="…")
     assert found(wanted, PATH=tmp_path / "empty") == (str(own / "puppet"),)
@@ -110,7 +110,7 @@ def test_a_program_without_a_variable_is_nobodys_to_name(tmp_path: Path) -> None
 
 
 def test_the_variable_may_be_a_command_line(tmp_path: Path) -> None:
-    """It is split as a shell does."""
+    """The variable is split as a shell does."""
     folder = install(tmp_path, "sudo")
     line = "sudo -u 'the puppet' puppet"
     assert found(PATH=folder, HEAT_PUPPET_CMD=line) == (str(folder / "sudo"), "-u", "the puppet", "puppet")

@@ -146,7 +146,7 @@ def test_an_input_never_changes_how_programs_start(name: str) -> None:
     ],
 )
 def test_an_input_never_loads_code_by_its_name(name: str, whose: str) -> None:
-    """It is not in the environment, and a note names the program that the variable affects."""
+    """Such an input is not in the environment, and a note names the program that the variable affects."""
     assert protocol.environment(request(**{name: "v", "ok": "v"})) == {"ok": "v"}
     [sentence] = protocol.left_out(request(**{name: "v", "ok": "v"}))
     assert sentence == (
@@ -170,7 +170,7 @@ def test_names_that_say_what_an_application_is_to_do_are_variables(name: str) ->
 
 @pytest.mark.parametrize("name", sorted(CREDENTIALS))
 def test_credentials_are_only_given_to_those_who_ask_for_them(name: str) -> None:
-    """They are neither in the environment nor in the file of inputs."""
+    """Without the option, credentials are neither in the environment nor in the file of inputs."""
     assert environment(**{name: "secret", "x": "y"}) == {"x": "y"}
     assert protocol.visible_inputs(request(**{name: "secret"})) == {}
     asking = request({"deploy_credentials": True}, **{name: "secret"})
@@ -216,7 +216,7 @@ def test_values_too_many_for_the_kernel_are_left_out() -> None:
 
 @pytest.mark.parametrize(("value", "text"), [("a\0b", "ab"), ("\ud800", "?"), ("é\x80", "é\x80")])
 def test_what_no_variable_can_hold_is_replaced(value: str, text: str) -> None:
-    """So every input can be in the environment."""
+    """Characters that a variable cannot have are replaced, so that each input is in the environment."""
     assert environment(x=value) == {"x": text}
     os.fsencode(text)
 
@@ -283,7 +283,7 @@ def test_a_hook_works_in_heat_agents_own_places() -> None:
 
 
 def test_a_hook_knows_the_environment_of_its_commands() -> None:
-    """It finds its program and its variables there."""
+    """A hook finds its program and variables in the environment of its commands."""
     given = {"PATH": "/bin", "HEAT_PUPPET_CMD": "puppet"}
     assert protocol.workplace("puppet", Path("/run/x"), None, given).environment == given
 
@@ -295,7 +295,7 @@ def test_a_place_that_is_named_is_the_same_wherever_one_is(tmp_path: Path, monke
 
 
 def test_a_clean_up_is_read_as_one() -> None:
-    """It has no config, only the id of the deployment that has left."""
+    """A cleanup has no config, only the id of the deployment that has left."""
     found = protocol.request({"id": "a-left", "name": "web", protocol.LEAVES: "a"}, key="a-left", options={})
     assert (found.leaves, found.name, found.config) == ("a", "web", None)
     assert protocol.request({"id": "a"}, key="a", options={}).leaves == ""

@@ -78,7 +78,7 @@ def test_what_the_machine_cannot_read_is_no_success(
 
 
 def test_a_file_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
-    """So is a pipe, which could block for ever; the other values are sent."""
+    """An unreadable file or a pipe, which could block, is skipped, and the other values are sent."""
     os.mkfifo(tmp_path / "pipe")
     given = {name: Capture(tmp_path / name) for name in ("missing", "pipe", "")}
     assert fit({**given, "device": Capture(Path("/dev/zero")), "a": "b"}) == {"a": "b"}
@@ -202,7 +202,7 @@ def test_names_that_are_too_long_fit_too(names: int) -> None:
 
 
 def test_a_change_is_made_before_a_cut() -> None:
-    """It gets each complete text with its name, and its result is cut."""
+    """The function gets each complete text with its name, and its result is cut."""
     seen = []
 
     def change(name: str, text: str) -> str:

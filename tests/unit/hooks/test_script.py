@@ -117,7 +117,7 @@ def test_a_shorter_script_replaces_a_longer_one_whole(place: Workplace) -> None:
 
 
 def test_outputs_of_an_earlier_run_do_not_pass_for_this_ones(place: Workplace) -> None:
-    """Nor outputs of another deployment whose id begins with the same characters."""
+    """Outputs of an earlier run, or of an id with the same beginning, do not count for this run."""
     place.outputs.mkdir(parents=True)
     (place.outputs / "a.out").write_text("old")
     (place.outputs / "ab.out").write_text("another's")
@@ -156,7 +156,7 @@ def test_a_structure_is_no_script(place: Workplace, config: object) -> None:
     ],
 )
 def test_a_script_runs_however_it_was_written(place: Workplace, text: str, output: str) -> None:
-    """It may have no first line with an interpreter, or line ends and marks of Windows."""
+    """A script may lack the line with an interpreter, or have line ends and a mark of Windows."""
     found = run(place, text)
     assert (found["deploy_stdout"], found["deploy_stderr"], found["deploy_status_code"]) == (output, "", 0)
 
@@ -252,7 +252,7 @@ def test_declared_outputs_are_for_nobody_else(place: Workplace, tmp_path: Path) 
 def test_the_folder_of_outputs_is_made_private_where_it_is_for_nothing_else(
     place: Workplace, name: str, inside: str, given: int, becomes: int
 ) -> None:
-    """It may have existed before, as `HEAT_SCRIPT_OUTPUTS` may name any folder."""
+    """An existing folder is made private only if it is for outputs alone: `HEAT_SCRIPT_OUTPUTS` may name any."""
     folder = place.outputs.with_name(name)
     folder.mkdir(parents=True)
     if inside:

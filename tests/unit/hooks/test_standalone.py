@@ -57,7 +57,7 @@ def reply(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 
 def test_a_hook_is_run_by_its_name(run: Run) -> None:
-    """It reads the deployment, and prints the reply and nothing else."""
+    """A hook reads the deployment, and prints the reply and nothing else."""
     given = deployment(
         "#!/bin/sh\necho out $x\necho err >&2\nprintf y >$heat_outputs_path.o\nexit 3\n",
         inputs=[{"name": "x", "value": 1}],
@@ -190,7 +190,7 @@ def test_a_hook_that_there_is_not_is_bad_usage(run: Run, arguments: tuple[str, .
 
 
 def test_its_help_is_one_page(run: Run) -> None:
-    """It has the exit codes."""
+    """The help is one page with the exit codes."""
     done = run("", "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert "exit codes:" in done.stdout
@@ -205,7 +205,7 @@ def test_options_of_another_shape_are_a_mistake(run: Run, given: object) -> None
 
 
 def test_every_mistake_in_the_options_is_told(run: Run) -> None:
-    """Each has its path and the expected type, and nothing is run."""
+    """Each mistake has its path and the expected type, and nothing is run."""
     found = reply(run(deployment("echo ran", options={"timeuot": 5, "idempotent": "yes", "timeout": 5}), "script"))
     assert (found["deploy_status_code"], found["deploy_stdout"]) == (125, "")
     first, second = found["deploy_stderr"].splitlines()
@@ -216,7 +216,7 @@ def test_every_mistake_in_the_options_is_told(run: Run) -> None:
 
 @pytest.mark.parametrize("given", [None, {}, {"timeout": None}, {"ansible": {"tags": "x"}}])
 def test_options_may_be_missing(run: Run, given: object) -> None:
-    """They may also all be for another tool."""
+    """Options may be missing, or may all be for another tool."""
     assert reply(run(deployment("echo ran", options=given), "script"))["deploy_stdout"] == "ran\n"
 
 
@@ -240,7 +240,7 @@ def test_what_is_no_tools_option_does_not_pass(run: Run) -> None:
 
 
 def test_it_needs_nothing_of_the_agent() -> None:
-    """It needs only the standard library."""
+    """A hook that runs alone needs only the standard library."""
     script = "import sys, heat_config_hooks.standalone, heat_config_hooks.tools.script\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True)
     assert not {"heat_config_agent", "yaml", "requests", "psutil"} & set(done.stdout.split())

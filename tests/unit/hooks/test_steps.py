@@ -135,7 +135,7 @@ def test_a_question_is_answered(place: Workplace) -> None:
 
 
 def test_a_step_has_a_folder_and_an_environment(place: Workplace) -> None:
-    """Those of the call, or else those of the run; standard input is empty."""
+    """The folder and the environment are the call's or the run's, and standard input is empty."""
     body = """
         steps.run(["sh", "-c", "pwd; echo $MINE; cat"])
         steps.run(["sh", "-c", "pwd; echo $MINE; cat"], cwd=place.working, environment={"MINE": "own"})
@@ -178,7 +178,7 @@ def test_a_defect_is_a_failure(place: Workplace) -> None:
 
 
 def test_when_it_is_to_end_things_are_put_in_order(place: Workplace) -> None:
-    """Its commands are ended, and its `finally` clauses run."""
+    """At a signal, the commands of a hook are ended and its `finally` clauses run."""
     body = """
         try:
             steps.say("begun")

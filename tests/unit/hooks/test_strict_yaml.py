@@ -15,7 +15,7 @@ def merges(levels: int, last: int) -> str:
 
 
 def test_merge_keys_do_as_yaml_says() -> None:
-    """What stands in the map itself counts, then what is merged first."""
+    """The map's own keys come first, then those of the first merge."""
     text = "a: &a {x: 1, y: 1}\nb: &b {<<: *a, y: 2}\nc: {<<: [*b, *a], z: 3}"
     assert strict_yaml.loads(text) == {
         "a": {"x": 1, "y": 1},
@@ -39,7 +39,7 @@ def test_merge_keys_are_counted_before_they_are_copied() -> None:
 
 
 def test_a_map_that_merges_itself_is_refused() -> None:
-    """It has no end."""
+    """A map that merges itself is refused, because it has no end."""
     with pytest.raises(ValueError, match="nested too deeply, or in itself"):
         strict_yaml.loads("a: &a {<<: *a}")
 
@@ -65,7 +65,7 @@ def test_of_several_merge_keys_the_last_wins() -> None:
     ],
 )
 def test_a_fault_has_its_position(text: str, problem: str) -> None:
-    """Whatever is wrong, there is one sentence with line and column."""
+    """Every fault is one sentence with line and column."""
     with pytest.raises(ValueError, match=re.escape(problem)):
         strict_yaml.loads(text)
 
@@ -109,7 +109,7 @@ def test_no_text_is_nested_more_deeply_than_is_seen(line: str) -> None:
 
 
 def test_many_short_lists_and_maps_are_no_depth() -> None:
-    """They are read without another look at the text."""
+    """Many short lists and maps are not nested deeply, and are read in one pass."""
     text = "\n".join(f"k{number}: {{a: [1, {{b: 2}}]}}" for number in range(5000))
     value = strict_yaml.loads(text)
     assert isinstance(value, dict)

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 
 
 TEMPLATES = {"hot", "stack", "language", "tosca"}
-"""What only templates load, which are no usual start: its classes may be the standard library's."""
+"""Modules that only templates load, whose classes may be the standard library's."""
 
 
 def modules() -> list[str]:
@@ -84,7 +84,7 @@ def needed(kind: Any) -> list[str]:
 
 
 def test_there_are_many() -> None:
-    """So the comparisons are not empty."""
+    """The comparisons have many cases, and are not empty."""
     assert len(PAIRS) > 60
 
 
@@ -158,7 +158,7 @@ def test_values_look_the_same(ours: Any, theirs: Any) -> None:
 
 @both
 def test_values_change_the_same(ours: Any, theirs: Any) -> None:
-    """Or refuse to change; and `replace` gives equal copies."""
+    """Both kinds of values change alike or refuse to, and `replace` returns equal copies."""
     every = all_fields(ours)
     for name in every:
         for do in (lambda found, name=name: setattr(found, name, 1), lambda found, name=name: delattr(found, name)):

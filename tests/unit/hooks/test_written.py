@@ -54,7 +54,7 @@ def test_a_file_is_written_with_its_folders(kept: Written, path: Path) -> None:
 
 
 def test_a_file_that_was_there_is_taken_over(kept: Written, path: Path) -> None:
-    """Whatever its content, until our file is removed."""
+    """An existing file with any content is replaced by ours until ours is removed."""
     path.parent.mkdir(parents=True)
     path.write_bytes(b"somebody's")
     path.chmod(0o666)
@@ -75,7 +75,7 @@ def test_folders_and_files_are_on_disk_before_it_says_so(
 
 
 def test_a_link_is_replaced_and_not_followed(kept: Written, path: Path, tmp_path: Path) -> None:
-    """Its target belongs to others, whatever its content."""
+    """The target of the link, which belongs to others, is not changed."""
     other = tmp_path / "other"
     other.write_bytes(b"x")
     before = mode(other)
@@ -90,7 +90,7 @@ def test_a_link_is_replaced_and_not_followed(kept: Written, path: Path, tmp_path
 
 @pytest.mark.parametrize("kind", ["folder", "pipe", "device"])
 def test_what_is_no_file_is_not_replaced(kept: Written, path: Path, tmp_path: Path, kind: str) -> None:
-    """It does not block either, and no note is written."""
+    """Anything other than a file is refused at once, and no note is written."""
     path.parent.mkdir(parents=True)
     if kind == "folder":
         path.mkdir()
@@ -264,7 +264,7 @@ def test_what_was_there_before_is_put_back(kept: Written, path: Path, tmp_path: 
 
 
 def test_what_is_forgotten_is_left_alone(kept: Written, path: Path) -> None:
-    """It has no owner any more."""
+    """A forgotten file has no owner, and is not removed."""
     kept.write(path, b"x", owner=A)
     kept.forget([path, path.parent])
     assert kept.of(A) == []
@@ -336,7 +336,7 @@ def test_notes_hold_no_content_and_are_for_nobody_else(kept: Written, path: Path
 
 
 def test_the_reply_of_a_success_is_empty(kept: Written, tmp_path: Path) -> None:
-    """Whether the files were written or had the same content before, as in heat-agents."""
+    """The reply is empty, whether the files were written or unchanged, as in heat-agents."""
     one, two = tmp_path / "1", tmp_path / "2"
     kept.write(two, b"2", owner=A)
     assert kept.write_all({one: b"1", two: b"2"}, owner=A) == {

@@ -64,12 +64,12 @@ def _brief(record: SnapshotRecord) -> dict[str, Json]:
 def list_(options: argparse.Namespace) -> int:
     """List the snapshots of a stack."""
     root = sessions.look(state_options.of(options), options.name)
-    shown = [_brief(each) for each in root.world.store.snapshots.values()]
+    shown = [_brief(snapshot) for snapshot in root.world.store.snapshots.values()]
     if options.json:
         terminal.say(json.dumps(shown))
         return ExitCode.OK
     header = ("ID", "NAME", "STATUS", "WHY", "CREATED")
-    first, *lines = terminal.table([header, *(tuple(str(each[key] or "-") for key in _KEYS) for each in shown)])
+    first, *lines = terminal.table([header, *(tuple(str(snapshot[key] or "-") for key in _KEYS) for snapshot in shown)])
     terminal.say(terminal.styled(first, "quiet"))
     for line in lines:
         terminal.say(line)

@@ -45,6 +45,11 @@ Read: TypeAlias = tuple[Source, list[Mistake]]
 _CIRCLE = "Circular"
 
 
+def _is_of_all(mistake: Mistake) -> bool:
+    """Return whether a mistake is about the template as a whole, so that nothing else in it can be relied on."""
+    return not mistake.path and (mistake.place is None or mistake.problem.startswith(_CIRCLE))
+
+
 def all_mistakes(
     definition: Definition, types: Types, mistakes: Sequence[Mistake], *, creating: bool = False
 ) -> list[Mistake]:
@@ -53,21 +58,21 @@ def all_mistakes(
     `creating` is that of `validation.mistakes`. What only follows from another mistake is left out: where a function or
     the form of a resource is wrong, its type, the property or the attribute is not checked.
     """
-    if any(not each.path and (each.place is None or each.problem.startswith(_CIRCLE)) for each in mistakes):
-        return ordered(mistakes)  # nothing else can be relied on
-    wrong = {each.path[:4] for each in mistakes}
-    places = {each.place for each in mistakes if each.place}
-    is_mapping_wrong = any(each.path[:1] == ("resource_registry",) for each in mistakes)
+    if any(map(_is_of_all, mistakes)):
+        return ordered(mistakes)
+    wrong = {mistake.path[:4] for mistake in mistakes}
+    places = {mistake.place for mistake in mistakes if mistake.place}
+    is_mapping_wrong = any(mistake.path[:1] == ("resource_registry",) for mistake in mistakes)
 
     def is_consequence(mistake: Mistake) -> bool:
         path = mistake.path
         if is_mapping_wrong and path[2:3] == ("type",):
             return True
         beginnings = [path[:1], path[:3], path[:4], *([path[:2]] if len(path) < 4 else [])]
-        return mistake.place is None or mistake.place in places or any(each in wrong for each in beginnings)
+        return mistake.place is None or mistake.place in places or any(beginning in wrong for beginning in beginnings)
 
     more = validation.mistakes(definition, types, creating=creating)
-    return ordered([*mistakes, *(each for each in more if not mistakes or not is_consequence(each))])
+    return ordered([*mistakes, *(mistake for mistake in more if not mistakes or not is_consequence(mistake))])
 
 
 def new(options: argparse.Namespace, name: str, types: Types) -> Definition:
@@ -115,12 +120,12 @@ def changed(options: argparse.Namespace, stack: Stack) -> Definition:
     return _defined(source, missing, stack.identity, stack.world.types)
 
 
-def _refuse_unsigned(what: str) -> None:
+def _refuse_unsigned(subject: str) -> None:
     """Raise UsageError if the policy requires signatures: there is none for this."""
     from heat_config_agent.signing import gate  # noqa: PLC0415  # few commands need it
 
     if gate.signers() is not None:
-        raise UsageError(f"{what} cannot be signed, and the policy has the rule signers", hint="name its template")
+        raise UsageError(f"{subject} cannot be signed, and the policy has the rule signers", hint="name its template")
 
 
 def default_name(template: str) -> str:

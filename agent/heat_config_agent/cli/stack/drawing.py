@@ -92,13 +92,13 @@ def layers(nodes: Sequence[Node]) -> list[list[Node]]:
 def _text(nodes: Sequence[Node]) -> str:
     rows = [
         (
-            each.name,
-            each.type,
-            *([each.status] if each.status else []),
-            f"needs {', '.join(each.needs)}" if each.needs else "",
+            node.name,
+            node.type,
+            *([node.status] if node.status else []),
+            f"needs {', '.join(node.needs)}" if node.needs else "",
         )
         for layer in layers(nodes)
-        for each in layer
+        for node in layer
     ]
     return "".join(f"{line}\n" for line in terminal.table(rows))
 

@@ -9,16 +9,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from heat_config_agent.cli import terminal
+from heat_config_agent.cli.canvas import Canvas
 from heat_config_agent.cli.stack import values
 from heat_config_agent.deployments.plan import Step
 from heat_config_agent.deployments.redaction import OPEN
 from heat_config_agent.engine.report import Report
-from heat_config_agent.model.entry import Run
+from heat_config_agent.model.entry import Entry, Run
 from heat_config_agent.stack.records import COMPLETE, FAILED, IN_PROGRESS
 from heat_config_hooks import processes
 from heat_config_hooks.values import dataclass
 
-_STYLES = {"ok": "good", "FAILED": "bad", "running": "live", "working": "live"}
+_WORKING, _RUNNING, _OK = "working", "running", "ok"
+
+_STYLES = {_OK: "good", "FAILED": "bad", _RUNNING: "live", _WORKING: "live"}
 """Word of a row → its style; all other words are quiet."""
 
 _ROOM = 24
@@ -38,7 +41,12 @@ class Earlier:
     word: str
     action: str = ""
     seconds: float | None = None
-    """How long the work took; None if that is not known."""
+    """How long the work took, or has taken so far; None if that is not known."""
+
+    @property
+    def is_over(self) -> bool:
+        """True if the resource is complete."""
+        return self.word != _WORKING
 
 
 class View:
@@ -47,8 +55,8 @@ class View:
     interval = 60.0
     """Seconds between calls of `refresh`."""
 
-    def expect(self, names: Collection[str], done: Mapping[str, Earlier]) -> None:
-        """Show resources that have not begun, except those in `done`, which an interrupted command completed."""
+    def expect(self, names: Collection[str], earlier: Mapping[str, Earlier]) -> None:
+        """Show resources that have not begun, except those in `earlier`, which an interrupted command worked on."""
 
     def happened(self, event: Mapping[str, Any]) -> None:
         """Show an event: `{"time", "path", "action", "status", "reason"}`, in which secrets are masked."""
@@ -62,6 +70,12 @@ class View:
     def began(self, path: str, moment: float) -> None:
         """Show that the run of a deployment began, perhaps before this command, at a time in seconds since boot."""
 
+    def ended(self, path: str, seconds: float | None, problem: str) -> None:
+        """Show that the run of a deployment ended, perhaps before this command, with the time that it took.
+
+        The time is None if nothing ran. `problem` is the reason why it failed.
+        """
+
     def refresh(self) -> None:
         """Draw the progress again."""
 
@@ -71,14 +85,17 @@ class View:
     def clear(self) -> None:
         """Leave the last state on the screen, and draw no more."""
 
+    def make_room(self) -> None:
+        """Remove what is drawn until it is drawn again: other output follows."""
+
     def warn(self, text: str) -> None:
         """Show a warning."""
-        self.clear()
+        self.make_room()
         terminal.say(terminal.styled(f"warning: {terminal.line(text)}", "warn"), error=True)
 
 
 class Progress(Report):
-    """Passes the beginning of runs, and warnings, on to a view."""
+    """Passes the beginning and the end of runs, and warnings, on to a view."""
 
     def __init__(self, view: View) -> None:
         """Pass events on to the view, once `path_of` is set."""
@@ -87,9 +104,19 @@ class Progress(Report):
         """Returns the path of the resource of a deployment, by its id."""
 
     def begun(self, step: Step, run: Run) -> None:
-        path = self.path_of(step.deployment.source.rpartition("/")[2])
-        if path:
+        if path := self._path(step):
             self._view.began(path, run.began)
+
+    def ended(self, step: Step, entry: Entry) -> None:
+        if path := self._path(step):
+            seconds = None if entry.started is None or entry.ended is None else entry.ended - entry.started
+            self._view.ended(path, seconds, entry.reason if entry.failed else "")
+
+    def resent(self, step: Step, entry: Entry) -> None:
+        self.ended(step, entry)
+
+    def _path(self, step: Step) -> str:
+        return self.path_of(step.deployment.source.rpartition("/")[2])
 
     def warn(self, text: str) -> None:
         self._view.warn(text)
@@ -119,16 +146,30 @@ class _Row:
     reason: str = ""
     deployed: bool = False
     """True if a deployment belongs to it: then only the time of its run counts."""
+    outcome: str = ""
+    """The word for how the work on the resource ended, which may be before its run does; empty until then."""
+
+    @classmethod
+    def of(cls, earlier: Earlier | None) -> _Row:
+        """Return the row of a resource on which an interrupted command may have worked."""
+        if earlier is None:
+            return cls()
+        row = cls(action=earlier.action, word=earlier.word)
+        if earlier.seconds is not None:
+            now = processes.since_boot()
+            row.since, row.ended = now - earlier.seconds, now if earlier.is_over else None
+        return row
 
     def happened(self, event: Mapping[str, Any]) -> None:
         """Take over the state of an event."""
         now = processes.since_boot()
         self.action, self.reason = event["action"], event["reason"]
         if event["status"] == IN_PROGRESS:
-            self.word, self.since, self.ended, self.deployed = "working", now, None, False
+            self.word, self.since, self.ended, self.deployed, self.outcome = _WORKING, now, None, False, ""
             return
-        self.word = {COMPLETE: "ok", FAILED: "FAILED"}.get(event["status"], event["status"])
-        self.since = now if self.since is None else self.since
+        self.word = self.outcome = {COMPLETE: _OK, FAILED: "FAILED"}.get(event["status"], event["status"])
+        if self.since is None and not self.deployed:  # nothing came before it: it is a state that was set
+            self.since = now
         self.ended = now
 
     def queued(self, action: str) -> None:
@@ -137,7 +178,21 @@ class _Row:
 
     def began(self, moment: float) -> None:
         """Run since a moment."""
-        self.word, self.since, self.ended, self.deployed = "running", moment, None, True
+        self.word, self.since, self.ended, self.deployed = _RUNNING, moment, None, True
+
+    def run_ended(self, seconds: float | None, problem: str) -> bool:
+        """Take over the time of a run; return True if the resource did not wait for it, so that no event follows.
+
+        A run that could not begin is of interest only if it has failed.
+        """
+        now = processes.since_boot()
+        if self.since is None and seconds is not None:  # it began and ended while no command was there
+            self.since = now - max(seconds, 0.0)
+        if not self.outcome or (self.word != _RUNNING and not (problem and self.outcome == _OK)):
+            return False
+        self.word, self.ended = self.outcome, now
+        self.reason = self.reason or (f"its run has failed: {problem}" if problem else "")
+        return True
 
     @property
     def took(self) -> str:
@@ -147,22 +202,46 @@ class _Row:
         return terminal.duration((processes.since_boot() if self.ended is None else self.ended) - self.since)
 
 
-class Lines(View):
-    """A line for each run that begins, and for each resource that is done."""
+class _Rows(View):
+    """A row for each resource."""
 
     def __init__(self) -> None:
         """Begin without resources."""
         self._rows: dict[str, _Row] = {}
+        self._earlier: Mapping[str, Earlier] = {}
+
+    def _row(self, path: str) -> _Row:
+        if path not in self._rows:
+            self._rows[path] = _Row.of(self._earlier.get(path))
+        return self._rows[path]
+
+    def queued(self, path: str, action: str) -> None:
+        self._row(path).queued(action)
+
+    def began(self, path: str, moment: float) -> None:
+        self._row(path).began(moment)
+
+    def ended(self, path: str, seconds: float | None, problem: str) -> None:
+        self._row(path).run_ended(seconds, problem)
+
+
+class Lines(_Rows):
+    """A line for each run that begins, and for each resource that is done."""
+
+    def __init__(self) -> None:
+        """Begin without resources."""
+        super().__init__()
         self._expected: list[str] = []
 
-    def expect(self, names: Collection[str], done: Mapping[str, Earlier]) -> None:
-        self._expected = [name for name in names if name not in done]
+    def expect(self, names: Collection[str], earlier: Mapping[str, Earlier]) -> None:
+        self._earlier = earlier
+        self._expected = [name for name in names if name not in earlier]
 
     def happened(self, event: Mapping[str, Any]) -> None:
         path = event["path"]
         if not path:
             return
-        row = _Row() if _is_of_replaced(event) else self._rows.setdefault(path, _Row())
+        row = _Row() if _is_of_replaced(event) else self._row(path)
         row.happened(event)
         if event["status"] != IN_PROGRESS:
             terminal.say(_line(path, row))
@@ -172,14 +251,16 @@ class Lines(View):
             self._rows[path] = row = _Row(word="unchanged")
             terminal.say(_line(path, row))
 
-    def queued(self, path: str, action: str) -> None:
-        self._rows.setdefault(path, _Row()).queued(action)
-
     def began(self, path: str, moment: float) -> None:
-        row = self._rows.setdefault(path, _Row())
-        row.began(moment)
+        super().began(path, moment)
+        row = self._rows[path]
         took = "" if processes.since_boot() - moment < 1 else row.took
         terminal.say(_line(path, row, duration=took))
+
+    def ended(self, path: str, seconds: float | None, problem: str) -> None:
+        row = self._row(path)
+        if row.run_ended(seconds, problem):
+            terminal.say(_line(path, row))
 
     def finish(self, existing: Collection[str]) -> None:
         for name in self._expected:
@@ -187,40 +268,31 @@ class Lines(View):
                 terminal.say(_line(name, _Row(word=_left(name, existing))))
 
 
-class Tree(View):
+class Tree(_Rows):
     """All resources in their order, drawn again and again; if they do not fit, only those with news, and a count."""
 
     interval = 0.2
 
     def __init__(self) -> None:
         """Begin without resources."""
-        self._rows: dict[str, _Row] = {}
-        self._drawn: list[str] = []
+        super().__init__()
+        self._canvas = Canvas()
         self._next = 0.0
         """When to draw again at the earliest, by `time.monotonic`."""
 
-    def expect(self, names: Collection[str], done: Mapping[str, Earlier]) -> None:
+    def expect(self, names: Collection[str], earlier: Mapping[str, Earlier]) -> None:
+        self._earlier = earlier
         for name in names:
-            earlier = done.get(name, Earlier("waiting"))
-            row = _Row(word=earlier.word, action=earlier.action)
-            if earlier.seconds is not None:
-                row.since, row.ended = 0.0, earlier.seconds
-            self._rows.setdefault(name, row)
+            self._row(name)
 
     def happened(self, event: Mapping[str, Any]) -> None:
         if event["path"] and not _is_of_replaced(event):
-            self._rows.setdefault(event["path"], _Row()).happened(event)
+            self._row(event["path"]).happened(event)
 
     def left_unchanged(self, path: str) -> None:
         row = self._rows.get(path)
         if row is not None and row.word == "waiting":
             row.word = "unchanged"
-
-    def queued(self, path: str, action: str) -> None:
-        self._rows.setdefault(path, _Row()).queued(action)
-
-    def began(self, path: str, moment: float) -> None:
-        self._rows.setdefault(path, _Row()).began(moment)
 
     def refresh(self) -> None:
         if time.monotonic() < self._next:
@@ -229,12 +301,12 @@ class Tree(View):
         lines = self._lines()
         room = terminal.height() - 2
         if len(lines) > room:
-            news = [path for path in self._ordered() if self._rows[path].word in ("running", "working", "FAILED")]
+            news = [path for path in self._ordered() if self._rows[path].word in (_RUNNING, _WORKING, "FAILED")]
             words = Counter(row.word for row in self._rows.values())
             count = f"{words['ok']} of {len(self._rows)} resources are ok"
             count += f", {words['unchanged']} unchanged" if words["unchanged"] else ""
-            lines = [*self._drawn_lines(news[: room - 1]), count]
-        self._draw(lines)
+            lines = [*self._drawn_lines(news[: max(room - 1, 0)]), count]
+        self._canvas.draw(lines)
 
     def finish(self, existing: Collection[str]) -> None:
         for name, row in self._rows.items():
@@ -243,19 +315,12 @@ class Tree(View):
         self.clear()
 
     def clear(self) -> None:
-        if self._rows:
-            self._draw(self._lines())
-        self._drawn.clear()
+        self._canvas.leave(self._lines())
         self._rows.clear()
 
-    def _draw(self, lines: list[str]) -> None:
-        """Replace the lines that were drawn last, which the terminal may have wrapped since."""
-        width = max(terminal.width(), 1)
-        rows = sum(max(-(-terminal.columns(terminal.unstyled(line)) // width), 1) for line in self._drawn)
-        up = f"\x1b[{min(rows, terminal.height() - 1)}A" if rows else ""
-        # The carriage return is for «^C», which the terminal prints where the cursor is.
-        terminal.say("\r" + up + "\x1b[J" + "".join(f"{line}\n" for line in lines), end="")
-        self._drawn = lines
+    def make_room(self) -> None:
+        self._canvas.erase()
+        self._next = 0.0
 
     def _lines(self) -> list[str]:
         return self._drawn_lines(self._ordered())

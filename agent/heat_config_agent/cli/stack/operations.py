@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.cli.mistakes import mistake_line
 from heat_config_agent.cli.stack import definitions, sessions, signatures, timeline, values
-from heat_config_agent.cli.stack.live_view import Earlier, view_of
+from heat_config_agent.cli.stack.live_view import view_of
 from heat_config_agent.hot import capabilities
 from heat_config_agent.language.mistakes import Invalid
 from heat_config_agent.language.report import ordered
@@ -28,7 +28,6 @@ from heat_config_agent.stack.records import COMPLETE, CREATE, DELETE, FAILED, IN
 from heat_config_agent.stack.session import Session
 from heat_config_agent.stack.snapshots import ArchivingSession
 from heat_config_agent.stack.types import Types
-from heat_config_agent.state import journal
 
 Command: TypeAlias = Callable[[argparse.Namespace], int]
 
@@ -217,7 +216,7 @@ def carry_out(
     with sessions.work(settings, options.name, view, server=options.server or "", limit=options.timeout) as session:
         stack = session.root
         names = definition.resources if definition else stack.resources if stack else ()
-        view.expect(list(names), _completed(settings, session))
+        view.expect(list(names), timeline.earlier(settings, session))
         work(session)
         root = session.root
         view.finish(_as_defined(root) if root else ())
@@ -234,44 +233,24 @@ def _as_defined(root: Stack) -> list[str]:
     return [name for name, each in records.items() if each.action != INIT and each.revision == root.record.revision]
 
 
-def _completed(settings: Settings, session: Session) -> dict[str, Earlier]:
-    """Return what an earlier command completed before it was interrupted, by the names of the resources."""
-    root = session.root
-    if root is None or not session.interrupted:
-        return {}
-    entries = journal.read(listing.folder(settings.state, root.name)).values()
-    # By the action too: of the same name may be one that was replaced and deleted.
-    past = {(each.path, each.action): each.end - each.work for each in timeline.spans(root, entries)}
-    done: dict[str, Earlier] = {}
-    for name, each in ((name, each.record) for name, each in root.resources.items()):
-        if each.status != COMPLETE or each.revision != root.record.revision:
-            continue
-        if each.action == root.record.action or (each.passed == root.record.attempt and each.action != INIT):
-            if each.updated < root.record.updated:
-                done[name] = Earlier("unchanged")
-                continue
-            done[name] = Earlier("ok", each.action, past.get((name, each.action)))
-    return done
-
-
 def _say_placeholders(root: Stack) -> None:
-    here = [each.name for each in root.placeholders() if each.type().endswith("::Server")]
-    other = [each for each in root.placeholders() if each.name not in here]
+    here = [resource.name for resource in root.placeholders() if resource.type().endswith("::Server")]
+    absent = [resource for resource in root.placeholders() if resource.name not in here]
     if here:
         terminal.say(f"this machine stands in for: {', '.join(map(terminal.line, here))}")
-    for each in other:
-        terminal.say(f"{terminal.line(each.name)} needs a cloud: no {terminal.line(each.type())} was created")
+    for resource in absent:
+        terminal.say(f"{terminal.line(resource.name)} needs a cloud: no {terminal.line(resource.type())} was created")
 
 
 def _for_others(root: Stack, server: str) -> list[str]:
     """Return the names of deployments for other servers than `server`, which is an id or a resource."""
     store = root.world.store
-    ids = {server, *(each.physical for each in root.records() if each.name == server)}
+    ids = {server, *(record.physical for record in root.records() if record.name == server)}
     return sorted(
         {
-            store.resources[each.resource].name
-            for each in store.deployments.values()
-            if each.server not in ids and each.resource in store.resources
+            store.resources[deployment.resource].name
+            for deployment in store.deployments.values()
+            if deployment.server not in ids and deployment.resource in store.resources
         }
     )
 

@@ -17,12 +17,12 @@ from heat_config_agent.stack.live import Stack
 def stacks(options: argparse.Namespace) -> int:
     """List all stacks."""
     settings = state_options.of(options)
-    kept = [each for name in listing.names(settings.state) if (each := listing.kept(settings.state, name))]
-    for each in kept:
-        if each.trouble:
-            sessions.warned(each.trouble)
+    kept = [stack for name in listing.names(settings.state) if (stack := listing.kept(settings.state, name))]
+    for stack in kept:
+        if stack.trouble:
+            sessions.warned(stack.trouble)
     values_shown = [
-        values.brief(each.record) if each.record else values.damaged(each.name) for each in kept if not each.blank
+        values.brief(stack.record) if stack.record else values.damaged(stack.name) for stack in kept if not stack.blank
     ]
     if not values_shown and not options.json:
         terminal.say(f"no stacks in {settings.state}")

@@ -112,7 +112,7 @@ def look(settings: Settings, name: str, warn: Callable[[str], None] = warned) ->
 def outline(settings: Settings, name: str) -> Stack | None:
     """Return a stack without its resources and its definition, which take long to read and to make; None for no stack.
 
-    Nothing is said of damage: opening the stack for work reports it. Raises UsageError, StateError.
+    Damage is not reported here, but when the stack is opened for work. Raises UsageError, StateError.
     """
     store = Store(listing.folder(settings.state, name), write=False, only=StackRecord.KIND)
     if store.root is None and store.damage:
@@ -164,15 +164,15 @@ def deployment_at(settings: Settings, name: str, path: str) -> tuple[Path, str]:
 
 def deployments_named(settings: Settings, resource: str) -> list[str]:
     """Return the full names, `STACK/RESOURCE`, of the deployments of a resource in any stack that can be read."""
-    found = []
+    deployments = []
     for name in listing.names(settings.state):
         try:
             store = Store(listing.folder(settings.state, name), write=False)
         except StateError:
             continue
         paths = {path_of_deployment(store, identity) for identity in store.deployments}
-        found += [f"{name}/{path}" for path in sorted(paths) if path.rpartition("/")[2] == resource]
-    return found
+        deployments += [f"{name}/{path}" for path in sorted(paths) if path.rpartition("/")[2] == resource]
+    return deployments
 
 
 def path_of_deployment(store: Memory, deployment: str) -> str:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from heat_config_agent.cli import terminal
 from heat_config_agent.cli.stack import sessions
+from heat_config_agent.cli.stack.live_view import Earlier
 from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.runs import supervisor
+from heat_config_agent.settings.effective import Settings
+from heat_config_agent.stack import listing
 from heat_config_agent.stack.live import Stack
-from heat_config_agent.stack.records import IN_PROGRESS
+from heat_config_agent.stack.records import COMPLETE, IN_PROGRESS, INIT
+from heat_config_agent.stack.session import Session
+from heat_config_agent.state import journal
 from heat_config_hooks import processes
 from heat_config_hooks.values import dataclass
 
@@ -46,9 +52,7 @@ class Span:
 
 def spans(root: Stack, entries: Iterable[Entry]) -> list[Span]:
     """Return when each resource was worked on in the last operation on the stack; `entries` are of its deployments."""
-    events = root.world.store.events
-    begins = [place for place, event in enumerate(events) if not event["path"] and event["status"] == IN_PROGRESS]
-    events = events[begins[-1] :] if begins else events
+    events = _last_operation(root)
     if not events:
         return []
     latest = {_path(root, entry): entry for entry in sorted(entries, key=lambda entry: entry.accepted)}
@@ -74,6 +78,42 @@ def spans(root: Stack, entries: Iterable[Entry]) -> list[Span]:
             work = present if path in waiting else begin if work is None else work
             finished.append(Span(path, first["action"], IN_PROGRESS, begin, work, present))
     return sorted(finished, key=lambda span: (span.begin, span.end))
+
+
+def earlier(settings: Settings, session: Session) -> dict[str, Earlier]:
+    """Return what a command worked on before it was interrupted, by the paths of the resources."""
+    root = session.root
+    if root is None or not session.interrupted:
+        return {}
+    entries = journal.read(listing.folder(settings.state, root.name)).values()
+    # By the action too: of the same name may be one that was replaced and deleted.
+    past = {(each.path, each.action): each.end - each.work for each in spans(root, entries)}
+    found = {path: Earlier("working", action, seconds) for path, (action, seconds) in _unfinished(root).items()}
+    for name, each in ((name, each.record) for name, each in root.resources.items()):
+        if each.status != COMPLETE or each.revision != root.record.revision:
+            continue
+        if each.action == root.record.action or (each.passed == root.record.attempt and each.action != INIT):
+            if each.updated < root.record.updated:
+                found[name] = Earlier("unchanged")
+                continue
+            found[name] = Earlier("ok", each.action, past.get((name, each.action)))
+    return found
+
+
+def _unfinished(root: Stack) -> dict[str, tuple[str, float]]:
+    """Return the resources whose work has begun and not ended: the path of each → its action, and seconds so far."""
+    last = {event["path"]: event for event in _last_operation(root) if event["path"]}
+    now = {"time": time.time(), "since_boot": processes.since_boot()}
+    return {
+        path: (event["action"], _passed(event, now)) for path, event in last.items() if event["status"] == IN_PROGRESS
+    }
+
+
+def _last_operation(root: Stack) -> list[Mapping[str, Any]]:
+    """Return the events of the last operation on the stack."""
+    events = root.world.store.events
+    begins = [place for place, event in enumerate(events) if not event["path"] and event["status"] == IN_PROGRESS]
+    return events[begins[-1] :] if begins else events
 
 
 def _path(root: Stack, entry: Entry) -> str:

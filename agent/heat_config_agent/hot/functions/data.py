@@ -19,13 +19,13 @@ def merge(args: Json, name: str) -> Json:
     """map_merge."""
     if not isinstance(args, list):
         raise Unresolved(shape(name, _MERGE))
-    found: dict[str, Json] = {}
-    for each in args:
-        if each is not None and not isinstance(each, dict):
-            raise Unresolved(f"Incorrect arguments: Items to merge must be maps. {shown(each)} is none")
-        found.update(each or {})
-        limits.Room().spend(values=len(found))
-    return found
+    merged: dict[str, Json] = {}
+    for item in args:
+        if item is not None and not isinstance(item, dict):
+            raise Unresolved(f"Incorrect arguments: Items to merge must be maps. {shown(item)} is none")
+        merged.update(item or {})
+        limits.Room().spend(values=len(merged))
+    return merged
 
 
 def map_replace(args: Json, name: str) -> Json:
@@ -68,12 +68,12 @@ def concat(args: Json, name: str) -> Json:
     """list_concat."""
     if not isinstance(args, list):
         raise Unresolved(shape(name, _CONCAT))
-    wrong = any(each is not None and not isinstance(each, list) for each in args)
-    said = text(args) if wrong else ""
-    problem = f"Incorrect arguments: Items to concat must be lists. {said} contains an item that is not a list"
-    lists = [as_list(each, problem) for each in args]
+    wrong = any(item is not None and not isinstance(item, list) for item in args)
+    value = text(args) if wrong else ""
+    problem = f"Incorrect arguments: Items to concat must be lists. {value} contains an item that is not a list"
+    lists = [as_list(item, problem) for item in args]
     limits.Room().spend(values=sum(map(len, lists)))
-    return [item for each in lists for item in each]
+    return list(itertools.chain.from_iterable(lists))
 
 
 def concat_unique(args: Json, name: str) -> Json:
@@ -156,23 +156,23 @@ def _repeat(*, maps: bool, in_step: bool) -> Callable[[Json, str], Json]:
             raise Unresolved(f'"{name}" has nothing in its "for_each"')
         kinds = "lists or maps" if maps and permuted else "lists"
         lists: list[list[Json]] = []
-        for each in for_each.values():
-            if not isinstance(each, list) and not (isinstance(each, dict) and kinds != "lists") and each is not None:
+        for items in for_each.values():
+            if not isinstance(items, list) and not (isinstance(items, dict) and kinds != "lists") and items is not None:
                 raise Unresolved(f'The values of the "for_each" argument to "{name}" must be {kinds}')
-            lists.append(list(each or []))
+            lists.append(list(items or []))
         if not permuted:
-            if len({len(found) for found, each in zip(lists, for_each.values(), strict=True) if each is not None}) > 1:
+            if len({len(items) for items in for_each.values() if items is not None}) > 1:
                 raise Unresolved(f"For {name}, the length of for_each values should be equal if no nested loop.")
-            chosen: Iterator[tuple[Json, ...]] = zip(*lists, strict=False)
+            combinations: Iterator[tuple[Json, ...]] = zip(*lists, strict=False)
         else:
             limits.product(list(map(len, lists)))
-            chosen = itertools.product(*lists)
-        room, found = limits.Room(), []
-        for each in chosen:
-            made = _filled(args["template"], tuple(for_each), each)
-            room.take(made)
-            found.append(made)
-        return found
+            combinations = itertools.product(*lists)
+        room, results = limits.Room(), []
+        for combination in combinations:
+            result = _filled(args["template"], tuple(for_each), combination)
+            room.take(result)
+            results.append(result)
+        return results
 
     return compute
 
@@ -182,7 +182,7 @@ def _filled(template: Json, keys: tuple[str, ...], values: tuple[Json, ...]) -> 
     if isinstance(template, str):
         for key, value in zip(keys, values, strict=True):
             if not isinstance(value, str):
-                raise Unresolved(f"only text can be put in for {key}, not {shown(value)}")
+                raise Unresolved(f"only text can replace {key}, not {shown(value)}")
             template = limits.replaced(template, key, value)
         return template
     if isinstance(template, list):

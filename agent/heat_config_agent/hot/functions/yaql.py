@@ -87,12 +87,12 @@ def _problem(error: Exception) -> str:
 def _json(value: Any) -> Json:
     """Return a result of yaql as JSON: yaql has lists and maps of its own types."""
     if isinstance(value, dict) or hasattr(value, "items"):
-        return {str(key): _json(each) for key, each in value.items()}
+        return {str(key): _json(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_json(each) for each in value]
+        return [_json(item) for item in value]
     if value is None or isinstance(value, str | int | float):
         return value
-    return [_json(each) for each in value] if hasattr(value, "__iter__") else str(value)
+    return [_json(item) for item in value] if hasattr(value, "__iter__") else str(value)
 
 
 YAQL = Function(_compute, _check)

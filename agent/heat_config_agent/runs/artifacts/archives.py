@@ -92,10 +92,10 @@ class _Content:
         self.budget.spend(len(target), 1)
         self._links.append((self._new(name), target))
 
-    def same(self, name: str, other: str) -> None:
+    def same(self, name: str, existing: str) -> None:
         """Make a hard link to a file of the archive."""
         self.budget.spend(0, 1)
-        target = self._new(other)
+        target = self._new(existing)
         try:
             if not stat.S_ISREG(target.lstat().st_mode):
                 raise UsageError(f"the archive has the hard link {name!r} to something that is not a file")

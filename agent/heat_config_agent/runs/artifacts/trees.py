@@ -24,10 +24,10 @@ PIECE = 1024 * 1024
 class Budget:
     """The bytes and files that may still come."""
 
-    def __init__(self, size: int, what: str = "the revision is", setting: str = "size_limit") -> None:
-        """Allow `size` bytes in at most `MOST_FILES` files; `what` and `setting` are for the errors."""
+    def __init__(self, size: int, subject: str = "the revision is", setting: str = "size_limit") -> None:
+        """Allow `size` bytes in at most `MOST_FILES` files; `subject` and `setting` are parts of the errors."""
         self._size, self._left, self._files = size, size, MOST_FILES
-        self._what, self._setting = what, setting
+        self._subject, self._setting = subject, setting
 
     @property
     def left(self) -> int:
@@ -40,9 +40,9 @@ class Budget:
         self._files -= count
         if self._left < 0:
             hint = f"{self._setting} sets how large it may be"
-            raise UsageError(f"{self._what} larger than {self._size} bytes", hint=hint)
+            raise UsageError(f"{self._subject} larger than {self._size} bytes", hint=hint)
         if self._files < 0:
-            raise UsageError(f"{self._what} of more than {MOST_FILES} files and folders")
+            raise UsageError(f"{self._subject} of more than {MOST_FILES} files and folders")
 
 
 def check(tree: Path) -> None:
@@ -60,13 +60,13 @@ def check(tree: Path) -> None:
             raise UsageError(f"{place.relative_to(tree)} is neither a file nor a folder")
 
 
-def check_links(tree: Path, what: str) -> None:
-    """Raise UsageError if a link in a tree leads out of it; `what` says what the tree is."""
+def check_links(tree: Path, label: str) -> None:
+    """Raise UsageError if a link in a tree leads out of it; `label` is the name of the tree in the message."""
     inside = os.path.realpath(tree)
     for place in _walk(tree):
         target = os.path.realpath(place) if place.is_symlink() else inside
         if target != inside and not target.startswith(f"{inside}/"):
-            raise UsageError(f"the link {place.relative_to(tree)} leads out of {what}")
+            raise UsageError(f"the link {place.relative_to(tree)} leads out of {label}")
 
 
 def _walk(tree: Path, depth: int = 1) -> Iterator[Path]:

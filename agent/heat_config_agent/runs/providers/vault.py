@@ -97,7 +97,7 @@ class _Server:
         self._headers["X-Vault-Token"] = token
 
     def ask(self, verb: str, path: str, body: dict[str, str] | None, purpose: str) -> dict[str, object]:
-        """Return the object that the server answers with. Raises ProviderError, without anything that it has said."""
+        """Return the object that the server answers with. Raises ProviderError, without any text of the server."""
         data = b"" if body is None else json.dumps(body).encode()
         headers = self._headers if body is None else {**self._headers, "Content-Type": "application/json"}
         host = urlsplit(self._origin).netloc
@@ -110,12 +110,12 @@ class _Server:
         if answer.status != 200:
             raise ProviderError(f"cannot {purpose}: {host} answers HTTP {answer.status} {answer.reason}".rstrip())
         try:
-            found = strict_json.loads(answer.body.decode())
+            content = strict_json.loads(answer.body.decode())
         except ValueError:
-            found = None
-        if not isinstance(found, dict):
+            content = None
+        if not isinstance(content, dict):
             raise ProviderError(f"cannot {purpose}: the answer of {host} is not an object of JSON")
-        return found
+        return content
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ class Console:
             raise UndeliveredError(f"cannot write to {self._path}: {error.strerror}") from error
         self._torn = written < len(data)
         if self._torn:
-            raise UndeliveredError(f"{self._path} has taken only a part of a line: it is not read")
+            raise UndeliveredError(f"{self._path} accepted only a part of a line: nothing reads it")
 
 
 def channel(path: str) -> Channel:

@@ -36,12 +36,12 @@ __all__ = [
     "Constraint",
     "Definition",
     "Environment",
-    "Found",
     "Identity",
     "Interface",
     "Later",
     "Loader",
     "Look",
+    "MappedType",
     "Need",
     "NodeDefinition",
     "Output",
@@ -193,8 +193,8 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """The result of mapping a type: another type, or a nested template."""
+class MappedType:
+    """A type after all mappings: a type of the stack, or a nested template."""
 
     type: str
     """The name of the type after all mappings; for a template, the name that led to it."""
@@ -223,7 +223,7 @@ class Interface:
 class Environment(Protocol):
     """The questions that a running stack asks the language; the answers never change."""
 
-    def candidates(self, type_: str, resource: str) -> Iterator[Found]:
+    def candidates(self, type_: str, resource: str) -> Iterator[MappedType]:
         """Yield the mappings of the type of a resource, the preferred one first, the type itself last.
 
         The first one with a template or a known type applies. If it is a template, and a later one is a known type,
@@ -235,7 +235,13 @@ class Environment(Protocol):
         """Return the parameters and outputs of a nested template. Raises `Invalid`, also if it does not exist."""
 
     def nested(
-        self, resource: str, found: Found, identity: Identity, parameters: Mapping[str, Json], *, known: bool = True
+        self,
+        resource: str,
+        type_: MappedType,
+        identity: Identity,
+        parameters: Mapping[str, Json],
+        *,
+        known: bool = True,
     ) -> Definition:
         """Return the definition of the child stack of a resource whose type is a template.
 
@@ -281,7 +287,7 @@ class NodeDefinition:
     """A node of a service: a part that people know, and that several resources may make."""
 
     name: str
-    """Also the name of its own resource."""
+    """The name of the node, and of its own resource."""
     type: str
     """The type as written."""
     host: str = ""

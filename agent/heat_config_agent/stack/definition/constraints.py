@@ -39,12 +39,12 @@ def number(value: Any) -> int | float:
     except ValueError:
         pass
     try:
-        found = float(value)
+        parsed = float(value)
     except ValueError:
         raise ValueError(f"{value!r} is not a number") from None
-    if not math.isfinite(found):
+    if not math.isfinite(parsed):
         raise ValueError(f"{value!r} is not a number that JSON can express")
-    return found
+    return parsed
 
 
 def boolean(value: Any) -> bool:
@@ -130,12 +130,12 @@ def _modulo_declared(value: Any) -> str:
 def _numbers_declared(kind: str, value: Any, keys: tuple[str, str]) -> str:
     if not isinstance(value, dict):
         return f"Invalid {kind} constraint, expected a mapping"
-    for key, each in value.items():
+    for key, limit in value.items():
         if key not in keys:
             return f"Invalid key '{key}' for {kind} constraint"
         try:
-            if each is not None:
-                number(each)
+            if limit is not None:
+                number(limit)
         except ValueError as error:
             return f"{key} of the {kind} constraint: {error}"
     return ""

@@ -77,7 +77,9 @@ def _cidr(value: str) -> str:
 
 
 def _ip_or_cidr(value: str) -> str:
-    return _cidr(value) if "/" in value else _ip(value)
+    if "/" in value:
+        return f"{value!r} is not a valid IP subnet" if _cidr(value) else ""
+    return f"{value!r} is not a valid IP address" if _ip(value) else ""
 
 
 _MACS = (
@@ -134,12 +136,12 @@ _TIME = re.compile(
 
 def _time(value: str) -> dt.datetime:
     """Return a time in UTC. Raises ValueError."""
-    found = _TIME.fullmatch(value)
-    if not found:
+    match = _TIME.fullmatch(value)
+    if not match:
         raise ValueError("it is not a time in ISO 8601")
-    year, month, day, hour, minute, second = (int(each) if each else None for each in found.groups()[:6])
+    year, month, day, hour, minute, second = (int(each) if each else None for each in match.groups()[:6])
     time = dt.datetime(year or 0, month or 1, day or 1, hour or 0, minute or 0, second or 0, tzinfo=dt.timezone.utc)
-    zone = found[7]
+    zone = match[7]
     if zone and zone != "Z":
         digits = zone[1:].replace(":", "").ljust(4, "0")
         away = dt.timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))

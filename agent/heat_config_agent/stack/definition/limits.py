@@ -130,7 +130,7 @@ def within_template(work: Callable[[], _T]) -> _T:
 
 
 _frozen: list[bool] = []
-"""Not empty once objects are known to be frozen: they stay so."""
+"""True, as one element, once objects are frozen: they stay so."""
 
 
 @contextmanager

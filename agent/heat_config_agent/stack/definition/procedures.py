@@ -76,7 +76,7 @@ class Precondition:
 
     condition: Tree
     problem: str
-    """What does not hold, as a sentence."""
+    """The condition that does not hold, as a sentence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,12 +131,12 @@ class SoftwareDeployment(Resource):
 
     def abandoned(self) -> dict[str, Json]:
         """Return the state of the resource, with its last result."""
-        found = self._deployment
-        config = found and self.stack.world.store.configs.get(found.config)
+        deployment = self._deployment
+        config = deployment and self.stack.world.store.configs.get(deployment.config)
         state = super().abandoned()
-        if found is None or config is None:
+        if deployment is None or config is None:
             return state
-        last = {"deployment": records.to_json(found), "config": records.to_json(config)}
+        last = {"deployment": records.to_json(deployment), "config": records.to_json(config)}
         return {**state, "resource_data": {**state["resource_data"], LAST: last}}
 
     def handle_adopt(self, resource_data: Mapping[str, Json] | None = None) -> None:
@@ -192,13 +192,13 @@ class SoftwareDeployment(Resource):
         """Return whether an input with `replace_on_change` changes that the last delivery had."""
         configs = self.stack.world.store.configs
         new, old = configs.get(after_props["config"] or ""), self._deployment and configs.get(self._deployment.config)
-        before = {each["name"]: each["value"] for each in old.inputs} if old else {}
+        before = {item["name"]: item["value"] for item in old.inputs} if old else {}
         after = after_props["input_values"] or {}
         return any(
-            each.get("replace_on_change")
-            and each["name"] in before
-            and before[each["name"]] != after.get(each["name"], each["default"])
-            for each in (new.inputs if new else ())
+            item.get("replace_on_change")
+            and item["name"] in before
+            and before[item["name"]] != after.get(item["name"], item["default"])
+            for item in (new.inputs if new else ())
         )
 
     def _act(self, action: str) -> str:

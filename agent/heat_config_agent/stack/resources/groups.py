@@ -108,13 +108,14 @@ class ResourceGroup(Group):
 
     def _remove_names(self) -> None:
         """Record the names that are not to be used."""
-        names = [str(each) for policy in self.properties["removal_policies"] for each in policy["resource_list"]]
+        names = [str(name) for policy in self.properties["removal_policies"] for name in policy["resource_list"]]
         former = self.data().get("removed", [])
         if self.child is not None:
             members = self._members()
-            refs = {str(each.FnGetRefId()): name for name, each in reversed(members.items())}  # the first of several
-            known = (each if each in members or each in former else refs.get(each) for each in names)
-            names = [each for each in known if each is not None]
+            # The first of several with the same id.
+            refs = {str(member.FnGetRefId()): name for name, member in reversed(members.items())}
+            known = (name if name in members or name in former else refs.get(name) for name in names)
+            names = [name for name in known if name is not None]
         kept = former if self.properties["removal_policies_mode"] == "append" else []
         self.data_set("removed", sorted({*kept, *names}))
 

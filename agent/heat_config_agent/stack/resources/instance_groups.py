@@ -172,12 +172,13 @@ class InstanceGroup(AutoScalingGroup):
         name = properties[LAUNCH]
         if isinstance(name, Later):
             return None
-        found = next((each for each in self.stack.resources.values() if name in (each.FnGetRefId(), each.name)), None)
-        if not isinstance(found, LaunchConfiguration):
+        resources = self.stack.resources.values()
+        launch = next((resource for resource in resources if name in (resource.FnGetRefId(), resource.name)), None)
+        if not isinstance(launch, LaunchConfiguration):
             raise exception.Error(f"{LAUNCH} ({name}) reference can not be found.")
-        given = {key: found.properties[key] for key in found.properties.data if key != "InstanceId"}
+        given = {key: launch.properties[key] for key in launch.properties.data if key != "InstanceId"}
         tags = [dict(tag) for tag in properties["Tags"] or ()]
-        return {**given, "Tags": [*tags, *self._tags(tags)]}, found.metadata_get()
+        return {**given, "Tags": [*tags, *self._tags(tags)]}, launch.metadata_get()
 
     def _tags(self, tags: list[dict[str, Json]]) -> list[dict[str, Json]]:
         """Return the tags that group the measurements of the members."""

@@ -52,12 +52,12 @@ class Group(StackResource):
 
     def _stack_of(self, identity: Identity, members: Iterable[ResourceDefinition]) -> Definition:
         room, resources = limits.Room(), {}
-        for each in members:
-            resources[each.name] = each
+        for member in members:
+            resources[member.name] = member
             if len(resources) > limits.MOST_RESOURCES:
                 raise exception.Error(limits.too_many(len(resources)))
             try:
-                room.take(each.properties)
+                room.take(member.properties)
             except limits.TooMuch as error:
                 raise exception.Error(f"the properties of the members of {self.name} have {error}") from None
         return Definition(
@@ -112,13 +112,13 @@ class Group(StackResource):
     def _lacking(self, attribute: str, members: Iterable[ResourceDefinition]) -> str | None:
         """Return the name of the first member that lacks an attribute, as far as is known."""
         environment, types = self.stack.environment.inside(self.name), self.stack.world.types
-        for each in members:
+        for member in members:
             try:
-                of = types.class_of(types.found(each, environment))
+                of = types.class_of(types.mapped_type(member, environment))
             except exception.EntityNotFound:
                 continue
             if not (of.any_attribute or attribute in of.attributes_schema or attribute == attributes.SHOW):
-                return each.name
+                return member.name
         return None
 
     def handle_update(
@@ -186,7 +186,7 @@ class Group(StackResource):
 
     def _up_to_date(self, there: Mapping[str, ResourceRecord]) -> list[str]:
         """Return the names of the members that have the current definition already."""
-        wanted = {each.name: each for each in self.named(self.properties, there)}
+        wanted = {definition.name: definition for definition in self.named(self.properties, there)}
 
         def is_current(record: ResourceRecord) -> bool:
             made, new = record.definition, wanted.get(record.name)
@@ -194,7 +194,7 @@ class Group(StackResource):
                 return False
             return (made["type"], made["properties"], made["metadata"]) == (new.type, new.properties, new.metadata)
 
-        return [name for name, each in there.items() if is_current(each)]
+        return [name for name, record in there.items() if is_current(record)]
 
     def rolling(self, definition: Definition) -> rolling.Rolling | None:
         """Return the batches in which the child becomes like a definition; None if all is done at once."""

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import attributes, exception, properties, records, steps, traversal, validation
-from heat_config_agent.stack.definition import Definition, Found, Identity, Interface, Unresolved, limits, requires
+from heat_config_agent.stack.definition import Definition, Identity, Interface, MappedType, Unresolved, limits, requires
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.records import COMPLETE, CREATE, DELETE, IN_PROGRESS, StackRecord
 from heat_config_agent.stack.resource import Resource
@@ -263,12 +263,11 @@ class TemplateResource(StackResource):
 
     def interface(self) -> Interface:
         """Return the parameters and outputs of the template."""
-        found = self.found()
-        return self.stack.environment.interface(found.template)
+        return self.stack.environment.interface(self.mapped_type().template)
 
-    def found(self) -> Found:
+    def mapped_type(self) -> MappedType:
         """Return the mapping of the type, with the template's file."""
-        return self.stack.world.types.found(self.definition, self.stack.environment)
+        return self.stack.world.types.mapped_type(self.definition, self.stack.environment)
 
     def schema_of_properties(self) -> Mapping[str, properties.Schema]:
         """Return the parameters of the template."""
@@ -289,14 +288,14 @@ class TemplateResource(StackResource):
 
     def child_definition(self, identity: Identity) -> Definition:
         """Return the definition of the template with the current properties."""
-        return self.stack.environment.nested(self.name, self.found(), identity, self._given())
+        return self.stack.environment.nested(self.name, self.mapped_type(), identity, self._given())
 
     def child_to_validate(self, identity: Identity) -> Definition:
         """Return the definition while some properties are not known yet."""
         known = self.known()
         given = {name: known[name] for name in known.data if name in known.schema}
         given = {name: value for name, value in given.items() if value is not None and not any(requires(value))}
-        return self.stack.environment.nested(self.name, self.found(), identity, given, known=False)
+        return self.stack.environment.nested(self.name, self.mapped_type(), identity, given, known=False)
 
     def _given(self) -> dict[str, Json]:
         named = [name for name in self.properties.data if name in self.properties.schema]
@@ -304,7 +303,7 @@ class TemplateResource(StackResource):
 
     def child_mistakes_path(self) -> str:
         """Return the name of the child in the paths of mistakes."""
-        return f"{self.name}<{self.found().template}>"
+        return f"{self.name}<{self.mapped_type().template}>"
 
     def get_reference_id(self) -> Json:
         """Return the output `OS::stack_id` of the template, or else the name of the child among all stacks."""

@@ -1,4 +1,4 @@
-"""An operation of a service: a deployment that goes on in place after a failure, and the one that undoes it.
+"""An operation of a service: a deployment that continues in place after a failure, and the one that undoes it.
 
 `create` and `delete`, `start` and `stop`, `add_target` and `remove_target` are one resource each: what makes runs for
 CREATE, and what undoes it runs for DELETE. Only a change of the properties in `_COMPARED` is a reason to run again:
@@ -179,7 +179,7 @@ class Operation(SoftwareDeployment):
         return bool(self.properties["kind"] == "target_changed")
 
     def needs_replace_failed(self) -> bool:
-        """Return false: it goes on in its place."""
+        """Return False: a failed operation continues in place."""
         return False
 
     def needs_replace_with_prop_diff(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from heat_config_agent.language.positions import Json
-from heat_config_agent.stack import exception, nodes
+from heat_config_agent.stack import nodes
 from heat_config_agent.stack.attributes import Schema as Attribute
 from heat_config_agent.stack.attributes import select_from_attribute
 from heat_config_agent.stack.properties import Schema
@@ -24,10 +24,10 @@ class ServiceNode(NothingBehind):
     def _resolve_attribute(self, name: str) -> Any:
         if name == "state":
             return nodes.state(self.stack, self.name)
-        raise exception.InvalidTemplateAttribute(resource=self.name, key=name)
+        return (self.record.data.get(nodes.OUTPUTS) or {}).get(name)
 
     def get_attribute(self, key: str, *path: Json) -> Json:
-        """Return the state of the node."""
+        """Return the state of the node, or the outputs of an operation by its name that workflows have called."""
         return select_from_attribute(self._resolve_attribute(key), path)
 
 

@@ -5,7 +5,7 @@ Each version is a TOSCA document next to this module, and is read once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ class Profile:
         self.report = Report(None)
         self._types: dict[str, dict[str, Type]] = {
             section: {
-                name: DefinedType(section, name, of, self, normative=True) for name, of in content[section].items()
+                name: DefinedType(section, name, of, self, is_normative=True) for name, of in content[section].items()
             }
             for section in SECTIONS
         }
@@ -52,7 +52,7 @@ class Profile:
         self._short = {section: self._named(section) for section in SECTIONS}
 
     def _type(self, section: str, name: str, content: Mapping[str, Any]) -> Type:
-        return DefinedType(section, name, content, self, normative=True)
+        return DefinedType(section, name, content, self, is_normative=True)
 
     def _named(self, section: str) -> dict[str, Type]:
         """Return the types of a section by every name that they have (section 5.2)."""
@@ -67,9 +67,9 @@ class Profile:
                     aliases[alias.removeprefix(begin)] = types[name]
         return {**last, **aliases, **shorter, **types}
 
-    def names(self, section: str) -> Iterator[str]:
-        """Yield the full names of the types of a section."""
-        yield from self._types[section]
+    def names(self, section: str) -> Collection[str]:
+        """Return the full names of the types of a section."""
+        return self._types[section]
 
     def types(self, section: str) -> Iterator[Type]:
         """Yield the types of a section."""
@@ -90,6 +90,11 @@ class Profile:
                     if type_ is not None:
                         break
         return type_
+
+
+def is_normative(section: str, name: str) -> bool:
+    """Return whether a version has a type of that full name, which documents may define as well."""
+    return name.startswith(SECTIONS[section]) and any(name in profile(version).names(section) for version in VERSIONS)
 
 
 @cache

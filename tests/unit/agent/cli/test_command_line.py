@@ -43,7 +43,7 @@ def plainly(words: Sequence[str]) -> dict[str, object] | None:
     ],
 )
 def test_the_usual_is_plain(words: list[str]) -> None:
-    """And the same as ever."""
+    """Ordinary command lines are parsed without argparse, to the same values."""
     assert plainly(words) is not None
     assert plainly(words) == by_argparse(words)
 
@@ -79,12 +79,12 @@ def test_every_option_is_plain(name: str) -> None:
     ],
 )
 def test_all_else_is_left_to_argparse(words: list[str]) -> None:
-    """It knows what to say."""
+    """All other command lines are left to argparse and its messages."""
     assert plainly(words) is None
 
 
 def test_both_read_the_same() -> None:
-    """Whatever stands beside what: nothing is taken plainly that argparse takes otherwise, or not at all."""
+    """For any command line, the plain parser agrees with argparse or leaves it to argparse."""
     words = [
         "a",
         "-",

@@ -27,7 +27,7 @@ def test_the_last_column_is_wrapped_below_itself() -> None:
 
 @pytest.mark.usefixtures("narrow")
 def test_a_last_column_far_to_the_right_is_printed_below_its_row() -> None:
-    """It would be a column of single words otherwise."""
+    """A last column far to the right is printed below its row, because it would be too narrow."""
     assert terminal.table([("web", "a-column-that-is-quite-long", "the page is not there")]) == [
         "web  a-column-that-is-quite-long\n    the page is not there"
     ]
@@ -55,6 +55,6 @@ def test_words_and_commands_stay_whole() -> None:
 
 
 def test_a_line_that_fits_is_unchanged() -> None:
-    """Also with a limit of 0, which is none."""
+    """A line that fits is unchanged, and a limit of 0 means no limit."""
     assert terminal.wrapped("one two", 2, 7) == "one two"
     assert terminal.wrapped("one two", 2, 0) == "one two"

@@ -32,7 +32,7 @@ class Messages(Report):
 
 @pytest.fixture
 def messages() -> Messages:
-    """What the agent reports."""
+    """Return the messages of the agent."""
     return Messages()
 
 
@@ -75,7 +75,7 @@ def turn(agent: Agent, *answers: Answer) -> None:
 
 
 def test_a_changed_document_is_parsed_once(agent: Agent, messages: Messages, parsed: list[Document]) -> None:
-    """To put it in force, to say what is in it and to plan it."""
+    """A changed document is parsed once: to put it in force, to report on it, and to plan it."""
     turn(agent)
     parsed.clear()
     for content in ([{"id": "d1"}, {"id": "d2"}], []):
@@ -87,7 +87,7 @@ def test_a_changed_document_is_parsed_once(agent: Agent, messages: Messages, par
 
 
 def test_a_document_that_is_the_same_is_not_parsed(agent: Agent, messages: Messages, parsed: list[Document]) -> None:
-    """However often its source gives it anew."""
+    """An unchanged document is not parsed again, however often its source returns it."""
     turn(agent, answer([]))
     parsed.clear()
     for changed in (True, False):
@@ -99,7 +99,7 @@ def test_a_document_that_is_the_same_is_not_parsed(agent: Agent, messages: Messa
 def test_a_document_that_is_no_metadata_leaves_the_one_before_it_in_force(
     agent: Agent, messages: Messages, parsed: list[Document]
 ) -> None:
-    """It is reported once, and the one before it is not parsed again for it."""
+    """An invalid document is reported once, and the earlier one stays and is not parsed again."""
     turn(agent, answer([{"id": "d1"}]))
     parsed.clear()
     for _ in range(2):

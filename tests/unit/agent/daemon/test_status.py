@@ -69,7 +69,7 @@ def doing(state: Path) -> object:
     ],
 )
 def test_the_line_that_people_read(tmp_path: Path, changes: dict[str, Any], line: str) -> None:
-    """It names what is going on, and what is in its way."""
+    """The line names the present work and the troubles."""
     StatusWriter(tmp_path, Notifier({}), Log()).write(replace(IDLE, **changes))
     assert doing(tmp_path) == line
 
@@ -77,7 +77,7 @@ def test_the_line_that_people_read(tmp_path: Path, changes: dict[str, Any], line
 def test_a_change_is_written_soon_and_everything_else_now_and_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What changes again at once waits for its turn, and the end for nothing."""
+    """A second change soon after waits for its turn, and the end is written at once."""
     clock, writer = Clock(monkeypatch), StatusWriter(tmp_path, Notifier({}), Log())
     writer.write(IDLE)
     assert (doing(tmp_path), writer.pending, writer.is_due) == ("idle", False, False)
@@ -102,7 +102,7 @@ def test_a_change_is_written_soon_and_everything_else_now_and_then(
 def test_metrics_that_cannot_be_written_are_a_trouble_until_they_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is warned of once, and is in the health file from the next write on."""
+    """Failed writes of metrics are reported once, and are in the health file from its next write on."""
     clock, warnings = Clock(monkeypatch), Warnings()
     writer = StatusWriter(tmp_path, Notifier({}), warnings)
     folder = tmp_path / "metrics"

@@ -30,7 +30,7 @@ def heard(listener: socket.socket) -> list[str]:
 
 
 def test_a_status_is_said_when_it_is_news(listener: socket.socket, tmp_path: Path) -> None:
-    """And not at every turn."""
+    """A status is sent to systemd when it changes, not at every turn."""
     notifier = Notifier({"NOTIFY_SOCKET": str(tmp_path / "notify")})
     for text in ("idle", "idle", "running d1 – é", "running d1 – é", "idle"):
         notifier.status(text)
@@ -54,7 +54,7 @@ def test_the_watchdog_is_fed_as_often_as_it_says(environ: dict[str, str], fed: f
 
 
 def test_the_watchdog_is_not_fed_more_often_than_needed(listener: socket.socket, tmp_path: Path) -> None:
-    """However often it is asked."""
+    """The watchdog is notified no more often than needed, at any number of calls."""
     notifier = Notifier({"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "60000000"})
     for _ in range(10):
         notifier.alive()
@@ -63,7 +63,7 @@ def test_the_watchdog_is_not_fed_more_often_than_needed(listener: socket.socket,
 
 @pytest.mark.parametrize("address", ["", "relative", "/no/such/socket", "@nobody-listens-here", "/" + "x" * 300])
 def test_where_nobody_listens_nothing_happens(address: str) -> None:
-    """Neither an error nor a wait."""
+    """Without a listener there is neither an error nor a wait."""
     notifier = Notifier({"NOTIFY_SOCKET": address})
     notifier.ready()
     notifier.reloading()

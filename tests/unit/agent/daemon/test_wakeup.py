@@ -8,7 +8,7 @@ from heat_config_agent.daemon.wakeup import Wakeup
 
 
 def test_a_signal_wakes_whoever_waits() -> None:
-    """It is taken once, and does not end the process."""
+    """A signal wakes the wait once, and does not end the process."""
     wakeup = Wakeup()
     before = signal.getsignal(signal.SIGUSR1)
     with wakeup.listening() as descriptor:
@@ -24,7 +24,7 @@ def test_a_signal_wakes_whoever_waits() -> None:
 
 
 def test_a_signal_to_end_stays() -> None:
-    """It is still known after the wait, as the exit code depends on it."""
+    """A signal to end is still known after the wait, because the exit code depends on it."""
     wakeup = Wakeup()
     with wakeup.listening():
         os.kill(os.getpid(), signal.SIGTERM)

@@ -4,7 +4,7 @@ from heat_config_agent.daemon.warned import Warned
 
 
 def test_a_trouble_is_reported_once_until_it_has_gone() -> None:
-    """Each subject has troubles of its own."""
+    """Each subject has troubles of its own, each reported once."""
     warned = Warned()
     assert warned.update("disk", ["full"]) == ["full"]
     assert warned.update("disk", ["full", "slow"]) == ["slow"]

@@ -72,13 +72,13 @@ def test_what_has_left_the_metadata_is_cleaned_up_after() -> None:
 
 
 def test_what_is_there_is_left_alone() -> None:
-    """Whatever became of it."""
+    """A deployment in the metadata is not cleaned up, whatever its outcome was."""
     assert due([made("a")], entry(made("a"), failed=True)) == Due()
 
 
 @pytest.mark.parametrize("state", [State.FINISHED, State.SIGNALLED, State.UNASKED, State.REFUSED, State.SUPERSEDED])
 def test_a_failed_or_unsent_one_made_something_too(state: State) -> None:
-    """What came of the deployment does not say what it left behind."""
+    """A deployment is cleaned up whatever its outcome was."""
     assert left(entry(made("a"), state, failed=True)) == ["a-left"]
 
 
@@ -89,23 +89,23 @@ def test_nothing_is_known_of_a_source_that_did_not_answer() -> None:
 
 
 def test_a_run_comes_to_its_end_first() -> None:
-    """It is cleaned up after at the next pass."""
+    """A running deployment is cleaned up at the pass after its end."""
     assert left(entry(made("a"), State.RUNNING)) == []
 
 
 def test_what_was_never_run_made_nothing() -> None:
-    """Nor did what was answered without running."""
+    """A deployment that never ran, or was answered without running, needs no cleanup."""
     assert left(entry(made("a"), State.ACCEPTED, run=None)) == []
     assert left(entry(made("a"), run=None)) == []
 
 
 def test_what_was_interrupted_made_something_too() -> None:
-    """It waits to be run again, and its earlier run is known."""
+    """An interrupted deployment is cleaned up, because its earlier run is known."""
     assert left(entry(made("a"), State.ACCEPTED)) == ["a-left"]
 
 
 def test_a_delete_of_its_own_was_clean_up_enough() -> None:
-    """Its hook has seen to it."""
+    """A deployment with a DELETE of its own needs no cleanup."""
     assert left(entry(made("a", action="DELETE"))) == []
 
 
@@ -116,7 +116,7 @@ def test_most_tools_leave_nothing(tool: str) -> None:
 
 
 def test_other_peoples_hooks_see_to_themselves() -> None:
-    """What decides is who ran it, whoever would today and whatever the group was called."""
+    """The hook that ran the deployment decides, not the one that would run it today."""
     assert left(entry(made("a"), hook="/hooks/docker-cmd")) == []
     assert left(entry(made("a", "docker.cmd"), hook="builtin:docker-cmd")) == ["a-left"]
 
@@ -150,7 +150,7 @@ def test_a_component_keeps_what_its_other_actions_made() -> None:
 
 
 def test_a_name_is_cleaned_up_once() -> None:
-    """However many deployments have had it: by the last one of them."""
+    """A name that several deployments had is cleaned up once, by the last one."""
     old, new = made("a", "docker-compose", name="web"), made("b", "docker-compose", name="web")
     assert left(entry(old, accepted=1.0), entry(new, accepted=2.0)) == ["b-left"]
     assert left(entry(new, accepted=2.0), entry(old, accepted=1.0)) == ["b-left"]
@@ -173,14 +173,14 @@ def cleaned(given: dict[str, Any], state: State = State.UNASKED, **fields: Any) 
 
 
 def test_a_clean_up_that_went_well_is_done() -> None:
-    """It is neither repeated nor cleaned up after, also when the journal has lost what it was given."""
+    """A successful cleanup is not repeated, even if the journal has lost its inputs."""
     assert left(entry(made("a")), cleaned(made("a"))) == []
     assert left(entry(made("a")), cleaned(made("a"), document={})) == []
 
 
 @pytest.mark.parametrize(("ended", "again"), [(NOW - 299, False), (NOW - 301, True), (NOW + 1000, True)])
 def test_a_clean_up_that_failed_is_tried_again_after_a_while(ended: float, again: bool) -> None:
-    """Not at every pass; and a clock that was wrong does not stop it."""
+    """A failed cleanup is retried after a pause, also when the clock was wrong."""
     failed = cleaned(made("a"), failed=True, ended=ended)
     found = due([], entry(made("a")), failed).left
     assert [each.id for each in found] == (["a-left"] if again else [])
@@ -210,7 +210,7 @@ def test_what_is_back_is_run_again() -> None:
 
 
 def test_a_clean_up_is_of_one_life() -> None:
-    """What was accepted after it is not what it was after; that has a cleanup of its own when it leaves."""
+    """A deployment that was accepted after a cleanup gets another cleanup when it leaves."""
     again = entry(made("a"), accepted=3000.0)
     assert due([made("a")], again, cleaned(made("a"))) == Due()
     assert left(again, cleaned(made("a"))) == ["a-left"]
@@ -235,7 +235,7 @@ def test_an_id_that_looks_like_a_clean_up_is_none() -> None:
 
 
 def test_something_is_pending_until_it_is_cleaned_up() -> None:
-    """So long it must not be forgotten."""
+    """A deployment with a pending cleanup is not forgotten."""
     known = entry(made("a"), State.ACCEPTED)
     assert cleanup.is_pending(known, {})
     for done, pending in (
@@ -258,7 +258,7 @@ def test_something_is_pending_until_it_is_cleaned_up() -> None:
     ],
 )
 def test_a_cleanup_obeys_the_policy(rules: dict[str, Any], refused: str) -> None:
-    """It counts as a DELETE; what is refused is answered without running anything."""
+    """A cleanup counts as a DELETE, and a refused one is answered without running anything."""
     given = entry(made("a", name="web"))
     known = Known(entries={given.key: given}, tools=Tools(()).installed(), now=NOW, policy=Policy(file="/p", **rules))
     (step,) = plan.make(due([], given).left, known)

@@ -56,7 +56,7 @@ def test_what_heat_really_sends_is_read_without_a_mistake(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "kind"), [("heat", "heat"), ("cfn", "url"), ("tempurl", "url"), ("zaqar", "zaqar")])
 def test_the_target_is_the_transport_that_heat_was_told(name: str, kind: str) -> None:
-    """Each transport of Heat's leads to the kind of target that speaks it."""
+    """Each transport of Heat's leads to the right kind of target."""
     content = json.loads((SAMPLES / f"metadata-{name}.json").read_text())
     assert kind in {each.target.kind for each in parse(content).deployments}
 
@@ -165,12 +165,12 @@ def test_unknown_keys_are_kept() -> None:
     ],
 )
 def test_a_mistake_is_reported_with_its_path(fields: dict[str, Any], path: str) -> None:
-    """What is wrong in an entry is that deployment's mistake, at its place in the document."""
+    """A mistake in an entry belongs to that deployment, with its path in the document."""
     assert paths(parse_one(**fields)) == [f"[0].{path}"]
 
 
 def test_every_mistake_is_reported_and_the_others_are_read() -> None:
-    """One bad entry has all its mistakes collected, and takes no other with it."""
+    """All mistakes of a bad entry are collected, and other entries are parsed."""
     bad = {"name": 1, "inputs": "x", "outputs": [7], "options": 3}
     found = parse({"deployments": [deployment("a"), bad, deployment("b")]})
     expected = [f"deployments[1].{each}" for each in ("id", "inputs", "outputs[0]", "options", "name")]
@@ -180,7 +180,7 @@ def test_every_mistake_is_reported_and_the_others_are_read() -> None:
 
 @pytest.mark.parametrize("entry", [None, 1, "text", [], [deployment()], True], ids=lambda value: str(value)[:8])
 def test_an_entry_that_is_no_object_is_a_deployment_with_a_mistake(entry: object) -> None:
-    """It has no id and no target; it fails by itself."""
+    """An entry of another type has no id and no target, and fails alone."""
     found = parse({"deployments": [entry, deployment("b")]})
     assert paths(found) == ["deployments[0]"]
     assert [bool(each.mistakes) for each in found.deployments] == [True, False]
@@ -195,7 +195,7 @@ def test_an_id_is_text_or_what_yaml_made_of_it(given: object, identity: str) -> 
 
 @pytest.mark.parametrize("given", [None, "", 1.5, True, [], {"id": 1}])
 def test_an_entry_without_an_id_is_a_mistake(given: object) -> None:
-    """It still has a key of its own, by its content."""
+    """An entry without an id has a key made from its content."""
     found = parse_one(id=given)
     assert (found.id, paths(found)) == ("", ["[0].id"])
     assert found.key == protocol.file_key(found.key)
@@ -231,7 +231,7 @@ def test_of_two_entries_with_one_id_the_second_fails() -> None:
 
 
 def test_of_three_entries_with_one_id_both_others_fail() -> None:
-    """However many have it, an id stands for the first, and each further content fails once."""
+    """An id stands for the first entry that has it, and each different content after that fails once."""
     found = parse([deployment("a", "one"), deployment("a", "two"), deployment("a", "three"), deployment("a", "two")])
     assert [each.config for each in found.deployments] == ["one", "two", "three"]
     assert len({each.key for each in found.deployments}) == 3
@@ -270,7 +270,7 @@ def test_an_input_of_another_type_keeps_its_value(kind: str, value: object) -> N
 
 
 def test_an_input_without_a_type_keeps_its_value() -> None:
-    """What is not said to be text stays what it is."""
+    """An input without a type is not converted to text."""
     assert parse_input(value={"k": 1}) == {"k": 1}
 
 
@@ -356,7 +356,7 @@ def test_the_most_particular_address_is_the_target(inputs: dict[str, object], ki
 
 
 def test_the_addressee_is_the_same_for_every_action_of_a_resource() -> None:
-    """It is the resource in its stack, whatever is signed into the URL."""
+    """The addressee is the resource in its stack, whatever the signature of the URL."""
     common = {"deploy_stack_id": "s/1", "deploy_resource_name": "web"}
     assert target(deploy_signal_id="http://h/1", **common).addressee == "s/1/web"
     assert target(deploy_auth_url="http://k", **common).addressee == "s/1/web"
@@ -366,13 +366,13 @@ def test_the_addressee_is_the_same_for_every_action_of_a_resource() -> None:
 
 
 def test_a_target_is_described_without_what_is_secret() -> None:
-    """Neither the signature nor a password in the URL is shown."""
+    """The description of a target has neither the signature nor a password of its URL."""
     described = target(deploy_signal_id="http://user:pass@h:80/v1/signal?Signature=abc").described
     assert described == "POST to h:80/v1/signal"
 
 
 def test_the_deepest_document_that_can_be_loaded_can_be_parsed() -> None:
-    """An entry that is nested as deeply as a document may be is at most a mistake of its own."""
+    """Too deep an entry is at most a mistake of that entry."""
     for depth in range(1000, 0, -1):
         try:
             content = document_text.load("[" * depth + "]" * depth, "x")

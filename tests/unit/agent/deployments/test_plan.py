@@ -81,13 +81,13 @@ def test_a_new_deployment_is_run() -> None:
 
 
 def test_steps_are_in_the_order_of_the_document() -> None:
-    """What is written first is done first."""
+    """The first deployment of the document comes first."""
     steps = plan.make(parse(*(deployment(each) for each in "cab")), known())
     assert [step.deployment.id for step in steps] == ["c", "a", "b"]
 
 
 def test_a_result_that_was_held_back_is_sent_when_it_is_wanted_again() -> None:
-    """Its deployment had left the metadata and is back; it is not run again."""
+    """A deployment that returns to the metadata gets its result sent, and is not run again."""
     assert plan_in(State.SUPERSEDED).verb is Verb.RESEND
 
 
@@ -103,24 +103,24 @@ def test_a_refused_result_is_explained() -> None:
 
 
 def test_what_was_only_accepted_is_run() -> None:
-    """It has surely not been started."""
+    """An accepted deployment has surely not been started, and is run."""
     assert plan_in(State.ACCEPTED).verb is Verb.RUN
 
 
 def test_what_is_running_is_followed() -> None:
-    """Whatever else may be said of it."""
+    """A running deployment is followed, whatever the metadata says."""
     assert plan_in(State.RUNNING, again=True).verb is Verb.RESUME
 
 
 def test_what_is_running_is_followed_when_it_has_left_the_metadata() -> None:
-    """One that nobody describes any more is followed to its end, before all else."""
+    """A running deployment that has left is followed to its end, before all others."""
     (gone,) = parse(deployment("gone"))
     steps = plan.make(parse(deployment("a")), known(entry(gone, State.RUNNING)))
     assert [(step.verb, step.deployment.id) for step in steps] == [(Verb.RESUME, "gone"), (Verb.RUN, "a")]
 
 
 def test_a_run_in_the_metadata_has_one_step() -> None:
-    """It is not followed twice."""
+    """A run is not followed twice."""
     (given,) = parse(deployment("a"))
     assert [step.verb for step in plan.make([given], known(entry(given, State.RUNNING)))] == [Verb.RESUME]
 
@@ -139,7 +139,7 @@ def test_a_server_that_asked_for_time_is_given_it(not_before: float, verb: Verb)
 
 
 def test_a_person_may_ask_for_another_run() -> None:
-    """Then a known id is run again."""
+    """On request, a known id runs again."""
     step = plan_in(State.SIGNALLED, again=True)
     assert (step.verb, step.reason) == (Verb.RUN, "asked to run again")
 
@@ -178,12 +178,12 @@ def test_only_a_status_in_progress_asks_for_work(status: str) -> None:
 
 @pytest.mark.parametrize("status", ["IN_PROGRESS", "in_progress", ""])
 def test_a_status_in_progress_asks_for_work(status: str) -> None:
-    """And so does none."""
+    """A deployment with the status IN_PROGRESS or with none asks for work."""
     assert plan_one(deployment("a", inputs={"deploy_status": status})).verb is Verb.RUN
 
 
 def test_a_mistake_is_answered_with_its_path() -> None:
-    """It is run by nobody, and whoever waits is told every mistake."""
+    """A deployment with mistakes is not run, and its result has all of them."""
     step = plan_one({"id": "a", "group": "script", "inputs": 3, "outputs": 4})
     assert step.verb is Verb.ANSWER
     assert step.reply is not None
@@ -193,7 +193,7 @@ def test_a_mistake_is_answered_with_its_path() -> None:
 
 
 def test_an_action_without_a_config_is_answered_as_done() -> None:
-    """Nobody is left waiting, and the note says that nothing was run."""
+    """An action without a config is answered as done, with a note that nothing was run."""
     step = plan_one(deployment("a", {"configs": []}, group="component", action="SUSPEND"))
     assert step.verb is Verb.ANSWER
     assert step.reply is not None
@@ -277,7 +277,7 @@ def two_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_options_may_be_for_several_tools_of_a_component(options: dict[str, object], paths: list[str]) -> None:
-    """What has no section is for all that have none: there another tool's option is no mistake."""
+    """Options outside a section apply to all tools without a section, and options of the others are no mistake."""
     configs = [{"actions": ["CREATE"], "tool": "one"}, {"actions": ["DELETE"], "tool": "two"}]
     step = plan_one(deployment("a", {"configs": configs}, group="component", options=options))
     assert step.verb is (Verb.ANSWER if paths else Verb.RUN)
@@ -286,7 +286,7 @@ def test_options_may_be_for_several_tools_of_a_component(options: dict[str, obje
 
 @pytest.mark.usefixtures("two_tools")
 def test_the_options_of_a_tool_that_is_not_in_the_component_are_not_known() -> None:
-    """Whatever other hooks there are."""
+    """Options of a tool that the component does not use are unknown, whichever other hooks exist."""
     configs = [{"actions": ["CREATE"], "tool": "one"}]
     step = plan_one(deployment("a", {"configs": configs}, group="component", options={"tags": True}))
     assert step.reason.startswith("[0].options.tags: one has no such option")
@@ -295,7 +295,7 @@ def test_the_options_of_a_tool_that_is_not_in_the_component_are_not_known() -> N
 @pytest.mark.usefixtures("two_tools")
 @pytest.mark.parametrize("external", ["one", "two"])
 def test_options_beside_other_peoples_hooks_may_mean_anything(tmp_path: Path, external: str) -> None:
-    """Also where an executable has taken the place of a hook of ours."""
+    """Options for an executable hook are not checked, also where it replaces a built-in hook."""
     (tmp_path / external).touch()
     configs = [{"actions": ["CREATE"], "tool": "one"}, {"actions": ["DELETE"], "tool": "two"}]
     given = deployment("a", {"configs": configs}, group="component", options={"tag": "x"})
@@ -325,7 +325,7 @@ def test_only_those_chosen_by_name_or_id_are_done(chosen: str) -> None:
 
 
 def test_a_run_is_followed_although_another_was_chosen() -> None:
-    """What has been started is followed to its end whichever deployments are asked for."""
+    """A run that was started is followed to its end, whichever deployments are requested."""
     (given,) = parse(deployment("a"))
     steps = plan.make([given], known(entry(given, State.RUNNING)), only=["b"])
     assert [step.verb for step in steps] == [Verb.RESUME]
@@ -340,7 +340,7 @@ def test_a_result_is_superseded_when_its_source_no_longer_has_its_deployment() -
 
 
 def test_nothing_is_known_of_a_source_that_did_not_answer() -> None:
-    """Its results go on waiting."""
+    """Results of a source that did not answer stay pending."""
     (away,) = parse(deployment("away", signal="http://h/1"), source="other")
     assert plan.superseded(parse(deployment("a")), {"test"}, {"away": entry(away, State.FINISHED)}) == []
 
@@ -354,7 +354,7 @@ def test_a_result_is_superseded_by_the_next_action_of_its_addressee() -> None:
 
 
 def test_deployments_that_answer_nobody_supersede_nothing() -> None:
-    """Nobody waiting is no address that two could share."""
+    """Deployments without an address do not supersede one another."""
     (before,) = parse(deployment("before"), source="other")
     assert plan.superseded(parse(deployment("after")), {"test"}, {"before": entry(before, State.FINISHED)}) == []
 
@@ -367,7 +367,7 @@ def test_what_is_settled_is_not_superseded(state: State) -> None:
 
 
 def test_the_journal_is_enough_to_carry_a_deployment_out() -> None:
-    """What is kept of it reads as it did when it came."""
+    """A deployment reads from the journal as it came."""
     (given,) = parse(deployment("a", inputs={"x": 1}, signal="http://h/1"))
     kept = plan.deployment_of(entry(given, State.RUNNING))
     assert replace(kept, where="", source="") == replace(given, where="", source="")

@@ -38,7 +38,7 @@ def test_credentials_are_hidden_everywhere(name: str) -> None:
 
 @pytest.mark.parametrize("flag", ["hidden", "no_echo"])
 def test_inputs_that_the_document_hides_are_hidden_everywhere(flag: str) -> None:
-    """Whatever they are called."""
+    """Inputs that the document hides are hidden everywhere, whatever their names are."""
     inputs = {"colour": {"value": "ultramarine", flag: True}}
     assert redact("ultramarine", "deploy_stdout", **inputs) == MASK
     assert redact("ultramarine", "out", "out", **inputs) == MASK
@@ -52,7 +52,7 @@ def test_inputs_that_the_document_hides_are_hidden_everywhere(flag: str) -> None
     ],
 )
 def test_inputs_with_a_secret_name_are_hidden_in_what_was_printed(name: str) -> None:
-    """But not in a declared output: it may be what the output is about."""
+    """An input with a secret name is masked in output, but not in a declared output, which may be about it."""
     inputs = {name: "hunter22"}
     assert redact("hunter22", "deploy_stdout", **inputs) == MASK
     assert redact("hunter22", "out", "out", **inputs) == "hunter22"
@@ -147,7 +147,7 @@ def test_what_may_be_half_of_a_secret_is_known(text: str, length: int) -> None:
 @pytest.mark.parametrize("end", ["\n", "\r\n", " ", "\n\n"])
 @pytest.mark.parametrize("secret", ["pass", "hunter2"])
 def test_white_space_at_the_end_of_a_secret_does_not_count(secret: str, end: str) -> None:
-    """What is read from a file ends with a newline, and is printed without it: also what is too short for a line."""
+    """A secret is masked without the newline at its end too, also a short one."""
     assert redact(f"it is {secret}.", db_password=f"{secret}{end}") == f"it is {MASK}."
     assert redact(f"it is {secret}.", db_password=f"\n{secret}{end}") == f"it is {MASK}."
 

@@ -54,7 +54,7 @@ def test_an_input_may_refer_to_a_secret(item: dict[str, Any]) -> None:
     ],
 )
 def test_other_values_stay_as_they_are(value: object) -> None:
-    """What happens to have that key is no reference."""
+    """A value that only resembles a reference is not one."""
     assert parsed("x", type="Json", value=value).references == ()
     assert metadata.resolved(value, {"file:x": "s"}) == value
 
@@ -68,7 +68,7 @@ def test_a_reference_is_shown_and_the_rest_of_its_object_is_not() -> None:
 
 @pytest.mark.parametrize("reference", ["file:", "file:a\nb", f"file:{'x' * 501}", "file:a\0b"])
 def test_an_impossible_reference_is_a_mistake(reference: str) -> None:
-    """It fails its deployment, with the path of the value."""
+    """An impossible reference fails its deployment, with the path of the value."""
     (mistake,) = parsed("x", value={"secret": reference}).mistakes
     assert str(mistake).startswith("[0].inputs[0].value: expected SCHEME:REFERENCE")
 

@@ -27,7 +27,7 @@ def select(config: object, **fields: Any) -> Config | selection.Nothing | tuple[
 
 
 def test_a_plain_deployment_is_its_own_config() -> None:
-    """Its group is the tool, for any action."""
+    """The group of a plain deployment is its tool, for any action."""
     given = component("text", group="puppet", options={"a": 1}, action="DELETE")
     assert selection.select(given) == Config(tool="puppet", config="text", options={"a": 1})
 
@@ -53,7 +53,7 @@ def test_an_action_of_the_authors_own_is_treated_alike() -> None:
 
 
 def test_an_action_is_a_name_exactly() -> None:
-    """Another case is another action."""
+    """The case of an action's name counts."""
     assert isinstance(select({"configs": [ONE]}, action="create"), selection.Nothing)
 
 
@@ -64,12 +64,12 @@ def test_a_component_may_be_json_text() -> None:
 
 @pytest.mark.parametrize("config", [{"configs": [ONE, TWO]}, {"configs": []}])
 def test_an_action_in_no_config_has_nothing_to_run(config: object) -> None:
-    """That is as it should be, and says so."""
+    """An action in no config runs nothing, and that is not a mistake."""
     assert select(config, action="SUSPEND") == selection.Nothing("the component has no config for SUSPEND")
 
 
 def test_an_action_twice_in_one_config_is_once_too_many_but_clear() -> None:
-    """Which config is meant is not in doubt."""
+    """An action that one config names twice still selects that config."""
     assert select({"configs": [{**ONE, "actions": ["CREATE", "CREATE"]}]}) == Config(tool="script", config="one")
 
 
@@ -153,7 +153,7 @@ def test_the_options_are_the_tools_section_or_all(options: dict[str, object], ch
 def test_options_without_a_section_are_for_all_tools_that_have_none(
     options: dict[str, object], section: str, others: set[str]
 ) -> None:
-    """So that it can be said of one whether it is anybody's."""
+    """Options outside a section apply to all tools without a section, so that unknown ones can be reported."""
     configs = [ONE, TWO, {"actions": ["SUSPEND"], "tool": "mine"}, {"actions": ["RESUME"], "tool": "script"}]
     found = select({"configs": configs}, options=options)
     assert isinstance(found, Config)
@@ -161,14 +161,14 @@ def test_options_without_a_section_are_for_all_tools_that_have_none(
 
 
 def test_a_section_named_after_a_tool_of_the_component_is_that_tools() -> None:
-    """Also where we know nothing of the tool."""
+    """A section named after a tool of the component belongs to that tool, also if the tool is unknown."""
     found = select({"configs": [ONE, {"actions": ["DELETE"], "tool": "mine"}]}, options={"mine": {"x": 1}})
     assert isinstance(found, Config)
     assert found.options == {}
 
 
 def test_the_options_of_a_plain_deployment_have_no_sections() -> None:
-    """They are its tool's, whatever their names."""
+    """All options of a plain deployment belong to its tool, whatever their names."""
     found = select("text", group="script", options={"script": {"timeout": 3}})
     assert found == Config(tool="script", config="text", options={"script": {"timeout": 3}})
 
@@ -201,7 +201,7 @@ def test_a_hook_gets_the_entry_as_it_came() -> None:
 
 
 def test_choosing_changes_nothing_of_the_deployment() -> None:
-    """What came is kept as it came, whatever a hook is given."""
+    """Selecting a config leaves the deployment's own content unchanged."""
     given = component({"configs": [ONE]}, inputs=[{"name": "n", "type": "String", "value": 7}])
     before = json.dumps(given.document)
     selection.request(given, Config(tool="script", config="one"))

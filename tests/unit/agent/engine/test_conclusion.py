@@ -39,12 +39,12 @@ def concluded(reruns: int = 0, *, idempotent: bool = False, **end: Any) -> str |
 
 
 def test_an_exit_code_is_what_counts() -> None:
-    """Whatever it is; the hook says what it means."""
+    """Any exit code is passed on, and the hook decides what it means."""
     assert concluded(recorded="3") == Ended(3)
 
 
 def test_a_command_that_was_not_run_is_planned_again() -> None:
-    """Its supervisor left without the agent's word."""
+    """The supervisor of such a command exited without the agent's word."""
     assert concluded(recorded="unstarted", ending="its deployment was replaced") == "not started"
 
 
@@ -78,6 +78,6 @@ def test_a_run_without_a_record_is_never_a_success(end: dict[str, Any], reason: 
 
 
 def test_an_idempotent_deployment_is_run_again_a_few_times() -> None:
-    """It may itself be what interrupts it."""
+    """The number of repetitions is limited, because the deployment may itself cause the interruption."""
     assert concluded(idempotent=True) == "interrupted"
     assert isinstance(concluded(RERUNS, idempotent=True), BrokenOff)

@@ -37,7 +37,7 @@ def test_outputs_that_a_reboot_removed_count_unless_the_run_has_reported(
     ],
 )
 def test_only_a_folder_that_is_named_after_the_run_is_removed_as_a_whole(user: str, working: str, private: str) -> None:
-    """Whatever the journal says, no folder of anything else is."""
+    """Only the folder of a run is removed as a whole, whatever the journal says."""
     run = Run(
         mark="d1.5", boot="", pid=1, ticks=1, began=0, limit=None, hook="", working=working, outputs="", user=user
     )

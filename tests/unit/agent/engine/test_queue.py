@@ -51,12 +51,12 @@ def test_steps_begin_in_their_order_as_far_as_there_is_room() -> None:
 
 
 def test_two_deployments_of_one_resource_never_run_together() -> None:
-    """However much room there is."""
+    """Two deployments of one resource never run together, even if there is room."""
     assert queue(step("b", resource="web")).next([active(step("a", resource="web"))], 9) is None
 
 
 def test_a_delete_waits_only_for_other_deletes_and_not_for_long() -> None:
-    """What hangs must not hold it up."""
+    """A hung run does not delay a DELETE."""
     last = step("z", "DELETE")
     assert queue(last).next([active(step("a"))], 1) is last
     assert queue(last).next([active(step("a", "DELETE"))], 1) is None
@@ -64,14 +64,14 @@ def test_a_delete_waits_only_for_other_deletes_and_not_for_long() -> None:
 
 
 def test_a_cleanup_ends_before_anything_else_begins() -> None:
-    """What is new may need its place."""
+    """A new deployment may need the place of the one that is cleaned up."""
     first, second = step("a", cleanup.ACTION), step("b")
     assert queue(first, second).next([], 9) is first
     assert queue(second).next([active(first)], 9) is None
 
 
 def test_nothing_begins_while_it_is_held_or_waits_for_a_reboot() -> None:
-    """Not even a DELETE."""
+    """Nothing begins while the queue is held or waits for a reboot, not even a DELETE."""
     held, rebooting = queue(step("a", "DELETE")), queue(step("a"))
     held.hold = "paused"
     rebooting.rebooting.add("other")
@@ -80,7 +80,7 @@ def test_nothing_begins_while_it_is_held_or_waits_for_a_reboot() -> None:
 
 
 def test_what_is_dropped_does_not_begin() -> None:
-    """And no longer counts as a DELETE that waits."""
+    """A dropped deployment does not begin, and no longer counts as a waiting DELETE."""
     waiting = queue(step("a", "DELETE"), step("b"))
     waiting.drop("a")
     assert waiting.due is None
@@ -88,7 +88,7 @@ def test_what_is_dropped_does_not_begin() -> None:
 
 
 def test_a_queue_by_name_has_cleanups_first() -> None:
-    """Then the names in their order."""
+    """Cleanups come first, then the other deployments by name."""
     waiting = queue(step("b"), step("a"), step("z", cleanup.ACTION))
     waiting.sort_by_name()
     assert [each.deployment.id for each in waiting] == ["z", "a", "b"]
@@ -118,7 +118,7 @@ def test_a_retry_begins_nothing_while_the_queue_is_held() -> None:
 
 
 def test_a_delete_replaces_a_retry_of_its_resource() -> None:
-    """It waits for no retry of any resource."""
+    """A DELETE waits for no retry of any resource."""
     retry, other = (replace(step(each, resource=each), attempt=2, due=float("inf")) for each in ("web", "db"))
     delete = step("z", "DELETE", resource="web")
     waiting = queue(retry, other, delete)

@@ -1,4 +1,4 @@
-"""What a pass has to know before it plans."""
+"""The facts that a pass collects before it plans."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ MORE: tuple[dict[str, object], ...] = (
 @pytest.mark.parametrize("state", State)
 @pytest.mark.parametrize("action", ["CREATE", cleanup.ACTION])
 def test_a_plan_never_lacks_the_tools_that_it_needs(tmp_path: Path, state: State, action: str) -> None:
-    """Whether or not the hook directories were read, the plan is the same."""
+    """The plan is the same, whether or not the hook directories were read."""
     folder = tmp_path / "deployed"
     folder.mkdir()
     tools = mock.create_autospec(Tools, instance=True)
@@ -78,7 +78,7 @@ def test_a_plan_never_lacks_the_tools_that_it_needs(tmp_path: Path, state: State
 
 
 def test_hook_directories_are_not_read_for_what_is_settled(tmp_path: Path) -> None:
-    """That is what a daemon finds at nearly every pass."""
+    """If all deployments are settled, as at most passes, the hook directories are not read."""
     tools = mock.create_autospec(Tools, instance=True)
     settled = {"a": entry(State.SIGNALLED)}
     facts([one()], settled, tools, Deployed(tmp_path / "deployed"), tmp_path)

@@ -90,7 +90,7 @@ def test_a_branch_is_followed_forward_only(tmp_path: Path) -> None:
 
 
 def test_a_signed_tag_stands_for_its_commit(tmp_path: Path) -> None:
-    """But not a tag of another name, nor one that was signed for the same commit by somebody else."""
+    """A signed tag counts for its commit, but not under another name or with another signer."""
     alice, mallory = Signer(tmp_path, "alice"), Signer(tmp_path, "mallory")
     followed = Followed(tmp_path, alice.line())
     repository = followed.repository

@@ -28,7 +28,7 @@ def site(tmp_path: Path) -> Site:
 
 
 def test_the_life_of_a_stack_that_follows_a_branch(site: Site) -> None:
-    """It is created, updated, kept where a revision has mistakes, and taken back by a force-push."""
+    """The stack is created and updated, stays when a revision has mistakes, and follows a force-push back."""
     site.values["parameters"] = "colour=blue"
     one = site.commit("one")
     record = site.step()
@@ -64,7 +64,7 @@ def test_the_life_of_a_stack_that_follows_a_branch(site: Site) -> None:
     "it is told, runs once, and with rollback the stack returns",
 )
 def test_a_revision_that_fails_runs_once(site: Site) -> None:
-    """What has failed is not tried again until there is another revision; with rollback, the stack goes back."""
+    """A failed revision is not tried again; with rollback, the stack returns to the earlier one."""
     one = site.commit("one")
     site.step()
     two = site.commit("two", "exit 3")
@@ -143,7 +143,7 @@ def test_a_pause_and_another_process_hold_a_revision_back(site: Site) -> None:
 
 
 def test_a_document_is_followed_too(site: Site) -> None:
-    """Its deployments run in a state directory of their own."""
+    """The deployments of a followed document run in a state directory of their own."""
     document = [{"id": "d1", "name": "n", "group": "script", "config": f"echo d >> {site.log}"}]
     site.values = {"url": str(site.folder / "documents"), "path": "site.json"}
     (site.folder / "documents").mkdir()

@@ -101,7 +101,7 @@ def origin(registry: Registry, ref: str = "stable", token: str = "t") -> Origin:
 
 
 def test_an_artifact_is_fetched_with_a_token(registry: Registry, tmp_path: Path) -> None:
-    """Its layers are files and archives; the token goes to the registry alone, and a poll is one request."""
+    """Layers are files and archives, the token goes only to the registry, and a poll is one request."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as members:
         member = tarfile.TarInfo("sub/a")

@@ -69,7 +69,7 @@ def place(tmp_path: Path, request: pytest.FixtureRequest) -> Place:
 
 
 def test_the_life_of_a_service_that_follows_a_branch(place: Place) -> None:
-    """It is created, updated, kept where a revision has mistakes, and taken back by a force-push."""
+    """The service is created and updated, stays when a revision has mistakes, and follows a force-push back."""
     site = place.site
     one = place.commit("one")
     record = site.step()

@@ -117,7 +117,7 @@ def test_nothing_of_a_repository_or_a_user_is_run(tmp_path: Path, tree: Path, re
 def test_a_repository_that_is_too_large_is_not_unpacked(
     tmp_path: Path, tree: Path, repository: Repository, packs: bool
 ) -> None:
-    """Neither one whose files are large only when they are unpacked, nor one that is large itself."""
+    """A repository is refused if it, or its unpacked files, are too large."""
     large = b"\0" * 50 * MEBI if packs else os.urandom(4 * MEBI)
     (repository.folder / "large").write_bytes(large)
     repository.commit({})
@@ -251,7 +251,7 @@ def test_a_file_at_a_url_is_sent_again_only_if_it_has_changed(tmp_path: Path, tr
 def test_answers_that_are_no_revision(
     tmp_path: Path, server: Server, answer: tuple[int, str, bytes], says: str
 ) -> None:
-    """They are refused with a sentence."""
+    """An invalid answer is refused with a sentence."""
     server.status, server.kind, server.body = answer
     with pytest.raises((SourceError, UsageError), match=says):
         source(origin(f"{server.url}/x.yaml", tmp_path), tmp_path).newest()

@@ -13,7 +13,7 @@ from hot.made import examined
 
 @pytest.mark.parametrize("pattern", ["[[a]+", "[a&&b]+", "[a||b]+", "[a~~b]+"])
 def test_what_python_warns_of_is_taken(pattern: str) -> None:
-    """It may mean something else in a later Python; in these tests a warning is an error."""
+    """A pattern with a deprecated syntax works without a warning, which would be an error in these tests."""
     with pytest.warns(FutureWarning):
         re.compile(pattern)
     assert compiled(pattern).fullmatch("a")

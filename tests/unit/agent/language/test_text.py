@@ -87,6 +87,6 @@ def test_a_text_that_cannot_be_read_is_refused() -> None:
 
 
 def test_json_is_read_too() -> None:
-    """Also with tabs, which YAML refuses there."""
+    """JSON is read too, with tabs that YAML refuses."""
     text = read('{\n\t"a": 1e3,\n\t"b": true\n}')
     assert text.value == {"a": 1000.0, "b": True}

@@ -163,7 +163,7 @@ def test_what_curl_shows_of_a_password_is_hidden() -> None:
 @pytest.mark.parametrize("width", [60, 64, 76])
 @pytest.mark.parametrize("wrap", ["\n", "\r\n", "\n    ", "\\n"])
 def test_base64_in_lines_is_hidden(width: int, wrap: str) -> None:
-    """However long the lines are, whatever is between them, and though the secret begins in one and ends in another."""
+    """Base64 over several lines is masked, for any length and separator, also if a secret crosses lines."""
     secret = letters(40)
     text = f"{'some other text ' * 3}{secret}{' and more text' * 5}"
     whole = base64.b64encode(text.encode()).decode()
@@ -176,7 +176,7 @@ def test_base64_in_lines_is_hidden(width: int, wrap: str) -> None:
 
 @pytest.mark.parametrize("write", PYTHON.values(), ids=PYTHON)
 def test_half_of_a_secret_waits_for_the_rest_in_every_form(write: Callable[[str], str]) -> None:
-    """Wherever a text that grows ends, no more of the secret is shown than a few characters of its beginning."""
+    """Wherever a growing text ends, it shows at most a few characters of a secret."""
     secrets, whole = Secrets([SPECIAL]), write(SPECIAL)
     for end in range(len(whole)):
         text = f"before: {whole[:end]}"
@@ -198,7 +198,7 @@ def test_what_begins_no_secret_does_not_wait(text: str) -> None:
 
 
 def test_what_touches_is_hidden_as_one() -> None:
-    """And what overlaps."""
+    """Adjacent and overlapping secrets are masked as one."""
     assert Secrets(["abcdef", "defghi"]).hide("abcdefghi abcdefabcdef") == f"{MASK} {MASK}"
 
 
@@ -206,7 +206,7 @@ def test_what_touches_is_hidden_as_one() -> None:
     "text", ["100 %", "a\\", "&", "&unknown;", "%zz", "\\u12", "'", "''", "\udc80\udcff", "", "====", "\\ud800"]
 )
 def test_other_text_stays_as_it_is(text: str) -> None:
-    """Also half of an escape, and what is no text."""
+    """Other text is unchanged, also half of an escape and invalid UTF-8."""
     assert Secrets([SPECIAL, QUOTED, KEY]).hide(text) == text
 
 
@@ -220,7 +220,7 @@ def test_a_long_secret_is_hidden_whole_and_in_part() -> None:
 
 
 def test_where_more_is_secret_than_can_be_looked_for_nothing_is_shown() -> None:
-    """Not even what surely is none."""
+    """With more secrets than can be searched for, nothing is shown at all."""
     for many in ((f"secret {number}" for number in range(MOST_WORDS + 1)), [letters(MOST_BYTES + 1)]):
         secrets = Secrets(many)
         assert secrets.hide("some text") == WITHHELD

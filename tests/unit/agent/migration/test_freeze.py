@@ -1,4 +1,4 @@
-"""That nothing of theirs is cut short: real processes, named as os-collect-config is."""
+"""Work of os-collect-config is never cut short: tests with real processes of that name."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def status(unit: Unit) -> str:
 
 
 def test_it_stands_still_where_it_has_begun_nothing(collector: Unit) -> None:
-    """And goes on as if nothing had been."""
+    """An idle collector is stopped, and continues as if nothing had happened."""
     with contextlib.ExitStack() as held:
         assert freeze.still(collector, held) == ""
         assert status(collector) == psutil.STATUS_STOPPED
@@ -59,7 +59,7 @@ def test_it_stands_still_where_it_has_begun_nothing(collector: Unit) -> None:
 
 
 def test_what_it_has_begun_is_waited_for(collector: Unit, tmp_path: Path) -> None:
-    """It does not stand still then, so that it sees the end of it."""
+    """A collector with running work is not stopped, so that it sees the end of it."""
     (tmp_path / "change").touch()
     wait_until(lambda: bool(survey.commands(collector)))
     assert "is at work" in survey.busy([collector])
@@ -78,7 +78,7 @@ def test_what_it_has_begun_is_waited_for(collector: Unit, tmp_path: Path) -> Non
 
 
 def test_one_that_a_unit_leaves_is_ended(collector: Unit) -> None:
-    """Also while it stands still."""
+    """A process that a unit leaves behind is ended, also while it is stopped."""
     with contextlib.ExitStack() as held:
         assert freeze.still(collector, held) == ""
         freeze.end(survey.collectors(collector))

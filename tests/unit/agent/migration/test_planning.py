@@ -1,4 +1,4 @@
-"""What the files of units say, and what there is to say and to do about a machine."""
+"""The content of unit files, and the findings and steps for a machine."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_unit_is_read_as_systemd_reads_it() -> None:
 
 
 def test_a_unit_that_says_little() -> None:
-    """What is usual is systemd's: all that it has started is ended with it."""
+    """The defaults of systemd apply: all processes of the unit end with it."""
     assert (unit("").kill, unit("").commands, unit("[Service]\nno directive\n").rest) == ("control-group", (), ())
 
 
@@ -53,12 +53,12 @@ def test_a_unit_that_says_little() -> None:
     ],
 )
 def test_which_units_are_theirs(command: str, starts: bool) -> None:
-    """Those that start one of their programs, however; not those that name something like it."""
+    """Units that start one of their programs in any way are theirs, and units that only name one are not."""
     assert units.runs(unit(f"[Service]\nExecStart={command}\n"), "os-collect-config") is starts
 
 
 def test_variables_are_handed_on_whole(tmp_path: Path) -> None:
-    """Whatever is in them: systemd's quotes, specifiers and line ends are no way out of a value."""
+    """Values are passed on unchanged, with systemd's quotes, specifiers and line ends."""
     variables = {"A": 'a "b" \\ c', "P": "100%", "S": "$HOME `x`", "E": ""}
     text = units.drop_in({**variables, "N": "one\ntwo\n[Service]\nExecStart=/bin/evil"})
     found = unit(text)
@@ -155,7 +155,7 @@ def test_without_systemd_and_without_a_start() -> None:
 
 
 def test_a_masked_unit_is_left_alone() -> None:
-    """It starts nothing, and is not enabled to go back."""
+    """A masked unit starts nothing, and is not among the units to enable for going back."""
     plan = planning.plan(found(old_units=(Unit(name=NAME, path=Path("/x"), masked=True),)))
     assert [each.deed for each in plan.steps] == [Deed.ENABLE, Deed.START]
     assert plan.back == (f"systemctl disable --now {OURS}",)
@@ -182,14 +182,14 @@ def test_a_timer_goes_before_what_it_starts() -> None:
 )
 @pytest.mark.parametrize("without_scripts", [False, True])
 def test_what_stands_in_the_way(values: dict[str, Any], sentence: str, without_scripts: bool) -> None:
-    """Whatever somebody is ready to give up."""
+    """An obstacle refuses the migration, whichever options are given."""
     plan = planning.plan(found(**values), without_scripts=without_scripts)
     assert plan.refused
     assert sentence in says(plan, Verdict.REFUSED)
 
 
 def test_a_command_line_in_a_shell() -> None:
-    """What is the shell's is not taken for os-collect-config's."""
+    """Words of the shell are not mistaken for options of os-collect-config."""
     line = "/bin/sh -c 'exec os-collect-config --config-file /etc/mine.conf 2>&1 | logger -t x'"
     assert units.arguments(unit(f"[Service]\nExecStart={line}\n"), "os-collect-config") == [
         "--config-file",
@@ -198,7 +198,7 @@ def test_a_command_line_in_a_shell() -> None:
 
 
 def test_a_hook_directory_that_cannot_be_read_is_said(tmp_path: Path) -> None:
-    """Its hooks would be missed only when a deployment needs one."""
+    """An unreadable hook directory is reported before a deployment needs its hooks."""
     folder = tmp_path / "hooks"
     folder.touch()  # root may read every directory, but a file is none
     settings = effective.make({"HEAT_CONFIG_HOOKS": str(folder)})
@@ -233,7 +233,7 @@ def test_the_package_of_older_tools_is_named(tmp_path: Path, monkeypatch: pytest
 
 
 def test_work_of_theirs_is_waited_for_even_where_no_unit_runs() -> None:
-    """Somebody may have started os-refresh-config by hand."""
+    """Running work is waited for without a unit, as os-refresh-config may be started by hand."""
     idle = replace(THEIRS, active=False, enabled=False)
     plan = planning.plan(found(old_units=(idle,), busy="os-refresh-config (process 3) is at work"))
     assert plan.steps[0].deed is Deed.WAIT
@@ -251,7 +251,7 @@ def test_work_of_theirs_is_waited_for_even_where_no_unit_runs() -> None:
     ],
 )
 def test_what_is_on_their_command_line(words: str, named: str) -> None:
-    """What the agent does not go by has to be moved, and is named without its value, which may be a secret."""
+    """An option that the agent does not use is named without its value, which may be a secret."""
     theirs = replace(THEIRS, commands=(("/bin/python3", "/bin/os-collect-config", *words.split()),))
     plan = planning.plan(found(old_units=(theirs,)))
     assert named in says(plan, Verdict.REFUSED)
@@ -282,7 +282,7 @@ TEMPLATES = Path("/usr/libexec/os-apply-config/templates")
     ],
 )
 def test_what_nobody_will_do_any_more(values: dict[str, Any], sentence: str) -> None:
-    """It stands in the way, until somebody says that it need not be done; then it is still said."""
+    """Work that would no longer be done refuses the migration; with the option, it is a warning."""
     plan = planning.plan(found(**values))
     asked = planning.plan(found(**values), without_scripts=True)
     assert plan.refused
@@ -310,16 +310,17 @@ def test_who_carries_out_which_tool() -> None:
         Tool("script", str(hooks / "script")),
     )
     said = says(planning.plan(found(tools=tools)), Verdict.OK)
-    assert f"{hooks}/mine remains the hook for mine →" in said
-    assert f"{hooks}/script remains the hook for script, and overrides the agent's own" in said
+    assert f"hooks in {hooks} stay in use: mine →" in said
+    assert f"hooks in {hooks} stay in use, and override the agent's own: script; the agent's own is used when" in said
     assert "the agent has its own hooks for puppet →" in said
 
 
 def test_what_becomes_of_what_was_done() -> None:
-    """It is not run again; what may have been cut short is named, with how to have it run again."""
+    """Finished deployments do not run again, and interrupted ones are named with the command to run them."""
     names = ("a b", *(f"d{number}" for number in range(8)))
-    plan = planning.plan(found(deployed=Path("/d"), done=names, unanswered=names, lasting=("d1",)))
-    assert "9 deployments are recorded as done in /d, and will not run again" in says(plan, Verdict.OK)
+    done = (*names, "d8", "d9", "half")
+    plan = planning.plan(found(deployed=Path("/d"), done=done, unanswered=names, hollow=("half",), lasting=("d1",)))
+    assert "2 deployments are recorded as done in /d, and will not run again" in says(plan, Verdict.OK)
     warnings = says(plan, Verdict.WARNING)
     assert "for a b, d0, d1, d2, d3 and 4 more" in warnings
     assert "rm '/d/a b.json'" in warnings
@@ -327,7 +328,7 @@ def test_what_becomes_of_what_was_done() -> None:
 
 
 def test_what_heat_agents_have_passed_over() -> None:
-    """They say nothing of a tool that they have no hook for; the agent would, perhaps years later."""
+    """Deployments that heat-agents skipped silently are named, because the agent would run them."""
     plan = planning.plan(found(deployed=Path("/d"), undone=("d1", "d2")))
     warnings = says(plan, Verdict.WARNING)
     assert "heat-agents were given d1, d2, but have not begun: the agent runs it" in warnings
@@ -336,7 +337,7 @@ def test_what_heat_agents_have_passed_over() -> None:
 
 
 def test_what_else_is_said(tmp_path: Path) -> None:
-    """What is at work, what their unit says that ours does not, and which of their settings hold."""
+    """The plan shows running work, extra lines of their unit, and their settings that apply."""
     path = tmp_path / "os-collect-config.conf"
     path.write_text(
         "[DEFAULT]\ncommand = os-refresh-config\ncollectors = heat\n[heat]\npassword = 5ecret\nuser_idd = x\n"
@@ -358,7 +359,7 @@ def test_what_else_is_said(tmp_path: Path) -> None:
 
 
 def test_a_message_from_zaqar_is_taken_over_after_theirs_has_stopped() -> None:
-    """It is in the queue no more, and there is no other copy; where our agent is at work, it asks the queue itself."""
+    """The only copy of the message is taken over, unless our agent runs and asks the queue itself."""
     plan = planning.plan(found(message=Path("/var/x/zaqar.json")))
     assert [each.deed for each in plan.steps][-3:] == [Deed.STOP, Deed.MESSAGE, Deed.START]
     at_work = Unit(name=OURS, path=Path("/"), active=True, enabled=True)
@@ -369,12 +370,19 @@ def test_a_message_from_zaqar_is_taken_over_after_theirs_has_stopped() -> None:
 
 def test_marks_that_are_empty_are_named(tmp_path: Path) -> None:
     """Heat-agents make the mark before they run anything: on a full disk it stays empty, and nothing was run."""
-    whole = {"whole": '{"id": "whole"}', "made": "{}", "empty": "", "broken": '{"id": "bro', "answered": ""}
+    whole = {
+        "whole": '{"id": "whole"}',
+        "made": "{}",
+        "empty": "",
+        "broken": '{"id": "bro',
+        "answered": "",
+        "ours": "{}",
+    }
     for name, text in whole.items():
         (tmp_path / f"{name}.json").write_text(text)
     (tmp_path / "answered.notify.json").write_text("{}")
 
-    done, unanswered, hollow, _ = survey._deployed(tmp_path)  # noqa: SLF001
+    done, unanswered, hollow, _ = survey._deployed(tmp_path, {"ours"})  # noqa: SLF001
     shown = planning.plan(found(deployed=tmp_path, done=done, unanswered=unanswered, hollow=hollow)).findings
 
     assert (done, unanswered, hollow) == (tuple(sorted(whole)), ("made", "whole"), ("broken", "empty"))

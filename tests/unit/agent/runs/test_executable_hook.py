@@ -62,7 +62,7 @@ def test_no_reply_is_no_success(tmp_path: Path, stdout: str) -> None:
     ids=lambda value: ascii(value)[:12],
 )
 def test_a_reply_that_is_no_object_is_no_success(tmp_path: Path, stdout: bytes | str) -> None:
-    """What was printed is in the result, for people to read."""
+    """The output is in the result, for people to read."""
     reply = finish(tmp_path, stdout)
     assert reply["deploy_status_code"] == UNKNOWN
     assert "did not reply with a JSON object" in str(reply["deploy_stderr"])
@@ -93,7 +93,7 @@ def test_a_reply_without_a_status_code_is_no_success(tmp_path: Path, code: str) 
 
 
 def test_a_hook_that_dies_is_answered_with_what_it_printed(tmp_path: Path) -> None:
-    """Its exit code is the status code."""
+    """The exit code of a hook that dies is the status code."""
     reply = finish(tmp_path, "half a rep", "Traceback\n", 139)
     assert reply == {"deploy_stdout": "half a rep", "deploy_stderr": "Traceback\n", "deploy_status_code": 139}
 
@@ -107,13 +107,13 @@ def test_an_exit_code_wins_over_a_reply_that_claims_success(tmp_path: Path, text
 
 
 def test_a_failure_that_a_dying_hook_explains_is_its_own(tmp_path: Path) -> None:
-    """It knows better than its exit code."""
+    """The reason in the reply of a failed hook counts."""
     given = {"deploy_status_code": 7, "deploy_stderr": "because"}
     assert finish(tmp_path, json.dumps(given), "", 1) == given
 
 
 def test_a_reply_that_is_too_long_to_hold_is_no_success(tmp_path: Path) -> None:
-    """It is not read."""
+    """A reply that is too long is not read, and is a failure."""
     with (tmp_path / "stdout").open("wb") as file:
         file.truncate(10 * 1024**3)
     (tmp_path / "stderr").touch()
@@ -125,7 +125,7 @@ def test_a_reply_that_is_too_long_to_hold_is_no_success(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("code", [0, 3])
 def test_a_hook_that_cleans_up_its_own_streams_has_failed(tmp_path: Path, code: int) -> None:
-    """It works in the folder where they are, and may have removed all that is there."""
+    """A hook that removes the files of its output has failed."""
     reply = executable_hook.finish(HOOK, Ended(code=code, stdout=tmp_path / "stdout", stderr=tmp_path / "stderr"))
     assert fit(reply)["deploy_status_code"] == (code or UNKNOWN)
 

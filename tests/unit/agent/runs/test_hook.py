@@ -11,7 +11,7 @@ from support.machine import deployment
 
 
 def may_rerun(**fields: Any) -> bool:
-    """Whether a deployment may be run again where nothing is known of how its run ended."""
+    """Return whether a deployment may be run again if the outcome of its run is unknown."""
     (found,) = metadata.parse(Document(source="test", content=[deployment("a", **fields)])).deployments
     run = Run(boot="b", pid=1, ticks=2, began=3.0, limit=None, hook="builtin:script", working="/w", outputs="/o")
     job = jobs.of_run(found, run)
@@ -36,7 +36,7 @@ def may_rerun(**fields: Any) -> bool:
 )
 @pytest.mark.parametrize("group", ["script", "mine"])
 def test_only_who_says_so_is_run_again(options: dict[str, object], may: bool, group: str) -> None:
-    """Whatever else the options say: those of other people's hooks may mean anything."""
+    """Only a built-in hook that declares it is run again, as options of other hooks may mean anything."""
     assert may_rerun(group=group, options=options) is may
 
 
@@ -48,5 +48,5 @@ def test_of_a_component_the_options_of_the_tool_say_it() -> None:
 
 
 def test_what_cannot_be_chosen_any_more_is_not_run_again() -> None:
-    """Its options say nothing."""
+    """A deployment whose config can no longer be selected is not run again."""
     assert not may_rerun(config={}, group="component", options={"idempotent": True})

@@ -16,7 +16,7 @@ LIMIT = 8 * 1024 * 1024
 
 
 class Clock:
-    """What `processes.since_boot` says."""
+    """The value of `processes.since_boot`."""
 
     now = 100.0
 
@@ -51,7 +51,7 @@ def run(folder: Path, sizes: dict[str, int]) -> Path:
 
 
 def test_the_first_look_is_soon(clock: Clock) -> None:
-    """How much will be printed is not known."""
+    """The first check is soon, because the amount of output is unknown."""
     bounding = OutputLimit(mock.create_autospec(Report))
     bounding.begun()
 
@@ -79,7 +79,7 @@ def test_what_prints_much_is_looked_at_more_often(
 
 
 def test_all_streams_of_a_run_are_shortened(tmp_path: Path, report: mock.Mock) -> None:
-    """Each has the whole limit for itself; what they took before is what is returned."""
+    """Each stream has the whole limit, and their earlier size is returned."""
     folder = run(tmp_path / "run", {"stdout": 2 * LIMIT, "stderr": 3 * LIMIT})
     try:
         streams.bound(folder / "stderr", LIMIT)
@@ -96,7 +96,7 @@ def test_all_streams_of_a_run_are_shortened(tmp_path: Path, report: mock.Mock) -
 def test_what_cannot_be_shortened_is_said_once(
     tmp_path: Path, report: mock.Mock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And nothing ends by it: some file systems can make no holes."""
+    """Output that cannot be shortened is reported once, and the run continues: some file systems have no holes."""
     folder = run(tmp_path / "run", {"stdout": 2 * LIMIT, "stderr": 2 * LIMIT})
     monkeypatch.setattr(streams, "_punch", mock.Mock(side_effect=OSError(errno.EOPNOTSUPP, "no holes here")))
     bounding = OutputLimit(report)

@@ -49,7 +49,7 @@ def test_a_file_of_the_folder_is_read(secrets: Path) -> None:
     ],
 )
 def test_nothing_else_is_read(secrets: Path, name: str) -> None:
-    """Neither by `..`, nor by a link in any place, nor what others could have put there, nor what is not a file."""
+    """A provider reads nothing by `..` or a link, no files that others may write, and only regular files."""
     (secrets / "link").symlink_to("../outside")
     (secrets / "linked").symlink_to("..")
     os.mkfifo(secrets / "pipe")
@@ -82,7 +82,7 @@ def test_a_swapped_folder_is_not_followed(secrets: Path, tmp_path: Path, monkeyp
 
 
 def test_only_variables_for_that_purpose_are_shown() -> None:
-    """Not PATH, nor any other variable of the agent."""
+    """Only variables for secrets are readable, not PATH or others of the agent."""
     variables = {**PATH, "SECRET_X": "of the agent", "OTHER": "no"}
     assert providers.resolve("env:X", [], variables) == "of the agent"
     with pytest.raises(ProviderError, match="without the variable SECRET_OTHER"):
@@ -90,7 +90,7 @@ def test_only_variables_for_that_purpose_are_shown() -> None:
 
 
 def test_a_provider_gets_the_reference_on_its_standard_input(tmp_path: Path) -> None:
-    """It is no option and no path, and a provider in a directory hides a built-in one."""
+    """A reference is neither an option nor a path, and a provider in a directory replaces a built-in one."""
     found = provider(tmp_path, 'read -r name; echo "[$name] $# $0"', "file")
     assert providers.resolve("file:--help; $(x) ../y", found, PATH) == f"[--help; $(x) ../y] 0 {found[1]}/file"
 
@@ -128,7 +128,7 @@ def test_a_scheme_names_no_path(tmp_path: Path, scheme: str) -> None:
 
 
 def test_a_provider_that_others_may_change_is_not_started(tmp_path: Path) -> None:
-    """It would run as the agent's user."""
+    """A provider that others may change is not started, because it would run as the agent's user."""
     found = provider(tmp_path, "echo x")
     (tmp_path / "providers" / "mine").chmod(0o775)
     with pytest.raises(ProviderError, match="other users may write to it"):

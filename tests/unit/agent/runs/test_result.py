@@ -50,7 +50,7 @@ def test_any_other_code_is_failure(code: object) -> None:
 
 @pytest.mark.parametrize("code", ["00", " 0", "-0", "+0", "0\n", " 7", "007"])
 def test_a_code_that_can_be_read_in_two_ways_is_sent_in_one(code: str) -> None:
-    """What is on record here is what Heat makes of it."""
+    """The recorded status code is the one that Heat reads."""
     found = make({"deploy_status_code": code})
     assert found.failed == (str(found.values["deploy_status_code"]) != "0")
 
@@ -65,12 +65,12 @@ def test_an_error_output_that_was_produced_is_failure(text: str) -> None:
 
 @pytest.mark.parametrize("name", ["out", "undeclared"])
 def test_another_output_is_no_failure(name: str) -> None:
-    """Whatever is in it."""
+    """Any value of another output is no failure."""
     assert not make({"deploy_status_code": 0, name: "error"}).failed
 
 
 def test_the_reason_is_the_code_and_the_last_line() -> None:
-    """What people look for first."""
+    """The reason has the exit code and the last line of the output."""
     assert make({"deploy_status_code": 3, "deploy_stderr": "one\ntwo \n\n"}).reason == "exit code 3: two"
     assert make({"deploy_status_code": 3}).reason == "exit code 3"
     assert make({"deploy_status_code": 139}).reason == "exit code 139 (SIGSEGV)"
@@ -83,13 +83,13 @@ def test_a_reason_that_is_known_is_kept() -> None:
 
 
 def test_values_keep_their_types() -> None:
-    """What a hook replied is what is sent."""
+    """The values of a reply are sent with their types."""
     values = {"deploy_status_code": 0, "out": {"a": [1, 2.5, None, True, "é"]}, "n": 7, "none": None}
     assert make(values).values == {"deploy_stdout": "", "deploy_stderr": "", **values}
 
 
 def test_no_secret_is_in_a_result() -> None:
-    """Neither in a stream, nor in an output, nor in the reason."""
+    """No secret is in a stream, an output or the reason of a result."""
     values = {
         "deploy_status_code": 1,
         "deploy_stdout": SECRET,
@@ -111,7 +111,7 @@ def test_the_reason_of_an_error_output_has_no_secret_of_which_only_the_name_tell
 
 @pytest.mark.parametrize("before", [185, 195, 475_000 - 20, 475_000, 475_000 + 20])
 def test_the_reason_of_an_error_output_has_no_half_of_such_a_secret(tmp_path: Path, before: int) -> None:
-    """Wherever it is cut: for people, or to fit into a signal."""
+    """A shortened reason has no part of a secret, whether it is cut for people or for a signal."""
     path = tmp_path / "error"
     path.write_text("x" * before + SECRET * 40_000)
     found = make({"deploy_status_code": 0, "error": Capture(path)}, db_password=SECRET)
@@ -148,7 +148,7 @@ def test_a_secret_number_is_hidden_where_it_is_a_number(value: object) -> None:
     ],
 )
 def test_a_secret_that_looks_like_json_breaks_no_output(secret: str, value: object) -> None:
-    """Whatever a password is, an output that is a structure can still be sent."""
+    """A structured output is sent whole, whatever characters a password has."""
     assert "out" in make({"deploy_status_code": 0, "out": value}, deploy_password=secret).values
 
 
@@ -160,7 +160,7 @@ def test_the_status_code_is_sent_whatever_is_secret() -> None:
 
 @pytest.mark.parametrize("shift", range(0, len(SECRET), 3))
 def test_a_cut_leaves_no_half_of_a_secret(tmp_path: Path, shift: int) -> None:
-    """However much of a stream is secrets, and wherever it is cut."""
+    """A cut leaves no part of a secret, wherever it is and however much of the stream is secret."""
     path = tmp_path / "stdout"
     path.write_text("." * shift + SECRET * (3_000_000 // len(SECRET)))
     text = json.dumps(make({"deploy_status_code": 0, "deploy_stdout": Capture(path)}, deploy_password=SECRET).values)
@@ -169,7 +169,7 @@ def test_a_cut_leaves_no_half_of_a_secret(tmp_path: Path, shift: int) -> None:
 
 @pytest.mark.parametrize("shift", range(0, len(SECRET), 3))
 def test_a_failure_leaves_no_half_of_a_secret(tmp_path: Path, shift: int) -> None:
-    """Nor does what the tool wrote before it was ended."""
+    """The output of a tool that was ended has no part of a secret."""
     path = tmp_path / "stderr"
     path.write_text("." * shift + f"{SECRET}....\n" * 10_000)
     text = json.dumps(make(failure(124, "too long", "", Capture(path)), deploy_password=SECRET).values)
@@ -177,7 +177,7 @@ def test_a_failure_leaves_no_half_of_a_secret(tmp_path: Path, shift: int) -> Non
 
 
 def test_a_reply_of_many_long_values_keeps_its_status_code() -> None:
-    """What is cut is text; how it ended is always said."""
+    """Long texts are cut, and the status code stays."""
     values: Reply = {f"output number {index}": "x" * 200 for index in range(10_000)}
     found = make({**values, "deploy_status_code": 3})
     assert found.failed

@@ -11,7 +11,7 @@ from heat_config_agent.runs.scopes import Scope
 
 @pytest.fixture(autouse=True)
 def anew() -> None:
-    """What is known of the machine is found out once for each process."""
+    """Have the machine examined again, which happens once in each process."""
     scopes.missing.cache_clear()
 
 
@@ -42,14 +42,14 @@ def test_limits_are_told_as_systemd_has_them() -> None:
 
 
 def test_what_it_says_of_itself_is_one_plain_line() -> None:
-    """Whatever is in the name of a deployment."""
+    """The description of a scope is one plain line, whatever the name of the deployment contains."""
     said = next(each for each in scopes.words("d1.7", Scope("a\nb\x1b[1m\0é", {})) if "description" in each)
     assert said == "--description=a?b?[1m??"
     assert scopes.words("d1.7", Scope("x", {}))[-1] == "--"
 
 
 def test_only_processes_of_its_own_folder_are_those_of_a_run(tmp_path: Path) -> None:
-    """Those of groups below it too; of a folder that is not named after the run, whatever is on record, none."""
+    """The processes of a scope and of groups below it belong to its run, and those of other scopes do not."""
     scope = tmp_path / scopes.name("d1.7")
     (scope / "below").mkdir(parents=True)
     (scope / "cgroup.procs").write_text("12\n13\n")
@@ -61,7 +61,7 @@ def test_only_processes_of_its_own_folder_are_those_of_a_run(tmp_path: Path) -> 
 
 
 def test_a_process_elsewhere_has_no_scope() -> None:
-    """Nor has one that is not there."""
+    """A process outside scopes has none, and neither has one that does not exist."""
     assert scopes.folder(os.getpid(), "d1.7") == ""
     assert scopes.folder(2**22 + 1, "d1.7") == ""
     assert scopes.unenforced(os.getpid(), "d1.7", {"memory_max": 1, "tasks_max": 1}) == ["memory", "pids"]

@@ -71,7 +71,7 @@ def test_what_is_left_out_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_what_still_grows_goes_on_at_its_end(tmp_path: Path) -> None:
-    """It is opened to append; so it may grow and be shortened again and again."""
+    """A stream that is opened to append can grow and be shortened again and again."""
     path = tmp_path / "stdout"
     long(path, 6 * MEBI)
     with path.open("ab") as file:
@@ -87,7 +87,7 @@ def test_what_still_grows_goes_on_at_its_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limit", [0, 64 * MEBI])
 def test_what_is_short_enough_stays(tmp_path: Path, limit: int) -> None:
-    """And what may be of any length."""
+    """A stream within the limit, or without a limit, is unchanged."""
     path = tmp_path / "stdout"
     path.write_bytes(b"x" * 5 * MEBI)
     assert streams.bound(path, limit) == 5 * MEBI
@@ -116,7 +116,7 @@ def test_what_is_no_file_is_left_alone(tmp_path: Path, make: object) -> None:
 
 
 def test_secrets_are_written_over(tmp_path: Path) -> None:
-    """Wherever they stand, also where a block ends; all else stays, and where it is."""
+    """Secrets are overwritten everywhere, also across blocks, and other text stays in its place."""
     path = tmp_path / "stdout"
     block = streams._BLOCK  # noqa: SLF001
     content = bytearray(b"." * (2 * block + 100))
@@ -132,7 +132,7 @@ def test_secrets_are_written_over(tmp_path: Path) -> None:
 
 
 def test_half_a_secret_beside_a_hole_goes_too(tmp_path: Path) -> None:
-    """What was left out may have begun or ended in one."""
+    """Text next to a hole is masked if it may be a part of a secret."""
     path = tmp_path / "stdout"
     long(path, 10 * MEBI)
     streams.bound(path, LEAST)
@@ -146,7 +146,7 @@ def test_half_a_secret_beside_a_hole_goes_too(tmp_path: Path) -> None:
 
 
 def test_without_secrets_nothing_is_written(tmp_path: Path) -> None:
-    """Not even read."""
+    """Without secrets the file is neither written nor read."""
     path = tmp_path / "stdout"
     path.write_bytes(b"text")
     assert not any(streams.mask(path, Secrets([])))

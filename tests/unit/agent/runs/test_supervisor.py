@@ -182,6 +182,18 @@ def test_a_folder_to_work_in_that_is_not_there_fails_the_run(runs: Runs) -> None
     assert not (runs.folder / "ran").exists()
 
 
+def test_its_line_is_short_where_processes_are_listed(runs: Runs) -> None:
+    """As by `ps` and `systemctl status`: the name of the agent and the command, and not a program for the shell."""
+    running = runs.sleeper()
+    [supervising] = [each for each in runs.living() if each.pid == running.run.pid]
+    line = " ".join(supervising.cmdline())
+    assert "heat-config-agent" in line
+    assert line.endswith("sh -c echo x >begun; exec sleep 60")
+    assert len(line) - len(str(runs.work)) < 120
+    running.terminate(0)
+    runs.end(running)
+
+
 def test_the_streams_are_files_and_the_commands_alone(runs: Runs) -> None:
     """Nothing of the supervisor's is between."""
     running = runs.shell("echo out; echo err >&2; pwd; kill -KILL $$")
@@ -200,7 +212,7 @@ def test_standard_input_is_a_file_or_nothing(runs: Runs, tmp_path: Path) -> None
 
 
 def test_arguments_and_values_come_unchanged(runs: Runs) -> None:
-    """Whatever is in them is nothing to the shell between."""
+    """Arguments and values pass through the shell unchanged."""
     odd = ["", "a b", "$HOME `id` $(id)", "'\"\\", "-n", "é\n*"]
     runs.end(runs.start("printf", "<%s>", *odd))
     assert runs.text("stdout") == "".join(f"<{each}>" for each in odd)
@@ -221,7 +233,7 @@ def test_the_environment_is_the_given_one(runs: Runs, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("name", ["HUP", "INT", "QUIT", "TERM", "PIPE", "XFSZ", "USR1", "USR2"])
 def test_signals_do_what_programs_expect(runs: Runs, name: str) -> None:
-    """Also those that the agent, or whoever started it, ignores."""
+    """A run has default signal handling, also for signals that the agent ignores."""
     number = signal.Signals[f"SIG{name}"]
     before = signal.signal(number, signal.SIG_IGN)
     try:
@@ -233,7 +245,7 @@ def test_signals_do_what_programs_expect(runs: Runs, name: str) -> None:
 
 @pytest.mark.parametrize("inheritable", [False, True])
 def test_no_descriptor_is_handed_on(runs: Runs, inheritable: bool) -> None:
-    """Neither lock nor journal nor connection, nor what whoever started the agent has left open in it."""
+    """A run inherits neither the lock, the journal, a connection nor a descriptor that the agent inherited."""
     descriptor = os.open(runs.folder / "held", os.O_WRONLY | os.O_CREAT)
     os.set_inheritable(descriptor, inheritable)
     processes.keep_descriptors()
@@ -245,7 +257,7 @@ def test_no_descriptor_is_handed_on(runs: Runs, inheritable: bool) -> None:
 
 
 def test_a_run_leaves_no_descriptor_and_no_zombie(runs: Runs) -> None:
-    """However many there are."""
+    """Runs leave no descriptors and no zombies, however many there are."""
     before = os.listdir("/proc/self/fd")
     for _ in range(5):
         running = runs.shell("exit 0")
@@ -255,7 +267,7 @@ def test_a_run_leaves_no_descriptor_and_no_zombie(runs: Runs) -> None:
 
 
 def test_the_command_waits_until_its_run_is_on_record(runs: Runs) -> None:
-    """Its process is there to be recorded, and has done nothing."""
+    """The process of a command exists before its record, and has done nothing."""
     seen: list[bool] = []
 
     def announce(pid: int, ticks: int, scope: str) -> Run:
@@ -270,7 +282,7 @@ def test_the_command_waits_until_its_run_is_on_record(runs: Runs) -> None:
 
 
 def test_a_command_that_could_not_be_recorded_is_never_run(runs: Runs) -> None:
-    """Its supervisor leaves, and says so; nothing of it stays behind."""
+    """The supervisor of an unrecorded run exits with a message, and leaves nothing."""
     pids: list[int] = []
 
     def announce(pid: int, ticks: int, scope: str) -> Run:
@@ -304,7 +316,7 @@ def test_a_supervisor_that_is_killed_before_all_else(runs: Runs, monkeypatch: py
 
 
 def test_an_agent_that_dies_before_its_word_has_started_nothing(runs: Runs) -> None:
-    """Its end of the pipe closes, and the supervisor leaves."""
+    """The agent's end of the pipe closes, and the supervisor exits."""
     with runs.another_agent("touch ran") as agent:
         assert agent.stdout is not None
         run = Run(**json.loads(agent.stdout.readline()))
@@ -315,7 +327,7 @@ def test_an_agent_that_dies_before_its_word_has_started_nothing(runs: Runs) -> N
 
 
 def test_a_run_outlives_its_agent_and_is_found_by_the_next(runs: Runs) -> None:
-    """It goes on, and how it ends is known."""
+    """A run continues without its agent, and the next one learns how it ended."""
     with runs.another_agent("echo begun >begun; while [ ! -e go ]; do sleep 0.02; done; echo done; exit 5") as agent:
         assert agent.stdin is not None
         assert agent.stdout is not None
@@ -347,7 +359,7 @@ def test_a_run_is_only_taken_for_one_that_it_is(runs: Runs) -> None:
 
 
 def test_a_run_can_be_waited_for(runs: Runs) -> None:
-    """Its descriptor is readable once it has ended, where the kernel offers one."""
+    """The descriptor of a run is readable once it has ended, where the kernel supports that."""
     running = runs.shell("exit 0")
     assert running.fileno() >= 0 or sys.platform != "linux"
     assert runs.end(running) == "0"
@@ -355,14 +367,14 @@ def test_a_run_can_be_waited_for(runs: Runs) -> None:
 
 
 def test_a_script_may_start_a_daemon_and_end(runs: Runs) -> None:
-    """What keeps its streams open keeps nobody waiting, and is left alone."""
+    """A daemon that keeps the streams open delays nothing, and is not ended."""
     running = runs.shell("sleep 60 & echo $! >daemon; exit 3")
     assert runs.end(running) == "3"
     assert psutil.pid_exists(int((runs.work / "daemon").read_text()))
 
 
 def test_the_status_is_written_in_its_place(runs: Runs) -> None:
-    """Its block is reserved: a full disk cannot hide how a run ended."""
+    """The block of the status is reserved, so a full disk cannot hide how a run ended."""
     before = run_folder.status(runs.folder, runs.mark).stat()
     assert runs.end(runs.shell("exit 143")) == "143"
     after = run_folder.status(runs.folder, runs.mark).stat()
@@ -388,7 +400,7 @@ def test_without_a_limit_nothing_is_due(runs: Runs) -> None:
 
 
 def test_a_run_that_is_ended_may_say_so_itself(runs: Runs) -> None:
-    """It is asked first, and what it does then is recorded."""
+    """A run is first asked to end, and what it does then is recorded."""
     running = runs.shell("trap 'echo cleaned; exit 9' TERM; echo >begun x; while :; do sleep 0.02; done")
     wait_until(runs.made("begun"))
     running.terminate(60)
@@ -429,7 +441,7 @@ def test_a_run_without_its_supervisor_has_ended_unrecorded(runs: Runs) -> None:
 
 
 def test_nothing_is_left_of_a_run_before_the_machine_went_down(runs: Runs) -> None:
-    """What has its process ids now is something else."""
+    """After a reboot the process ids of a run belong to other processes."""
     running = runs.sleeper()
     assert not supervisor.end_remains(replace(running.run, boot="another"))
     assert not running.ended
@@ -438,7 +450,7 @@ def test_nothing_is_left_of_a_run_before_the_machine_went_down(runs: Runs) -> No
 
 
 def test_the_folder_of_a_run_is_for_nobody_else_and_begins_empty(runs: Runs) -> None:
-    """Whatever an earlier run left in it."""
+    """The folder of a run is private and begins empty, whatever an earlier run left."""
     runs.end(runs.shell("echo out; echo err >&2"))
     run_folder.make(runs.folder, runs.mark)
     assert stat.S_IMODE(runs.folder.stat().st_mode) == 0o700
@@ -481,7 +493,7 @@ def test_only_what_a_supervisor_writes_is_a_record(runs: Runs, content: bytes, s
 
 
 def test_a_run_speaks_for_itself_alone(runs: Runs) -> None:
-    """How another run of the deployment ended is not how this one did."""
+    """The status of another run of the deployment does not count."""
     assert runs.end(runs.shell("exit 3")) == "3"
     another = replace(runs.announce(1, 1), mark=f"{runs.folder}.2")
     assert run_folder.recorded(runs.folder, another) == ""
@@ -538,7 +550,7 @@ def test_who_is_in_no_scope_waits_in_vain_and_says_nothing(
 
 
 def test_a_command_too_long_for_the_kernel_is_not_started(runs: Runs) -> None:
-    """That is an error of the system's, and nothing was announced."""
+    """Too long a command is an error of the system, and no run is announced."""
 
     def announce(pid: int, ticks: int, scope: str) -> Run:
         pytest.fail(f"announced {pid} {ticks} {scope}")

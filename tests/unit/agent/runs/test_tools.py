@@ -19,7 +19,7 @@ def install(folder: Path, *names: str) -> Path:
 
 
 def test_a_hook_of_ours_needs_no_file(tmp_path: Path) -> None:
-    """It is there wherever the agent is."""
+    """A built-in hook is available wherever the agent is."""
     tool = Tools([tmp_path / "missing"]).find("script")
     assert tool == Tool("script", "builtin:script")
     assert tool.builtin
@@ -33,12 +33,12 @@ def test_an_executable_of_the_tools_name_is_its_hook(tmp_path: Path) -> None:
 
 
 def test_an_executable_wins_over_a_hook_of_ours(tmp_path: Path) -> None:
-    """Somebody put it there on purpose."""
+    """An executable takes precedence over a built-in hook of the same name."""
     assert Tools([install(tmp_path, "script")]).find("script") == Tool("script", str(tmp_path / "script"))
 
 
 def test_the_first_directory_wins(tmp_path: Path) -> None:
-    """They are searched in their order, and those that are not there are passed over."""
+    """Directories are searched in order, and missing ones are skipped."""
     first, second = install(tmp_path / "1", "mine"), install(tmp_path / "2", "mine", "other")
     tools = Tools([tmp_path / "0", first, second])
     assert tools.find("mine") == Tool("mine", str(first / "mine"))
@@ -60,7 +60,7 @@ def test_a_tool_without_a_hook_is_not_found(tmp_path: Path, tool: str) -> None:
 
 
 def test_a_folder_is_no_hook(tmp_path: Path) -> None:
-    """Nor is it taken for one of ours."""
+    """A folder is not a hook, and does not hide a built-in one."""
     (tmp_path / "mine").mkdir()
     assert Tools([tmp_path]).find("mine") is None
 
@@ -87,7 +87,7 @@ def test_all_that_is_installed_is_named(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_cannot_be_read_is_reported_once(tmp_path: Path) -> None:
-    """Its hooks are missing, so somebody has to know; a directory that does not exist is nothing to report."""
+    """An unreadable directory is reported once, and a missing one is not."""
     (tmp_path / "file").write_text("")
     (tmp_path / "loop").symlink_to("loop")
     warnings: list[str] = []

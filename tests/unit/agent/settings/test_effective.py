@@ -25,7 +25,7 @@ def test_what_is_given_wins_over_the_environment_and_that_over_what_is_usual(tmp
 
 
 def test_the_system_works_in_heat_agents_own_places() -> None:
-    """Whoever reads them finds what they did before."""
+    """The agent of the system uses heat-agents' paths, so other programs find the files."""
     found = make({}, state=SYSTEM_STATE)
     assert (found.root, found.deployed, found.deployed_old) == (None, DEPLOYED, DEPLOYED_OLD)
     assert found.hooks == HOOK_DIRECTORIES
@@ -48,7 +48,7 @@ def test_the_state_of_somebody_is_at_their_home(environ: dict[str, str], state: 
 
 
 def test_heat_agents_variables_are_known(tmp_path: Path) -> None:
-    """They name the folder of what was done, the one before it, hooks, and the list of deployments."""
+    """heat-agents' variables name the folders of records, the hooks, and the list of deployments."""
     environ = {
         "HEAT_CONFIG_DEPLOYED": "/d",
         "HEAT_CONFIG_DEPLOYED_OLD": "/old",
@@ -73,7 +73,7 @@ def test_an_empty_variable_is_none(tmp_path: Path) -> None:
 
 
 def test_hooks_that_are_given_are_looked_for_first(tmp_path: Path) -> None:
-    """Then those of the environment, then heat-agents'."""
+    """Hook directories of the command line come first, then the environment's, then heat-agents'."""
     found = make({"HEAT_CONFIG_HOOKS": "/own"}, state=tmp_path, hooks=(Path("/b"), Path("/a")))
     assert found.hooks == (Path("/b"), Path("/a"), Path("/own"), *HOOK_DIRECTORIES)
 
@@ -142,7 +142,7 @@ def test_mistakes_may_leave_in_doubt_where_the_state_is(tmp_path: Path, text: st
 
 
 def test_of_several_mistakes_the_first_is_said_and_how_many_there_are(tmp_path: Path) -> None:
-    """And what shows them."""
+    """The error shows the first mistake, their number and the command that shows all."""
     path = tmp_path / "one.conf"
     path.write_text("[agent]\nsplay = x\ngrace = x\nparallel = x\n")
     with pytest.raises(UsageError, match=r"line 2: splay.*\(and 2 more: heat-config-agent config .*shows them\)$"):
@@ -168,13 +168,13 @@ def test_a_run_gets_what_a_program_needs_to_work() -> None:
 
 
 def test_a_run_gets_nothing_that_was_meant_for_the_agent() -> None:
-    """Neither tokens nor how the agent's own interpreter is started."""
+    """A run gets neither the agent's tokens nor the variables of its interpreter."""
     others = ("OS_PASSWORD", "AWS_SECRET_ACCESS_KEY", "PYTHONPATH", "LD_PRELOAD", "VIRTUAL_ENV", "NOTIFY_SOCKET", "IFS")
     assert set(effective.environment_of_runs(dict.fromkeys(others, "x"))) == {"PATH", "HOME"}
 
 
 def test_a_run_always_has_a_path_and_a_home() -> None:
-    """Also where the agent was started with an empty environment."""
+    """A run has PATH and HOME, even if the agent's environment is empty."""
     assert effective.environment_of_runs({})["PATH"] == effective.RUN_PATH
     assert effective.environment_of_runs({})["HOME"] in ("/root", "/")
 
@@ -211,7 +211,7 @@ def test_who_says_something_counts_in_an_order(etc: Path) -> None:
 
 
 def test_a_file_that_is_named_is_the_only_one(etc: Path) -> None:
-    """And its state directory counts for more than the environment's; without it, the environment's for more."""
+    """Only the named file is read, and its state directory overrides the environment's."""
     (etc / "10.conf").write_text("[agent]\nparallel = 4\nstate_dir = /from/etc\n")
     path = etc.parent / "named.conf"
     path.write_text("[agent]\nstate_dir = /from/file\ncollectors = local\n")
@@ -234,7 +234,7 @@ def test_what_is_wrong_in_our_own_file_is_refused_and_in_anothers_is_said(etc: P
 
 
 def test_the_environment_of_runs(etc: Path) -> None:
-    """What the settings add counts for more than what there is, and what is none is refused without being shown."""
+    """Variables of the settings override others, and an invalid one is refused without its value."""
     (etc / "10.conf").write_text("[agent]\nenvironment = PATH=/opt/bin\nenvironment = A=b=c\nenvironment = EMPTY=\n")
     found = make({"PATH": "/bin"}, state=etc.parent).environment
     assert (found["PATH"], found["A"], found["EMPTY"]) == ("/opt/bin", "b=c", "")
@@ -245,7 +245,7 @@ def test_the_environment_of_runs(etc: Path) -> None:
 
 
 def test_a_mistake_is_one_line(tmp_path: Path) -> None:
-    """Whatever it repeats: a value may go on in the next line of the file."""
+    """A mistake is one line, even if the value continues on the next line of the file."""
     path = tmp_path / "agent.conf"
     path.write_text("[agent]\nca_file: /\n /\n")
     mistakes: list[str] = []

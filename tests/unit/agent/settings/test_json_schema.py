@@ -32,7 +32,7 @@ def section(each: Setting) -> str:
 
 
 def test_it_is_a_schema_of_every_setting() -> None:
-    """Each with its description."""
+    """The schema has each setting with its description."""
     Draft7Validator.check_schema(SCHEMA)
     sections = {**SCHEMA["properties"], FOLLOW: SCHEMA["patternProperties"]["^follow ."]}
     assert sections.keys() == SECTIONS.keys()
@@ -42,7 +42,7 @@ def test_it_is_a_schema_of_every_setting() -> None:
 
 @pytest.mark.parametrize("each", SETTINGS, ids=lambda each: f"{each.section}.{each.name}")
 def test_a_value_that_is_accepted_is_one(each: Setting, tmp_path: Path) -> None:
-    """It is read without a mistake from a file; what a file cannot have is refused."""
+    """An accepted value is read from a file without a mistake, and others are refused."""
     others = {"url": "/srv/site", "path": "stack.yaml"} if each.section == FOLLOW else {}
     found = [value for value in VALUES if accepted({section(each): {**others, each.name: value}})]
     assert 0 < len(found) < len(VALUES)

@@ -55,7 +55,7 @@ def test_a_listed_host_is_reached(url: str) -> None:
     ],
 )
 def test_any_other_host_is_not(url: str) -> None:
-    """However its URL is written; what cannot be understood is no listed host."""
+    """Other hosts do not match, however the URL is written, and an unreadable URL matches nothing."""
     found = policy.parse("/p", RULE).unreachable(url)
     assert found.startswith("refused by the rule network of /p: the host ")
 

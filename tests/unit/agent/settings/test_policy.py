@@ -40,5 +40,5 @@ def test_the_rules_of_a_policy_may_go_on_in_further_lines() -> None:
 def test_the_usual_timeout_is_no_longer_than_the_policy_allows(
     usual: float | None, longest: float, limit: float
 ) -> None:
-    """Also if there is usually none."""
+    """The default timeout is within the policy, also where no timeout is the default."""
     assert policy.parse("/p", f"[policy]\nmax_timeout = {longest:g}\n").limit(usual) == limit

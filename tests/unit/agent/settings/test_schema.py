@@ -55,7 +55,7 @@ def test_of_one_value_the_last_counts(tmp_path: Path) -> None:
 
 
 def test_quotes_of_several_words_stay(tmp_path: Path) -> None:
-    """They are a command's own."""
+    """Quotes in the middle belong to the command."""
     layer = read(tmp_path, "[agent]\nreboot_command = '/opt/re boot' --why 'a b'\n")
     assert layer.get("agent", "reboot_command") == "'/opt/re boot' --why 'a b'"
     assert read(tmp_path, "[agent]\nreboot_command = 'reboot now'\n").get("agent", "reboot_command") == "reboot now"
@@ -93,12 +93,12 @@ def test_quotes_of_several_words_stay(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_is_said_with_its_line(tmp_path: Path, text: str, said: str) -> None:
-    """And with what would be right."""
+    """A mistake is reported with its line and the expected value."""
     assert mistake(tmp_path, text).startswith(said)
 
 
 def test_a_secret_is_in_no_mistake(tmp_path: Path) -> None:
-    """Not even a wrong one."""
+    """No mistake repeats a secret, not even a wrong one."""
     assert "geh\0eim" not in mistake(tmp_path, "[agent]\n[heat]\npassword = geh\0eim\n")
     layer = layers.metadata({"os-collect-config": {"heat": {"password": ["geheim"]}}}, "m")
     assert "geheim" not in str(layer.mistakes)
@@ -132,7 +132,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_os_collect_configs_file(tmp_path: Path) -> None:
-    """What is for that program alone is passed over; what is wrong does not count, and is said."""
+    """Options for os-collect-config alone are skipped, and wrong ones are reported and ignored."""
     layer = read(
         tmp_path,
         "[DEFAULT]\ncommand = os-refresh-config\npolling_interval = 20\ncollectors = ec2\ncollectors = of_theirs\n"
@@ -174,7 +174,7 @@ def test_what_os_collect_configs_file_misspells_is_said(tmp_path: Path, text: st
 
 
 def test_what_is_os_collect_configs_own_is_no_mistake(tmp_path: Path) -> None:
-    """Nor what is its log's."""
+    """Options of os-collect-config itself and of its logging are not mistakes."""
     names = ("command", "cachedir", "one_time", "log_file", "log_config_append", "debug", "use_syslog", "print")
     layer = read(tmp_path, "[DEFAULT]\n" + "".join(f"{name} = x\n" for name in names) + "[cfn]\ntimeout = 5\n")
     assert layer.mistakes == ()
@@ -182,7 +182,7 @@ def test_what_is_os_collect_configs_own_is_no_mistake(tmp_path: Path) -> None:
 
 
 def test_lines_without_the_form_may_be_passed_over(tmp_path: Path) -> None:
-    """Then the rest counts."""
+    """Lines in no known form may be skipped, and the rest is used."""
     path = tmp_path / "some.conf"
     path.write_text("[agent]\nnonsense\nparallel = 2\n")
     refused: list[str] = []
@@ -214,7 +214,7 @@ def test_metadata_may_give_numbers_as_text_and_null_for_nothing() -> None:
 
 @pytest.mark.parametrize("content", [None, [], "text", 5, {}, {"os-collect-config": None}])
 def test_metadata_that_says_nothing(content: object) -> None:
-    """Whatever it is."""
+    """Metadata of any form without settings is empty."""
     assert layers.metadata(content, "m") == Layer("m", {})
 
 
@@ -247,7 +247,7 @@ def test_no_number_of_seconds_is_longer_than_can_be_waited_for(tmp_path: Path) -
 
 
 def test_every_default_is_what_its_setting_may_be() -> None:
-    """Or says nothing."""
+    """Every default is a valid value of its setting, or empty."""
     for each in SETTINGS:
         given = list(each.default) if isinstance(each.default, tuple) else each.default
         if each.default not in ("", ()):
@@ -291,7 +291,7 @@ def test_what_is_shown_can_be_written(tmp_path: Path) -> None:
     ids=["section", "name", "source", "value"],
 )
 def test_a_mistake_repeats_only_the_beginning_of_a_long_name(tmp_path: Path, text: str) -> None:
-    """So that one line of a damaged file does not fill the log."""
+    """Only the beginning of a long name is repeated, so that a damaged line does not fill the log."""
     path = tmp_path / "agent.conf"
     path.write_text(text.format("x" * 5000))
     (mistake,) = layers.file(path, own=True).mistakes

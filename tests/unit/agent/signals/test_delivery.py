@@ -40,7 +40,7 @@ def target(heat: SignalServer) -> Target:
 
 
 def test_what_is_accepted_is_sent_once(heat: SignalServer, settle: Settle) -> None:
-    """Then there is nothing more to wait for."""
+    """After a result is accepted, nothing is left to wait for."""
     waiting = Delivery(Outbox(), patience=10)
     assert (waiting.busy, waiting.due) == (False, None)
     waiting.send("a", target(heat), RESULT)
@@ -63,7 +63,7 @@ def test_what_is_not_accepted_is_sent_again_after_a_while(heat: SignalServer, se
 
 
 def test_without_patience_one_try_is_all(heat: SignalServer, settle: Settle) -> None:
-    """It is not cut off for that."""
+    """The only attempt is not cut short."""
     heat.always = Answer(503, delay=0.3)
     waiting = Delivery(Outbox(), patience=0)
     waiting.send("a", target(heat), RESULT)
@@ -85,7 +85,7 @@ def test_a_server_that_is_silent_is_not_waited_for_longer_than_a_try_takes(
 
 
 def test_what_is_dropped_is_not_heard_of_again(heat: SignalServer, settle: Settle) -> None:
-    """Whatever becomes of the request that is under way."""
+    """A dropped result is not reported, whatever the pending request returns."""
     heat.answers.append(Answer(503))
     waiting = Delivery(Outbox(), patience=10)
     waiting.send("a", target(heat), RESULT)

@@ -40,7 +40,7 @@ def test_a_success_is_sent(status: int) -> None:
 
 @pytest.mark.parametrize("status", [401, 403, 404, 410, 413, 422])
 def test_an_answer_that_no_repetition_changes_is_a_refusal(status: int) -> None:
-    """It is kept and shown, and not sent again by itself."""
+    """A refused result is kept and shown, and not sent again by itself."""
     assert judge(status) == Outcome("a", Fate.REFUSED, f"HTTP {status} Reason")
 
 
@@ -113,7 +113,7 @@ def test_a_target_that_nobody_can_send_to_is_known_for_it(target: Target, word: 
     [url("http://h/"), url("HTTPS://h:1/x", "PUT"), url("http://[::1]:80/"), Target(kind="none")],
 )
 def test_a_target_that_somebody_can_send_to_is_none_of_those(target: Target) -> None:
-    """Whoever it is that can."""
+    """A target that any server class supports is not among the unsupported ones."""
     assert outbox_module.unsendable(target) == ""
 
 
@@ -174,7 +174,7 @@ def test_a_slow_server_delays_nobody_else(
 
 
 def test_there_is_a_descriptor_to_wait_for(outbox: Outbox, collect: Collect, heat: SignalServer) -> None:
-    """It is readable when there is something to be known, and not when all is known."""
+    """The descriptor is readable while an outcome is unread."""
     assert select.select([outbox], [], [], 0)[0] == []
     outbox.post("a", url(heat.url()), b"{}")
     assert select.select([outbox], [], [], 10)[0] == [outbox]
@@ -201,7 +201,7 @@ def test_what_a_server_says_against_it_is_the_outcome(
 
 
 def test_the_time_that_a_server_asks_for_is_passed_on(outbox: Outbox, collect: Collect, heat: SignalServer) -> None:
-    """So that the result waits for it."""
+    """The delay that a server asks for is passed on, and the result waits for it."""
     heat.always = Answer(status=503, headers={"retry-after": "30"})
     outbox.post("a", url(heat.url()), b"{}")
     assert collect(1)["a"].wait == 30
@@ -245,7 +245,7 @@ def test_a_url_that_nobody_can_send_to_is_refused_at_once(outbox: Outbox, collec
     ],
 )
 def test_an_odd_url_stops_no_other_result(outbox: Outbox, collect: Collect, heat: SignalServer, address: str) -> None:
-    """Whatever is wrong with it is that result's own outcome."""
+    """A broken URL fails its own result and delays no other."""
     outbox.post("odd", url(address), b"{}")
     outbox.post("even", url(heat.url()), b"{}")
     found = collect(2)
@@ -254,7 +254,7 @@ def test_an_odd_url_stops_no_other_result(outbox: Outbox, collect: Collect, heat
 
 
 def test_a_result_that_is_posted_again_has_one_outcome(outbox: Outbox, collect: Collect, heat: SignalServer) -> None:
-    """That of the later post."""
+    """A result that is posted twice has one outcome, that of the later post."""
     heat.answers.extend([Answer(status=503, delay=0.2), Answer()])
     outbox.post("a", url(heat.url()), b"{}")
     outbox.post("a", url(heat.url()), b"{}")
@@ -265,7 +265,7 @@ def test_a_result_that_is_posted_again_has_one_outcome(outbox: Outbox, collect: 
 def test_a_request_that_creeps_is_given_up_and_holds_up_nothing(
     outbox: Outbox, collect: Collect, heat: SignalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What waits behind it for the same server goes over a new connection."""
+    """Later results for the same server go over a new connection."""
     monkeypatch.setattr(outbox_module, "PATIENCE", 0.3)
     heat.answers.append(Answer(creep=0.05))
     outbox.post("creeps", url(heat.url("creeps")), b"{}")
@@ -300,7 +300,7 @@ def test_a_url_whose_signature_is_too_old_says_so(address: str, why: str) -> Non
 def test_a_server_can_be_expected(
     outbox: Outbox, collect: Collect, heat: SignalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it takes to send is made ready before there is a result, once, and the server hears nothing of it."""
+    """Modules for sending are loaded before there is a result, once, without a request."""
     made: list[str] = []
 
     class Connection(web.Connection):
@@ -322,7 +322,7 @@ def test_a_server_can_be_expected(
 def test_what_stands_in_the_way_of_an_expected_server_is_said_of_the_result(
     outbox: Outbox, collect: Collect, heat: SignalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may have gone by then; if not, the result is tried again."""
+    """A problem during preparation is reported only if it still exists when the result is sent."""
     tries = iter([True, True, False])
 
     class Connection(web.Connection):

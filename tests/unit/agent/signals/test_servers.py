@@ -94,7 +94,7 @@ def test_what_a_service_may_yet_take_is_kept(openstack: cloud.Cloud, send: Send,
 
 @pytest.mark.parametrize("status", [401, 403, 404, 410, 500, 503])
 def test_whatever_keystone_says_the_result_is_kept(openstack: cloud.Cloud, send: Send, status: int) -> None:
-    """It is not Keystone that the result is for."""
+    """A refusal of Keystone is not one of the server, so the result is kept."""
     openstack.keystone.always = Answer(status)
     (outcome,) = send(target(openstack, "heat")).values()
     assert outcome.fate is Fate.RETRY
@@ -103,7 +103,7 @@ def test_whatever_keystone_says_the_result_is_kept(openstack: cloud.Cloud, send:
 
 
 def test_a_token_that_expired_meanwhile_costs_nothing_but_requests(openstack: cloud.Cloud, send: Send) -> None:
-    """It is renewed, and the result sent with the new one."""
+    """An expired token is renewed, and the result is sent with the new one."""
     send(target(openstack, "heat"))
     openstack.service.answers.append(Answer(401))
     openstack.keystone.always = openstack.lets_in("token-2")
@@ -114,7 +114,7 @@ def test_a_token_that_expired_meanwhile_costs_nothing_but_requests(openstack: cl
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("where", ["keystone", "service"])
 def test_whoever_is_away_is_told_later(openstack: cloud.Cloud, send: Send, kind: str, where: str) -> None:
-    """It is said who that is, and nothing that is secret."""
+    """The unreachable server is named without a secret, and gets the result later."""
     server = getattr(openstack, where)
     server.stop()
     (outcome,) = send(target(openstack, kind)).values()
@@ -145,7 +145,7 @@ def test_users_of_one_server_share_its_connections(openstack: cloud.Cloud, send:
 
 
 def test_a_slow_service_delays_no_other(openstack: cloud.Cloud) -> None:
-    """Neither another of the same cloud, nor the same of another region."""
+    """A slow service delays neither others of its cloud nor its own in another region."""
     openstack.service.answers.append(Answer(delay=1.0))
     openstack.keystone.always = openstack.lets_in("t", catalog=openstack.catalog() + openstack.catalog("Venus"))
     outbox = Outbox()
@@ -167,7 +167,7 @@ def test_a_slow_service_delays_no_other(openstack: cloud.Cloud) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["auth_url", "user_id", "password", "project_id"])
 def test_a_user_that_is_half_known_can_never_log_in(openstack: cloud.Cloud, send: Send, kind: str, name: str) -> None:
-    """What is missing is named as Heat names it."""
+    """Missing credentials are named as Heat names them."""
     good = target(openstack, kind)
     assert good.credentials is not None
     bad = replace(good, credentials=replace(good.credentials, **{name: ""}))
@@ -187,7 +187,7 @@ def test_all_that_is_missing_is_said_at_once(kind: str) -> None:
 
 @pytest.mark.parametrize("url", ["keystone", "ftp://h/v3", "http:///v3", "http://[::1/v3", "http://h:port/"])
 def test_a_url_of_keystone_may_be_none(url: str) -> None:
-    """Nobody can ever log in there."""
+    """An invalid URL of Keystone is one sentence, and a login there is never tried again."""
     user = Credentials(auth_url=url, user_id="u", password="hidden", project_id="p")
     said = outbox.unsendable(Target(kind="zaqar", credentials=user, queue="q"))
     assert said.startswith("Keystone's URL (deploy_auth_url) ")

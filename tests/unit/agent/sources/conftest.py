@@ -1,4 +1,4 @@
-"""What tests of sources share: a cloud with a Zaqar."""
+"""The fixtures of the tests of sources: a cloud with a Zaqar."""
 
 from __future__ import annotations
 

@@ -36,12 +36,12 @@ class Asked(Collection):
 
     @property
     def names(self) -> list[tuple[str, str]]:
-        """Who is asked, and who says so."""
+        """Return the sources that are polled, with the origins of their settings."""
         return [(each.name, active.describe(key)) for key, each in self.found.items() if not each.seldom]
 
     @property
     def seldom(self) -> list[str]:
-        """Who is asked only now and then."""
+        """Return the sources that are polled only now and then."""
         return [each.name for each in self.found.values() if each.seldom]
 
     def answered(self, name: str, origin: str = "", error: Exception | None = None) -> None:
@@ -103,7 +103,7 @@ def urls(place: Place) -> list[str]:
 
 
 def test_what_the_metadata_says_is_used_beside_what_works_until_it_works_itself(place: Place) -> None:
-    """Then it alone; also after a restart."""
+    """The metadata's settings are used next to working ones until they work themselves, also after a restart."""
     place.start(OWN)
     assert urls(place) == ["http://old"]
     place.answered("request")
@@ -120,7 +120,7 @@ def test_what_the_metadata_says_is_used_beside_what_works_until_it_works_itself(
 
 
 def test_what_was_learned_is_given_up_when_it_is_refused(place: Place) -> None:
-    """Then what the machine itself says is there again; but not because a server is away for a while."""
+    """Refused settings from the metadata are dropped for the machine's own, but not while a server is only away."""
     place.start(OWN)
     place.metadata(**NEW)
     place.answered("request")
@@ -131,7 +131,7 @@ def test_what_was_learned_is_given_up_when_it_is_refused(place: Place) -> None:
 
 
 def test_settings_that_somebody_changes_go_before_what_was_learned(place: Place) -> None:
-    """They are what somebody wants now; what was learned is there if they do not work."""
+    """Changed settings take precedence over learned ones, which are used if they fail."""
     place.start(OWN)
     place.metadata(**NEW)
     place.answered("request")
@@ -176,13 +176,13 @@ def test_intervals_come_from_the_metadata_where_our_own_file_does_not_say(place:
 
 
 def test_the_least_interval_is_never_longer_than_the_longest(place: Place) -> None:
-    """Whoever says what."""
+    """The minimum interval never exceeds the maximum, whichever settings define them."""
     place.start("min_polling_interval = 50\npolling_interval = 5\n" + OWN)
     assert (place.asked.schedule.least, place.asked.schedule.most) == (5, 5)
 
 
 def test_what_the_instance_was_given_is_asked_until_heat_answers(place: Place) -> None:
-    """And no more after that, once it has said what it has to say."""
+    """Sources that the instance was created with are polled until Heat answers, and not after that."""
     place.start("collectors = heat_local, request\n")
     assert place.asked.names == [("heat_local", "")]
     place.answered("heat_local")
@@ -196,7 +196,7 @@ def test_what_the_instance_was_given_is_asked_until_heat_answers(place: Place) -
 
 
 def test_only_what_the_administrator_has_chosen_is_asked(place: Place) -> None:
-    """Whatever the metadata says."""
+    """Only the sources that the administrator has chosen are polled, whatever the metadata says."""
     place.start("collectors = local\n")
     assert place.asked.names == [("local", "")]
     place.metadata(**NEW, collectors=["request", "ec2"])

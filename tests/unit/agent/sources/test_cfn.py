@@ -28,7 +28,7 @@ WRONG = "<ErrorResponse><Error><Type>Sender</Type><Code>{}</Code><Message>{}</Me
 
 
 def described(text: str, more: str = "") -> bytes:
-    """What Heat answers, with that as metadata."""
+    """Return Heat's answer with the given metadata."""
     detail = f"<LastUpdatedTimestamp>{more}</LastUpdatedTimestamp><Metadata>{escape(text)}</Metadata>"
     return (
         "<DescribeStackResourceResponse><DescribeStackResourceResult><StackResourceDetail>"
@@ -38,7 +38,7 @@ def described(text: str, more: str = "") -> bytes:
 
 
 def wrong(code: str, message: str) -> bytes:
-    """What Heat answers where it does not."""
+    """Return an error of Heat."""
     return WRONG.format(code, message).encode()
 
 
@@ -130,14 +130,14 @@ def test_where_nothing_changes_one_question_is_asked(heat: SignalServer) -> None
 
 
 def test_other_metadata_is_another_document(heat: SignalServer) -> None:
-    """Also where Python takes the values for equal."""
+    """Changed metadata is another document, also where Python compares the values as equal."""
     heat.answers.extend([Answer(body=described('{"a": 1}')), Answer(body=described('{"a": true}'))])
     asked = source(heat)
     assert [json.dumps(asked.collect().content) for _ in range(2)] == ['{"a": 1}', '{"a": true}']
 
 
 def test_several_resources_are_put_together_in_order(heat: SignalServer) -> None:
-    """Each key at the top is of the last that has it; no resource is asked for twice."""
+    """Each key comes from the last resource that has it, and no resource is fetched twice."""
     heat.answers.extend([Answer(body=described(f'{{"a": "{each}", "{each}": {{"b": 1}}}}')) for each in ("x", "y.z")])
     asked = source(heat, path=("x.Metadata", "y.z.Metadata", "x.Metadata.x"))
     assert asked.collect().content == {"a": "y.z", "x": {"b": 1}, "y.z": {"b": 1}, "b": 1}
@@ -146,7 +146,7 @@ def test_several_resources_are_put_together_in_order(heat: SignalServer) -> None
 
 @pytest.mark.parametrize("name", ["Metadata", "web.server", "server-1"])
 def test_a_resource_may_have_any_name(heat: SignalServer, name: str) -> None:
-    """Also one with dots."""
+    """A resource may have any name, also one with dots."""
     source(heat, path=(f"{name}.Metadata.os-collect-config.cfn",)).collect()
     assert asked_for(heat) == [name]
 
@@ -185,14 +185,14 @@ def test_keys_that_are_not_there_are_said(heat: SignalServer, path: str, says: s
 
 @pytest.mark.parametrize("path", ["", "/", "/v1", "/v1/", "/heat-cfn", "/heat-cfn/v1/"])
 def test_heat_is_asked_where_it_answers(heat: SignalServer, path: str) -> None:
-    """Which is below /v1/, with the slash."""
+    """Heat is asked at the path of its version, with a trailing slash."""
     source(heat, metadata_url=heat.origin + path).collect()
     assert urlsplit(heat.signals[0].path).path == ("/heat-cfn/v1/" if "cfn" in path else "/v1/")
 
 
 @pytest.mark.parametrize("text", ["{}/v1/\n", "{}\n", "{}/v1"])
 def test_without_a_url_a_file_has_it(heat: SignalServer, tmp_path: Path, text: str) -> None:
-    """It is read each time."""
+    """The URL is read from a file each time."""
     hint = tmp_path / "cfn-metadata-server"
     asked = source(heat, metadata_url="", metadata_hint=str(hint))
     assert f"cannot read {hint}: No such file or directory (set metadata_url of [cfn])" in str(trouble(asked))
@@ -241,7 +241,7 @@ def test_the_host_is_signed_as_it_is_sent(
     ids=["declared", "namespace", "prefixes", "UTF-8", "CDATA"],
 )
 def test_xml_can_be_written_in_many_ways(heat: SignalServer, body: bytes) -> None:
-    """They all say the same."""
+    """All forms of the XML have the same content."""
     heat.always = Answer(body=body)
     assert source(heat).collect().content == METADATA
 
@@ -283,7 +283,7 @@ LAUGHS = (
     ],
 )
 def test_what_is_no_metadata_is_said(heat: SignalServer, body: bytes, says: str) -> None:
-    """And nothing is made of it."""
+    """An answer that is not metadata is reported, and not used."""
     heat.always = Answer(body=body)
     said = str(trouble(source(heat)))
     place = heat.origin.removeprefix("http://")
@@ -376,7 +376,7 @@ def test_a_clock_that_is_wrong_is_said(
 def test_a_server_that_does_not_know_the_time_says_nothing_about_ours(
     heat: SignalServer, monkeypatch: pytest.MonkeyPatch, date: str
 ) -> None:
-    """It is denied as it is where clocks agree."""
+    """A refusal without a date is not reported as a difference of the clocks."""
     monkeypatch.setattr(Handler, "date_time_string", lambda *_: date)
     heat.always = Answer(403, body=wrong("AccessDenied", "No"))
     assert "are access_key_id" in trouble(source(heat)).hint
@@ -387,7 +387,7 @@ def test_a_server_that_does_not_know_the_time_says_nothing_about_ours(
     [f"No such key: {KEY}", "Cannot GET /v1/?Action=x&amp;Signature=abc", "\x1b[31mred" * 1000, "long " * 10_000],
 )
 def test_what_heat_says_is_not_repeated_without_a_look(heat: SignalServer, message: str) -> None:
-    """It may be long, or not for the eye, or have our own request in it."""
+    """Heat's message is shortened and cleaned, because it may contain our own request."""
     heat.always = Answer(403, body=wrong("AccessDenied", message))
     said = str(trouble(source(heat)))
     assert said.isprintable()
@@ -408,14 +408,14 @@ def test_what_heat_says_is_not_repeated_without_a_look(heat: SignalServer, messa
     ids=["cut", "not compressed", "hangs up", "resets", "body trickles", "headers trickle", "silent"],
 )
 def test_half_an_answer_is_none(heat: SignalServer, answer: Answer) -> None:
-    """However long it takes."""
+    """A truncated answer is no answer, however long it took."""
     heat.always = answer
     said = str(trouble(source(heat, Reach(seconds=0.3))))
     assert said.startswith("cannot get the metadata from Heat's CloudFormation API at 127.0.0.1:")
 
 
 def test_all_resources_together_are_waited_for_no_longer(heat: SignalServer) -> None:
-    """Than one would be."""
+    """All resources together have the deadline of one request."""
     heat.always = Answer(body=described("{}"), delay=0.5)
     begun = time.monotonic()
     trouble(source(heat, Reach(seconds=0.5), path=tuple(f"server{i}.Metadata" for i in range(50))))
@@ -423,7 +423,7 @@ def test_all_resources_together_are_waited_for_no_longer(heat: SignalServer) -> 
 
 
 def test_a_server_that_is_away_is_said(heat: SignalServer) -> None:
-    """And asked again."""
+    """A server that does not answer is reported, and asked again."""
     heat.refuse()
     asked = source(heat)
     assert str(trouble(asked)).endswith(": Connection refused")

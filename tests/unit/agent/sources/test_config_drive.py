@@ -73,7 +73,7 @@ def test_heats_own_user_data_is_understood(kind: str, pack: Any) -> None:
     ],
 )
 def test_metadata_is_found_in_it(data: bytes) -> None:
-    """However it is wrapped."""
+    """Metadata on a config drive is found in every packaging."""
     assert user_data.content(data, "it") == METADATA
 
 
@@ -105,7 +105,7 @@ def test_metadata_is_found_in_it(data: bytes) -> None:
     ],
 )
 def test_what_is_for_others_is_no_mistake(data: bytes) -> None:
-    """Nor is what is damaged so that nobody can say for whom it is."""
+    """Data for other programs is not a mistake, nor is damaged data with an unknown recipient."""
     assert user_data.content(data, "it") is None
 
 
@@ -131,7 +131,7 @@ def test_a_part_that_is_for_us_has_to_be_understood(text: str, problem: str) -> 
 
 @pytest.fixture(autouse=True)
 def _no_drive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What this machine has does not matter."""
+    """Hide the drives of this machine."""
     monkeypatch.setattr(config_drive, "BY_LABEL", tmp_path / "by-label")
     monkeypatch.setattr(config_drive, "PLACES", (tmp_path / "config",))
     (tmp_path / "by-label").mkdir()
@@ -181,7 +181,7 @@ def test_a_drive_without_metadata_for_us_is_no_document(tmp_path: Path, data: by
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"uuid": 7}', "{}"])
 def test_odd_metadata_about_the_instance_does_no_harm(tmp_path: Path, text: str) -> None:
-    """Its uuid is not known then."""
+    """Invalid metadata has no uuid."""
     (filled(tmp_path) / "openstack/latest/meta_data.json").write_text(text)
     asked = source(tmp_path)
     assert asked.collect() is not None
@@ -258,7 +258,7 @@ def image(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def ended(process: str) -> bool:
-    """Whether a process runs no more, though perhaps nobody has asked yet how it ended."""
+    """Return whether a process has ended, reaped or not."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -266,14 +266,14 @@ def ended(process: str) -> bool:
 
 
 def left() -> tuple[str, str, list[str]]:
-    """What could be left of a drive that was mounted."""
+    """Return what is left of a mounted drive."""
     loops = subprocess.run(["losetup", "--list", "--noheadings"], capture_output=True, text=True, check=True).stdout
     folders = [each for each in os.listdir("/tmp") if each.startswith("heat-config-drive-")]
     return Path("/proc/self/mountinfo").read_text(), loops, folders
 
 
 def test_an_image_is_mounted_and_nothing_is_left_of_that(image: Path) -> None:
-    """It is read once."""
+    """An image is mounted and read once, and nothing of the mount is left."""
     before = left()
     asked = source(image)
     found = asked.collect()
@@ -315,7 +315,7 @@ def test_what_is_no_drive_is_said_and_nothing_is_left(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(bool(unmountable("ext2")), reason=unmountable("ext2") or "-")
 def test_a_drive_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was started for it is ended."""
+    """The process that reads the drive is ended."""
     programs = tmp_path / "programs"
     programs.mkdir()
     (programs / "mount").write_text(f"#!/bin/sh\necho $$ >{tmp_path}/pid\nexec sleep 60\n")

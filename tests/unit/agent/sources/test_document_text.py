@@ -123,7 +123,7 @@ def test_ordered_maps_are_lists_and_times_stay_text(text: str, value: object) ->
 
 @pytest.mark.parametrize("text", ["1" * 5000, "a: " + "1" * 5000, "a: 0x" + "f" * 5000], ids=["json", "yaml", "hex"])
 def test_a_number_that_is_too_long_to_write_is_refused(text: str) -> None:
-    """It could be read and never be sent."""
+    """A number that could be read but not sent is refused."""
     with pytest.raises(UsageError, match="cannot read x"):
         load(text)
 
@@ -140,7 +140,7 @@ def test_a_number_that_is_too_long_to_write_is_refused(text: str) -> None:
     ],
 )
 def test_text_that_is_nested_too_deeply_is_refused(text: str) -> None:
-    """Whatever it is written in; nothing is taken down by it."""
+    """Text in any language that is nested too deeply is refused without a crash."""
     script = (
         "from heat_config_agent.sources import document_text\nfrom heat_config_agent.model.errors import UsageError\n"
         f"try:\n    document_text.load({text}, 'x')\nexcept UsageError:\n    print('refused')\n"
@@ -174,7 +174,7 @@ def test_a_file_that_is_not_there_is_a_source_that_does_not_answer(tmp_path: Pat
 
 
 def test_the_older_agents_file_is_made_private(tmp_path: Path) -> None:
-    """It holds passwords."""
+    """The file of the older agent, which has passwords, is made private."""
     path = tmp_path / "heat-config"
     path.write_text('[{"id": "a"}]')
     path.chmod(0o644)

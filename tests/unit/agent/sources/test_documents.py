@@ -33,7 +33,7 @@ def test_a_document_is_kept_for_the_next_start(tmp_path: Path) -> None:
 
 
 def test_one_that_is_no_metadata_takes_no_others_place() -> None:
-    """And it is said what it is."""
+    """A document that is not metadata replaces no good one, and is reported."""
     nonsense: tuple[object, ...] = (None, "text", 5, {}, {"deployments": {}})
     for content in nonsense:
         parsed = metadata.parse(Document(source="heat", content=content))
@@ -42,7 +42,7 @@ def test_one_that_is_no_metadata_takes_no_others_place() -> None:
 
 
 def test_one_without_deployments_takes_none_away(tmp_path: Path) -> None:
-    """It is about settings alone; that there are none is an empty list."""
+    """A document of settings alone removes no deployment; an empty list does."""
     documents = Documents(tmp_path)
     documents.take(Document(source="heat", content={"deployments": [{"id": "d1"}], "os-collect-config": {}}))
     newer = {"os-collect-config": {"polling_interval": 5}}
@@ -78,7 +78,7 @@ def test_a_file_that_is_none_is_set_aside(tmp_path: Path, content: bytes) -> Non
 
 
 def test_one_that_cannot_be_kept_is_in_force_all_the_same(tmp_path: Path) -> None:
-    """And it is said that it would not survive a restart."""
+    """A document that cannot be stored is used, with a warning that a restart would lose it."""
     (tmp_path / "documents").write_text("a file")
     documents = Documents(tmp_path)
     documents.warnings.clear()
@@ -87,7 +87,7 @@ def test_one_that_cannot_be_kept_is_in_force_all_the_same(tmp_path: Path) -> Non
 
 
 def test_looking_changes_nothing(tmp_path: Path) -> None:
-    """Not even the folder is made."""
+    """Reading changes nothing, and does not even create the folder."""
     documents = Documents(tmp_path / "state", change=False)
     assert documents.take(Document(source="heat", content=GOOD)) == ""
     documents.drop("heat")

@@ -21,16 +21,16 @@ class Service:
 
     def __init__(self) -> None:
         self.tokens = 200
-        """What it answers when asked for a token."""
+        """The answers to requests for a token."""
         self.page = False
-        """Whether it answers that with a page."""
+        """True if the answer to such a request is a page."""
         self.needs_token = True
         self.seconds: str | None = None
-        """How long its tokens are good for, as it says."""
+        """The lifetime of its tokens in seconds."""
         self.instance = b"i-00000001"
         self.user_data: bytes | None = json.dumps(METADATA).encode()
         self.status: int | None = None
-        """What it answers to all else."""
+        """The status of all other answers."""
         self.silent = 0.0
         """Seconds before it answers."""
         self.given: list[str] = []
@@ -114,7 +114,7 @@ def test_a_page_in_the_place_of_a_token_is_none(service: Service) -> None:
 
 
 def test_a_service_that_cannot_say_whether_it_has_tokens_is_asked_again_later(service: Service) -> None:
-    """It is not taken for one that has none."""
+    """An error is not taken as an answer without tokens."""
     service.tokens = 503
     asked = source(service.url)
     with pytest.raises(SourceError, match="gave no token: it answered with HTTP 503"):
@@ -126,7 +126,7 @@ def test_a_service_that_cannot_say_whether_it_has_tokens_is_asked_again_later(se
 def test_a_token_is_renewed_before_it_expires_and_when_it_is_refused(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its seconds are the service's word."""
+    """The lifetime of a token is what the service says."""
     service.seconds = "1000"
     asked = source(service.url)
     asked.collect()
@@ -164,7 +164,7 @@ def test_nothing_is_taken_over_to_another_instance(service: Service) -> None:
 
 @pytest.mark.parametrize("text", [b"#!/bin/sh\nreboot\n", b"#cloud-config\ndeployments: []\n", b"", None])
 def test_user_data_for_others_or_none_is_no_document(service: Service, text: bytes | None) -> None:
-    """And it is not fetched again and again."""
+    """User data for other programs, or none, is no document, and is not fetched again each time."""
     service.user_data = text
     asked = source(service.url)
     assert asked.collect() is None
@@ -197,7 +197,7 @@ def test_an_odd_answer_about_the_id_is_tolerated(service: Service, instance: byt
 
 @pytest.mark.parametrize("status", [301, 401, 403, 500, 503])
 def test_what_is_no_answer_is_said(service: Service, status: int) -> None:
-    """And when the service is back, it is asked again."""
+    """A failed answer is reported, and the service is asked again when it is back."""
     service.status = status
     asked = source(service.url)
     with pytest.raises(SourceError, match=f"the EC2 metadata service at 127.0.0.1:[0-9]+ answered with HTTP {status}"):
@@ -248,7 +248,7 @@ def test_a_url_that_is_none_is_said(url: str) -> None:
 
 
 def test_no_proxy_is_asked(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would answer with the user data of its own machine, or not at all."""
+    """No proxy is used, because it would return the user data of its own machine."""
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9/")
     monkeypatch.setenv("no_proxy", "")

@@ -24,7 +24,7 @@ def openstack(openstack: cloud.Cloud) -> cloud.Cloud:
 
 
 def holding(metadata: object) -> Answer:
-    """What Heat answers."""
+    """Return Heat's answer."""
     return Answer(body=json.dumps({"metadata": metadata}).encode())
 
 
@@ -53,7 +53,7 @@ def test_the_metadata_is_the_document(openstack: cloud.Cloud) -> None:
 
 
 def test_what_has_not_changed_is_the_same_document_for_one_request(openstack: cloud.Cloud) -> None:
-    """Whoever has seen it need not look again."""
+    """Unchanged metadata is the same object, so the caller need not look at it again."""
     heat = source(openstack)
     first = heat.collect()
     assert heat.collect() is first
@@ -91,7 +91,7 @@ NO_METADATA = {
 
 @pytest.mark.parametrize("body", NO_METADATA.values(), ids=NO_METADATA)
 def test_an_answer_may_be_no_metadata(openstack: cloud.Cloud, body: bytes) -> None:
-    """Then there is no document, and that is said; the next answer may be better."""
+    """An answer that is not metadata is reported as such, and the next answer may be better."""
     heat = source(openstack)
     first = heat.collect()
     openstack.service.answers.append(Answer(body=body))
@@ -102,7 +102,7 @@ def test_an_answer_may_be_no_metadata(openstack: cloud.Cloud, body: bytes) -> No
 
 @pytest.mark.parametrize("status", [204, 302, 400, 401, 403, 404, 410, 429, 500, 503])
 def test_heat_may_have_none(openstack: cloud.Cloud, status: int) -> None:
-    """What it answers instead is said, and where it is worth it, what to look at."""
+    """The error shows Heat's answer, with a hint where there is one."""
     openstack.service.always = Answer(status, body=b"" if status == 204 else b'{"metadata": {}}')
     rejects = "(cannot get the metadata: Heat answers|Heat rejects the request for the metadata:)"
     with pytest.raises(SourceError, match=f"^{rejects} HTTP {status} ") as caught:
@@ -112,7 +112,7 @@ def test_heat_may_have_none(openstack: cloud.Cloud, status: int) -> None:
 
 
 def test_keystone_may_say_no(openstack: cloud.Cloud) -> None:
-    """Then the settings are what to look at."""
+    """A refusal of Keystone is reported with the hint to check the settings."""
     openstack.keystone.always = Answer(401)
     with pytest.raises(AccessError, match=r"^cannot ask Heat for the metadata: Keystone answers HTTP 401") as caught:
         source(openstack).collect()
@@ -121,7 +121,7 @@ def test_keystone_may_say_no(openstack: cloud.Cloud) -> None:
 
 
 def failing(openstack: cloud.Cloud) -> Iterator[tuple[Any, Answer]]:
-    """Whoever may be away, and how."""
+    """A server and the fault with which it does not answer."""
     for server in (openstack.keystone, openstack.service):
         yield server, Answer(delay=15)
         yield server, Answer(hang_up=True)
@@ -129,7 +129,7 @@ def failing(openstack: cloud.Cloud) -> Iterator[tuple[Any, Answer]]:
 
 
 def test_whoever_is_away_holds_up_nobody_for_long(openstack: cloud.Cloud) -> None:
-    """It is an error in time, and what was there before is there after it."""
+    """A server that is away is an error in time, and the document before stays."""
     first = source(openstack).collect()
     for server, answer in failing(openstack):
         heat = source(openstack, seconds=0.3)

@@ -43,7 +43,7 @@ def test_the_first_file_that_is_there_is_the_document(tmp_path: Path) -> None:
 
 
 def test_an_instance_need_not_have_one(tmp_path: Path) -> None:
-    """That is no trouble; and when there is one, it is found."""
+    """A missing file is no error, and a file that appears later is found."""
     asked = source(tmp_path / "data")
     assert asked.collect() is None
     written(tmp_path / "data")
@@ -51,7 +51,7 @@ def test_an_instance_need_not_have_one(tmp_path: Path) -> None:
 
 
 def test_all_files_are_for_the_owner_alone(tmp_path: Path) -> None:
-    """They hold a password, also the copy that is not used."""
+    """All files, which have a password, are private, also the copy that is not used."""
     paths = [written(tmp_path / name) for name in "ab"]
     asked = source(*paths)
     asked.collect()
@@ -90,7 +90,7 @@ def test_what_cannot_be_changed_is_used_and_said_once(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 def test_somebody_elses_file_is_left_as_it_is(tmp_path: Path) -> None:
-    """It is used all the same: the administrator has named it."""
+    """A file of another user is used unchanged, because the administrator has named it."""
     path = written(tmp_path / "data")
     os.chown(path, 1234, 1234)
     assert source(path).collect() is not None
@@ -98,7 +98,7 @@ def test_somebody_elses_file_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 def test_an_unchanged_file_gives_the_same_document(tmp_path: Path) -> None:
-    """It is the same object, until the content of the file changes."""
+    """The document is the same object until the content of the file changes."""
     path = written(tmp_path / "data")
     asked = source(path)
     first = asked.collect()
@@ -112,7 +112,7 @@ def test_an_unchanged_file_gives_the_same_document(tmp_path: Path) -> None:
 
 
 def test_a_directory_in_its_place_is_said(tmp_path: Path) -> None:
-    """And is not waited for, nor is a pipe."""
+    """A directory or a pipe in the place of the file is reported at once."""
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe"):
         with pytest.raises(SourceError, match=f"cannot read {path}: it is not a file"):
@@ -132,7 +132,7 @@ def test_a_directory_in_its_place_is_said(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_understood_is_said_with_its_place(tmp_path: Path, text: str, problem: str) -> None:
-    """And without what is in it; once it is mended, it is used."""
+    """A mistake is reported with its position and without the content; once corrected, the file is used."""
     path = written(tmp_path / "data", text)
     asked = source(path)
     for _ in range(2):
@@ -145,7 +145,7 @@ def test_what_cannot_be_understood_is_said_with_its_place(tmp_path: Path, text: 
 
 
 def test_a_damaged_copy_does_not_hide_the_good_one(tmp_path: Path) -> None:
-    """It is named."""
+    """The damaged copy is named, and the good one is used."""
     bad, good = written(tmp_path / "bad", '{"os-'), written(tmp_path / "good")
     asked = source(tmp_path, bad, good)
     found = asked.collect()

@@ -1,4 +1,4 @@
-"""Whether a server answers what it answered before."""
+"""The comparison of a server's answer with the one before."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from heat_config_agent.sources.last_answer import LastAnswer
 
 @pytest.mark.parametrize("largest", [last_answer.LARGEST, 3])
 def test_the_same_bytes_are_the_same(monkeypatch: pytest.MonkeyPatch, largest: int) -> None:
-    """However many there are: of much only a digest is kept."""
+    """Equal bytes are equal in any size; of long content only a digest is kept."""
     monkeypatch.setattr(last_answer, "LARGEST", largest)
     known = LastAnswer()
     assert not known.is_same(b"one", b"two")

@@ -26,7 +26,7 @@ def test_what_was_learned_is_there_at_the_next_start(tmp_path: Path) -> None:
 
 
 def test_nothing_was_learned(tmp_path: Path) -> None:
-    """That is how every instance begins."""
+    """A new instance has learned no settings."""
     assert learned.load(tmp_path) == (None, "")
 
 
@@ -34,7 +34,7 @@ def test_nothing_was_learned(tmp_path: Path) -> None:
     "content", [b"", b"\0", b"[]", b"null", b"5", b'{"os-collect-config": {}}', b"\xff", b"[" * 100000]
 )
 def test_a_file_that_is_damaged_is_set_aside(tmp_path: Path, content: bytes) -> None:
-    """And that is said; without being allowed to change anything, it is only said."""
+    """A damaged file is reported and set aside; a read-only caller only reports it."""
     path = tmp_path / learned.FILE
     path.write_bytes(content)
     found, trouble = learned.load(tmp_path, change=False)
@@ -48,7 +48,7 @@ def test_a_file_that_is_damaged_is_set_aside(tmp_path: Path, content: bytes) -> 
 
 
 def test_only_what_is_said_of_transports_changes_the_digest() -> None:
-    """Whoever changes another setting does not want other transports."""
+    """Only settings of transports change the digest."""
     base = learned.digest([Layer("a", {"heat": {"auth_url": "u"}})])
     assert learned.digest([Layer("b", {"heat": {"auth_url": "u"}, "agent": {"parallel": 2}})]) == base
     assert learned.digest([Layer("a", {"heat": {"auth_url": "v"}})]) != base

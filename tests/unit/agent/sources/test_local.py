@@ -72,7 +72,7 @@ def test_no_directory_is_no_document(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bad", ['{"deployments": [', "", "7", '{"deployments": {}}', '{"heat_template_version": "x"}'])
 def test_one_bad_file_does_not_hide_the_others(tmp_path: Path, bad: str) -> None:
-    """It is named."""
+    """The bad file is named, and the others are used."""
     put(tmp_path / "a.json", "1")
     (tmp_path / "b.json").write_text(bad)
     put(tmp_path / "c.json", "3")
@@ -86,7 +86,7 @@ def test_one_bad_file_does_not_hide_the_others(tmp_path: Path, bad: str) -> None
 
 
 def test_a_directory_or_a_pipe_with_the_name_of_a_file_is_a_bad_file(tmp_path: Path) -> None:
-    """And nobody waits for who might write to it."""
+    """A directory or a pipe in the place of a file is an error, and a pipe is not waited for."""
     put(tmp_path / "a.json", "1")
     (tmp_path / "b.json").mkdir()
     os.mkfifo(tmp_path / "c.json")
@@ -114,7 +114,7 @@ def test_what_a_file_said_counts_until_it_can_be_read_again(tmp_path: Path) -> N
 
 
 def test_where_nothing_can_be_used_the_source_has_not_answered(tmp_path: Path) -> None:
-    """So nothing is taken for removed."""
+    """A source without a usable file has not answered, so no deployment counts as removed."""
     (tmp_path / "a.json").write_text("{")
     with pytest.raises(UsageError, match=r"a\.json: line 1, column 2"):
         local(tmp_path).collect()

@@ -81,7 +81,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def events() -> Iterator[Callable[[], threading.Event]]:
-    """What makes events that are set at the end of the test, so that no thread is left waiting."""
+    """Return a function that makes events, which are set after the test so that no thread waits."""
     made: list[threading.Event] = []
 
     def make() -> threading.Event:
@@ -154,7 +154,7 @@ def test_what_fails_is_asked_less_and_less(clock: Clock) -> None:
 
 
 def test_access_that_is_refused_is_told_from_a_server_that_is_away() -> None:
-    """What worked once is not given up because a server is away, but because it may not ask any more."""
+    """A working source is given up only when access is refused, not when the server is away."""
     fake = Fake(document("x"), SourceError("away"), AccessError("no"))
     collection = Collection(SCHEDULE, 60)
     collection.use(sources(fake=fake), now=True)
@@ -181,7 +181,7 @@ def test_splay_and_jitter(clock: Clock) -> None:
 
 
 def test_a_source_that_hangs_delays_no_other(clock: Clock, events: Callable[[], threading.Event]) -> None:
-    """It is given up when its time is over; what it says later counts no more, and it is made anew for the next."""
+    """A hanging source is given up at its deadline, its late answer is dropped, and it is created again."""
     hang = events()
     slow, quick = Fake(hang, document("again")), Fake(document("x"))
     collection = Collection(SCHEDULE, 3)
@@ -210,7 +210,7 @@ def test_a_source_that_hangs_delays_no_other(clock: Clock, events: Callable[[], 
 def test_a_source_that_always_hangs_takes_no_more_than_a_few_threads(
     clock: Clock, events: Callable[[], threading.Event]
 ) -> None:
-    """It is asked again as soon as one of them has come back."""
+    """A source with too many hanging threads is polled again once one of them has returned."""
     hangs = [events() for _ in range(STUCK)]
     fake = Fake(*hangs, document("x"))
     collection = Collection(SCHEDULE, 1)
@@ -301,7 +301,7 @@ def test_a_claim_is_let_go_when_the_document_is_safe() -> None:
 
 
 def test_the_same_object_is_no_change() -> None:
-    """Nor is None; an equal document of another object may be one."""
+    """The same object or None is no change; an equal document in another object may be one."""
     one = document("one")
     fake = Fake(one, one, None, document("one"))
     collection = Collection(SCHEDULE, 60)
@@ -316,7 +316,7 @@ def test_the_same_object_is_no_change() -> None:
 
 
 def test_a_defect_of_a_source_is_its_own() -> None:
-    """It is said which, and where; others go on."""
+    """A defect is reported with its source and its place in the code, and other sources continue."""
     broken, good = Fake(ZeroDivisionError("oh")), Fake(document("x"))
     collection = Collection(SCHEDULE, 60)
     collection.use(sources(broken=broken, good=good), now=True)
@@ -329,7 +329,7 @@ def test_a_defect_of_a_source_is_its_own() -> None:
 
 
 def test_a_source_in_use_no_more_says_nothing(events: Callable[[], threading.Event]) -> None:
-    """What it answers late is not heard, and it is closed."""
+    """The late answer of a source that is no longer used is dropped, and the source is closed."""
     hang = events()
     fake = Fake(hang)
     collection = Collection(SCHEDULE, 60)

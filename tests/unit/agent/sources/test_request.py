@@ -51,7 +51,7 @@ def conditions(swift: SignalServer) -> list[dict[str, str]]:
 
 
 def test_what_is_at_the_url_is_the_document(swift: SignalServer) -> None:
-    """Which is asked for exactly as it is given: it is signed."""
+    """The content at the URL is the document, and the signed URL is requested exactly as it is."""
     found = source(swift).collect()
     assert (found.source, found.content) == ("request", METADATA)
     assert [(each.verb, each.path, each.body) for each in swift.signals] == [
@@ -90,7 +90,7 @@ def test_without_a_tag_the_date_is_the_condition(swift: SignalServer) -> None:
 
 
 def test_a_date_of_just_now_is_no_condition(swift: SignalServer) -> None:
-    """What comes later in the same second has the same date."""
+    """A date in the present second is not used, because a later change has the same date."""
     swift.always = Answer(body=BODY, headers={"Last-Modified": formatdate(usegmt=True)})
     asked = source(swift)
     asked.collect()
@@ -111,7 +111,7 @@ def test_a_date_of_just_now_is_no_condition(swift: SignalServer) -> None:
     ],
 )
 def test_a_header_that_is_nonsense_is_no_condition(swift: SignalServer, headers: dict[str, str]) -> None:
-    """And changes nothing else."""
+    """An invalid header is not used as a condition, and has no other effect."""
     swift.always = Answer(body=BODY, headers=headers)
     asked = source(swift)
     first = asked.collect()
@@ -130,7 +130,7 @@ def test_a_server_may_ignore_conditions(swift: SignalServer) -> None:
 
 
 def test_other_bytes_are_another_document(swift: SignalServer) -> None:
-    """Also where Python takes the values for equal."""
+    """Changed bytes are another document, also where Python compares the values as equal."""
     swift.answers.extend([Answer(body=b'{"a": 1}'), Answer(body=b'{"a": true}')])
     asked = source(swift)
     first = asked.collect()
@@ -220,7 +220,7 @@ def test_every_other_status_is_said(swift: SignalServer, status: int, kind: type
     ],
 )
 def test_a_redirect_is_not_followed(swift: SignalServer, status: int, location: str, says: str) -> None:
-    """It is said to where it goes, and no more of it."""
+    """A redirect is reported with its target host only."""
     swift.always = Answer(status, headers={"Location": location})
     said = trouble(source(swift))
     assert says in said
@@ -261,7 +261,7 @@ def test_half_an_answer_is_none(swift: SignalServer, answer: Answer) -> None:
 
 
 def test_an_answer_without_end_is_not_read_to_its_end(swift: SignalServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor kept."""
+    """An endless answer is neither read to its end nor stored."""
     monkeypatch.setattr(web, "LARGEST", 1024 * 1024)
     swift.always = Answer(body=b" " * 3 * 1024 * 1024)
     assert "its answer is longer than 1 MiB" in trouble(source(swift))
@@ -273,13 +273,13 @@ def test_an_answer_without_end_is_not_read_to_its_end(swift: SignalServer, monke
     ids=["body", "headers", "nothing"],
 )
 def test_nobody_is_waited_for_for_ever(swift: SignalServer, answer: Answer) -> None:
-    """However little comes, and however often."""
+    """A slow server is given up at the deadline, however often it sends a little."""
     swift.always = answer
     assert trouble(source(swift, seconds=0.3)).startswith("cannot get the metadata from the signed URL at 127.0.0.1:")
 
 
 def test_a_server_that_is_away_is_said(swift: SignalServer) -> None:
-    """And asked again."""
+    """A server that does not answer is reported, and asked again."""
     swift.stop()
     asked = source(swift)
     assert trouble(asked).endswith(": Connection refused")

@@ -55,7 +55,7 @@ def test_a_slow_server_is_left_alone_for_longer() -> None:
 
 @pytest.mark.usefixtures("steady")
 def test_a_source_that_is_asked_seldom() -> None:
-    """Neither changes nor errors have it asked more often, nor less, nor does what happens elsewhere."""
+    """A source with long intervals keeps them after changes, errors and events elsewhere."""
     for schedule in (SCHEDULE, Schedule(least=0.1, most=0.1, splay=0), Schedule(least=300, most=300, splay=0)):
         pace = Pace()
         assert set(waits(pace, schedule.seldom, True, False, None, None, None, True)) == {schedule.longest}
@@ -66,7 +66,7 @@ def test_a_source_that_is_asked_seldom() -> None:
 
 @pytest.mark.parametrize("least", [0.0, 0.05, 1.0, 7.0, 300.0])
 def test_what_fails_is_never_asked_more_often_than_what_works(least: float) -> None:
-    """Nor more often than once a second or so, nor never."""
+    """A failing source is polled no more often than a working one, at most once a second, and never dropped."""
     schedule = Schedule(least=least, most=max(least, 30.0), splay=0.0)
     pauses = [schedule.after_error(failures) for failures in (1, 2, 5, 20, 10**6)]
     assert pauses == sorted(pauses)
@@ -85,7 +85,7 @@ def test_jitter_makes_intervals_shorter_and_never_longer() -> None:
 
 @pytest.mark.usefixtures("steady")
 def test_what_is_in_use_again_is_not_asked_more_often_for_that() -> None:
-    """Its last question and its failures count on."""
+    """A source that is used again keeps its last poll and its failures."""
     pace = Pace()
     pace.begin(SCHEDULE, 5)
     assert pace.at == 5

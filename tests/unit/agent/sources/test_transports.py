@@ -30,7 +30,7 @@ def names(transports: list[Transport]) -> list[tuple[str, str]]:
 
 
 def test_a_place_names_its_transports() -> None:
-    """Those that are complete, with what is usual for the rest; of others it is said what is missing."""
+    """Complete transports are used with their defaults, and incomplete ones are reported with what is missing."""
     found = level(heat=HEAT, request=REQUEST, zaqar={"auth_url": "http://h"}, local={"path": ("/x",)})
     assert [way.name for way in found.transports] == ["heat", "request"]
     assert found.transports[0].values["region_name"] == ""
@@ -62,7 +62,7 @@ def test_what_is_not_chosen_is_passed_over(
 
 
 def test_the_same_values_are_the_same_way_whoever_says_them() -> None:
-    """Also where one says what is usual."""
+    """Equal settings from different origins are one transport, also if one names a default."""
     [one] = level("one", heat=HEAT).transports
     [two] = level("two", heat={**HEAT, "region_name": ""}).transports
     [other] = level("one", heat={**HEAT, "password": "new"}).transports
@@ -72,7 +72,7 @@ def test_the_same_values_are_the_same_way_whoever_says_them() -> None:
 
 
 def test_no_secret_is_shown() -> None:
-    """However a transport comes into a message."""
+    """A transport appears in no message with its secrets."""
     assert "geheim" not in repr(level(heat=HEAT, request=REQUEST))
 
 
@@ -81,12 +81,12 @@ OLDEST = level("oldest", request=REQUEST)
 
 
 def test_the_newest_counts() -> None:
-    """Alone, as long as it has not failed."""
+    """Only the newest level is used, unless it has failed."""
     assert names(transports.in_use([NEW, OLD, OLDEST], lambda _: False)) == [("new", "heat")]
 
 
 def test_what_does_not_work_has_the_next_beside_it() -> None:
-    """And so on down; it is asked all the same, as it may come to work."""
+    """A failing transport is polled together with the next one in order, because it may recover."""
     failed = {*NEW.transports}
     assert names(transports.in_use([NEW, OLD, OLDEST], failed.__contains__)) == [("new", "heat"), ("old", "heat")]
     failed = {*NEW.transports, *OLD.transports}
@@ -99,7 +99,7 @@ def test_what_does_not_work_has_the_next_beside_it() -> None:
 
 
 def test_a_place_that_names_none_has_no_say() -> None:
-    """And neither has one that says the same again."""
+    """An origin without transports, or with the same ones again, changes nothing."""
     again = level("again", heat={**HEAT, "password": "new"})
     assert names(transports.in_use([Level("nothing", ()), NEW, OLD], lambda _: False)) == [("new", "heat")]
     failed = {*NEW.transports}
@@ -118,5 +118,5 @@ def test_of_a_place_with_several_ways_all_have_to_work() -> None:
 
 
 def test_nobody_says_anything() -> None:
-    """Then there is no transport."""
+    """Without settings there is no transport."""
     assert transports.in_use([], lambda _: False) == []

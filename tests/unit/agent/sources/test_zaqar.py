@@ -39,7 +39,7 @@ def test_an_idle_poll_is_one_request(make: Make, queue: Queue, openstack: cloud.
 
 
 def test_a_message_comes_back_after_a_crash(make: Make, queue: Queue) -> None:
-    """Whoever dies with a message leaves it to the next agent, once the claim has ended."""
+    """The message of an agent that crashed returns to the queue after its claim ends."""
     queue.post(metadata("one"))
     make().collect()
     heir = make()
@@ -49,7 +49,7 @@ def test_a_message_comes_back_after_a_crash(make: Make, queue: Queue) -> None:
 
 
 def test_a_message_that_is_not_taken_comes_back_as_the_same_document(make: Make, queue: Queue) -> None:
-    """What could not be put onto the disk is handed out again, as the very object that it was."""
+    """A document that could not be stored is returned again as the same object."""
     queue.post(metadata("one"))
     zaqar = make()
     document = zaqar.collect()
@@ -60,7 +60,7 @@ def test_a_message_that_is_not_taken_comes_back_as_the_same_document(make: Make,
 
 
 def test_there_may_be_more_messages_than_one_claim_brings(make: Make, queue: Queue) -> None:
-    """However many messages there are, the newest of all counts."""
+    """The newest message counts, even if there are more than one claim returns."""
     for number in range(25):
         queue.post(metadata(str(number)))
     zaqar = make()

@@ -25,7 +25,7 @@ BAD = [None, [], ["x"], "text", "<html>", 7, True, {}, {"x": 1}, ..., DEEP, {"de
 
 @pytest.mark.parametrize("body", BAD, ids=lambda body: str(body)[:24])
 def test_a_message_that_is_no_metadata(make: Make, queue: Queue, body: object) -> None:
-    """It is said, again when its claim ends, and the next good message takes it along."""
+    """An invalid message is reported, again after its claim ends, and removed with the next valid one."""
     zaqar = make()
     queue.post(body)
     with pytest.raises(SourceError, match=r"^the newest message in the Zaqar queue .* is not metadata: "):
@@ -41,7 +41,7 @@ def test_a_message_that_is_no_metadata(make: Make, queue: Queue, body: object) -
 
 
 def test_the_good_message_before_a_bad_one_counts(make: Make, queue: Queue) -> None:
-    """What can be understood is used; what came after it, and cannot, stays and is said."""
+    """The last valid message is used, and the invalid one after it stays and is reported."""
     zaqar = make()
     queue.post(metadata("good"))
     queue.post("nonsense")
@@ -72,7 +72,7 @@ def test_the_good_message_before_a_bad_one_counts(make: Make, queue: Queue) -> N
     ],
 )
 def test_an_answer_that_is_none_of_zaqar(make: Make, queue: Queue, status: int, body: bytes, sentence: str) -> None:
-    """One sentence says what is wrong, and the next answer is taken as it is."""
+    """An invalid answer is reported in one sentence, and the next answer is used."""
     zaqar = make()
     queue.said["POST", "claims"] = (status, body)
     with pytest.raises(SourceError, match=sentence) as caught:
@@ -93,14 +93,14 @@ def test_no_end_of_messages(make: Make, queue: Queue) -> None:
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_being_refused_is_said_to_be_that(make: Make, queue: Queue, status: int) -> None:
-    """That the credentials are not good is told apart from all other troubles."""
+    """Refused credentials are reported as such, apart from other errors."""
     queue.said["POST", "claims"] = (status, b"{}")
     with pytest.raises(AccessError, match=f"HTTP {status}"):
         make().collect()
 
 
 def test_keystone_lets_nobody_in(make: Make, openstack: cloud.Cloud) -> None:
-    """That Keystone does not take the password is said; the password is not."""
+    """A refused password is reported without the password."""
     openstack.keystone.always = Answer(401)
     with pytest.raises(AccessError, match="Keystone answers HTTP 401") as caught:
         make().collect()

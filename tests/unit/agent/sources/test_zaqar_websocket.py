@@ -123,7 +123,7 @@ def websocket(openstack: cloud.Cloud, queue: Queue, monkeypatch: pytest.MonkeyPa
 
 
 class Bell:
-    """What is rung."""
+    """A bell that records its rings."""
 
     def __init__(self) -> None:
         self.rung = 0
@@ -133,7 +133,7 @@ class Bell:
 
 
 def threads() -> list[threading.Thread]:
-    """Those that listen."""
+    """Return the threads that listen."""
     return [each for each in threading.enumerate() if each.name == "zaqar websocket"]
 
 
@@ -169,7 +169,7 @@ def test_nobody_listens_unasked(make: Make, websocket: Websocket) -> None:
 def test_a_connection_that_ends_is_followed_by_another(
     make: Make, openstack: cloud.Cloud, websocket: Websocket, code: int | None
 ) -> None:
-    """However a connection ends, there is a new one, with a new token, and whatever was missed is asked for."""
+    """After any end of a connection there is a new one with a new token, and missed messages are fetched."""
     bell = Bell()
     zaqar = make(ring=bell, use_websockets=True)
     zaqar.collect()
@@ -187,7 +187,7 @@ def test_a_connection_that_ends_is_followed_by_another(
 
 
 def trouble(zaqar: Zaqar) -> str:
-    """What the source says of the websocket, once it has found out."""
+    """Return the trouble of the source with the websocket."""
     wait_until(lambda: zaqar.collect() is None and bool(zaqar.trouble))
     return zaqar.trouble
 
@@ -230,7 +230,7 @@ def test_without_the_package_it_is_polled(make: Make, queue: Queue, monkeypatch:
 
 @pytest.mark.parametrize("data", [b"", b"<html>", b"[]", b"null", b"\xff\xfe", b'{"request": {}}'])
 def test_nonsense_over_the_websocket_is_no_news(make: Make, websocket: Websocket, data: bytes) -> None:
-    """What is no notification rings nothing, and the next one that is one does."""
+    """A message that is not a notification has no effect, and the next real one does."""
     bell = Bell()
     make(ring=bell, use_websockets=True).collect()
     websocket.wait()
@@ -242,7 +242,7 @@ def test_nonsense_over_the_websocket_is_no_news(make: Make, websocket: Websocket
 
 
 def test_a_message_without_end_is_not_read(make: Make, websocket: Websocket, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody who sends far more than a message is hung up on."""
+    """A server that sends far more than a message is disconnected."""
     monkeypatch.setattr(listening._Connection, "_room", 1000)  # noqa: SLF001  # megabytes take their time
     monkeypatch.setattr(listening, "LARGEST", 1000)
     zaqar = make(ring=Bell(), use_websockets=True)
@@ -254,7 +254,7 @@ def test_a_message_without_end_is_not_read(make: Make, websocket: Websocket, mon
 
 
 def test_a_silent_connection_is_given_up(make: Make, websocket: Websocket, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who gives no sign of life, though asked for one, is not waited for any longer."""
+    """A server that does not answer a ping is disconnected."""
     monkeypatch.setattr(listening, "PING_SECONDS", 0.1)
     monkeypatch.setattr(websocket, "_answer", _deaf(websocket))
     make(ring=Bell(), use_websockets=True).collect()
@@ -295,7 +295,7 @@ def test_certificates_of_websockets_are_checked(
 def test_a_step_that_takes_too_long_is_given_up(
     make: Make, websocket: Websocket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who lets a step go on for ever, though something comes now and then, is hung up on at the next poll."""
+    """A server that never completes a step is disconnected at the next poll, even if it sends a little."""
     monkeypatch.setattr(listening, "STEP_SECONDS", 0.5)
     websocket.upgrade = False
 
@@ -316,7 +316,7 @@ def test_a_step_that_takes_too_long_is_given_up(
 
 @pytest.mark.parametrize("upgrade", [True, False])
 def test_closing_ends_the_thread(make: Make, websocket: Websocket, *, upgrade: bool) -> None:
-    """Whether it listens, or waits for an answer that does not come, it ends when it is told to."""
+    """The thread ends when the source is closed, whether it listens or waits for an answer."""
     websocket.upgrade = upgrade
     zaqar = make(ring=Bell(), use_websockets=True)
     zaqar.collect()

@@ -1,4 +1,4 @@
-"""What values have to be: the constraints of parameters and properties, held against what Heat says of the same."""
+"""The constraints of parameters and properties, compared with Heat's verdicts."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_values_meet_constraints_or_not(kind: str, limit: Any, value: Any, type_
     ],
 )
 def test_a_constraint_may_be_wrong_itself(kind: str, limit: Any, problem: str) -> None:
-    """That is said of its declaration, whatever the value."""
+    """A wrong declaration of a constraint is reported for the declaration, whatever the value is."""
     assert problem in declared(kind, limit)
 
 
@@ -221,7 +221,7 @@ def test_truth_values_are_words() -> None:
 
 
 def test_every_constraint_is_for_some_types() -> None:
-    """And nothing is checked that nobody can declare."""
+    """The table of types has exactly the constraints that can be declared."""
     assert set(constraints.APPLIES) == {
         "length",
         "range",

@@ -32,7 +32,7 @@ def planned(members: list[str], target: int, policy: Policy, current: tuple[str,
     ],
 )
 def test_sizes(target: int, now: int, policy: Policy, expected: list[tuple[int, int]]) -> None:
-    """Each batch keeps the minimum in service, and after the last the group has its size."""
+    """Each batch keeps the minimum in service, and the group has its size after the last one."""
     assert list(sizes(target, now, policy)) == expected
 
 
@@ -53,6 +53,6 @@ def test_members_with_the_new_definition_are_not_updated() -> None:
 
 
 def test_batches_survive_as_json() -> None:
-    """They are stored with the group, and are the same after an interruption."""
+    """Batches are stored with the group, and are the same after an interruption."""
     batches = planned(["0", "1"], 3, Policy(1, 2.5, 1))
     assert from_json(to_json(batches)) == batches

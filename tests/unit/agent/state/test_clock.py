@@ -47,7 +47,7 @@ def kept(folder: Path) -> Steady:
 
 
 def test_it_goes_on_after_a_restart(tmp_path: Path, machine: Machine) -> None:
-    """Also for the time in which no agent was there."""
+    """The clock continues after a restart, and includes the time without an agent."""
     clock = Steady(tmp_path)
     machine.passes(50)
     clock.save()
@@ -100,7 +100,7 @@ def test_without_its_file_it_begins_anew(tmp_path: Path, content: str) -> None:
 
 
 def test_a_number_that_is_none_begins_it_anew(tmp_path: Path) -> None:
-    """Nor one without end."""
+    """An invalid or infinite number resets the clock."""
     kept(tmp_path)
     said = json.loads((tmp_path / FILE).read_text())
     (tmp_path / FILE).write_text(json.dumps({**said, "lived": float("nan")}))
@@ -119,7 +119,7 @@ def test_what_was_found_is_remembered(tmp_path: Path) -> None:
 
 
 def test_what_is_no_file_and_no_number_begins_it_anew(tmp_path: Path) -> None:
-    """Neither holds the agent up."""
+    """Anything else in the file's place, or in it, resets the clock without a delay."""
     Steady(tmp_path).save()
     said = json.loads((tmp_path / FILE).read_text())
     (tmp_path / FILE).write_text(json.dumps({**said, "lived": 10**400}))

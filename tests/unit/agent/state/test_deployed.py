@@ -13,7 +13,7 @@ from heat_config_agent.state.deployed import Deployed
 
 
 def test_a_folder_that_is_not_there_marks_nothing(tmp_path: Path) -> None:
-    """And to look at it makes nothing."""
+    """A missing folder marks nothing, and reading does not create it."""
     assert Deployed(tmp_path / "deployed").keys() is None
     assert list(tmp_path.iterdir()) == []
 
@@ -40,7 +40,7 @@ def test_a_shorter_one_replaces_a_longer_one_whole(tmp_path: Path) -> None:
 
 
 def test_only_a_deployment_is_a_mark(tmp_path: Path) -> None:
-    """Neither its result, nor what somebody else has left there."""
+    """Neither the result of a deployment nor another file is a mark."""
     for name in ("a.json", "b.notify.json", "c.txt", "d", ".e.json.new", "f.json.orig"):
         (tmp_path / name).touch()
     assert Deployed(tmp_path).keys() == frozenset({"a"})
@@ -81,7 +81,7 @@ def test_the_older_folder_is_left_alone_when_there_is_a_newer_one(tmp_path: Path
 
 
 def test_to_forget_a_deployment_removes_both_files(tmp_path: Path) -> None:
-    """And nothing of any other; forgetting twice does no harm."""
+    """Forgetting removes both files of the deployment and no others, and may be repeated."""
     deployed = Deployed(tmp_path)
     for key in ("a", "ab"):
         deployed.keep(key, {}, {})

@@ -52,7 +52,7 @@ def made(chance: random.Random, number: int) -> Entry:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_pass_does_the_same_as_if_it_looked_at_all_entries(seed: int) -> None:
-    """Whatever has happened to the entries since the first pass."""
+    """After any changes, an incremental pass has the same result as a full one."""
     chance = random.Random(seed)  # noqa: S311
     entries, plain = Entries({}), dict[str, Entry]()
     for _ in range(60):

@@ -30,7 +30,7 @@ def test_a_file_that_says_nothing(tmp_path: Path, content: bytes | None) -> None
 
 
 def test_metrics_of_sources() -> None:
-    """One sample for each source, though it may be asked in two ways; none where nothing is known."""
+    """Each source has one sample, even with two transports, and none before it has a status."""
     two = [{**CONDITION, "working": False, "failures": 3}, {**CONDITION, "working": True, "answered": 5.0}]
     text = health.metrics(Health(process=1, version="1", started=0, sources=tuple(two)), [])
     assert 'heat_config_agent_source_working{source="heat"} 1.0\n' in text
@@ -56,7 +56,7 @@ def of_deployments(*entries: Entry) -> list[str]:
 
 
 def test_each_deployment_has_metrics() -> None:
-    """Its state, and when its run began and how long it took, or has taken so far."""
+    """A deployment has samples for its state, the start of its run, and its duration so far."""
     given = [
         entry("web"),
         entry("import", state=State.RUNNING, started=4.0, ended=None),
@@ -86,7 +86,7 @@ def test_a_deployment_that_came_again_has_one_sample() -> None:
 
 
 def test_their_number_is_bounded() -> None:
-    """Those that changed last have samples."""
+    """Only the deployments that changed last have samples."""
     given = [entry(f"d{number}", at=float(number)) for number in range(health.MOST_DEPLOYMENTS + 50)]
     states = [line for line in of_deployments(*given) if line.startswith("state")]
     assert len(states) == health.MOST_DEPLOYMENTS
@@ -94,7 +94,7 @@ def test_their_number_is_bounded() -> None:
 
 
 def test_names_cannot_break_the_format() -> None:
-    """They are escaped, and shortened."""
+    """Names are escaped and shortened."""
     state = next(line for line in of_deployments(entry('a"b\\c\nd')) if line.startswith("state"))
     assert state == 'state{name="a\\"b\\\\c\\nd",action="CREATE",tool="script",state="ok"} 1.0'
     assert len(of_deployments(entry("x" * 10_000))[0]) < 400

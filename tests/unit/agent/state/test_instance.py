@@ -51,7 +51,7 @@ def tree(folder: Path) -> dict[str, str]:
 
 
 def recorded(state: Path) -> object:
-    """What is known of whose the state is."""
+    """Return the recorded identity of the state."""
     return json.loads((state / "instance.json").read_text())
 
 
@@ -71,7 +71,7 @@ def test_cloud_init_and_the_firmware_name_an_instance(tmp_path: Path) -> None:
 
 
 def test_what_cloud_init_said_in_this_boot_counts(tmp_path: Path) -> None:
-    """What is in /var/lib may have come with a copied disk, until it is written anew."""
+    """Files of an earlier boot in /var/lib may come from a copied disk, so only those of this boot count."""
     path = put(tmp_path, "var/lib/cloud/data/instance-id", "i-old\n")
     assert instance.identity(tmp_path) == {"cloud-init": "i-old"}
     booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -101,7 +101,7 @@ def test_what_cloud_init_calls_anybody_is_nobodys_name(tmp_path: Path, text: str
     ],
 )
 def test_a_uuid_that_is_none_is_nobodys_name(tmp_path: Path, text: str) -> None:
-    """What makers of boards leave there."""
+    """Placeholder values of board makers are not a UUID."""
     put(tmp_path, "sys/class/dmi/id/product_uuid", text + "\n")
     assert instance.identity(tmp_path) == {}
 
@@ -127,7 +127,7 @@ def test_who_it_is_is_recorded_at_first(tmp_path: Path) -> None:
 
 
 def test_where_nothing_is_known_nothing_is_done(tmp_path: Path) -> None:
-    """Neither at first nor later: what is not known is not another."""
+    """An unknown instance is never treated as another one, neither at first nor later."""
     assert instance.set_aside(tmp_path, {}) == ""
     assert tree(tmp_path) == {}
     instance.set_aside(filled(tmp_path), A)
@@ -200,7 +200,7 @@ def test_the_firmware_decides_where_cloud_init_is_not_known(tmp_path: Path) -> N
 
 
 def test_each_time_there_is_a_folder_of_its_own(tmp_path: Path) -> None:
-    """Also when the same instance comes again."""
+    """The state is set aside in a new folder each time, also if an instance returns."""
     for _ in range(2):
         instance.set_aside(filled(tmp_path), A)
         instance.set_aside(filled(tmp_path), B)
@@ -210,7 +210,7 @@ def test_each_time_there_is_a_folder_of_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../../x", "a/b", "\x00", "x" * 500, ".", "é"])
 def test_an_id_that_is_no_file_name_leads_nowhere_else(tmp_path: Path, name: str) -> None:
-    """It is made one."""
+    """An id with other characters is converted to a file name."""
     state = filled(tmp_path / "state")
     instance.set_aside(state, {"cloud-init": name})
     instance.set_aside(state, B)
@@ -237,7 +237,7 @@ def test_an_id_that_is_no_file_name_leads_nowhere_else(tmp_path: Path, name: str
     ],
 )
 def test_a_record_that_cannot_be_understood_is_set_aside(tmp_path: Path, text: str) -> None:
-    """It counts as none, and that is said; the state stays."""
+    """An unreadable record is set aside with a warning and counts as none, and the state stays."""
     put(filled(tmp_path), "instance.json", text)
     said = instance.set_aside(tmp_path, A)
     assert (
@@ -253,7 +253,7 @@ def test_a_record_that_cannot_be_understood_is_set_aside(tmp_path: Path, text: s
 def test_a_full_disk_does_not_stop_an_instance_that_is_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is said; but nothing is moved as long as it cannot be recorded where to."""
+    """A full disk is reported, and no state is moved without a record of its new place."""
 
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "instance.json")

@@ -74,7 +74,7 @@ def test_a_state_directory_without_a_journal_has_no_entries(tmp_path: Path) -> N
 
 
 def test_a_deployment_comes_through_its_states(reopen: Open, tmp_path: Path) -> None:
-    """Each is there for the next agent, with all that it needs to go on."""
+    """After each state, the next agent finds all that it needs to continue."""
     given = parse("a", signal="http://h/1", action="UPDATE")
     book = reopen()
     book.accepted(given, tool="script")
@@ -103,7 +103,7 @@ def test_a_run_that_never_began_is_only_accepted(reopen: Open) -> None:
 
 
 def test_what_ran_before_stays_known_while_it_is_to_run_again(reopen: Open) -> None:
-    """It may have made something that is to be cleaned up."""
+    """The earlier run stays known, because it may have left something to clean up."""
     book = reopen()
     book.accepted(parse("a"), tool="script")
     book.running("a", RUN)
@@ -151,7 +151,7 @@ def test_what_people_ask_for_is_kept(reopen: Open) -> None:
 
 
 def test_the_folder_of_its_mark_is_kept(reopen: Open) -> None:
-    """So that a mark that is missing there can only have been removed."""
+    """The entry keeps the folder of its mark, so a missing mark was removed on purpose."""
     book = reopen()
     finish(book, "a", "b")
     book.marked(["a", "b"], "/deployed")
@@ -159,7 +159,7 @@ def test_the_folder_of_its_mark_is_kept(reopen: Open) -> None:
 
 
 def test_another_boot_stays_another(reopen: Open) -> None:
-    """So a process id of that boot is never taken for one of ours."""
+    """The boot id is kept, so a process id of another boot is never mistaken for one of this boot."""
     book = reopen()
     finish(book, "a")
     assert reopen().entries["a"].run == RUN
@@ -169,7 +169,7 @@ def test_another_boot_stays_another(reopen: Open) -> None:
 def test_the_journal_of_another_is_not_written_over(
     reopen: Open, tmp_path: Path, work: Callable[[Journal], object]
 ) -> None:
-    """Somebody has put another in its place meanwhile."""
+    """A journal that replaced ours meanwhile is not overwritten."""
     book = reopen()
     finish(book, "a")
     book.settled("a", State.SIGNALLED)
@@ -183,7 +183,7 @@ def test_the_journal_of_another_is_not_written_over(
 
 
 def test_nobody_else_may_read_it(reopen: Open) -> None:
-    """It holds inputs, and signed URLs."""
+    """The journal is private, because it has inputs and signed URLs."""
     before = os.umask(0)
     try:
         book = reopen()
@@ -193,7 +193,7 @@ def test_nobody_else_may_read_it(reopen: Open) -> None:
 
 
 def test_anybody_may_read_while_one_writes(reopen: Open, tmp_path: Path) -> None:
-    """What is read is what has been written so far."""
+    """A reader sees the records that have been written so far."""
     book = reopen()
     for identity in "abc":
         finish(book, identity)
@@ -201,7 +201,7 @@ def test_anybody_may_read_while_one_writes(reopen: Open, tmp_path: Path) -> None
 
 
 def test_a_torn_last_line_was_never_relied_on(reopen: Open) -> None:
-    """It is cut off without a word, wherever it is torn, and what comes next is whole."""
+    """A torn last line is cut off silently, and the next record is whole."""
     book = reopen()
     finish(book, "a")
     whole = book.path.read_bytes()
@@ -258,7 +258,7 @@ def test_whatever_is_in_a_damaged_line_the_next_ones_stand(reopen: Open, byte: b
 
 
 def test_a_deployment_that_has_run_stays_known_when_its_first_line_is_damaged(reopen: Open) -> None:
-    """That it was started is on a line of its own: it never runs twice."""
+    """The record of the start is on a second line, so the deployment never runs twice."""
     book = reopen()
     finish(book, "a")
     book.path.write_bytes(b"#" + book.path.read_bytes())
@@ -314,7 +314,7 @@ def test_what_follows_a_rewrite_is_read_back(reopen: Open, tmp_path: Path) -> No
 
 
 def test_a_full_disk_leaves_no_half_line(reopen: Open, tmp_path: Path) -> None:
-    """What could not be written has not happened, and is said; what is in the journal is intact."""
+    """A failed write is reported and has no effect, and the journal stays intact."""
     book = reopen()
     finish(book, "a")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -341,7 +341,7 @@ def test_a_journal_that_cannot_be_opened_is_an_error_of_its_own(tmp_path: Path) 
 
 @pytest.mark.parametrize("hurt", [b'"key":"x"', b"garbage"])
 def test_a_record_of_nobody_knows_whom_makes_nothing_new(reopen: Open, tmp_path: Path, hurt: bytes) -> None:
-    """It may be the one that said that it ran; and nothing is made of a deployment that there never was."""
+    """A damaged record may be the one of a run, and no deployment is made up from it."""
     book = reopen()
     book.accepted(parse("a"), tool="script")
     book.running("a", RUN)
@@ -355,7 +355,7 @@ def test_a_record_of_nobody_knows_whom_makes_nothing_new(reopen: Open, tmp_path:
 
 
 def test_a_deployment_can_move_to_another_source(reopen: Open) -> None:
-    """What it made is cleaned up when it leaves that one."""
+    """The cleanup comes when the deployment leaves the second source."""
     book = reopen()
     book.accepted(parse("a"), tool="script")
     book.moved("a", "file:/elsewhere")

@@ -40,7 +40,7 @@ def test_only_one_holds_it_and_the_other_is_told_who(tmp_path: Path) -> None:
 
 
 def test_it_is_free_again_afterwards(tmp_path: Path) -> None:
-    """However what was done under it ended."""
+    """The lock is released, however the work under it ended."""
     with pytest.raises(ZeroDivisionError), lock.held(tmp_path):
         _ = 1 / 0
     with lock.held(tmp_path):
@@ -63,7 +63,7 @@ def test_a_killed_holder_lets_go_of_it(tmp_path: Path) -> None:
 
 
 def test_no_run_inherits_it(tmp_path: Path) -> None:
-    """What goes on after the agent does not keep the next one out."""
+    """A run that outlives the agent does not hold its lock."""
     with lock.held(tmp_path):
         child = subprocess.Popen(["sleep", "60"], close_fds=False)
     try:
@@ -76,7 +76,7 @@ def test_no_run_inherits_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "/below"])
 def test_a_state_directory_that_cannot_be_used_is_an_error_of_its_own(tmp_path: Path, name: str) -> None:
-    """It says which, and what to do about it."""
+    """The error names the directory and says what to do."""
     (tmp_path / "file").touch()
     with pytest.raises(StateError, match=r"cannot use the state directory .*--state-dir"):  # noqa: SIM117
         with lock.held(Path(f"{tmp_path}/file{name}")):
@@ -90,14 +90,14 @@ OTHER = 54321
 
 
 def mode(path: Path) -> int:
-    """Who may do what with a file."""
+    """Return the permissions of a file."""
     return stat.S_IMODE(path.stat().st_mode)
 
 
 @pytest.mark.parametrize("given", [0o755, 0o750, 0o711, 0o777, 0o2775])
 @pytest.mark.parametrize("inside", [(), ("lost+found",)])
 def test_an_empty_folder_is_made_private(tmp_path: Path, given: int, inside: tuple[str, ...]) -> None:
-    """Nobody can have put anything into it; a new file system has a folder of its own."""
+    """An empty folder with open permissions, such as a new file system, is made private."""
     state = tmp_path / "state"
     state.mkdir()
     for each in inside:
@@ -113,7 +113,7 @@ def test_an_empty_folder_is_made_private(tmp_path: Path, given: int, inside: tup
     "it is made private, or refused with what to do",
 )
 def test_one_in_use_that_others_may_read_is_made_private(tmp_path: Path) -> None:
-    """They could lock it for as long as they like; they can have put nothing into it."""
+    """A used folder that others may only read is made private, because they could hold its lock."""
     (tmp_path / "journal").write_text("")
     tmp_path.chmod(0o755)
     with lock.held(tmp_path):
@@ -123,12 +123,12 @@ def test_one_in_use_that_others_may_read_is_made_private(tmp_path: Path) -> None
 
 @pytest.mark.fault(
     4,
-    "a state directory that others may write to, or that is somebody else's",
+    "a state directory that others may write to, or that belongs to another user",
     "it is refused with what to do, and nothing is changed or run",
 )
 @pytest.mark.parametrize("given", [0o777, 0o775, 0o1777, 0o722])
 def test_one_in_use_that_others_may_write_to_is_refused(tmp_path: Path, given: int) -> None:
-    """Whatever is in it may be theirs, and would be run."""
+    """A used folder that others may write to is refused, because its content may be theirs."""
     (tmp_path / "journal").write_text("")
     tmp_path.chmod(given)
     with pytest.raises(StateError, match=f"others may write to it.*its mode is {given:04o}.*chmod 700"):
@@ -168,7 +168,7 @@ def test_what_a_link_leads_to_is_used_as_it_is(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
 def test_one_of_another_user_is_refused(tmp_path: Path) -> None:
-    """However private it is, it is not ours."""
+    """A folder of another user is refused, however private it is."""
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     os.chown(state, OTHER, OTHER)

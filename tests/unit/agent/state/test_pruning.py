@@ -13,7 +13,7 @@ from heat_config_agent.state.pruning import Pruning
 
 
 def test_a_request_during_a_look_is_kept_until_that_has_ended(tmp_path: Path) -> None:
-    """Somebody asks for it just when something is being removed."""
+    """A request during a sweep is carried out after it."""
     journal = Journal(tmp_path)
     limits = Limits(secrets=1e9, age=1e9, count=10, size=10**9, files=1000)
     pruning = Pruning(journal, Deployed(tmp_path / "deployed"), tmp_path, limits, Log())
@@ -95,7 +95,7 @@ def test_files_of_heat_agents_become_private_at_once_and_lose_their_secrets_in_t
     assert json.loads((folder / "d1.notify.json").read_text())["deploy_status_code"] == 0
     assert (folder / "d2.json").read_text() == ""
     assert [note.partition("deployed")[2] for note in notes.texts] == [
-        ": other users could read it, and cannot any more",
+        ": other users could read it; now it is private",
         "/d1.json was masked after 16.7 minutes",
         "/d3.json was masked after 16.7 minutes",
     ]

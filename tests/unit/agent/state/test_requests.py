@@ -44,12 +44,12 @@ def carry_out(tmp_path: Path, book: Journal) -> CarryOut:
 
 
 def test_nothing_asked_is_nothing_done(carry_out: CarryOut) -> None:
-    """Also where nobody has ever asked for anything."""
+    """Without requests nothing is done, also where the folder for them does not exist."""
     assert carry_out() == []
 
 
 def test_a_request_is_a_file_for_nobody_else(tmp_path: Path) -> None:
-    """It is left for whoever holds the lock."""
+    """A request is a private file, which the holder of the lock reads."""
     requests.ask(tmp_path, "a", Wish.AGAIN)
     (path,) = (tmp_path / "asked").iterdir()
     assert path.name == "a.again"
@@ -77,7 +77,7 @@ def test_a_result_is_sent_again(tmp_path: Path, book: Journal, carry_out: CarryO
 def test_a_result_that_there_is_not_cannot_be_sent(
     tmp_path: Path, book: Journal, carry_out: CarryOut, state: State
 ) -> None:
-    """What was asked of another state than it has come to does nothing: nobody is sent a result that is none."""
+    """A request that does not fit the present state does nothing, and no false result is sent."""
     requests.ask(tmp_path, state.value, Wish.SEND)
     assert not [each for each in carry_out() if "will be sent again" in each]
     assert book.entries[state.value].state is state
@@ -100,7 +100,7 @@ def test_a_deployment_is_forgotten(tmp_path: Path, book: Journal, carry_out: Car
 
 @pytest.mark.parametrize("wish", list(Wish))
 def test_nothing_is_done_to_a_run(tmp_path: Path, book: Journal, carry_out: CarryOut, wish: Wish) -> None:
-    """It is to be followed to its end."""
+    """A request does not change a run, which is followed to its end."""
     before = book.entries["running"]
     requests.ask(tmp_path, "running", wish)
     assert carry_out() == []
@@ -109,7 +109,7 @@ def test_nothing_is_done_to_a_run(tmp_path: Path, book: Journal, carry_out: Carr
 
 @pytest.mark.parametrize("name", ["unknown.again", "signalled.later", "signalled", ".again", "a.b.c"])
 def test_what_cannot_be_carried_out_is_removed(tmp_path: Path, carry_out: CarryOut, name: str) -> None:
-    """Nobody stumbles over it at every pass."""
+    """An invalid request is removed, so that later passes do not see it again."""
     (tmp_path / "asked").mkdir()
     (tmp_path / "asked" / name).touch()
     assert carry_out() == []
@@ -117,7 +117,7 @@ def test_what_cannot_be_carried_out_is_removed(tmp_path: Path, carry_out: CarryO
 
 
 def test_a_request_that_is_being_written_is_left_alone(tmp_path: Path, carry_out: CarryOut) -> None:
-    """Whoever writes it would find it gone."""
+    """A half-written request is left for its writer."""
     (tmp_path / "asked").mkdir()
     (tmp_path / "asked" / ".signalled.again.new").touch()
     assert carry_out() == []
@@ -125,7 +125,7 @@ def test_a_request_that_is_being_written_is_left_alone(tmp_path: Path, carry_out
 
 
 def test_a_request_that_cannot_be_written_is_an_error_of_its_own(tmp_path: Path) -> None:
-    """It says where."""
+    """The error names the file."""
     (tmp_path / "asked").touch()
     with pytest.raises(StateError, match="cannot write to"):
         requests.ask(tmp_path, "a", Wish.AGAIN)

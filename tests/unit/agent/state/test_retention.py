@@ -64,7 +64,7 @@ def said(found: list[Removal]) -> list[tuple[str, Part]]:
 @pytest.mark.parametrize("state", OVER)
 @pytest.mark.parametrize("left", [True, False])
 def test_secrets_go_after_their_time(state: State, left: bool) -> None:
-    """Whether its deployment is still in the metadata or not."""
+    """Secrets are removed in time, whether or not the deployment is still in the metadata."""
     young = entry("young", 0.9, state=state, left=left, removed=Removed.NOTHING)
     old = entry("old", 1.1, state=state, left=left, removed=Removed.NOTHING)
     assert said(due(young, old)) == [("old", Part.SECRETS)]
@@ -79,7 +79,7 @@ def test_secrets_go_at_once_where_that_is_wanted() -> None:
 @pytest.mark.parametrize("state", PENDING)
 @pytest.mark.parametrize("left", [True, False])
 def test_nothing_goes_of_what_is_not_over(state: State, left: bool) -> None:
-    """However old and large it is, and however full the disk: its result is still to be delivered."""
+    """An undelivered result keeps everything, whatever its age and size, also on a full disk."""
     tight = Limits(secrets=0, age=0, count=1, size=0, files=1)
     entries = [entry(each, 99, state=state, left=left, removed=Removed.NOTHING) for each in "abc"]
     assert due(*entries, limits=tight, full=True) == []
@@ -87,7 +87,7 @@ def test_nothing_goes_of_what_is_not_over(state: State, left: bool) -> None:
 
 @pytest.mark.parametrize(("state", "goes"), [(State.SIGNALLED, True), (State.REFUSED, False)])
 def test_a_result_that_was_delivered_late_goes_too(state: State, goes: bool) -> None:
-    """It was kept without its inputs, to be sent again; its outputs may be secret as well."""
+    """A late result was kept without its inputs; after delivery its outputs, which may be secret, are removed."""
     late = replace(entry(days=2, state=state), values={"password": "x"})
     assert said(due(late)) == [("a", Part.SECRETS)] * goes
     assert due(replace(late, values=None)) == []
@@ -113,7 +113,7 @@ def test_all_goes_of_what_has_left_long_ago() -> None:
 
 
 def test_a_deployment_is_kept_from_when_it_left() -> None:
-    """Not from when it was done: until then it was of use."""
+    """The age counts from when the deployment left the metadata, not from when it finished."""
     done = entry("a", 99)
     assert due(Entry(**{**done.__dict__, "left_at": NOW - DAY})) == []
 
@@ -164,7 +164,7 @@ def test_on_a_full_disk_the_output_of_what_has_left_goes() -> None:
 
 
 def test_what_is_still_to_be_cleaned_up_stays_known() -> None:
-    """Its containers are removed by what is known of its run; what it has printed may go."""
+    """The record of a run stays until its cleanup, and its output may be removed."""
     pending = entry("a", 99, hook="builtin:docker-cmd")
     assert said(due(pending)) == [("a", Part.OUTPUT)]
     done = Entry(**{**entry("a.left", 1).__dict__, "action": "(left)"})

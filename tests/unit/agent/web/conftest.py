@@ -1,4 +1,4 @@
-"""What these tests share."""
+"""The fixtures of the tests of HTTP."""
 
 from __future__ import annotations
 

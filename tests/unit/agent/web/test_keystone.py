@@ -68,7 +68,7 @@ def test_keystones_url_may_name_a_version(openstack: cloud.Cloud, base: str, ver
 
 
 def test_a_token_that_is_refused_is_renewed_once(openstack: cloud.Cloud) -> None:
-    """It may have been revoked. What was asked is asked again, with all that belongs to it."""
+    """A refused token, which may have been revoked, is renewed, and the request is repeated unchanged."""
     user = client(openstack)
     ask(user)
     openstack.keystone.always = openstack.lets_in("token-2")
@@ -90,7 +90,7 @@ def test_a_service_that_takes_no_token_is_not_asked_for_ever(openstack: cloud.Cl
 
 
 def test_a_token_is_renewed_before_it_expires(openstack: cloud.Cloud) -> None:
-    """One that lives for no time at all is used once."""
+    """A token that expires at once is used once."""
     openstack.keystone.always = openstack.lets_in("token-1", expires_at="2026-01-01T00:00:00.000000Z")
     user = client(openstack)
     ask(user)
@@ -100,7 +100,7 @@ def test_a_token_is_renewed_before_it_expires(openstack: cloud.Cloud) -> None:
 
 @pytest.mark.parametrize("year", [1971, 2100])
 def test_the_machines_clock_has_no_say(openstack: cloud.Cloud, year: int) -> None:
-    """A token lives as long as Keystone says, although a clock that is wrong has it over for years."""
+    """The lifetime of a token is what Keystone says, whatever the machine's clock says."""
     life = {"issued_at": f"{year}-01-01T00:00:00Z", "expires_at": f"{year}-01-01T00:10:00Z"}
     openstack.keystone.always = openstack.lets_in("token-1", **life)
     user = client(openstack)
@@ -111,7 +111,7 @@ def test_the_machines_clock_has_no_say(openstack: cloud.Cloud, year: int) -> Non
 
 @pytest.mark.parametrize("status", [401, 403, 404])
 def test_keystone_may_say_no(openstack: cloud.Cloud, status: int) -> None:
-    """That is not to be away, and is told apart."""
+    """A refusal of Keystone is reported as such, and not as an unreachable server."""
     openstack.keystone.always = Answer(status, body=b'{"error": {"message": "no", "code": 401, "title": "x"}}')
     with pytest.raises(DeniedError, match=f"^Keystone answers HTTP {status} "):
         ask(client(openstack))
@@ -120,7 +120,7 @@ def test_keystone_may_say_no(openstack: cloud.Cloud, status: int) -> None:
 
 @pytest.mark.parametrize("status", [300, 302, 400, 409, 429, 500, 502, 503, 599])
 def test_keystone_may_be_unwell(openstack: cloud.Cloud, status: int) -> None:
-    """One try, nothing followed, nothing slept over."""
+    """An error of Keystone is neither retried, followed nor slept over."""
     openstack.keystone.always = Answer(status, {"Location": openstack.service.origin, "Retry-After": "60"})
     with pytest.raises(UnreachableError, match=r"^Keystone") as caught:
         ask(client(openstack))
@@ -131,7 +131,7 @@ def test_keystone_may_be_unwell(openstack: cloud.Cloud, status: int) -> None:
 @pytest.mark.parametrize("status", [201, 401])
 @pytest.mark.parametrize("body", NONSENSE.values(), ids=NONSENSE)
 def test_keystone_may_answer_nonsense(openstack: cloud.Cloud, body: bytes, status: int) -> None:
-    """Whatever it is, it is a sentence, and the next answer may be better."""
+    """Any invalid answer of Keystone is one sentence, and the next answer may be better."""
     sensible = openstack.keystone.always
     openstack.keystone.always = Answer(status, {"X-Subject-Token": "t", "Content-Type": "application/json"}, body)
     user = client(openstack)
@@ -143,7 +143,7 @@ def test_keystone_may_answer_nonsense(openstack: cloud.Cloud, body: bytes, statu
 
 
 def test_a_token_has_to_be_there(openstack: cloud.Cloud) -> None:
-    """It is in a header."""
+    """An answer without the token's header is an error."""
     openstack.keystone.always = Answer(201, {}, openstack.lets_in("t").body)
     with pytest.raises(UnreachableError, match="Keystone's answer cannot be understood"):
         ask(client(openstack))
@@ -171,7 +171,7 @@ def test_a_token_has_to_be_there(openstack: cloud.Cloud) -> None:
     ids=json.dumps,
 )
 def test_a_catalog_may_be_odd(openstack: cloud.Cloud, catalog: object) -> None:
-    """What it cannot be used for is said."""
+    """An unusable catalog is reported with the reason."""
     openstack.keystone.always = openstack.lets_in("t", catalog=catalog)
     with pytest.raises(UnreachableError, match=r"Keystone's (catalog|answer)"):
         ask(client(openstack))
@@ -193,7 +193,7 @@ def test_without_a_region_any_will_do(openstack: cloud.Cloud) -> None:
 
 @pytest.mark.parametrize("suffix", ["", "/", "/v2", "/v2/"])
 def test_a_catalog_may_name_the_version_too(openstack: cloud.Cloud, suffix: str) -> None:
-    """It stands in the path once."""
+    """A version in the catalog's URL appears in the path only once."""
     openstack.keystone.always = openstack.lets_in("t", catalog=openstack.catalog(messaging=f"/messaging{suffix}"))
     client(openstack).ask("GET", "messaging", "/v2/queues")
     assert openstack.asked[0].path == "/messaging/v2/queues"
@@ -238,7 +238,7 @@ def test_nothing_is_waited_for_for_long(openstack: cloud.Cloud, where: str, slow
 @pytest.mark.parametrize("answer", [Answer(hang_up=True), Answer(reset=True)], ids=["hangs up", "resets"])
 @pytest.mark.parametrize("where", ["keystone", "service"])
 def test_a_server_may_hang_up(openstack: cloud.Cloud, where: str, answer: Answer) -> None:
-    """Then it gave no answer, and is asked again the next time."""
+    """A closed connection is no answer, and the server is asked again next time."""
     user = client(openstack)
     server = getattr(openstack, where)
     server.answers.append(answer)
@@ -248,7 +248,7 @@ def test_a_server_may_hang_up(openstack: cloud.Cloud, where: str, answer: Answer
 
 
 def test_nobody_listening_is_said_in_the_systems_words(openstack: cloud.Cloud) -> None:
-    """And who it is that does not."""
+    """A refused connection is reported with the system's reason and the name of the server."""
     openstack.service.stop()
     with pytest.raises(UnreachableError, match=r"^127\.0\.0\.1:\d+: Connection refused$"):
         ask(client(openstack))
@@ -258,13 +258,13 @@ def test_nobody_listening_is_said_in_the_systems_words(openstack: cloud.Cloud) -
     "url", ["", "v3", "ftp://h/v3", "http:///v3", "http://[::1/v3", "http://h:port/v3", "http://h:99999/v3"]
 )
 def test_a_url_of_keystone_may_be_none(openstack: cloud.Cloud, url: str) -> None:
-    """That is said in one sentence."""
+    """An invalid URL of Keystone is reported in one sentence."""
     with pytest.raises(UnreachableError, match=r"^Keystone's URL cannot be understood$"):
         ask(client(openstack, auth_url=url))
 
 
 def test_a_huge_answer_is_not_taken_in(openstack: cloud.Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither a service's nor Keystone's."""
+    """A huge answer of a service or of Keystone is not read."""
     user = client(openstack)
     monkeypatch.setattr(web, "LARGEST", 1 << 20)
     openstack.service.always = Answer(body=b"x" * (2 << 20))
@@ -290,7 +290,7 @@ def test_nothing_secret_is_logged(openstack: cloud.Cloud, caplog: pytest.LogCapt
 
 
 def test_users_share_connections(openstack: cloud.Cloud) -> None:
-    """Each with its own token, and no other's cookies."""
+    """Each user has its own token and no cookies of another."""
     shared = keystone.Connections()
     openstack.service.always = Answer(headers={"Set-Cookie": "whose=first"})
     for number in ("1", "2"):
@@ -304,7 +304,7 @@ def test_users_share_connections(openstack: cloud.Cloud) -> None:
 def test_the_environment_is_read_as_for_all_servers(
     openstack: cloud.Cloud, other: SignalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its proxies are used, once read; no `.netrc` is."""
+    """Proxies of the environment are used, which is read once, and a `.netrc` is not."""
     netrc = tmp_path / "netrc"
     netrc.write_text("machine 127.0.0.1 login l password p\n")
     monkeypatch.setenv("NETRC", str(netrc))
@@ -331,7 +331,7 @@ def test_the_environment_is_read_as_for_all_servers(
 def test_a_proxy_before_keystone_is_named(
     openstack: cloud.Cloud, monkeypatch: pytest.MonkeyPatch, fault: proxy.Fault, says: str
 ) -> None:
-    """It is not Keystone that does not let the user in."""
+    """A refusal of the proxy is not reported as one of Keystone."""
     stands = proxy.Proxy()
     stands.fail(fault)
     monkeypatch.setenv("http_proxy", stands.origin.replace("://", "://user:proxy-password@"))
@@ -361,7 +361,7 @@ def test_certificates_are_checked(openstack: cloud.Cloud, tmp_path: Path) -> Non
 
 
 def test_a_catalog_is_asked_for_again_where_it_lacks_something(openstack: cloud.Cloud) -> None:
-    """Somebody may put it there."""
+    """A catalog that lacks a service is fetched again, because the service may be added."""
     openstack.keystone.answers.append(openstack.lets_in("t", catalog=[]))
     user = client(openstack)
     with pytest.raises(UnreachableError, match="no service of the type orchestration"):

@@ -84,7 +84,7 @@ def test_a_login_takes_a_process_that_is_gone_after_it(openstack: cloud.Cloud) -
 
 
 def test_the_agent_loads_nothing_of_it(openstack: cloud.Cloud) -> None:
-    """Neither requests nor keystoneauth1, whether Keystone lets the user in or not."""
+    """The agent itself loads neither requests nor keystoneauth1, whether the login succeeds or not."""
     code = """if True:
         import json, sys
         from heat_config_agent.model.deployment import Credentials
@@ -107,7 +107,7 @@ def test_the_agent_loads_nothing_of_it(openstack: cloud.Cloud) -> None:
 
 
 def test_nothing_secret_is_in_its_arguments_or_environment(openstack: cloud.Cloud, program: Program) -> None:
-    """They come on its standard input."""
+    """Credentials are passed on standard input."""
     program("""if True:
         import json
         words = open("/proc/self/cmdline").read() + open("/proc/self/environ").read()
@@ -120,7 +120,7 @@ def test_nothing_secret_is_in_its_arguments_or_environment(openstack: cloud.Clou
 
 
 def test_long_credentials_pass(openstack: cloud.Cloud) -> None:
-    """They are longer than what a pipe holds."""
+    """Credentials that are longer than the buffer of a pipe are passed."""
     long = "p" * 300_000
     assert keystone.Cloud(openstack.credentials(password=long)).token() == "token-1"
     assert long.encode() in openstack.logins[0].body
@@ -166,7 +166,7 @@ def test_it_is_killed_at_the_deadline(openstack: cloud.Cloud) -> None:
 
 
 def test_all_that_it_has_started_is_killed(openstack: cloud.Cloud, program: Program, tmp_path: Path) -> None:
-    """One that hangs takes its children with it: it is a group."""
+    """A hanging process is killed with its children, as a process group."""
     program(f"""if True:
         child = subprocess.Popen(["sleep", "1000"])
         open({str(tmp_path / "child")!r}, "w").write(str(child.pid))
@@ -181,7 +181,7 @@ def test_all_that_it_has_started_is_killed(openstack: cloud.Cloud, program: Prog
 def test_one_that_does_not_start_is_not_taken_for_keystone(
     openstack: cloud.Cloud, program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is this machine that is slow. One that has had time enough is ended."""
+    """A slow start is reported as this machine's, and the process is ended after its time."""
     monkeypatch.setattr(login_process, "START_SECONDS", 0.1)
     program("time.sleep(1000)", is_ready=False)
     assert failure(keystone.Cloud(openstack.credentials()), seconds=0.2) == f"{NAME} did not start in time"
@@ -230,14 +230,14 @@ UNKNOWN = {
 def test_an_answer_that_is_none_is_said(
     openstack: cloud.Cloud, program: Program, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
-    """Whatever it prints is neither believed nor repeated."""
+    """An invalid answer of the process is neither used nor repeated in the message."""
     monkeypatch.setattr(login_process, "LARGEST", 1 << 19)
     program(f"{code}\nsys.stdout.flush()\ntime.sleep(1000)")
     assert failure(keystone.Cloud(openstack.credentials())) == f"{NAME} gave an answer that cannot be understood"
 
 
 def test_another_program_is_not_believed(openstack: cloud.Cloud, program: Program) -> None:
-    """It is asked nothing: it does not know what a login is."""
+    """A program that does not speak the protocol gets no credentials."""
     program("print('Python 2.7'); sys.stdout.flush(); time.sleep(1000)", is_ready=False)
     assert failure(keystone.Cloud(openstack.credentials())) == f"{NAME} gave an answer that cannot be understood"
 
@@ -251,7 +251,7 @@ ENDS = {
     "says a half": ("os.write(1, b'{\"tok'); os._exit(0)", " (exit code 0)"),
 }
 AT_ONCE = ("exits", "is killed", "lets go", "says a half")
-"""What may also happen before it is told anything."""
+"""Answers that may come before the process is told anything."""
 
 
 @pytest.mark.parametrize(("code", "how"), ENDS.values(), ids=ENDS)
@@ -266,7 +266,7 @@ def test_one_that_ends_is_said(
 
 @pytest.mark.parametrize("name", AT_ONCE)
 def test_one_that_ends_at_once_is_said(openstack: cloud.Cloud, program: Program, name: str) -> None:
-    """Also where the agent is about to tell it something."""
+    """A process that ends at once is reported, also while the agent writes to it."""
     code, how = ENDS[name]
     program(code, is_ready=False)
     assert failure(keystone.Cloud(openstack.credentials())) == f"{NAME} ended without an answer{how}"
@@ -309,7 +309,7 @@ def test_one_that_cannot_be_started_is_said(
 
 
 def test_no_interpreter_is_said(openstack: cloud.Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may have been removed since the agent was started."""
+    """A missing interpreter, which may have been removed meanwhile, is reported."""
     monkeypatch.setattr(sys, "executable", "/nowhere/python3")
     assert failure(keystone.Cloud(openstack.credentials())).startswith(
         f"{NAME} cannot be started: No such file or directory"
@@ -325,7 +325,7 @@ def test_it_serves_logins_that_follow_one_another(openstack: cloud.Cloud) -> Non
 
 
 def test_logins_at_once_do_not_wait_for_one_another(openstack: cloud.Cloud, other: SignalServer) -> None:
-    """One Keystone that is silent delays no login at another."""
+    """A silent Keystone delays no login at another one."""
     other.always = Answer(delay=60)
     silent = openstack.credentials(auth_url=other.origin)
     thread = threading.Thread(target=failure, args=(keystone.Cloud(silent),), kwargs={"seconds": 3})
@@ -372,7 +372,7 @@ def test_one_that_was_killed_while_idle_is_replaced(openstack: cloud.Cloud) -> N
 
 
 def test_one_that_is_prepared_is_used(openstack: cloud.Cloud) -> None:
-    """It is started while a deployment runs whose result needs a login."""
+    """The process starts while the deployment runs whose result needs a login."""
     login_process.LOGINS.prepare()
     process = only_child()
     login_process.LOGINS.prepare()
@@ -381,7 +381,7 @@ def test_one_that_is_prepared_is_used(openstack: cloud.Cloud) -> None:
 
 
 def test_what_may_not_be_reached_starts_none(openstack: cloud.Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rule of the policy is asked first, for the URL of the login."""
+    """The network rule of the policy is checked before the process for a login starts."""
     asked: list[str] = []
 
     def refuse(url: str) -> None:
@@ -395,7 +395,7 @@ def test_what_may_not_be_reached_starts_none(openstack: cloud.Cloud, monkeypatch
 
 
 def test_it_ends_with_the_agent(openstack: cloud.Cloud) -> None:
-    """Also in the middle of a login, and if the agent is killed."""
+    """The process ends with the agent, also during a login and after a kill of the agent."""
     openstack.keystone.always = Answer(delay=60)
     code = """if True:
         import json, sys
@@ -442,7 +442,7 @@ def test_a_library_that_is_missing_is_named(openstack: cloud.Cloud, program: Pro
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
 def test_any_other_failure_is_an_answer(openstack: cloud.Cloud, error: Exception, says: str) -> None:
-    """It says what it is, and quotes nothing."""
+    """The answer names the failure without quoting anything."""
 
     def fail(_request: login_messages.Request) -> Access:
         raise error

@@ -31,7 +31,7 @@ class Way:
 
     name: str
     stands: Proxy
-    """What goes wrong: the server itself, as far as anybody can tell, or the proxy before it."""
+    """The proxy with the faults: in the place of the server, or in front of it."""
     origin: str
     ca_file: str | None
     tunnel: Tunnel | None
@@ -97,7 +97,7 @@ def test_a_url_is_written_as_it_is_given(way: Way, path: str) -> None:
 
 
 def test_a_request_is_the_same_over_each_way(way: Way) -> None:
-    """It says who asks, and brings what it was given."""
+    """Both clients send the same User-Agent, headers and body."""
     way.connection().send("PUT", way.origin + PATH, b"xyz", {"Content-Type": "a/b", "User-Agent": "another"})
     (request,) = way.stands.requests
     found = {name.lower(): value for name, value in request.headers}
@@ -123,7 +123,7 @@ def test_a_request_without_a_body_says_so(way: Way, verb: str, length: str | Non
 
 
 def test_headers_are_found_under_any_name(way: Way) -> None:
-    """One that is there several times is one."""
+    """Headers are found in any case, and repeated ones are joined."""
     said = b"HTTP/1.1 200 OK\r\nX-One: a\r\nx-one: b\r\nX-Two:  c\r\nX-Three: \xe9\r\nContent-Length: 0\r\n\r\n"
     way.stands.fail(proxy_faults.says("has headers", said))
     headers = way.fetch(way.connection()).headers
@@ -133,7 +133,7 @@ def test_headers_are_found_under_any_name(way: Way) -> None:
 
 
 def test_a_connection_is_kept(way: Way) -> None:
-    """Whatever is sent or asked for, and whatever the answer."""
+    """A connection is reused for any request and after any answer."""
     connection = way.connection()
     way.stands.script.extend(
         [proxy_faults.answers(503), proxy_faults.answers(404, body=b""), proxy_faults.answers(204)]
@@ -195,7 +195,7 @@ AMBIGUOUS = {
 def test_where_an_answer_may_go_on_nothing_follows_it(
     way: Way, ambiguous: Fault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What comes after it could be taken for the answer to the next request."""
+    """A connection is not reused if the answer may continue, because the rest could pass for the next answer."""
     monkeypatch.setattr(web, "TAKEN_SECONDS", 0.2)
     connection = way.connection()
     way.stands.script.append(ambiguous)
@@ -205,7 +205,7 @@ def test_where_an_answer_may_go_on_nothing_follows_it(
 
 
 def test_two_lengths_are_none(way: Way) -> None:
-    """Nobody knows which of them it is."""
+    """An answer with two different lengths is refused."""
     way.stands.fail(proxy_faults.TWO_LENGTHS)
     connection = way.connection()
     assert trouble(lambda: way.send(connection)) == "its answer is not HTTP"
@@ -220,7 +220,7 @@ LATE = (
 @pytest.mark.usefixtures("_hasty")
 @pytest.mark.parametrize("fault", [*proxy_faults.HANGS, proxy_faults.TOO_MANY_HEADERS[-1]], ids=lambda each: each.name)
 def test_no_answer_takes_forever(way: Way, fault: Fault) -> None:
-    """Not one of which a little comes all the time, either; and the connection is not used again."""
+    """An answer has a deadline, also if a little comes all the time, and its connection is not reused."""
     connection = way.connection()
     way.fetch(connection)
     way.stands.fail(fault)
@@ -297,7 +297,7 @@ def test_answers_come_in_many_forms(way: Way, fault: Fault) -> None:
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
 def test_a_body_is_bounded(way: Way, monkeypatch: pytest.MonkeyPatch, *, packed: bool) -> None:
-    """Also where a few bytes unpack to many."""
+    """The size of a body is bounded, also of one that is compressed."""
     monkeypatch.setattr(web, "LARGEST", 1 << 20)
     whole = b"\0" * (1 << 20)
     headers = (("Content-Encoding", "gzip"),) if packed else ()
@@ -321,7 +321,7 @@ def test_what_cannot_be_unpacked_is_no_document(way: Way, encoding: str) -> None
 
 
 def test_a_redirect_is_an_answer(way: Way, other: SignalServer) -> None:
-    """Nobody follows it."""
+    """A redirect is returned as the answer, and not followed."""
     way.stands.fail(proxy_faults.answers(307, "", ("Location", other.url())))
     answer = way.send(way.connection())
     assert (answer.status, answer.headers["location"]) == (307, other.url())
@@ -329,7 +329,7 @@ def test_a_redirect_is_an_answer(way: Way, other: SignalServer) -> None:
 
 
 def test_a_server_may_answer_before_it_has_heard_all(way: Way) -> None:
-    """It does not want the rest, and says why."""
+    """An answer before the end of the body is used, because it says why."""
 
     def act(exchange: proxy.Exchange) -> None:
         exchange.send(Reply(413).raw)
@@ -369,7 +369,7 @@ def test_every_address_of_a_server_is_tried(heat: SignalServer, monkeypatch: pyt
 
 
 def test_a_server_may_be_at_an_address_of_version_6() -> None:
-    """Which stands in brackets wherever a port may follow."""
+    """The URL of a server may have an IPv6 address in brackets."""
     try:
         listener = socket.create_server(("::1", 0), family=socket.AF_INET6)
     except OSError:
@@ -435,12 +435,12 @@ def test_what_is_plain_is_asked_for_directly(origin: str, path: str) -> None:
     ],
 )
 def test_what_is_odd_is_left_to_who_can_read_it(origin: str, path: str) -> None:
-    """Whether that comes to a request, or to a sentence."""
+    """An unusual URL is left to requests, which sends it or explains the error."""
     assert not direct.Server(origin, None).can_request(origin + path)
 
 
 def test_an_odd_url_is_encoded(heat: SignalServer) -> None:
-    """It cannot have been signed as it is."""
+    """Other characters of a URL are encoded, because such a URL cannot be signed."""
     connection = Connection(heat.origin)
     for path in ("/plain", "/\u00fc b", "?a=b"):
         assert connection.send("POST", heat.origin + path, b"{}", {}).status == 200

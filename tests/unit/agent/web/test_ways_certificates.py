@@ -20,7 +20,7 @@ from support.tunnel import Tunnel
 from support.ways import PATH, asked, known, pem, trouble
 
 ITS_NAME = "ce275665.0"
-"""What the certificate is called in a folder that OpenSSL has indexed: the hash of its subject."""
+"""The file name of the certificate in a folder that OpenSSL has indexed: the hash of its subject."""
 
 
 SURE = "is its authority's certificate in ca_file of [agent]?"
@@ -58,7 +58,7 @@ def secured(
 def test_a_wrong_certificate_is_not_accepted(
     secured: Callable[[str], str], tmp_path: Path, certificate: str, words: str
 ) -> None:
-    """And what is wrong with it is said."""
+    """A wrong certificate is refused, and the error says what is wrong."""
     origin, ca_file = secured(certificate), known(tmp_path, CERTIFICATE, EXPIRED, ELSEWHERE)
     found = trouble(lambda: asked(origin, ca_file))
     assert found.replace("self signed", "self-signed") == f"its certificate cannot be trusted: {words}"
@@ -137,7 +137,7 @@ def run(code: str, *arguments: str, **environment: str) -> None:
 
 
 def test_requests_is_loaded_for_proxies_and_what_is_odd(heat: SignalServer) -> None:
-    """It takes as long as all the rest of a short run."""
+    """The library requests is loaded only when needed: that takes as long as the rest of a short run."""
     direct_ones = "assert asked(sys.argv[1]) == 200 and not loaded()"
     run(direct_ones, heat.origin)
     run(direct_ones, heat.origin, no_proxy="example.org", http_proxy="")
@@ -152,7 +152,7 @@ def test_requests_is_loaded_for_proxies_and_what_is_odd(heat: SignalServer) -> N
 
 
 def test_the_usual_certificates_are_those_of_requests(secured: Callable[[str], str], tmp_path: Path) -> None:
-    """Which is not loaded for that; also where a distribution has changed which they are, or has no certifi."""
+    """The default certificates are those of requests, found without loading it, also without certifi."""
     run(
         "from heat_config_agent.web import direct\n"
         "found = direct.default_certificates()\n"

@@ -44,7 +44,7 @@ def send(server: SignalServer, ca_file: Path | None = None) -> web.Answer:
 
 
 def test_an_answer_is_what_the_server_said(heat: SignalServer) -> None:
-    """Its status, its reason, and its headers under any spelling."""
+    """An answer has its status, its reason, and its headers in any spelling."""
     heat.always = Answer(status=418, headers={"X-Some": "thing"}, body=b"short and stout")
     answer = send(heat)
     assert (answer.status, answer.reason) == (418, "I'm a Teapot")
@@ -67,7 +67,7 @@ def test_an_answer_is_what_the_server_said(heat: SignalServer) -> None:
     ],
 )
 def test_a_url_is_sent_to_exactly_as_given(heat: SignalServer, path: str) -> None:
-    """It is signed: another spelling of the same would not be the same."""
+    """A signed URL is requested byte for byte."""
     Connection(heat.origin).send("POST", heat.origin + path, b"{}", JSON)
     assert heat.signals[0].path == (path if path.startswith("/") else f"/{path}")
 
@@ -82,7 +82,7 @@ def test_a_request_says_who_sends_it_and_no_more(heat: SignalServer) -> None:
 
 
 def test_a_netrc_is_not_looked_at(heat: SignalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is in it is for people's own programs."""
+    """A netrc is not read, because it is for other programs."""
     netrc = tmp_path / ".netrc"
     netrc.write_text("machine 127.0.0.1 login somebody password secret\n")
     netrc.chmod(0o600)
@@ -92,7 +92,7 @@ def test_a_netrc_is_not_looked_at(heat: SignalServer, tmp_path: Path, monkeypatc
 
 
 def test_a_connection_is_kept(heat: SignalServer) -> None:
-    """Whatever was answered, the next request needs no new one."""
+    """A connection is reused for any request and after any answer."""
     heat.answers.extend([Answer(body=b"x" * 100_000), Answer(status=404, body=b"no")])
     connection = Connection(heat.origin)
     for _ in range(3):
@@ -101,7 +101,7 @@ def test_a_connection_is_kept(heat: SignalServer) -> None:
 
 
 def test_a_redirect_is_not_followed(heat: SignalServer) -> None:
-    """It is an answer like others."""
+    """A redirect is returned as the answer."""
     heat.always = Answer(status=301, headers={"Location": heat.url("elsewhere")})
     assert send(heat).status == 301
     assert len(heat.signals) == 1
@@ -116,7 +116,7 @@ def test_a_long_answer_is_not_waited_for(heat: SignalServer) -> None:
 
 
 def test_a_compressed_answer_is_an_answer(heat: SignalServer) -> None:
-    """Nobody asked for it, and it is not decompressed."""
+    """A compressed answer that was not asked for is returned as it is."""
     heat.always = Answer(body=gzip.compress(b"\0" * 10_000_000)[:2000], headers={"Content-Encoding": "gzip"})
     assert send(heat).status == 200
 
@@ -134,7 +134,7 @@ def test_half_of_a_compressed_document_is_none(heat: SignalServer, length: int) 
 
 
 def test_an_answer_that_breaks_off_is_not_whole(heat: SignalServer) -> None:
-    """Its status is known, and what is missing is said."""
+    """An incomplete answer has its status, and is reported as incomplete."""
     heat.always = Answer(status=200, body=b"short", headers={"Content-Length": "100", "Connection": "close"})
     answer = send(heat)
     assert (answer.status, answer.cut) == (200, "its answer was cut short")
@@ -143,7 +143,7 @@ def test_an_answer_that_breaks_off_is_not_whole(heat: SignalServer) -> None:
 
 
 def test_a_body_that_trickles_is_left_after_its_time(heat: SignalServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its status is known by then."""
+    """A slow body is given up at the deadline, and its status is known."""
     monkeypatch.setattr(web, "DRAIN_SECONDS", 0.2)
     heat.always = Answer(status=503, body=b"x" * 400, trickle=0.05)
     begun = time.monotonic()
@@ -152,7 +152,7 @@ def test_a_body_that_trickles_is_left_after_its_time(heat: SignalServer, monkeyp
 
 
 def test_a_server_that_says_nothing_is_left_after_its_time(heat: SignalServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is not there."""
+    """A silent server counts as unreachable after the deadline."""
     monkeypatch.setattr(web, "READ_SECONDS", 0.2)
     heat.always = Answer(delay=1)
     with pytest.raises(UnreachableError, match=r"no answer within 0\.2 s"):
@@ -160,7 +160,7 @@ def test_a_server_that_says_nothing_is_left_after_its_time(heat: SignalServer, m
 
 
 def test_what_is_fetched_is_there_in_time_or_not_at_all(heat: SignalServer) -> None:
-    """Also where every byte of it, or of its headers, comes soon after the one before."""
+    """A fetch ends at its deadline, even if each byte comes soon after the one before."""
     connection = Connection(heat.origin)
     for slow in (Answer(creep=0.1), Answer(body=b"x" * 1000, trickle=0.1), Answer(delay=15)):
         heat.answers.append(slow)
@@ -174,7 +174,7 @@ def test_what_is_fetched_is_there_in_time_or_not_at_all(heat: SignalServer) -> N
 
 @pytest.mark.parametrize("answer", [Answer(hang_up=True), Answer(reset=True)], ids=["hangs up", "resets"])
 def test_a_server_that_hangs_up_is_not_there(heat: SignalServer, answer: Answer) -> None:
-    """And why is said without the URL, which is a secret."""
+    """A closed connection is reported without the URL, which is a secret."""
     heat.always = answer
     with pytest.raises(UnreachableError) as caught:
         send(heat)
@@ -227,7 +227,7 @@ def test_a_certificate_is_for_its_host(secure: SignalServer, certificate: Path) 
 
 
 def test_the_proxy_of_the_environment_is_used(heat: SignalServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is asked for the whole URL."""
+    """The proxy is asked for the whole URL."""
     monkeypatch.setenv("http_proxy", heat.origin)
     address = "http://cloud.invalid:8000/v1/signal?Signature=abc"
     assert Connection("http://cloud.invalid:8000").send("POST", address, b"{}", JSON).status == 200
@@ -261,7 +261,7 @@ def test_a_proxy_that_refuses_is_named(heat: SignalServer, monkeypatch: pytest.M
 
 
 def test_a_proxy_without_an_address_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is not the server whose name is unknown."""
+    """An unknown name of the proxy is not reported as the server's."""
     said = through(monkeypatch, "HTTP_PROXY", "http://no-such-host.invalid:3128", "http://cloud.invalid")
     assert said.startswith("the proxy no-such-host.invalid:3128 (HTTP_PROXY): ")
 
@@ -271,14 +271,14 @@ def test_a_proxy_without_an_address_is_named(monkeypatch: pytest.MonkeyPatch) ->
     ["http://[::1", "http://user:secret@host:port", "http://user:secret@:3128", "ftp://user:secret@host", "foo bar"],
 )
 def test_a_proxy_that_cannot_be_understood_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    """It is not the URL of the server that is wrong."""
+    """An invalid URL of the proxy is not reported as the server's."""
     said = through(monkeypatch, "all_proxy", url, "http://cloud.invalid")
     assert said.startswith("the URL of the proxy in all_proxy cannot be understood (write it as http://HOST:PORT")
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_proxy_that_wants_a_password_is_named(monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
-    """It is not the server that answers 407."""
+    """A 407 is reported as the proxy's answer."""
     stands = Proxy()
     stands.fail(
         proxy_faults.says(
@@ -305,7 +305,7 @@ def test_a_proxy_that_leads_nowhere_is_named(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_proxy_with_a_certificate_that_nobody_knows_is_named(
     secure: SignalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is not the server's certificate."""
+    """An unknown certificate of the proxy is not reported as the server's."""
     place = secure.origin.removeprefix("https://")
     said = through(monkeypatch, "https_proxy", secure.origin, "https://cloud.invalid:8000")
     assert said.startswith(f"the proxy {place} (https_proxy): its certificate cannot be trusted: ")

@@ -86,7 +86,7 @@ def many(members: zipfile.ZipFile) -> None:
     ],
 )
 def test_hostile_zip_files(tmp_path: Path, change: Callable[[zipfile.ZipFile], object], says: str) -> None:
-    """They are refused with a sentence, and nothing is written outside the folder."""
+    """Hostile zip files are refused with a sentence, and nothing is written outside the folder."""
     tree = tmp_path / "tree"
     tree.mkdir()
     with pytest.raises((UsageError, OSError), match=says):
@@ -100,7 +100,7 @@ def test_hostile_zip_files(tmp_path: Path, change: Callable[[zipfile.ZipFile], o
     "it is unpacked, or refused with a sentence",
 )
 def test_damaged_archives(tmp_path: Path) -> None:
-    """Whatever byte of an archive is another one, it is unpacked or refused with a sentence."""
+    """An archive with any damaged byte is unpacked or refused with one sentence."""
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w:xz") as members:
         members.addfile(tarfile.TarInfo("a"), io.BytesIO())

@@ -72,7 +72,7 @@ def archive(name: str, body: bytes) -> bytes:
 
 
 def test_fetched_once(tmp_path: Path, served: Files, means: Means) -> None:
-    """From the server, from there on out of the cache; again if what is kept is damaged."""
+    """A file is fetched once and then comes from the cache, unless the cached one is damaged."""
     plain = served.put("plain", b"one", to="a/plain")
     packed = served.put("packed.tar.gz", archive("x/y", b"two"), to="roles", unpack=True)
     for number in range(2):
@@ -93,7 +93,7 @@ def test_fetched_once(tmp_path: Path, served: Files, means: Means) -> None:
 
 
 def test_what_cannot_be_had(tmp_path: Path, served: Files, means: Means) -> None:
-    """One sentence with the host, without a secret; nothing is left in the folder, and nothing wrong in the cache."""
+    """A failed fetch is one sentence with the host and no secret, and leaves nothing in the folder or the cache."""
     good = served.put("good", b"good", to="good")
     bare = "artifacts[1] from 127.0.0.1"
     wrong = served.put("wrong", b"other", to="x")
@@ -132,7 +132,7 @@ def test_what_cannot_be_had(tmp_path: Path, served: Files, means: Means) -> None
 
 
 def test_redirects(tmp_path: Path, served: Files, means: Means) -> None:
-    """They are followed, without the user and the password of the first URL."""
+    """Redirects are followed without the user and the password of the first URL."""
     body = b"moved"
     served.put("new/place", body)
     served.answers["/old"] = Answer(status=302, headers={"Location": "/new/place?other"})
@@ -170,7 +170,7 @@ def test_over_tls(tmp_path: Path, served: Files, means: Means) -> None:
 
 
 def test_a_full_disk(tmp_path: Path, served: Files, means: Means, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One sentence; nothing is left."""
+    """A full disk is one sentence, and nothing is left."""
     real = os.open
 
     def full(path: str, flags: int, *args: int, **more: int) -> int:

@@ -43,7 +43,7 @@ def opened(receiver: Receiver) -> Channel:
 
 
 def test_notices_arrive_in_their_order(notice: Make) -> None:
-    """Those of the wanted changes."""
+    """The notices of the wanted changes arrive in order."""
     receiver = Receiver()
     channel = opened(receiver)
     for number in range(5):

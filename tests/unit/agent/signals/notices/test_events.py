@@ -81,7 +81,7 @@ def test_a_host_of_any_name_is_a_source(notice: Make) -> None:
     ],
 )
 def test_what_is_not_accepted(notice: Make, server: SignalServer, answer: Answer, why: str, *, again: bool) -> None:
-    """It is told why, and whether another try may succeed; the URL is in no message."""
+    """The error says why, whether another attempt may succeed, and not the URL."""
     server.answers.append(answer)
     with pytest.raises(UndeliveredError, match=why) as caught:
         Poster(f"{server.origin}/events?token=secret", None).post(notice())
@@ -92,7 +92,7 @@ def test_what_is_not_accepted(notice: Make, server: SignalServer, answer: Answer
 
 
 def test_a_server_that_refuses_or_hangs(notice: Make, server: SignalServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each try ends by itself."""
+    """Each attempt ends by itself."""
     monkeypatch.setattr(events, "_SECONDS", 0.2)
     server.always = Answer(delay=2)
     url = f"{server.origin}/events"

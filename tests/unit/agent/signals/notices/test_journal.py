@@ -101,7 +101,7 @@ def test_lines_about_a_deployment_have_fields(
 
 
 def test_other_lines_have_none(journald: Journald) -> None:
-    """They go the same way, so that the order is kept."""
+    """Other lines go through the same channel, so that the order is kept."""
     Log(Journal(journald.path)).note("resumed")
     assert journald.read() == {"MESSAGE": "resumed", "PRIORITY": "6", "SYSLOG_IDENTIFIER": "heat-config-agent"}
 

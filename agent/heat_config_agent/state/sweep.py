@@ -1,4 +1,4 @@
-"""One look at a state directory: what is due to be removed (`state.retention`) is removed, in short steps."""
+"""A sweep of a state directory: the removal of all that is due (`state.retention`), in short steps."""
 
 from __future__ import annotations
 
@@ -25,23 +25,19 @@ from heat_config_agent.state.retention import Part, Removal, Weight
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from heat_config_agent.runs.artifacts.cache import Cache
 
 
-class Look:
-    """Looks at one state directory. Each method yields after a short step."""
+class Sweep:
+    """Sweeps one state directory. Each method yields after a short step."""
 
-    def __init__(
-        self, journal: Journal, deployed: Deployed, state: Path, log: Log, warn: Callable[[str], None]
-    ) -> None:
-        """Look at nothing yet. `warn` is called with what cannot be removed."""
+    def __init__(self, journal: Journal, deployed: Deployed, state: Path, log: Log) -> None:
+        """Remove nothing yet."""
         self._journal = journal
         self._deployed = deployed
         self._state = state
-        self._removal = DeploymentRemoval(journal, deployed, state, log, warn)
-        self._leftovers = Leftovers(state, deployed, journal.steady, log, warn)
+        self._removal = DeploymentRemoval(journal, deployed, state, log)
+        self._leftovers = Leftovers(state, deployed, journal.steady, log)
 
     @property
     def removed(self) -> list[Removal]:
@@ -49,7 +45,7 @@ class Look:
         return self._removal.removed
 
     def secrets(self, entries: Collection[Entry]) -> Iterator[None]:
-        """Remove the secrets of these deployments. That needs no look at the disk."""
+        """Remove the secrets of these deployments. This does not read the disk."""
         removals = [Removal(part=Part.SECRETS, entry=entry, reason="") for entry in entries]
         yield from self._removal.carry_out(removals, Traces())
 
@@ -78,11 +74,11 @@ class Look:
                 weights.pop(removal.entry.key, None)  # more output may have come since it was weighed
         steady.bytes, steady.files = _total(weights.values())
         steady.pruned, steady.grown = steady.now(), 0
-        with contextlib.suppress(OSError):  # a full disk, for example: the next look comes sooner than it has to
+        with contextlib.suppress(OSError):  # a full disk, for example: the next sweep comes sooner than necessary
             steady.save()
 
     def _shorten(self, entry: Entry, limits: Limits) -> None:
-        """Shorten the output of a run. Processes that it has left may go on printing."""
+        """Shorten the output of a run. Processes that it has left may still print."""
         for name in run_folder.STREAMS:
             with contextlib.suppress(OSError):  # there was a warning while it ran
                 streams.bound(f"{self._state}/runs/{entry.key}/{name}", limits.output)
@@ -94,7 +90,7 @@ class Look:
         steady.last_answers = {name: steady.last_answers.get(name, steady.now()) for name in sources}
         silent = {name for name, moment in steady.last_answers.items() if steady.now() - moment >= limits.age}
         gone = [entry.key for entry in entries if entry.source in silent and entry.left_at is None and entry.settled]
-        with contextlib.suppress(StateError):  # a full disk, for example: the next look tries again
+        with contextlib.suppress(StateError):  # a full disk, for example: the next sweep tries again
             self._journal.left(gone, ())
 
 

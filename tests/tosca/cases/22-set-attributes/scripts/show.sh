@@ -1,0 +1,1 @@
+echo "$TOSCA_NODE $a $n $e" >> $log

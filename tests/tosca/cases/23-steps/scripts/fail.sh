@@ -1,0 +1,3 @@
+echo "$TOSCA_NODE.fail" >> $log
+export seen=bad
+exit 4

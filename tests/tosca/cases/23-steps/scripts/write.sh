@@ -1,0 +1,2 @@
+echo "$TOSCA_NODE.$TOSCA_OPERATION $w" >> $log
+export seen=$w
