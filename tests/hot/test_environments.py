@@ -176,7 +176,7 @@ def test_what_does_nothing_here_is_said() -> None:
             "resource_registry: {resources: {r: {restricted_actions: {if: [c, 1, {a: b}]}}}}\n",
             "Invalid restricted_action type",
         ),
-        ("resource_registry: {T: [a.yaml, {a: b}]}\n", "in a list there are templates of which one is chosen"),
+        ("resource_registry: {T: [a.yaml, {a: b}]}\n", "a list has templates, of which one is chosen, not"),
         ("parameters: {a: b\n", "it is not YAML"),
     ],
 )

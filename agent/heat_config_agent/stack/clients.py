@@ -6,6 +6,8 @@ from typing import Any, ClassVar
 
 from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import exception
+from heat_config_agent.stack.config_service import ConfigService
+from heat_config_agent.stack.host import Host
 
 
 class ClientPlugin:
@@ -33,6 +35,7 @@ def _means(error: BaseException, status: int, name: str) -> bool:
 class ClientUser:
     """The part of a resource that uses the client of a service. A plug-in overrides `client`."""
 
+    stack: Host
     default_client_name: ClassVar[str | None] = None
     entity: ClassVar[str | None] = None
 
@@ -44,6 +47,10 @@ class ClientUser:
     def client(self, name: str | None = None, version: str | None = None) -> Any:  # noqa: ARG002
         """Raise ClientNotAvailable: there is no cloud."""
         raise exception.ClientNotAvailable(client_name=name or self.default_client_name)
+
+    def rpc_client(self) -> ConfigService:
+        """Return the part of Heat's RPC client that stores configs."""
+        return self.stack.config_service
 
     def client_plugin(self, name: str | None = None) -> Any:  # noqa: ARG002
         """Return the plug-in for a client, which knows what the client's exceptions mean."""

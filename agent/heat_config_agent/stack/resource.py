@@ -15,7 +15,6 @@ from uuid import UUID
 from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import attributes, definition, exception, transfer
 from heat_config_agent.stack.clients import ClientUser
-from heat_config_agent.stack.config_service import ConfigService
 from heat_config_agent.stack.definition import Later, ResourceDefinition, Tree, Unresolved
 from heat_config_agent.stack.exception import UpdateReplace
 from heat_config_agent.stack.host import Host
@@ -135,10 +134,6 @@ class Resource(ClientUser):
     def uuid(self) -> str:
         """Return the id of the resource itself, which differs from its physical id."""
         return self.record.id
-
-    def rpc_client(self) -> ConfigService:
-        """Return the part of Heat's RPC client that stores configs."""
-        return self.stack.config_service
 
     @property
     def context(self) -> object:
