@@ -288,6 +288,7 @@ def environment(request: Request) -> dict[str, str]:
     return variables
 
 
+@functools.lru_cache(maxsize=256)  # the operations of a service have inputs of the same names
 def reserved(name: str) -> str:
     """Return the owner of a variable in `RESERVED`; empty if the name is not reserved."""
     if name[:1].islower():  # as most inputs; compiling the patterns takes longer than most of a run

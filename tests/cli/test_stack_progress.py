@@ -294,3 +294,16 @@ def test_a_replaced_resource_does_not_read_as_deleted(machine: Machine) -> None:
         "heat-config-agent", ["stack", "delete", "--state-dir", str(machine.state), "--yes", "pair"], {}
     )
     assert "ok        one_config               DELETE" in deleted.out, deleted.err
+
+
+def test_a_run_that_cannot_begin_is_said_where_nothing_waits_for_it(machine: Machine) -> None:
+    """With NO_SIGNAL the resource is complete, so a second line has the reason."""
+    path = template(machine, "true")
+    document = json.loads(path.read_text())
+    document["resources"]["one_config"]["properties"]["group"] = "salt"
+    document["resources"]["one"]["properties"]["signal_transport"] = "NO_SIGNAL"
+    done = machine.apply(machine.write(document, "pair.yaml"), PATH="/nowhere")
+    lines = [line for line in done.out.splitlines() if line[10:14] == "one "]
+    assert done.code == 0
+    assert [line.split()[0] for line in lines] == ["ok", "ok"]
+    assert "its run has failed: salt-call is not installed" in lines[-1]

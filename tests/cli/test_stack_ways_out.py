@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -214,3 +215,95 @@ def test_a_deployment_is_found_by_its_resource_alone(machine: Machine) -> None:
     assert done.err == "error: 'd' is a deployment of several stacks: one/d, two/d (give one of these names)\n"
     assert machine.agent("show", "two/d").code == 0
     assert "no deployment 'config'" in machine.agent("show", "config").err
+
+
+TWO = """\
+heat_template_version: 2018-08-31
+resources:
+  server: {type: OS::Heat::DeployedServer}
+  config:
+    type: OS::Heat::SoftwareConfig
+    properties: {group: script, config: "#!/bin/sh\\necho $deploy_resource_name $deploy_action >&2\\nexit 1\\n"}
+  former:
+    type: OS::Heat::SoftwareDeployment
+    properties: {config: {get_resource: config}, server: {get_resource: server}, actions: [SUSPEND]}
+  latter:
+    type: OS::Heat::SoftwareDeployment
+    depends_on: former
+    properties: {config: {get_resource: config}, server: {get_resource: server}, actions: [RESUME]}
+"""
+
+
+def test_only_what_failed_in_the_last_action_is_named(machine: Machine) -> None:
+    """The message of a failed resume has nothing of a deployment that only the suspension before had failed."""
+    path = machine.folder / "two.yaml"
+    path.write_text(TWO)
+    assert stack(machine, "create", "-t", str(path), "s").code == 0
+    done = stack(machine, "suspend", "s")
+    assert done.code == 1
+    assert "s/former printed last:\n  | former SUSPEND" in done.out
+    done = stack(machine, "resume", "s")
+    assert done.code == 1
+    assert "resources.server: State ('CREATE', 'COMPLETE') invalid for resume" in done.out
+    assert "heat-config-agent log" not in done.out
+
+    path.write_text(TWO.replace("[SUSPEND]", "[UPDATE]"))
+    assert stack(machine, "create", "-t", str(path), "other").code == 0
+    assert stack(machine, "suspend", "other").code == 0
+    done = stack(machine, "resume", "other")
+    assert done.code == 1
+    assert "other/latter printed last:\n  | latter RESUME" in done.out
+    assert "`heat-config-agent log other/latter" in done.out
+
+
+STUCK = """\
+heat_template_version: 2018-08-31
+resources:
+  server: {type: OS::Heat::DeployedServer}
+  config:
+    type: OS::Heat::SoftwareConfig
+    properties: {group: script, config: "#!/bin/sh\\ntest $deploy_action = CREATE -o -e FIXED\\n"}
+  former:
+    type: OS::Heat::SoftwareDeployment
+    properties: {config: {get_resource: config}, server: {get_resource: server}, actions: [CREATE, DELETE]}
+  latter: {type: OS::Heat::TestResource, depends_on: former, properties: {fail: true}}
+"""
+
+
+def test_a_rollback_that_fails_itself(machine: Machine) -> None:
+    """The resources that are left are listed; `stack delete` tries again, and an update tries to create all of it."""
+    path = machine.folder / "stuck.yaml"
+    path.write_text(STUCK)
+    done = stack(machine, "create", "--enable-rollback", "-t", str(path), "s")
+    assert done.code == 1
+    assert "s: ROLLBACK_FAILED" in done.out
+    assert "Resource ROLLBACK failed: Error: resources.former: " in done.out
+    assert re.search(
+        "`heat-config-agent stack delete s.*` tries again to delete the rest, and `.* --force s.*` forgets", done.out
+    )
+    listed = json.loads(stack(machine, "resource", "list", "s", "--json").out)
+    states = {each["resource_name"]: each["resource_status"] for each in listed}
+    assert states == {"server": "CREATE_COMPLETE", "config": "CREATE_COMPLETE", "former": "DELETE_FAILED"}
+    assert stack(machine, "delete", "s", "--yes").code == 1
+    done = stack(machine, "delete", "s", "--yes", "--force")
+    assert done.code == 0
+    assert "warning: former may still exist, and is forgotten" in done.err
+
+
+def test_an_update_whose_rollback_fails(machine: Machine) -> None:
+    """The next update tries again to delete what is left."""
+    path, fixed = machine.folder / "stuck.yaml", machine.folder / "fixed"
+    former = "heat_template_version: 2018-08-31\nresources: {other: {type: OS::Heat::TestResource}}\n"
+    path.write_text(former)
+    assert stack(machine, "create", "--enable-rollback", "-t", str(path), "s").code == 0
+    path.write_text(STUCK.replace("FIXED", str(fixed)))
+    done = stack(machine, "update", "--rollback", "enabled", "-t", str(path), "s")
+    assert done.code == 1
+    assert "s: ROLLBACK_FAILED" in done.out
+    assert re.search("`heat-config-agent stack update s.*` tries again to delete the rest", done.out)
+    path.write_text(former)
+    assert stack(machine, "update", "-t", str(path), "s").code == 1
+    fixed.touch()
+    assert stack(machine, "update", "-t", str(path), "s").code == 0
+    listed = json.loads(stack(machine, "resource", "list", "s", "--json").out)
+    assert [each["resource_name"] for each in listed] == ["other"]

@@ -10,6 +10,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 from docs.places import Places
+from heat_config_agent.model.entry import Removed
+from heat_config_agent.state import journal
 from support.loopback import Answer, SignalServer, wait_until
 
 Stage = Callable[[Places], AbstractContextManager[None]]
@@ -62,9 +64,10 @@ def agent(places: Places, *words: str) -> str:
 
 
 def states(places: Places) -> dict[str, str]:
-    """Return how far each deployment has come, by name."""
-    shown = json.loads(agent(places, "status", "--json"))["deployments"]
-    return {each["name"]: each["state"] for each in shown}
+    """Return how far each deployment has come, by name; read here, because it is asked again until it is so."""
+    state = places.machine.disk / "var/lib/heat-config-agent"
+    entries = journal.read(state).values() if (state / journal.FILE).exists() else ()
+    return {entry.name: entry.state.value for entry in entries if entry.removed is not Removed.ALL}
 
 
 @stage("docs/operate.md", "See what it does")

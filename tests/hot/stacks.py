@@ -7,11 +7,13 @@ import copy
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from heat_config_agent.cli.stack.definitions import all_mistakes
 from heat_config_agent.deployments.redaction import OPEN
-from heat_config_agent.hot.loader import define, load
+from heat_config_agent.hot.loader import examine, load
 from heat_config_agent.hot.source import Source
 from heat_config_agent.language.mistakes import Invalid, Mistake
 from heat_config_agent.model.errors import AgentError, UsageError
@@ -20,6 +22,7 @@ from heat_config_agent.stack.definition import Definition, Identity, Unresolved,
 from heat_config_agent.stack.live import Stack, World
 from heat_config_agent.stack.records import DeploymentRecord
 from heat_config_agent.stack.resources import known_types
+from heat_config_agent.stack.resources.wait_conditions import WaitCondition
 from heat_config_agent.stack.session import Session
 from hot import language
 
@@ -51,7 +54,10 @@ class Agent:
         return bool(self._new)
 
     def work(self, world: World, timeout: float | None, also: Sequence[int]) -> None:  # noqa: ARG002
-        waiting = [each for each in world.store.resources.values() if each.name in self.wait_signals]
+        live = [each for stack in world.stacks.values() for each in stack.resources.values()]
+        begun = (each for each in live if isinstance(each, WaitCondition) and each.status == "IN_PROGRESS")
+        handles = (each._handle() for each in begun)  # noqa: SLF001
+        waiting = [each.record for each in handles if each is not None and each.name in self.wait_signals]
         for each in waiting:
             for details in self.wait_signals[each.name]:
                 with contextlib.suppress(ValueError):  # its sender is told
@@ -81,7 +87,8 @@ class Agent:
         )
         answers = self.signals.get(name, {})
         success = {"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 0}
-        details = answers.get(deployment.action, answers.get("*", success))
+        details = answers.get(deployment.action, answers.get("*"))
+        details = success if details is None else details
         if details != "never":
             deployments.take(world, deployment, copy.deepcopy(details))
 
@@ -109,12 +116,22 @@ def _identity(case: dict[str, Any], id_: str) -> Identity:
 
 def _validated(case: dict[str, Any]) -> dict[str, Any]:
     try:
-        made = define(language.source(case), _identity(case, "None"))
+        made = _defined(language.source(case), _identity(case, "None"), creating=False)
         validation.check(made, known_types())
     except Invalid as invalid:
         return _errors(invalid)
     found = {"requires": {name: sorted(each.requirements()) for name, each in made.resources.items()}}
     return {"outcome": "ok", "parameters": _parameters(made), **found}
+
+
+def _defined(source: Source, identity: Identity, *, creating: bool = True) -> Definition:
+    """Return the definition of a stack. Raises `Invalid` with all mistakes, those about types too, as commands do."""
+    made, mistakes, warnings = examine(source, identity)
+    if made is not None and mistakes:
+        mistakes = all_mistakes(made, known_types(), mistakes, creating=creating)
+    if made is None or mistakes:
+        raise Invalid(mistakes, OPEN)
+    return replace(made, warnings=tuple(warnings))
 
 
 def _errors(invalid: AgentError) -> dict[str, Any]:
@@ -149,12 +166,12 @@ class _Life:
         return found
 
     def _create(self) -> None:
-        made = define(language.source(self.case), _identity(self.case, records.new_id()))
+        made = _defined(language.source(self.case), _identity(self.case, records.new_id()))
         self.session.create(made, rollback=self.rollback)
 
     def lifecycle(self) -> dict[str, Any]:
         """Return what becomes of each step."""
-        steps = []
+        steps: list[dict[str, Any]] = []
         before: dict[str, str] = {}
         edges: set[tuple[str, str]] = set()
         for step in self.case.get("steps") or [{"op": "create"}]:
@@ -170,6 +187,9 @@ class _Life:
                 errors = [{**each, "stage": "lifecycle"} for each in refused["errors"]]
                 found = {"op": step["op"], "outcome": "error", "errors": errors}
             root = self.session.root
+            if root is None and not edges and not before and all(each["outcome"] == "error" for each in steps):
+                steps.append(found)  # there has never been a stack
+                continue
             gone = root is None or root.record.action == "DELETE"
             found["stack"] = self._told() if not gone else self._end()
             after = {} if gone or root is None else dict(_ids(root))
@@ -213,9 +233,9 @@ class _Life:
         if step.get("existing"):
             template = source.template if step.get("template") is not None else None
             parameters, clear = step.get("parameters") or {}, step.get("clear_parameters", [])
-            kept = Source.from_json(root.record.source)
+            kept = Source.from_json(root.record.source or root.record.source_before)
             source = kept.changed(template, source.environments, merged["files"] or {}, parameters, clear)
-        made = define(source, root.identity)
+        made = _defined(source, root.identity)
         self.session.update(made, rollback=self.rollback)
 
     def _told(self) -> dict[str, Any]:
@@ -252,7 +272,7 @@ def _resource(resource: Any) -> dict[str, Any]:
             value = resource.properties[name]
         except (Unresolved, ValueError) as error:
             value = {"!error": str(error)}
-        if value is not None or name in resource.properties.data:
+        if value is not None or name in resource.properties.data or name in resource.definition.omitted:
             properties[name] = value
     found: dict[str, Any] = {
         "type": resource.type(),

@@ -215,3 +215,16 @@ def test_a_long_chain_is_no_deeper_than_a_short_one(working: Working) -> None:
     assert working.root.resources["v999"].get_attribute("value") == "y"
     working.session.delete()
     assert not working.session.store.resources
+
+
+def test_the_order_of_a_suspend_after_a_change_of_type(working: Working) -> None:
+    """A resource that was replaced by one of another type is suspended after what needs it, and resumed before."""
+    chain: dict[str, Any] = {"a": tried(), "b": {**tried(), "depends_on": ["a"]}, "c": {**tried(), "depends_on": ["b"]}}
+    working.session.create(made(chain))
+    changed = {**chain, "b": {**value("x"), "depends_on": ["a"]}}
+    working.session.update(working.again({"resources": changed}))
+    for action, order in (("SUSPEND", ["c", "b", "a"]), ("RESUME", ["a", "b", "c"])):
+        working.events.clear()
+        getattr(working.session, action.lower())()
+        done = [each["path"] for each in working.events if (each["action"], each["status"]) == (action, "COMPLETE")]
+        assert done == [*order, ""]

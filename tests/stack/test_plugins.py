@@ -463,9 +463,14 @@ def test_modules_of_a_copy_of_heats_resources(tmp_path: Path) -> None:
 SMALL_PARTS = """
 from oslo_config import cfg
 from heat.common import netutils
-from heat.engine import resource
-from heat.engine.clients import client_exception
+from heat.engine import resource, rsrc_defn
+from heat.engine.clients import client_exception, progress
 
+extra = {'handler_extra': {'args': ('big',)}, 'checker_extra': {'kwargs': {'a': 1}}}
+step = progress.ServerUpdateProgress('s', 'resize', **extra)
+assert (step.handler_args, step.handler_kwargs, step.checker) == (('s', 'big'), {}, 'check_resize')
+assert (step.checker_args, step.checker_kwargs, step.server_id, step.called) == (('s',), {'a': 1}, 's', False)
+assert rsrc_defn.ResourceDefinition.SNAPSHOT == 'Snapshot'
 cfg.CONF.import_opt('max_server_name_length', 'heat.common.config')
 within = netutils.is_prefix_subset
 assert within(['10.0.0.0/25', '10.0.0.128/25'], ['10.0.0.0/24'])
@@ -487,7 +492,7 @@ def resource_mapping():
 
 
 def test_small_parts_of_heat(tmp_path: Path) -> None:
-    """Settings with Heat's defaults, sets of networks, and the exceptions of clients."""
+    """Settings with Heat's defaults, sets of networks, the exceptions of clients, and the progress of an update."""
     (tmp_path / "p").mkdir()
     (tmp_path / "p" / "small.py").write_text(SMALL_PARTS)
     found = plugins.load([tmp_path / "p"])

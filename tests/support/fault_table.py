@@ -57,36 +57,36 @@ def recorded() -> dict[Row, int]:
 
     Raises ValueError where something did not hold, or was skipped: a page without it would fail the next whole run.
     """
-    found: dict[Row, int] = {}
+    counts: dict[Row, int] = {}
     for line in LOG.read_text().splitlines():
         said = json.loads(line)
         row = Row(said["promise"], said["fault"], said["outcome"])
         if not said["held"]:
             raise ValueError(f"it did not hold: {row}")
-        found[row] = found.get(row, 0) + said["times"]
-    for row, times in found.items():
+        counts[row] = counts.get(row, 0) + said["times"]
+    for row, times in counts.items():
         if not times:
             raise ValueError(f"it was skipped; pytest -rs says what it needs: {row}")
-    return found
+    return counts
 
 
 def rows(text: str) -> set[Row]:
     """Return what a table says."""
-    found, promise = set(), 0
+    parsed, promise = set(), 0
     for line in text.splitlines():
         if line.startswith("## "):
             promise = int(line.removeprefix("## ").partition(".")[0])
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if line.startswith("| ") and len(cells) == 3 and cells[0] not in ("fault", "---"):
-            found.add(Row(promise, cells[0], cells[1]))
-    return found
+            parsed.add(Row(promise, cells[0], cells[1]))
+    return parsed
 
 
-def table(found: dict[Row, int]) -> str:
+def table(counts: dict[Row, int]) -> str:
     """Return the document: a summary that fits on one screen, then a table for each promise."""
-    parts = [_HEAD, _summary(found)]
+    parts = [_HEAD, _summary(counts)]
     for promise, name in PROMISES.items():
-        mine = [(row, times) for row, times in sorted(found.items()) if row.promise == promise]
+        mine = [(row, times) for row, times in sorted(counts.items()) if row.promise == promise]
         lines = [f"| {row.fault} | {row.outcome} | {times} |" for row, times in mine]
         parts.append(
             "\n".join([f"## {promise}. {name}", "", "| fault | outcome | tried |", "| --- | --- | ---: |", *lines, ""])
@@ -94,11 +94,11 @@ def table(found: dict[Row, int]) -> str:
     return "\n".join(parts)
 
 
-def _summary(found: dict[Row, int]) -> str:
+def _summary(counts: dict[Row, int]) -> str:
     """Return how many faults were tried against each promise, and how often."""
-    lines = [f"**{len(found)} faults were tried, {sum(found.values())} times in all, and every outcome held.**", ""]
+    lines = [f"**{len(counts)} faults were tried, {sum(counts.values())} times in all, and every outcome held.**", ""]
     for promise, name in PROMISES.items():
-        mine = [times for row, times in found.items() if row.promise == promise]
+        mine = [times for row, times in counts.items() if row.promise == promise]
         anchor = f"{promise}-{name.lower().replace(' ', '-')}"
         lines.append(f"- [{name}](#{anchor}): {len(mine)} faults, tried {sum(mine)} times.")
     return "\n".join([*lines, ""])

@@ -46,7 +46,7 @@ def sample(pid: int, state: Path) -> Sample:
     try:
         process = psutil.Process(pid)
         with process.oneshot():
-            found = {
+            usage = {
                 "memory": float(process.memory_info().rss),
                 "descriptors": float(process.num_fds()),
                 "threads": float(process.num_threads()),
@@ -54,7 +54,7 @@ def sample(pid: int, state: Path) -> Sample:
     except psutil.Error:
         return {}
     sizes = [size for path in below(state) if (size := _size(path)) is not None]
-    return {**found, "files": len(sizes), "state": sum(sizes), "journal": _size(state / "journal") or 0}
+    return {**usage, "files": len(sizes), "state": sum(sizes), "journal": _size(state / "journal") or 0}
 
 
 def _size(path: Path) -> int | None:

@@ -123,14 +123,14 @@ class Point:
         """Take note of a call, and return whether it passes the point."""
         if call.failed or self._over:
             return False
-        found = self._made == len(self._since) and moment == self._moment and self._match.fits(call)
-        if found:
+        passed = self._made == len(self._since) and moment == self._moment and self._match.fits(call)
+        if passed:
             self._made = 0
         if moment == "after":
             if self._made < len(self._since) and self._since[self._made].fits(call):
                 self._made += 1
             self._over = self._unless is not None and self._unless.fits(call)
-        return found
+        return passed
 
 
 def _fields(content: bytes) -> Mapping[str, Any]:
@@ -339,25 +339,33 @@ class Watch:
 
         named = ("unlink", "rmdir", "listdir", "stat", "truncate", "mkdir", "ftruncate", "fchmod")
         for name in named:
-            self._put(os, name, name, lambda given: (_path(given[0]), b""))
-        self._put(os, "remove", "unlink", lambda given: (_path(given[0]), b""))
+            self._put(os, name, name, lambda arguments: (_path(arguments[0]), b""))
+        self._put(os, "remove", "unlink", lambda arguments: (_path(arguments[0]), b""))
         for name in ("rename", "replace"):
-            self._put(os, name, "rename", lambda given: (_path(given[1]), b""))
-        self._put(os, "open", "open", lambda given: (_path(given[0]), b""), creates="create")
+            self._put(os, name, "rename", lambda arguments: (_path(arguments[1]), b""))
+        self._put(os, "open", "open", lambda arguments: (_path(arguments[0]), b""), creates="create")
         for name in ("close", "fsync", "fdatasync"):
-            self._put(os, name, name, lambda given: (_path(given[0]), b""))
+            self._put(os, name, name, lambda arguments: (_path(arguments[0]), b""))
         for name in ("write", "pwrite"):
-            self._put(os, name, name, lambda given: (_path(given[0]), bytes(given[1])))
-        self._put(os, "read", "read", lambda given: (_path(given[0]), b""), returned=bytes)
-        self._put(os, "kill", "kill", lambda given: ("", signal.Signals(given[1]).name.encode()))
-        self._put(os, "posix_spawn", "posix_spawn", lambda given: (str(given[0]), b""), returned=self._is_ours)
+            self._put(os, name, name, lambda arguments: (_path(arguments[0]), bytes(arguments[1])))
+        self._put(os, "read", "read", lambda arguments: (_path(arguments[0]), b""), returned=bytes)
+        self._put(os, "kill", "kill", lambda arguments: ("", signal.Signals(arguments[1]).name.encode()))
+        self._put(os, "posix_spawn", "posix_spawn", lambda arguments: (str(arguments[0]), b""), returned=self._is_ours)
         self._put(
-            os, "pidfd_open", "pidfd_open", lambda given: ("", b"ours" if given[0] in self._spawned else b"another's")
+            os,
+            "pidfd_open",
+            "pidfd_open",
+            lambda arguments: ("", b"ours" if arguments[0] in self._spawned else b"another's"),
         )
-        self._put(_posixsubprocess, "fork_exec", "fork_exec", lambda given: ("", b" ".join(map(os.fsencode, given[0]))))
-        self._put(signal, "set_wakeup_fd", "set_wakeup_fd", lambda given: ("", str(given[0]).encode()))
+        self._put(
+            _posixsubprocess,
+            "fork_exec",
+            "fork_exec",
+            lambda arguments: ("", b" ".join(map(os.fsencode, arguments[0]))),
+        )
+        self._put(signal, "set_wakeup_fd", "set_wakeup_fd", lambda arguments: ("", str(arguments[0]).encode()))
         for name in ("send", "sendall"):
-            self._put_method(socket.socket, name, "send", lambda given: bytes(given[1]))
+            self._put_method(socket.socket, name, "send", lambda arguments: bytes(arguments[1]))
         for name in ("recv", "recv_into"):
             self._put_method(socket.socket, name, "recv", lambda _: b"", returned=lambda found: b"." * bool(found))
 
@@ -419,35 +427,35 @@ class _Watched:
         self._says = says
         self._returned = returned
 
-    def __call__(self, *given: Any, **named: Any) -> Any:
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
         try:
-            path, content = self._says(given)
+            path, content = self._says(arguments)
         except (LookupError, TypeError, ValueError):  # it is called in a way in which nothing of ours is
-            return self._original(*given, **named)
-        name = self._creates if self._creates and given[1] & os.O_CREAT else self._name
+            return self._original(*arguments, **named)
+        name = self._creates if self._creates and arguments[1] & os.O_CREAT else self._name
         self._watch.called("before", Call(name, path, content))
         try:
-            found = self._original(*given, **named)
+            result = self._original(*arguments, **named)
         except OSError as error:
             gone = name == "unlink" and isinstance(error, FileNotFoundError)  # that is what was wanted
             self._watch.called("after", Call(name, path, content, failed=not gone))
             raise
-        said = content if self._returned is None else content + self._returned(found)
+        said = content if self._returned is None else content + self._returned(result)
         self._watch.called("after", Call(name, path, said))
-        return found
+        return result
 
 
 _READ_LINK = os.readlink
 
 
-def _path(given: object) -> str:
+def _path(argument: object) -> str:
     """Return the path that a function was given, or that of the open file that it was given."""
-    if isinstance(given, int):
+    if isinstance(argument, int):
         try:
-            return _READ_LINK(f"/proc/self/fd/{given}")
+            return _READ_LINK(f"/proc/self/fd/{argument}")
         except OSError:
             return ""
-    return os.fsdecode(given)  # type: ignore[arg-type]  # what is no path raises TypeError, which is heeded
+    return os.fsdecode(argument)  # type: ignore[arg-type]  # what is no path raises TypeError, which is heeded
 
 
 def begin() -> None:

@@ -77,19 +77,19 @@ class Running:
 
 def runs(machine: Machine) -> list[Running]:
     """Return the runs that go on on a machine."""
-    found: dict[str, list[psutil.Process]] = collections.defaultdict(list)
+    children: dict[str, list[psutil.Process]] = collections.defaultdict(list)
     supervisors: dict[str, psutil.Process] = {}
-    for each in machine.processes():
+    for process in machine.processes():
         try:
-            mark, words = each.environ().get("HEAT_RUN", ""), each.cmdline()
+            mark, words = process.environ().get("HEAT_RUN", ""), process.cmdline()
         except psutil.NoSuchProcess:
             continue
         if words[1:2] == ["-c"] and words[3:4] == ["heat-config-agent"]:
-            supervisors[mark] = each
+            supervisors[mark] = process
         elif mark:
-            found[mark].append(each)
-    made = [Running(mark.rpartition(".")[0], each, tuple(found[mark])) for mark, each in supervisors.items()]
-    return sorted(made, key=lambda each: each.id)
+            children[mark].append(process)
+    made = [Running(mark.rpartition(".")[0], process, tuple(children[mark])) for mark, process in supervisors.items()]
+    return sorted(made, key=lambda run: run.id)
 
 
 def kill_agent(agent: subprocess.Popen[bytes], boot: Boot | None = None) -> bool:

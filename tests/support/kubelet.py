@@ -150,7 +150,7 @@ class Kubelet:
     def items(self) -> list[dict[str, Any]]:
         """Return the pods as the API has them: without those whose manifest is gone, and with what is not static."""
         annotations = {"kubernetes.io/config.source": "file", "kubernetes.io/config.seen": "2026-11-20T18:26:35.1Z"}
-        found = []
+        listed = []
         for pod in (each for each in self.pods if each.lingers < 0):
             status: dict[str, Any] = {"phase": "Pending"}
             if self.failed:
@@ -158,9 +158,9 @@ class Kubelet:
             else:
                 status["containerStatuses"] = [self.status(pod, each) for each in self.names(pod)]
             metadata = {**pod.metadata, "annotations": annotations, "creationTimestamp": None}
-            found.append({"metadata": metadata, "spec": pod.manifest["spec"], "status": status})
+            listed.append({"metadata": metadata, "spec": pod.manifest["spec"], "status": status})
         other = {"name": "web-node-1", "namespace": "default", "uid": "1", "annotations": {}}
-        return [*found, {"metadata": other, "spec": {}, "status": {"phase": "Failed"}}]
+        return [*listed, {"metadata": other, "spec": {}, "status": {"phase": "Failed"}}]
 
     def status(self, pod: Running, name: str) -> dict[str, Any]:
         state = self.state(pod, name)

@@ -25,7 +25,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
+
+if TYPE_CHECKING:
+    from support.loaded_process import LoadedProcess
 
 PROGRAMS = {"heat-config-agent": "agent", "heat-config-apply": "apply"}
 """The commands → their functions in `heat_config_agent.cli.main`."""
@@ -66,7 +69,7 @@ def run(
         try:
             request: dict[str, object] = {"words": [program, *arguments], "environment": dict(environment)}
             request |= {"folder": str(folder), "mounts": mounts}
-            _loaded().start(request, [out.fileno(), err.fileno(), write])
+            _loaded().ask(request, [out.fileno(), err.fileno(), write])
         finally:
             os.close(write)
         deadline = time.monotonic() + seconds
@@ -90,38 +93,11 @@ def _content(file: BinaryIO) -> str:
     return file.read().decode().replace("\r\n", "\n")
 
 
-class _Loaded:
-    """The process that has loaded the commands."""
-
-    def __init__(self) -> None:
-        ours, its = socket.socketpair()
-        with its:
-            self._process = subprocess.Popen(
-                [sys.executable, __file__, str(its.fileno())],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[its.fileno()],
-                env={"PATH": os.environ["PATH"], **STARTED},
-            )
-        self._socket = ours
-        self._lock = threading.Lock()
-        atexit.register(self.end)
-
-    def start(self, request: object, streams: Sequence[int]) -> None:
-        """Have it start a command."""
-        text = json.dumps(request).encode()
-        head = len(text).to_bytes(8, "big")
-        with self._lock:
-            socket.send_fds(self._socket, [head], streams)
-            self._socket.sendall(text)
-
-    def end(self) -> None:
-        self._socket.close()
-        self._process.wait()
-
-
 @functools.cache
-def _loaded() -> _Loaded:
-    return _Loaded()
+def _loaded() -> LoadedProcess:
+    from support.loaded_process import LoadedProcess  # noqa: PLC0415  # the started process has no package of tests
+
+    return LoadedProcess(__file__, {"PATH": os.environ["PATH"], **STARTED})
 
 
 # In the process that has loaded them.

@@ -7,15 +7,16 @@ environment of the test. `tests/unit/agent/web/test_login_process.py` and all in
 
 from __future__ import annotations
 
-import atexit
 import functools
 import json
 import os
 import signal
 import socket
-import subprocess
 import sys
-import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from support.loaded_process import LoadedProcess
 
 
 def start() -> tuple[int, int, int]:
@@ -23,7 +24,7 @@ def start() -> tuple[int, int, int]:
     reader, to_it = os.pipe()
     from_it, writer = os.pipe()
     try:
-        pid = _loaded().start(reader, writer)
+        pid = int.from_bytes(_loaded().ask(dict(os.environ), [reader, writer], answer=8), "big")
     finally:
         os.close(reader)
         os.close(writer)
@@ -31,35 +32,11 @@ def start() -> tuple[int, int, int]:
     return pid, to_it, from_it
 
 
-class _Loaded:
-    """The process that has loaded the program."""
-
-    def __init__(self) -> None:
-        ours, its = socket.socketpair()
-        with its:
-            self._process = subprocess.Popen(
-                [sys.executable, __file__, str(its.fileno())], stdin=subprocess.DEVNULL, pass_fds=[its.fileno()]
-            )
-        self._socket = ours
-        self._lock = threading.Lock()
-        atexit.register(self.end)
-
-    def start(self, *streams: int) -> int:
-        """Have it fork the program, with these descriptors as its input and output; return its process id."""
-        text = json.dumps(dict(os.environ)).encode()
-        with self._lock:
-            socket.send_fds(self._socket, [len(text).to_bytes(8, "big")], streams)
-            self._socket.sendall(text)
-            return int.from_bytes(self._socket.recv(8, socket.MSG_WAITALL), "big")
-
-    def end(self) -> None:
-        self._socket.close()
-        self._process.wait()
-
-
 @functools.cache
-def _loaded() -> _Loaded:
-    return _Loaded()
+def _loaded() -> LoadedProcess:
+    from support.loaded_process import LoadedProcess  # noqa: PLC0415  # the started process has no package of tests
+
+    return LoadedProcess(__file__)
 
 
 def _serve(connection: socket.socket) -> None:

@@ -113,7 +113,7 @@ class Machine:
         return Done(code, out, err)
 
     def may_begin_loaded(self, program: str, arguments: Iterable[str], variables: Mapping[str, str]) -> bool:
-        """Whether a command may begin loaded; not where its form is to be started anew, the first time."""
+        """Return whether a command may begin loaded; the first command of a form that needs a new process may not."""
         if program not in loaded.PROGRAMS or not loaded.may_be(variables) or not self.begins_loaded:
             return False
         if self.forms is None:

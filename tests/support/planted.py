@@ -19,6 +19,7 @@ import tempfile
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
@@ -218,10 +219,16 @@ def _shown_of(machine: Machine, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _stack(machine: Machine, *words: str) -> str:
+    said = _parser().parse_args(["stack", *words, "--state-dir", str(machine.state)])
+    return printed(said.run, said)
+
+
+@cache
+def _parser() -> ArgumentParser:
+    """Return the parser of the commands about stacks: to make it takes longer than most of them."""
     parser = ArgumentParser()
     stack.add(parser.add_subparsers())
-    said = parser.parse_args(["stack", *words, "--state-dir", str(machine.state)])
-    return printed(said.run, said)
+    return parser
 
 
 def _listings(machine: Machine, place: Path) -> Iterator[tuple[str, str]]:

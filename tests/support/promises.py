@@ -311,74 +311,76 @@ class World:
             broken.append("a traceback was shown")
         assert not broken, "\n".join([*broken, self._story()])
 
-    def _broken(self, each: Handed, entries: Mapping[str, Entry], *, final: bool) -> list[str]:
+    def _broken(self, handed: Handed, entries: Mapping[str, Entry], *, final: bool) -> list[str]:
         """Return which promises about a deployment are broken."""
-        found = self.evidence(each.id)
+        found = self.evidence(handed.id)
         begins = [float(line[1]) for line in found if line[0] == "begun"]
         begun, ended = len(begins), [int(line[1]) for line in found if line[0] == "ended"]
         wrong = []
-        if begun > (RERUNS if each.kind.repeatable else 1) + each.kind.reboots + each.kind.retries + each.again:
+        if begun > (RERUNS if handed.kind.repeatable else 1) + handed.kind.reboots + handed.kind.retries + handed.again:
             wrong.append(f"it ran {begun} times")
-        told, entry = self._told(each), entries.get(each.id)
+        told, entry = self._told(handed), entries.get(handed.id)
         if entry and entry.state is State.SIGNALLED and not told:
             wrong.append("its result is said to be delivered, and nobody has heard it")
         if len({json.dumps(value, sort_keys=True) for value in told}) > 1:
             wrong.append(f"different results were signalled: {[value['deploy_status_code'] for value in told]}")
         if told:
-            wrong += self._false(each, told[0], begun, ended)
-        if each.replaced:
-            if not each.was_running and any(moment > each.replaced + 0.01 for moment in begins):  # it has 10 ms steps
+            wrong += self._false(handed, told[0], begun, ended)
+        if handed.replaced:
+            if not handed.was_running and any(
+                moment > handed.replaced + 0.01 for moment in begins
+            ):  # it has 10 ms steps
                 wrong.append("it was begun after it had been replaced")
-            at_its_address = [other for other in self.handed.values() if other.address == each.address]
-            others = [value for other in at_its_address if other is not each for value in self._told(other)]
+            at_its_address = [other for other in self.handed.values() if other.address == handed.address]
+            others = [value for other in at_its_address if other is not handed for value in self._told(other)]
             late = [  # a run that is killed before it says who it is has the same result as another such run
                 value
                 for value in told
                 if value not in others
-                and any(one.at > each.replaced and one.value == value for one in self.heard(each.id))
+                and any(one.at > handed.replaced and one.value == value for one in self.heard(handed.id))
             ]
             wrong += ["its result was sent after it had been replaced"] if late else []
         else:
             if final and not told:
                 wrong.append("nothing was heard of it")
-            if final and told and not each.forgotten and (entry is None or entry.state is not State.SIGNALLED):
+            if final and told and not handed.forgotten and (entry is None or entry.state is not State.SIGNALLED):
                 wrong.append(f"its state is {entry.state.value if entry else 'not known'}")
-            if not told and begun and not each.forgotten and (entry is None or entry.settled):
+            if not told and begun and not handed.forgotten and (entry is None or entry.settled):
                 wrong.append("it ran, and nothing will be heard of it")
-        return [f"{each.id} ({each.kind.name}): {trouble}" for trouble in wrong]
+        return [f"{handed.id} ({handed.kind.name}): {trouble}" for trouble in wrong]
 
-    def _told(self, each: Handed) -> list[dict[str, Any]]:
+    def _told(self, handed: Handed) -> list[dict[str, Any]]:
         """Return the results of a deployment that were heard: of several at one address, those that are its own."""
-        shared = [other for other in self.handed.values() if other.address == each.address]
-        values = [(one.at, one.value) for one in self.heard(each.id)]
+        shared = [other for other in self.handed.values() if other.address == handed.address]
+        values = [(one.at, one.value) for one in self.heard(handed.id)]
         if len(shared) == 1:
             return [value for _, value in values]
-        return [value for at, value in values if _whose(value, at, shared) is each]
+        return [value for at, value in values if _whose(value, at, shared) is handed]
 
-    def _false(self, each: Handed, value: dict[str, Any], begun: int, ended: list[int]) -> list[str]:
+    def _false(self, handed: Handed, value: dict[str, Any], begun: int, ended: list[int]) -> list[str]:
         """Return what is not true in a result."""
         code = int(value["deploy_status_code"])
-        interrupted = self.may_be_interrupted or each.id in self.interrupted
+        interrupted = self.may_be_interrupted or handed.id in self.interrupted
         if code == INTERRUPTED and "interrupted" in value["deploy_stderr"]:
             return [] if interrupted else ["it is said to be interrupted, and nobody did that"]
         if code == TIMED_OUT:
-            return [] if each.kind.limited else ["it is said to have been too long"]
+            return [] if handed.kind.limited else ["it is said to have been too long"]
         if code in KILLED and interrupted:
             return []
-        if each.kind.limited:
+        if handed.kind.limited:
             return [f"its exit code is said to be {code}, and its time limit has not ended it"]
         wrong = []
-        if code != each.kind.code:
+        if code != handed.kind.code:
             wrong.append(
-                f"its exit code is said to be {code}, and is {each.kind.code}: {value['deploy_stderr'][-300:]!r}"
+                f"its exit code is said to be {code}, and is {handed.kind.code}: {value['deploy_stderr'][-300:]!r}"
             )
-        if each.kind.retries and f"{each.kind.retries + 1} attempts" not in value["deploy_stderr"]:
+        if handed.kind.retries and f"{handed.kind.retries + 1} attempts" not in value["deploy_stderr"]:
             wrong.append(f"it does not say how many attempts there were: {value['deploy_stderr'][:300]!r}")
-        if each.kind.code not in ended:
+        if handed.kind.code not in ended:
             wrong.append(f"it is said to have ended with {code}, and never came to its end ({begun} times begun)")
-        if each.kind.shape != "own" and value.get("identity") != each.id:
+        if handed.kind.shape != "own" and value.get("identity") != handed.id:
             wrong.append(f"its output is said to be {value.get('identity')!r}")
-        if each.id not in value["deploy_stdout"]:
+        if handed.id not in value["deploy_stdout"]:
             wrong.append("its output is another's")
         return wrong
 

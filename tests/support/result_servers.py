@@ -108,16 +108,16 @@ class Servers:
 
     def replace(self) -> None:
         """Have another deployment in the place of each, for the same address."""
-        found: list[Case] = []
+        replaced: list[Case] = []
         for case in self.cases:
             identity = f"{case.id}-new"
             text = json.dumps(self._given.pop(case.id))
             new = json.loads(text.replace(f"echo {case.id}", f"echo {identity}").replace("CREATE", "UPDATE"))
             self._given[identity] = {**new, "id": identity, "name": identity}
             self._addresses[identity] = case.id
-            found.append(Case(identity, case.way, case.fault, case.proxy))
+            replaced.append(Case(identity, case.way, case.fault, case.proxy))
         self._ran += [each.id for each in self.cases]
-        self.cases = found
+        self.cases = replaced
         self._put()
 
     def _put(self) -> None:
@@ -144,14 +144,14 @@ class Servers:
         """Have it all go wrong, and start the agent, with a deployment whose server is sound."""
         catalog = self.cloud.catalog("direct")
         usual = [service["endpoints"][-1] for service in catalog]
-        for each in self.cases:
+        for case in self.cases:
             for service, there in zip(catalog, usual, strict=True):
-                origin = f"{self.schemes[each.id]}:{each.proxy.origin.partition(':')[2]}"
+                origin = f"{self.schemes[case.id]}:{case.proxy.origin.partition(':')[2]}"
                 url = there["url"].replace(self.cloud.service.origin, origin)
                 service["endpoints"].append(
-                    {**there, "id": each.id, "region": each.id, "region_id": each.id, "url": url}
+                    {**there, "id": case.id, "region": case.id, "region_id": case.id, "url": url}
                 )
-            each.proxy.fail(each.fault)
+            case.proxy.fail(case.fault)
         self.cloud.keystone.always = self.cloud.lets_in(SECRET, catalog=catalog)
         self._put()
         self.daemon.configure(parallel=8, **settings)
@@ -232,10 +232,10 @@ class Servers:
         for each in self.cases:
             each.proxy.mend()
         self.poke_until(lambda: all(each.settled for each in self.entries().values()))
-        found = self.entries()
+        entries = self.entries()
         for case in self.cases:
             bodies = self.results(case.id)
-            assert found[case.id].state is State.SIGNALLED, self.story()
+            assert entries[case.id].state is State.SIGNALLED, self.story()
             assert {each["deploy_stdout"] for each in bodies} == {f"{case.id}\n"}, self.story()
             assert {each["deploy_status_code"] for each in bodies} == {0}
             assert len({each.body for each in self.heard(case.id)}) == 1

@@ -58,7 +58,7 @@ _AWAY = ("left", "waiting")
 
 def deployments(machine: Machine, heat: SignalServer, away: SignalServer) -> list[dict[str, Any]]:
     """Return the deployments; each one's script writes its name into the file `ran` when it runs."""
-    found = []
+    documents = []
     for number, name in enumerate(STATES_OF):
         inputs = [{"name": "password", "value": "correct-horse", "type": "String"}]
         if name != "unasked":
@@ -68,8 +68,8 @@ def deployments(machine: Machine, heat: SignalServer, away: SignalServer) -> lis
         script = f"echo {name} >>{machine.folder}/ran\nprintf 'of {name}' >$heat_outputs_path.answer\n"
         config = f"#!/bin/sh\n{script}{_SCRIPTS.get(name, '')}\n"
         made = {"id": name, "name": name, "group": "script", "creation_time": f"2026-11-20T18:26:{number:02d}Z"}
-        found.append({**made, "config": config, "inputs": inputs, "outputs": [{"name": "answer"}], "options": {}})
-    return found
+        documents.append({**made, "config": config, "inputs": inputs, "outputs": [{"name": "answer"}], "options": {}})
+    return documents
 
 
 def hot(machine: Machine) -> str:
@@ -152,15 +152,15 @@ def place(sample: Path, machine: Machine, heat: SignalServer) -> list[dict[str, 
         for server in here["servers"]:
             changes[metadata.addressee_at(f"{server}{path}")] = metadata.addressee_at(heat.url(name))
     shutil.copytree(sample / "state", machine.state, symlinks=True)
-    for each in (machine.state, *machine.state.rglob("*")):
-        if each.is_symlink():
+    for target in (machine.state, *machine.state.rglob("*")):
+        if target.is_symlink():
             continue
-        each.chmod(0o700 if each.is_dir() else 0o600)  # version control keeps no such modes
-        if each.is_file():
-            each.write_bytes(_changed(each.read_bytes(), changes))
+        target.chmod(0o700 if target.is_dir() else 0o600)  # version control keeps no such modes
+        if target.is_file():
+            target.write_bytes(_changed(target.read_bytes(), changes))
     text = _changed(json.dumps(here["deployments"]).encode(), changes)
-    found: list[dict[str, Any]] = json.loads(text)
-    return [each for each in found if each["id"] != "left"]
+    document: list[dict[str, Any]] = json.loads(text)
+    return [deployment for deployment in document if deployment["id"] != "left"]
 
 
 def _changed(content: bytes, changes: dict[str, str]) -> bytes:

@@ -73,7 +73,7 @@ def record(row: Row) -> None:
         file.write(f"{json.dumps([row.kind, row.subject, row.found, row.outcome])}\n")
 
 
-def note(about: tuple[str, str], report: pytest.TestReport, found: str) -> None:
+def note(about: tuple[str, str], report: pytest.TestReport, version: str) -> None:
     """Record what a test has come to, unless it was left out because it was not asked for."""
     kind, subject = about
     if report.skipped and isinstance(report.longrepr, tuple):
@@ -81,37 +81,37 @@ def note(about: tuple[str, str], report: pytest.TestReport, found: str) -> None:
         if reason != BY_HAND:
             record(Row(kind, subject, reason, "not tried"))
     else:
-        record(Row(kind, subject, found, report.outcome))
+        record(Row(kind, subject, version, report.outcome))
 
 
 def recorded() -> list[Row]:
     """Return the last row of each subject. Raises ValueError where a test has failed."""
-    found: dict[tuple[str, str], Row] = {}
+    latest: dict[tuple[str, str], Row] = {}
     for line in LOG.read_text(encoding="utf-8").splitlines():
         row = Row(*json.loads(line))
-        found[row.kind, row.subject] = row
-    failed = [row.subject for row in found.values() if row.outcome == "failed"]
+        latest[row.kind, row.subject] = row
+    failed = [row.subject for row in latest.values() if row.outcome == "failed"]
     if failed:
         raise ValueError(f"these tests have failed, so there is no table: {', '.join(failed)}")
-    return list(found.values())
+    return list(latest.values())
 
 
 def rows(text: str) -> dict[str, set[str]]:
     """Return the subjects of a table, by their kind."""
-    found: dict[str, set[str]] = {kind: set() for kind in KINDS}
+    subjects: dict[str, set[str]] = {kind: set() for kind in KINDS}
     kinds = {heading: kind for kind, (heading, _) in KINDS.items()}
     kind = ""
     for line in text.splitlines():
         if line.startswith("## "):
             kind = kinds[line.removeprefix("## ")]
         elif line.startswith("| ") and not line.startswith(("| on ", "| --- ")):
-            found[kind].add(line.split("|")[1].strip())
-    return found
+            subjects[kind].add(line.split("|")[1].strip())
+    return subjects
 
 
-def table(found: list[Row], wanted: Mapping[str, Sequence[str]]) -> str:
+def table(outcomes: list[Row], wanted: Mapping[str, Sequence[str]]) -> str:
     """Return the page, with a row for each wanted subject of each kind: what no test has come to was not tried."""
-    by_subject = {(row.kind, row.subject): row for row in found}
+    by_subject = {(row.kind, row.subject): row for row in outcomes}
     parts = [_HEAD]
     for kind, (heading, what) in KINDS.items():
         lines = [f"## {heading}", "", what, "", "| on | outcome | there |", "| --- | --- | --- |"]

@@ -90,10 +90,10 @@ class Queue:
         match request.verb, what:
             case "POST", "claims":
                 assert json.loads(request.body) == {"ttl": 60, "grace": 3600}
-                free = [each for each in self.messages if not each.claim][:10]
+                free = [message for message in self.messages if not message.claim][:10]
                 claim = str(uuid.uuid4())
-                for each in free:
-                    each.claim = claim
+                for message in free:
+                    message.claim = claim
                 return (201, self.listed(free)) if free else (204, b"")
             case "GET", "messages":
                 assert request.query == {"include_claimed": ["true"], "echo": ["true"], "marker": ["0"]}
@@ -101,10 +101,10 @@ class Queue:
             case "DELETE", "messages":
                 ids = request.query["ids"][0].split(",")
                 claims = request.query["claim_ids"][0].split(",")
-                gone = [each for each in self.messages if each.id in ids]
+                gone = [message for message in self.messages if message.id in ids]
                 assert len(ids) <= 20
-                assert {each.claim for each in gone} <= set(claims), "deleted without its claim"
-                self.messages = [each for each in self.messages if each not in gone]
+                assert {message.claim for message in gone} <= set(claims), "deleted without its claim"
+                self.messages = [message for message in self.messages if message not in gone]
                 return 204, b""
         return 404, b"{}"
 

@@ -22,6 +22,7 @@ DIFFERENT = {
     "19-group": "workflows are not exported",
     "20-mapped": "workflows are not exported",
     "23-steps": "workflows are not exported",
+    "24-nested": "workflows are not exported",
     "16-undoing": "on Heat, what undoes an operation cannot have the outputs of that operation",
 }
 

@@ -25,7 +25,8 @@ from heat_config_agent.engine.report import Report
 from heat_config_agent.engine.run_inputs import RunInputs
 from heat_config_agent.engine.survey import facts, survey
 from heat_config_agent.engine.workload import Workload
-from heat_config_agent.model.deployment import Document, Mistake
+from heat_config_agent.model.deployment import Document, Mistake, Result
+from heat_config_agent.model.entry import State
 from heat_config_agent.model.errors import AgentError
 from heat_config_agent.model.run_settings import RunSettings
 from heat_config_agent.runs.tools import Tools
@@ -62,8 +63,12 @@ class Applier:
         report: Report,
         attempts: Attempts | None = None,
         reader: metadata.Reader | None = None,
+        stored_by_receiver: bool = False,
     ) -> None:
-        """Work on an open journal. `reader` keeps the parsed documents of the last pass."""
+        """Work on an open journal. `reader` keeps the parsed documents of the last pass.
+
+        `stored_by_receiver` is for the `Mailroom`.
+        """
         _keep_descriptors()
         self._journal, self._tools, self._deployed = journal, tools, deployed
         self._delivery, self._report = delivery, report
@@ -74,7 +79,15 @@ class Applier:
         self._launcher = Launcher(run_settings, report)
         self._queue = Queue()
         alive = self._attempts.alive
-        self._mailroom = Mailroom(journal, delivery, self._run_inputs, self._mirror, report, alive=alive)
+        self._mailroom = Mailroom(
+            journal,
+            delivery,
+            self._run_inputs,
+            self._mirror,
+            report,
+            alive=alive,
+            stored_by_receiver=stored_by_receiver,
+        )
         self._admission = Admission(journal, self._queue, self._launcher, self._mailroom, report)
         self._completion = Completion(journal, self._launcher, self._mailroom, self._attempts)
         self._execution = Execution(
@@ -110,6 +123,7 @@ class Applier:
 
     def settle(self) -> None:
         """Make all work so far survive a power cut. Call this when nothing is left to do, and before ending."""
+        self._mailroom.secure()
         self._run_inputs.tidy_all()
         self._mirror.mark()
         self._journal.sync()
@@ -148,6 +162,7 @@ class Applier:
             defaults=self._launcher.settings.defaults,
             only=only,
             parse=self._reader.parse,
+            are_few=not mark,
         )
         self.mistakes = view.mistakes
         deployments = {deployment.key: deployment for deployment in view.deployments}
@@ -205,6 +220,8 @@ class Applier:
 
         The wait also ends when one of the descriptors in `also` is readable.
         """
+        if self._mailroom.owes and not self.work.next():  # else the record of the next run secures them
+            self._mailroom.secure()
         self.work.wait(timeout, also)
         try:
             for active in self._launcher.take_ended():
@@ -236,10 +253,29 @@ class Applier:
             self._admission.withdraw(key)
             return
         entries, settings = self._journal.entries, self._launcher.settings
-        known = facts([deployment], entries, self._tools, self._deployed, settings.state, defaults=settings.defaults)
+        known = facts(
+            [deployment],
+            entries,
+            self._tools,
+            self._deployed,
+            settings.state,
+            defaults=settings.defaults,
+            are_few=True,
+        )
         for again in plan.make([deployment], known, only=self._offer.only):
             if again.deployment.key == key:
                 self._take_on(self._offer.confirmed(again))
+
+    def recall(self, key: str, result: Result | None, ended: float | None) -> None:
+        """Settle a deployment whose result its receiver has since an earlier process, which did not record that.
+
+        `result` is None if the receiver does not know the deployment any more. One that has not run is let go of.
+        `ended` is when the run ended, in seconds since the epoch.
+        """
+        if result is None and self._journal.entries[key].state is State.ACCEPTED:
+            self._admission.withdraw(key)
+        else:
+            self._mailroom.recall(key, result, ended)
 
     def reboot_failed(self, reason: str) -> None:
         """Answer the deployments that wait for a reboot as failed: the machine cannot be rebooted."""

@@ -94,6 +94,7 @@ class Execution:
         if isinstance(started, Started):
             self._launcher.follow(step, started.running)
             self._admission.publish(offer)  # the record of this run has flushed the results before it
+            self._mailroom.secure()
             self._mirror.write_deployment(step)
             self._report.begun(step, started.running.run)
             for note in started.notes:

@@ -1,4 +1,10 @@
-"""Results: put on record, reported to people, and sent for as long as the server waits for them."""
+"""Results: put on record, reported to people, and sent for as long as the server waits for them.
+
+A result is on disk before it is sent, with one exception: a receiver that has each result on disk itself before it
+counts as delivered. That receiver gets it at once, so that one flush secures it together with the record of the run
+that the receiver begins next. People hear of it after that flush. A power cut before the flush may take the result from
+the journal alone; `recall` puts it back.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +34,23 @@ class Mailroom:
         report: Report,
         *,
         alive: Callable[[], None],
+        stored_by_receiver: bool,
     ) -> None:
-        """Begin with no results. `alive` feeds the watchdog."""
+        """Begin with no results. `alive` feeds the watchdog.
+
+        `stored_by_receiver` is True if the receiver has each result on disk before it counts as delivered.
+        """
         self._journal = journal
         self._delivery = delivery
         self._run_inputs = run_inputs
         self._mirror = mirror
         self._report = report
         self._alive = alive
+        self._stored_by_receiver = stored_by_receiver
         self._finished: list[Step] = []
         """Steps that have ended in this turn, and whose results may not be on disk yet. Empty between turns."""
+        self._unsecured: list[Step] = []
+        """Steps whose results the receiver has got before they are on disk."""
 
     def finish(self, step: Step, result: Result, ended: float | None) -> None:
         """Write a result to the journal; `publish` sends it.
@@ -52,22 +65,44 @@ class Mailroom:
 
         Returns the keys of the deployments that are superseded. The flush also secures the record of the next run, so
         a batch waits for the disk once for each deployment. If the flush fails, the results are sent later, like those
-        of an earlier agent. Raises StateError.
+        of an earlier agent. Results that the receiver stores are sent here, and secured by `secure`. Raises StateError.
         """
         finished, self._finished = self._finished, []
-        if finished:
+        if self._stored_by_receiver:
+            self._unsecured += finished
+        elif finished:
             self._journal.secure()
         superseded = []
         for step in finished:
             self._alive()
-            key = step.deployment.key
-            self._mirror.write_result(step, self._journal.entries[key].values)
-            if step.verb is not Verb.ANSWER or self._journal.entries[key].run is not None:  # perhaps an earlier run
-                self._run_inputs.tidy(key)
-            self._report.ended(step, self._journal.entries[key])
-            if self._send(key, offer):
-                superseded.append(key)
+            if not self._stored_by_receiver:
+                self._announce(step)
+            if self._send(step.deployment.key, offer):
+                superseded.append(step.deployment.key)
         return superseded
+
+    @property
+    def owes(self) -> bool:
+        """True if the receiver has got results that are not on disk yet."""
+        return bool(self._unsecured)
+
+    def secure(self) -> None:
+        """Flush the results that the receiver has got, if the record of a run has not done so, and report them.
+
+        Raises StateError.
+        """
+        if self._unsecured:
+            self._journal.secure()
+            unsecured, self._unsecured = self._unsecured, []
+            for step in unsecured:
+                self._announce(step)
+
+    def recall(self, key: str, result: Result | None, ended: float | None) -> None:
+        """Settle a deployment whose run has ended, as `Applier.recall` says."""
+        if result is not None and self._journal.entries[key].state is not State.FINISHED:
+            self._journal.finished(key, result, ended)
+        self._run_inputs.tidy(key)
+        self._settle(key, State.SUPERSEDED if result is None else State.SIGNALLED)
 
     def resend(self, step: Step, offer: Offer) -> bool:
         """Send a result of an earlier run. Returns True if it is superseded, and must never be sent."""
@@ -103,6 +138,14 @@ class Mailroom:
         for outcome in self._delivery.outcomes():
             self._alive()
             self._record(outcome)
+
+    def _announce(self, step: Step) -> None:
+        """Report a result that is on disk, and remove what its run does not need any more."""
+        key = step.deployment.key
+        self._mirror.write_result(step, self._journal.entries[key].values)
+        if step.verb is not Verb.ANSWER or self._journal.entries[key].run is not None:  # perhaps an earlier run
+            self._run_inputs.tidy(key)
+        self._report.ended(step, self._journal.entries[key])
 
     def _send(self, key: str, offer: Offer) -> bool:
         """Send a result, if it is waited for. Returns True if it is superseded, and must never be sent."""

@@ -57,10 +57,12 @@ def survey(
     defaults: RunDefaults = _AGENTS,
     only: Collection[str] = (),
     parse: Callable[[Document], metadata.Parsed] = metadata.parse,
+    are_few: bool = False,
 ) -> Survey:
     """Return what there is to do for the documents, given the journal's `entries` and the state directory.
 
-    `only` names deployments by name or id, as in `plan.make`; `defaults` are those of the settings.
+    `only` names deployments by name or id, as in `plan.make`; `defaults` are those of the settings. `are_few` is True
+    if there are few deployments in the documents, and perhaps many in heat-agents' folder.
     Raises StateError if heat-agents' folder cannot be read.
     """
     deployments, sources, mistakes = metadata.parse_all(list(documents), parse)
@@ -68,7 +70,9 @@ def survey(
     concerned = entries.concerning([deployment.key for deployment in deployments], sources)
     due = cleanup.due(deployments, sources, concerned, now)
     deployments = [*due.left, *deployments]  # cleanups first: new deployments may need the same place
-    known = facts(deployments, concerned, tools, deployed, state, now=now, back=due.back, defaults=defaults)
+    known = facts(
+        deployments, concerned, tools, deployed, state, now=now, back=due.back, defaults=defaults, are_few=are_few
+    )
     return Survey(
         deployments=deployments,
         sources=sources,
@@ -89,13 +93,14 @@ def facts(
     now: float | None = None,
     back: Collection[str] = (),
     defaults: RunDefaults = _AGENTS,
+    are_few: bool = False,
 ) -> Known:
     """Return what a plan for these deployments has to know. `now` is in seconds since the epoch.
 
     The hook directories are read only if a deployment may run. Raises StateError if heat-agents' folder cannot be read.
     """
     deployments = list(deployments)
-    present = deployed.keys()
+    present = deployed.keys({name for each in deployments for name in (each.key, each.id)} if are_few else None)
     marked = present or frozenset()
     may_run = any(_may_run(deployment, entries.get(deployment.key), marked, back) for deployment in deployments)
     return Known(

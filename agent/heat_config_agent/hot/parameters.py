@@ -202,12 +202,19 @@ def _is_well_declared(name: str, schema: Schema, report: Report, default: Defaul
             if problem:
                 shown = "******" if schema.hidden else schema.default
                 problem = constraint.description or _masked(schema, problem)
-                problem = f"Parameter '{name}' is invalid: Invalid default {shown} ({problem})"
-                if default is Default.WARNED:
-                    report.odd(problem, (*path, "default"), f"unless parameter_defaults give {name} a value")
-                else:
-                    report.wrong(problem, (*path, "default"))
+                _report_default(schema, f"Invalid default {shown} ({problem})", report, default)
+    if schema.type == "comma_delimited_list" and not isinstance(schema.default, str | list | None):
+        _report_default(schema, "Default must be a comma-delimited list string", report, default)
     return len(report.mistakes) == before
+
+
+def _report_default(schema: Schema, problem: str, report: Report, default: Default) -> None:
+    """Report a default that its own parameter cannot have."""
+    path, said = ("parameters", schema.name, "default"), f"Parameter '{schema.name}' is invalid: {problem}"
+    if default is Default.WARNED:
+        report.odd(said, path, f"unless parameter_defaults give {schema.name} a value")
+    else:
+        report.wrong(said, path)
 
 
 def _as_written(schema: Schema) -> Json:

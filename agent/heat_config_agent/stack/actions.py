@@ -140,8 +140,8 @@ def update(resource: Resource, after: Resource) -> Acting:
         frozen = after.frozen()
         changed = differ(before, frozen) or after.record.type != resource.record.type
         necessary = needs_update(resource, after, changed=changed)
-    except Unresolved as error:
-        raise _failed(resource, UPDATE, error) from error
+    except Unresolved as error:  # nothing was begun: the state stays
+        raise _failure(resource, error) from error
     restricted = resource.stack.environment.restricted(resource.name)
     if necessary is None:
         _restrict(resource, "replace", restricted)

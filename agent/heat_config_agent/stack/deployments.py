@@ -6,27 +6,21 @@ for the result. The entries of a server's metadata are these configs, and `take`
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from typing import Any
 
 from heat_config_agent.language.positions import Json
-from heat_config_agent.stack import definition, records
-from heat_config_agent.stack.live import World
-from heat_config_agent.stack.properties import Properties, of_parameter
-from heat_config_agent.stack.records import COMPLETE, FAILED, IN_PROGRESS, ConfigRecord, DeploymentRecord
+from heat_config_agent.stack import records
+from heat_config_agent.stack.live import Stack, World
+from heat_config_agent.stack.records import (
+    COMPLETE,
+    FAILED,
+    IN_PROGRESS,
+    ConfigRecord,
+    DeploymentRecord,
+)
 
 NO_SIGNAL = "NO_SIGNAL"
 STANDARD = ("deploy_stdout", "deploy_stderr", "deploy_status_code")
-_TYPES = {
-    "String": of_parameter(definition.Schema("default", "string")),
-    "Number": of_parameter(definition.Schema("default", "number")),
-    "CommaDelimitedList": of_parameter(definition.Schema("default", "comma_delimited_list")),
-    "Json": of_parameter(definition.Schema("default", "json")),
-    "Boolean": of_parameter(definition.Schema("default", "boolean")),
-}
-"""The types of inputs, with the schemas of their defaults."""
-
 _WHERE: dict[str, tuple[tuple[str, str], ...]] = {
     "CFN_SIGNAL": (
         ("deploy_signal_id", "ID of signal to use for signaling output values"),
@@ -48,6 +42,9 @@ _WHERE["ZAQAR_SIGNAL"] = (
     ("deploy_queue_id", "ID of queue to use for signaling output values"),
 )
 
+_TURNS = frozenset({records.SUSPEND, records.RESUME, records.CHECK})
+"""The actions that come to each resource in turn, until one fails."""
+
 LOCAL = "-"
 """The address for results, where Heat has a URL: results go to the stack. It is too short to be masked in results."""
 
@@ -55,47 +52,6 @@ LOCAL = "-"
 def key(deployment: str) -> tuple[str, str]:
     """Return the key that is woken when there is a result."""
     return ("deployment", deployment)
-
-
-def new_config(values: Mapping[str, Any], stack: str) -> ConfigRecord:
-    """Return a config. Raises ValueError if a default does not match its type."""
-    return ConfigRecord(
-        id=records.new_id(),
-        name=values["name"],
-        group=values.get("group") or "Heat::Ungrouped",
-        config=values.get("config"),
-        options=dict(values.get("options") or {}),
-        inputs=[_input(each) for each in values.get("inputs") or ()],
-        outputs=[_output(each) for each in values.get("outputs") or ()],
-        creation_time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        stack=stack,
-    )
-
-
-def _input(declared: Mapping[str, Any]) -> dict[str, Json]:
-    type_ = declared.get("type") or "String"
-    default = declared.get("default")
-    settled = {
-        "name": declared["name"],
-        "type": type_,
-        "description": declared.get("description") or "",
-        "default": _default(type_, default),
-    }
-    return {**settled, "replace_on_change": True} if declared.get("replace_on_change") else settled
-
-
-def _default(type_: str, value: Json) -> Json:
-    """Return a default converted to its type; an empty text matches all types."""
-    return "" if value == "" else Properties({"default": _TYPES[type_]}, {"default": value})["default"]
-
-
-def _output(declared: Mapping[str, Any]) -> dict[str, Json]:
-    return {
-        "name": declared["name"],
-        "type": declared.get("type") or "String",
-        "description": declared.get("description") or "",
-        "error_output": bool(declared.get("error_output")),
-    }
 
 
 def inputs_of(config: ConfigRecord, values: Mapping[str, Json], facts: Mapping[str, Json]) -> list[dict[str, Json]]:
@@ -155,8 +111,10 @@ def take(world: World, deployment: DeploymentRecord, details: Json) -> bool:
     config = world.store.configs.get(deployment.config)
     if deployment.status != IN_PROGRESS or config is None:
         return False
-    reasons = [] if isinstance(details, dict) or not details else ["the result is not a map"]
-    details = details if isinstance(details, dict) else {}
+    if details and not isinstance(details, dict):  # the former outputs stay
+        return _taken(world, deployment, ["the result is not a map"])
+    details = details or {}
+    reasons: list[str] = []
     code = details.get("deploy_status_code")
     if code and str(code) != "0":
         reasons.append(f"deploy_status_code : Deployment exited with non-zero status code: {code}")
@@ -168,8 +126,33 @@ def take(world: World, deployment: DeploymentRecord, details: Json) -> bool:
                 reasons.append(f"{name} : {details[name]}")
     for name in STANDARD:
         deployment.outputs[name] = details.get(name)
+    return _taken(world, deployment, reasons)
+
+
+def _taken(world: World, deployment: DeploymentRecord, reasons: list[str]) -> bool:
+    """Record the end of a deployment, which has failed if there are reasons."""
     deployment.status = FAILED if reasons else COMPLETE
     deployment.reason = ", ".join(reasons) or "Outputs received"
     world.store.put(deployment)
     world.scheduler.wake(key(deployment.id))
+    return True
+
+
+def failed_last(root: Stack) -> list[DeploymentRecord]:
+    """Return the deployments that failed in the last action of a stack, not those that only had failed before it."""
+    store = root.world.store
+    found = [each for each in store.deployments.values() if each.status == FAILED and each.config in store.configs]
+    if root.record.action not in _TURNS or root.is_done_by_procedure(root.record.action):
+        return found
+    return [each for each in found if _took_part(root, each.resource)]
+
+
+def _took_part(root: Stack, resource: str) -> bool:
+    """Return whether the last action of a stack came to a resource, and to all resources that contain it."""
+    store = root.world.store
+    while (record := store.resources.get(resource)) is not None:
+        stack = store.stacks.get(record.stack)
+        if stack is None or record.status != FAILED or record.passed != stack.attempt:
+            return False
+        resource = stack.owner
     return True

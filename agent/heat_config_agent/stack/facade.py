@@ -2,7 +2,10 @@
 
     from heat.common.i18n import _
     from heat.engine import attributes, constraints, function, properties, resource, support, translation
+    from heat.engine import rsrc_defn, software_config_io
+    from heat.engine.clients import client_exception, progress
     from heat.engine.hot import parameters
+    from heat.rpc import api
 
 The names exist only while an import of a plug-in runs; a plug-in keeps the modules that it has imported. A plug-in that
 imports anything else of Heat is skipped: that needs Heat's own engine, or a cloud.
@@ -25,13 +28,18 @@ from datetime import datetime, timezone
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import yaml
+
 from heat_config_agent.stack import (
     attributes,
+    config_service,
     constraints,
     exception,
     password_gen,
+    progress,
     properties,
     resource,
+    snippet,
     support,
     translation,
 )
@@ -49,6 +57,18 @@ SETTINGS = {
     "stack_scheduler_hints": False,
 }
 """The settings of Heat that its resources read while they are loaded, with Heat's defaults."""
+
+
+_RPC = {
+    f"SOFTWARE_CONFIG_{name.upper()}": name
+    for name in ("id", "name", "group", "config", "inputs", "outputs", "options", "creation_time", "project")
+}
+"""The keys of a config, under the names of Heat's RPC."""
+
+_KEYS_OF_INPUTS = ("description", "type", "default", "replace_on_change", "value", "error_output")
+_TYPES_OF_INPUTS = dict(zip(("STRING", "NUMBER", "LIST", "JSON", "BOOLEAN"), config_service.DEFAULTS, strict=True))
+
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def _named(name: str, **members: Any) -> ModuleType:
@@ -74,6 +94,8 @@ def _modules() -> dict[str, ModuleType]:
         "function": _named("heat.engine.function", resolve=_resolved),
         "properties": properties,
         "resource": resource,
+        "rsrc_defn": _named("heat.engine.rsrc_defn", ResourceDefinition=snippet.Snippet),
+        "software_config_io": _of_configs(),
         "support": support,
         "translation": translation,
     }
@@ -83,21 +105,26 @@ def _modules() -> dict[str, ModuleType]:
         "i18n": _named("heat.common.i18n", _=_same, _LE=_same, _LI=_same, _LW=_same, _ngettext=_plural),
         "password_gen": password_gen,
         "short_id": _named("heat.common.short_id", generate_id=lambda: uuid.uuid4().hex[:12]),
+        "template_format": _named("heat.common.template_format", yaml=yaml, yaml_dumper=_DUMPER),
     }
+    rpc = {"api": _named("heat.rpc.api", **_RPC)}
     modules = {
         "heat": _named("heat", __path__=[]),
         "heat.engine": _named("heat.engine", __path__=[], **engine),
         "heat.common": _named("heat.common", __path__=[], **common),
         **{f"heat.engine.{name}": module for name, module in engine.items()},
         **{f"heat.common.{name}": module for name, module in common.items()},
+        "heat.rpc": _named("heat.rpc", __path__=[], **rpc),
+        **{f"heat.rpc.{name}": module for name, module in rpc.items()},
     }
-    clients = _named("heat.engine.clients", __path__=[], client_exception=_client_exceptions())
-    modules |= {"heat.engine.clients": clients, "heat.engine.clients.client_exception": clients.client_exception}
+    clients = {"client_exception": _client_exceptions(), "progress": progress}
+    modules["heat.engine.clients"] = _named("heat.engine.clients", __path__=[], **clients)
+    modules |= {f"heat.engine.clients.{name}": module for name, module in clients.items()}
     parameters = _named("heat.engine.hot.parameters", HOTParamSchema=_ParameterSchema)
     hot = _named("heat.engine.hot", __path__=[], parameters=parameters)
     modules |= {"heat.engine.hot": hot, "heat.engine.hot.parameters": parameters}
     modules["heat.engine"].__dict__.update(hot=hot)
-    modules["heat"].__dict__.update(engine=modules["heat.engine"], common=modules["heat.common"])
+    modules["heat"].__dict__.update({name: modules[f"heat.{name}"] for name in ("engine", "common", "rpc")})
     for package, members in _libraries().items():
         if importlib.util.find_spec(package) is None:
             modules[package] = _named(package, __path__=[], **members)
@@ -139,6 +166,20 @@ def _libraries() -> dict[str, dict[str, ModuleType]]:
             "uuidutils": ids,
         },
     }
+
+
+def _of_configs() -> ModuleType:
+    """Return the module with the schemas of the inputs and outputs of configs."""
+    types = {f"{name}_TYPE": type_ for name, type_ in _TYPES_OF_INPUTS.items()}
+    keys = {"IO_NAME": "name", **{key.upper(): key for key in _KEYS_OF_INPUTS}}
+    return _named(
+        "heat.engine.software_config_io",
+        input_config_schema=config_service.INPUT,
+        output_config_schema=config_service.OUTPUT,
+        TYPES=tuple(types.values()),
+        **types,
+        **keys,
+    )
 
 
 def _client_exceptions() -> ModuleType:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from heat_config_agent.deployments.redaction import Concealer
 from heat_config_agent.stack import definition
+from heat_config_agent.stack.config_service import ConfigService
 from heat_config_agent.stack.definition import Definition, Environment
 from heat_config_agent.stack.records import ResourceRecord, StackRecord
 
@@ -48,6 +49,10 @@ class Host(Protocol):
     @property
     def conceal(self) -> Concealer:
         """Return what hides the secrets of the stack."""
+
+    @property
+    def config_service(self) -> ConfigService:
+        """Return the service that stores configs for the stack's resources."""
 
     def keep(self, record: ResourceRecord) -> None:
         """Keep a record."""

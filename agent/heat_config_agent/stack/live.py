@@ -12,6 +12,7 @@ from heat_config_agent.deployments.redaction import OPEN, Concealer
 from heat_config_agent.language.positions import Json
 from heat_config_agent.model.errors import AgentError, StateError, UsageError, blame
 from heat_config_agent.stack import definition as plain
+from heat_config_agent.stack.config_service import ConfigService
 from heat_config_agent.stack.definition import Definition, Environment, Identity, MappedType, Unresolved
 from heat_config_agent.stack.definition.procedures import DEPLOY, UNDEPLOY
 from heat_config_agent.stack.exception import EntityNotFound
@@ -188,8 +189,11 @@ class Stack:
             each.settle()
 
     def flush(self) -> None:
-        """Write all records to disk."""
-        self.world.store.flush()
+        """Write all records to disk, before a handler acts on something outside that keeps no record of it.
+
+        A handler must not act on a result that a power cut could take back.
+        """
+        self.world.store.flush(durable=self.world.store.owed)
 
     def records(self) -> list[ResourceRecord]:
         """Return the records of all remaining resources, including those that the definition no longer has."""
@@ -275,6 +279,11 @@ class Stack:
         }
         self.world.store.event(event)
         self.world.happened(event)
+
+    @property
+    def config_service(self) -> ConfigService:
+        """Return the service that stores configs for the stack's resources."""
+        return ConfigService(self.world.store, self.id)
 
     def leave_unchanged(self, name: str) -> None:
         """Report that an update does not have to change a resource."""

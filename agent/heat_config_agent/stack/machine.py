@@ -8,23 +8,26 @@ before it counts as delivered.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from heat_config_agent.deployments import plan
 from heat_config_agent.deployments.plan import Step
 from heat_config_agent.engine.report import Relay, Report
 from heat_config_agent.engine.workplace import open_state
-from heat_config_agent.model.deployment import DELETE, TOOLLESS, Document, Target
+from heat_config_agent.model.deployment import DELETE, TOOLLESS, Document, Result, Target
+from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.errors import AgentError, ExitCode, StateError
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.signals.delivery import Fate, Outcome
 from heat_config_agent.stack import deployments, kept_files
 from heat_config_agent.stack.live import World
-from heat_config_agent.stack.records import IN_PROGRESS, DeploymentRecord
-from heat_config_agent.state import lock
-from heat_config_hooks import protocol
+from heat_config_agent.stack.records import FAILED, IN_PROGRESS, DeploymentRecord
+from heat_config_agent.state import joint_flush, lock
+from heat_config_hooks import processes, protocol
 from heat_config_hooks.values import replace
 
 LONGEST = 60.0
@@ -39,12 +42,10 @@ def source(deployment: DeploymentRecord) -> str:
 class Inbox:
     """Accepts results instead of sending them to servers: an `Outbox` whose letters stay here."""
 
-    def __init__(self, take: Callable[[str, bytes], None]) -> None:
-        """Give each result to `take`, with the key of the deployment."""
-        self._take = take
+    def __init__(self, take: Callable[[str, bytes], None], are_safe: Callable[[], bool]) -> None:
+        """Give each result to `take`, with the key of the deployment. They are delivered when `are_safe` says so."""
+        self._take, self._are_safe = take, are_safe
         self._accepted: list[Outcome] = []
-        """What counts as delivered once it is released."""
-        self._outcomes: list[Outcome] = []
         self._wake, self._waker = os.pipe()
         os.set_blocking(self._wake, False)
 
@@ -52,39 +53,35 @@ class Inbox:
         """Ignore the file: nothing is sent."""
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable when there are outcomes."""
+        """Return a descriptor that is readable when results were accepted."""
         return self._wake
 
     def expect(self, target: Target) -> None:
         """Do nothing: the inbox is always ready."""
 
     def post(self, key: str, target: Target, body: bytes) -> None:  # noqa: ARG002  # all letters stay here
-        """Accept a result. It counts as delivered after the next `release`."""
+        """Accept a result. It counts as delivered once the records of the stack that have it are on disk."""
         self._take(key, body)
         self._accepted.append(Outcome(key, Fate.SENT))
-
-    @property
-    def unreleased(self) -> bool:
-        """True if results wait for `release`."""
-        return bool(self._accepted)
-
-    def release(self) -> None:
-        """Let the accepted results count as delivered: the records of the stack that have them are on disk."""
-        self._outcomes += self._accepted
-        self._accepted = []
         with contextlib.suppress(BlockingIOError):
             os.write(self._waker, b".")
+
+    @property
+    def pending(self) -> bool:
+        """True if there are results that do not count as delivered yet."""
+        return bool(self._accepted)
 
     def withdraw(self, key: str) -> None:
         """Discard the outcome of a result."""
         self._accepted = [each for each in self._accepted if each.key != key]
-        self._outcomes = [each for each in self._outcomes if each.key != key]
 
     def outcomes(self) -> list[Outcome]:
-        """Return the outcomes since the last call."""
+        """Return the outcomes since the last call; none while results are not on disk."""
+        if not self._are_safe():
+            return []
         with contextlib.suppress(BlockingIOError):
             os.read(self._wake, 65536)
-        found, self._outcomes = self._outcomes, []
+        found, self._accepted = self._accepted, []
         return found
 
     def close(self) -> None:
@@ -125,7 +122,7 @@ class ThisMachine:
         self._heard = _Heard(report)
         self._settings, self._report, self._server = settings, self._heard, server
         self._parallel = max(int(settings.number("parallel")), 1)
-        self._inbox = Inbox(self._take)
+        self._inbox = Inbox(self._take, lambda: self._world is None or not self._world.store.owed)
         self._environment = dict(settings.run_settings.environment)
         """The environment of all runs."""
         run_settings = replace(
@@ -142,8 +139,10 @@ class ThisMachine:
             run_settings=run_settings,
             deployed=folder / "deployed",
             patience=settings.delivery,
+            stored_by_receiver=True,
         )
         self._journal, self._applier, self._announcer = place.journal, place.applier, place.announcer
+        self._journal.flush_with = self._flush_with
         self._world: World | None = None
         self._new: dict[str, DeploymentRecord] = {}
         self._pending: dict[str, DeploymentRecord] = {}
@@ -179,21 +178,47 @@ class ThisMachine:
     @property
     def busy(self) -> bool:
         """True if deployments are pending or running, or their results are not on disk yet."""
-        return bool(self._new or self._gone or self._inbox.unreleased) or self._applier.work.busy
+        return bool(self._new or self._gone or self._inbox.pending) or self._applier.work.busy
 
     def work(self, world: World, timeout: float | None, also: Sequence[int]) -> None:
         """Carry out deployments until there is a result, or for that many seconds."""
+        if self._world is None:
+            self._recall(world)
         self._world = world
         if world.store.files is not None and world.store.files.is_there:
             self._environment[kept_files.VARIABLE] = str(world.store.files.folder)
-        if self._inbox.unreleased:
+        if (self._new or self._gone) and self._applier.work.waiting < self._parallel:
+            if not self._offer(world):
+                timeout = 0
+        elif self._inbox.pending:  # else the flush before the next run secures them
             world.store.flush(durable=True)
-            self._inbox.release()
-        if (self._new or self._gone) and self._applier.work.waiting < self._parallel and not self._offer(world):
-            timeout = 0
         self._applier.turn(LONGEST if timeout is None else timeout, also)
         if not self.busy:
             self._raise_if_stuck()
+
+    def _flush_with(self, flush_journal: Callable[[], None]) -> None:
+        """Flush the journal and the records of the stack. Raises StateError."""
+        if self._world is None or self._world.store.safe:
+            flush_journal()
+        else:
+            joint_flush.flush_both(flush_journal, functools.partial(self._world.store.flush, durable=True))
+
+    def _recall(self, world: World) -> None:
+        """Settle the deployments whose results the stack has, and put back the results that the journal lacks.
+
+        A power cut takes from the journal what was not flushed, and a kill may come before the delivery is on record.
+        """
+        store = world.store
+        of_config = {each.config: each for each in store.deployments.values()}
+        for entry in [each for each in self._journal.entries.values() if _may_have_ended(each)]:
+            deployment = of_config.get(entry.id)
+            if deployment is None:  # the stack has gone on since; or it has lost the record, and nothing has begun
+                self._applier.recall(entry.key, None, None)
+            elif deployment.status != IN_PROGRESS:
+                failed = deployment.status == FAILED
+                result = Result(values=deployment.outputs, failed=failed, reason=deployment.reason if failed else "")
+                resource = store.resources.get(deployment.resource)
+                self._applier.recall(entry.key, result, resource.updated if resource is not None else None)
 
     def _raise_if_stuck(self) -> None:
         """Raise StateError or RebootError if a pending deployment cannot be carried out now."""
@@ -210,11 +235,12 @@ class ThisMachine:
             )
 
     def _offer(self, world: World) -> bool:
-        """Offer the new deployments to the Applier, after all records are safe: it may begin at once.
+        """Offer the new deployments to the Applier, after all records are written: a kill loses none of them.
 
-        Return whether there is something to wait for: a refused deployment ends nothing.
+        Before one of them begins, they are flushed together with the journal. Return whether there is something to wait
+        for: a refused deployment ends nothing.
         """
-        world.store.flush(durable=True)
+        world.store.flush()
         new, self._new = self._new, {}
         for deployment in new.values():
             self._know(world, deployment)
@@ -277,13 +303,23 @@ class ThisMachine:
         return deployment.status == IN_PROGRESS or entry is None or not entry.settled
 
     def _take(self, key: str, body: bytes) -> None:
-        """Give a result to the stack, and record it. The next `work` flushes it, with what the stack begins next."""
+        """Give a result to the stack, and record it. It is flushed with what the stack begins next."""
         deployment = self._by_key.get(key)
         if deployment is None or self._world is None:
             return
         deployments.take(self._world, deployment, json.loads(body))
         self._pending.pop(deployment.id, None)
         self._world.store.flush()
+        self._world.store.owed = True
+
+
+def _may_have_ended(entry: Entry) -> bool:
+    """Return whether a stack may have the result of a deployment that is not settled."""
+    if entry.state is State.RUNNING:
+        may = entry.run is not None and entry.run.boot != processes.boot_id()
+    else:
+        may = entry.state in (State.ACCEPTED, State.FINISHED)  # one that was accepted may be answered without a run
+    return may and plan.deployment_of(entry).target.wanted
 
 
 def _signatures(world: World) -> tuple[str, ...]:

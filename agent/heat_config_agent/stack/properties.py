@@ -279,8 +279,15 @@ def _string(schema: Schema, value: Any) -> Any:
     if isinstance(value, int):  # includes bool
         return str(value)
     if schema.allow_conversion and isinstance(value, dict | list):
-        return json.dumps(value)
+        return _as_text(value)
     raise ValueError(f"Value must be a string; got {value!r}")
+
+
+def _as_text(value: Tree) -> Json:
+    """Return a map or list as JSON text; that text is `Unknown` if a part of the value is."""
+    if next(requires(value), None) is None:
+        return json.dumps(value)
+    return Unknown(json.dumps(value, default=lambda part: part.now))
 
 
 def _integer(_: Schema, value: Any) -> Any:
@@ -325,7 +332,7 @@ def _map(schema: Schema, value: Any) -> Any:
     if schema.allow_conversion and isinstance(value, str):
         return value
     if schema.allow_conversion and isinstance(value, list):
-        return json.dumps(value)
+        return _as_text(value)
     raise ValueError(f'"{value}" is not a map')
 
 

@@ -15,6 +15,7 @@ from uuid import UUID
 from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import attributes, definition, exception, transfer
 from heat_config_agent.stack.clients import ClientUser
+from heat_config_agent.stack.config_service import ConfigService
 from heat_config_agent.stack.definition import Later, ResourceDefinition, Tree, Unresolved
 from heat_config_agent.stack.exception import UpdateReplace
 from heat_config_agent.stack.host import Host
@@ -134,6 +135,10 @@ class Resource(ClientUser):
     def uuid(self) -> str:
         """Return the id of the resource itself, which differs from its physical id."""
         return self.record.id
+
+    def rpc_client(self) -> ConfigService:
+        """Return the part of Heat's RPC client that stores configs."""
+        return self.stack.config_service
 
     @property
     def context(self) -> object:
@@ -284,12 +289,7 @@ class Resource(ClientUser):
         """Return the state of the resource, for a snapshot or for another program that adopts it."""
         return transfer.state(self)
 
-    def handle_update(
-        self,
-        json_snippet: Snippet,
-        tmpl_diff: Mapping[str, Json],
-        prop_diff: Mapping[str, Json],
-    ) -> Any:
+    def handle_update(self, json_snippet: Snippet, tmpl_diff: Mapping[str, Json], prop_diff: Mapping[str, Json]) -> Any:
         """Ask for a replacement if a property changes."""
         if prop_diff:
             raise UpdateReplace(self.name)

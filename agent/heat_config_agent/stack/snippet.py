@@ -103,6 +103,8 @@ _SECTIONS: Mapping[str, Callable[[ResourceDefinition, Resolve], Json]] = {
 class Snippet(Mapping[str, Any]):
     """The argument of `handle_update`: the new definition, with functions resolved on access."""
 
+    DELETE, RETAIN, SNAPSHOT = DELETION_POLICIES = tuple(POLICIES.values())
+
     def __init__(self, definition: ResourceDefinition, resolve: Callable[[Tree], Json]) -> None:
         """Take a definition, and a function that resolves its values."""
         self.definition, self._resolve = definition, resolve

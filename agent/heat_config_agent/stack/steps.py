@@ -16,7 +16,7 @@ from heat_config_agent.model.errors import AgentError, shortage
 from heat_config_agent.stack import actions, records
 from heat_config_agent.stack.exception import ResourceFailure
 from heat_config_agent.stack.live import Stack
-from heat_config_agent.stack.records import COMPLETE, FAILED, INIT
+from heat_config_agent.stack.records import COMPLETE, FAILED, IN_PROGRESS
 from heat_config_agent.stack.scheduler import Task
 
 
@@ -104,7 +104,7 @@ class Traversal:
         """Record that a resource failed outside of its handlers; one that was not begun keeps its state."""
         record = self.stack.world.store.resources.get(node.id)
         failure = actions.failure(record.name if record else node.id, error, self.stack.world.conceal)
-        if record is not None and record.action != INIT:
+        if record is not None and record.status == IN_PROGRESS:
             record.status, record.reason, record.updated = FAILED, str(failure), time.time()
             self.stack.keep(record)
             self.stack.happened([record.name], record.action, FAILED, record.reason)

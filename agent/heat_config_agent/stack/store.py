@@ -64,6 +64,8 @@ class Memory:
         self.snapshots: dict[str, SnapshotRecord] = {}
         self.procedures: dict[str, ProcedureRecord] = {}
         self.events: list[Json] = []
+        self.owed = False
+        """True if there are results that the last flush has not made safe."""
         self.files: KeptFiles | None = None
         """The files that configs name by digest; None if all are within them."""
         self._of: dict[str, dict[str, Any]] = {
@@ -109,6 +111,11 @@ class Memory:
         """Keep an event; only the last ones stay."""
         self.events.append(event)
         self._append(EVENT, "", event)
+
+    @property
+    def safe(self) -> bool:
+        """True if all changes would survive a power cut."""
+        return True
 
     def flush(self, *, durable: bool = False) -> None:
         """Write all changes, so that they survive the process; if `durable`, also a power cut. Raises StateError."""
@@ -172,6 +179,11 @@ class Store(Memory):
 
     # Writing.
 
+    @property
+    def safe(self) -> bool:
+        """True if all changes would survive a power cut."""
+        return not self._pending and (self._file is None or not self._file.opened or self._file.safe)
+
     def flush(self, *, durable: bool = False) -> None:
         """Write all changes, so that they survive the process; if `durable`, also a power cut. Raises StateError."""
         if self._file is None:
@@ -182,6 +194,7 @@ class Store(Memory):
             if durable and self._file.opened and not self._file.safe:
                 self._file.flush()
                 self._remember(self._file)
+            self.owed = self.owed and not durable
         except OSError as error:
             raise StateError(
                 f"cannot write {self.path}: {error.strerror}",

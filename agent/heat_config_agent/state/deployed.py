@@ -7,6 +7,7 @@ writes both files for other programs. It relies on the journal itself.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -29,15 +30,16 @@ class Deployed:
         self._kept: set[str] = set()
         """The deployments that this process has written: only their results are written later."""
 
-    def keys(self) -> frozenset[str] | None:
+    def keys(self, of: Collection[str] | None = None) -> frozenset[str] | None:
         """Return the keys of the deployments in the folder; None if there is no folder.
 
-        Raises StateError if the folder cannot be read: to treat it as empty would run deployments again.
+        With `of`, only these are looked for, because a long folder takes long to list. Raises StateError if the folder
+        cannot be read: to treat it as empty would run deployments again.
         """
         old = self._old if self._old and not os.path.isdir(self.directory) else None  # noqa: PTH112  # never raises
         for directory in (self.directory, old):
             try:
-                names = os.listdir(directory) if directory else []
+                names = (os.listdir(directory) if of is None else _found(directory, of)) if directory else []
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
@@ -106,6 +108,24 @@ class Deployed:
     def sync(self) -> None:
         """Make the names of all files survive a power cut. Raises OSError."""
         files.sync_directory(self.directory)
+
+
+def _found(directory: Path, keys: Collection[str]) -> list[str]:
+    """Return the names of the files of these deployments that are there. Raises OSError."""
+    os.stat(directory)  # noqa: PTH116  # missing, it has another meaning than without the files
+    return [name for key in keys if _is_there(directory, name := f"{key}.json")]
+
+
+def _is_there(directory: Path, name: str) -> bool:
+    if "/" in name or "\0" in name:
+        return False
+    try:
+        os.lstat(f"{directory}/{name}")
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENAMETOOLONG):
+            return False
+        raise
+    return True
 
 
 def _rewrite(path: Path, value: Mapping[str, object]) -> bool:

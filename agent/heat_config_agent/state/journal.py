@@ -21,7 +21,7 @@ skipped with a warning, and the file is copied aside.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from heat_config_agent.model.deployment import Deployment, Result
@@ -45,6 +45,8 @@ class Journal(EntryFile):
         super().__init__(directory / FILE)
         self._owed = False
         """True if the file has a result that has to be flushed to disk."""
+        self.flush_with: Callable[[Callable[[], None]], None] | None = None
+        """Calls the function that flushes the file, and flushes what else has to be on disk when `sync` returns."""
         self._latest = max((entry.accepted for entry in self.entries.values()), default=0.0)
         try:
             self.steady = Steady(directory)
@@ -193,7 +195,10 @@ class Journal(EntryFile):
 
     def sync(self) -> None:
         """Make everything written so far survive a power cut. Raises StateError."""
-        super().sync()
+        if self.flush_with is None:
+            super().sync()
+        else:
+            self.flush_with(super().sync)
         self._owed = False
 
 

@@ -204,8 +204,10 @@ class PropertyDefinition(Definition):
 
     @property
     def default(self) -> Json:
-        """The value if none is assigned; None without a default."""
-        return self.get("default")
+        """The value if none is assigned: of a parameter its `value`, or else the default; None without either."""
+        own = self.content.get("value")
+        own = self.content.get("default") if own is None else own
+        return self.parent.default if own is None and self.parent else own
 
     @property
     def status(self) -> str:

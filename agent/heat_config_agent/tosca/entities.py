@@ -37,7 +37,7 @@ def _since(version: str, *keys: str) -> dict[str, str]:
 
 
 CLAUSES = list_of(ANY, "write a list of constraints: `- OPERATOR: VALUE`")
-HOSTS = word("SELF", "HOST", "SOURCE", "TARGET", "ORCHESTRATOR")
+HOST_NAMES = ("SELF", "HOST", "SOURCE", "TARGET", "ORCHESTRATOR")
 
 # Definitions (section 3.5).
 
@@ -111,7 +111,7 @@ IMPLEMENTATION = entity(
         "primary": _script,
         "dependencies": list_of(_script),
         "timeout": WHOLE,
-        "operation_host": HOSTS,
+        "operation_host": word(*HOST_NAMES),
     },
     short="primary",
     since=_since("1.2", "timeout", "operation_host"),
@@ -307,7 +307,7 @@ STEP = entity(
         "description": TEXT,
         "target": TEXT,
         "target_relationship": TEXT,
-        "operation_host": HOSTS,
+        "operation_host": TEXT,
         "filter": CONDITIONS,
         "activities": list_of(ACTIVITY),
         "on_success": _steps,
@@ -359,7 +359,7 @@ TOPOLOGY = entity(
         "node_templates": map_of(NODE),
         "relationship_templates": map_of(RELATIONSHIP),
         "groups": map_of(GROUP),
-        "policies": either(list=named(POLICY), dict=map_of(POLICY)),
+        "policies": either(list=named(POLICY, unique=True), dict=map_of(POLICY)),
         "outputs": PARAMETERS,
         "substitution_mappings": SUBSTITUTION,
         "workflows": map_of(WORKFLOW),

@@ -354,9 +354,10 @@ def check_defaults(
 ) -> None:
     """Report what is wrong with the functions in the defaults and constraints of definitions."""
     for name, content in own.items():
-        default = content.get("default")
-        if name in defined and (default.__class__ is dict or default.__class__ is list):
-            check(default, (*path, name, "default"), scope.of(*holder, name) if holder else scope)
+        for key in ("default", "value"):
+            value = content.get(key)
+            if name in defined and (value.__class__ is dict or value.__class__ is list):
+                check(value, (*path, name, key), scope.of(*holder, name) if holder else scope)
         check_constraints(content, (*path, name), scope)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
+from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.tosca.definitions import Definition, PropertyDefinition, Type, definitions
 from heat_config_agent.tosca.entities import operations
+from heat_config_agent.tosca.report import Report
 
 
 class OperationDefinition(Definition):
@@ -69,3 +71,10 @@ class InterfaceDefinition(Definition):
             for name, content, path in operations(of.content, of.path):
                 found[name] = OperationDefinition(name, content, found.get(name), of.names, path)
         return found
+
+
+def check_operations(content: Mapping[str, Json], path: Path, report: Report) -> None:
+    """Report operations that an interface has twice: by their names, and under `operations` (1.3)."""
+    for name in (content.get("operations") or {}).keys() & content.keys():
+        where = (*path, "operations", name)
+        report.wrong("duplicate", f"the operation {name} is there twice", where, "remove one of them")

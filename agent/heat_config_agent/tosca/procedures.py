@@ -253,8 +253,8 @@ class Weaver:
     def inlined(self, name: str, assigned: Mapping[str, Tree]) -> Steps:
         """Return the steps of another workflow; its preconditions pass over nodes that do not meet them (7.3)."""
         content = self._service.workflows[name]
-        own = content.get("inputs") or {}
-        values = {key: of["default"] for key, of in own.items() if of.get("default") is not None}
+        own = definitions(content.get("inputs") or {}, {}, self._service.document, ())
+        values = {key: of.default for key, of in own.items() if of.default is not None}
         with self._inputs({**values, **assigned}):
             filters: dict[str, tuple[conditions.Combined, ...]] = {}
             for part, condition in self._preconditions(content):
@@ -285,12 +285,13 @@ class Weaver:
         """
         assert part.inner is not None  # noqa: S101  # only such a node has mapped operations
         context = Context(part, part.layer)
-        own = part.inner.service.workflows[of.workflow].get("inputs") or {}
+        content = part.inner.service.workflows[of.workflow].get("inputs") or {}
+        own = definitions(content, {}, part.inner.service.document, ())
         given = {**of.inputs, **inputs}
         values = {name: self._evaluator.value(value, context) for name, value in given.items() if name in own}
         known = {**part.inner.inputs, **values}
         for name, definition in own.items():
-            if known.get(name) is None and definition.get("default") is None and definition.get("required", True):
+            if known.get(name) is None and definition.default is None and definition.required:
                 problem = f"the workflow {of.workflow} for {of.name} of {part.name} needs the input {name}"
                 path, hint = (*part.template.path, "interfaces"), "give it as an input of the operation"
                 self._compiler.topology.wrong("open-input", problem, part.template, path, hint)
@@ -333,12 +334,12 @@ class Weaver:
         return Delivery(name, kept, keeper)
 
     def _server(self, of: Implemented, part: Part, host: str | None) -> str:
-        """Return the machine of an operation: that of a step goes before that of its implementation."""
-        end: Part | None = part
+        """Return the machine of an operation: that of a step, which may be a node, goes before its own."""
+        end: Part | None = self._layer.parts.get(host or "")
         if host in ("SOURCE", "TARGET") and isinstance(of.subject, Link):
             end = of.subject.source if host == "SOURCE" else of.subject.target
-            end = end.machine
-            name = end.name if end is not None else ORCHESTRATOR
+        if end is not None:
+            name = end.machine.name if end.machine is not None else ORCHESTRATOR
         else:
             name = ORCHESTRATOR if host == ORCHESTRATOR else machine(of, part)
         if name == ORCHESTRATOR and name not in self._compiler.resources:

@@ -11,6 +11,7 @@ from heat_config_agent.tosca.circles import circles, shown_circle
 from heat_config_agent.tosca.definitions import RequirementDefinition, Type
 from heat_config_agent.tosca.filters import check_filter, meets
 from heat_config_agent.tosca.functions import Scope
+from heat_config_agent.tosca.primitives import UNBOUNDED
 from heat_config_agent.tosca.report import nearest
 from heat_config_agent.tosca.service import Node, Requirement, Service
 
@@ -29,6 +30,7 @@ def check_requirements(node: Node, service: Service, scope: Scope) -> None:
             _check_target(requirement, service, scope)
             _check_relationship(requirement, service, scope)
             _check_filter(requirement, scope)
+            _check_occurrences(requirement, scope)
     if node.is_known and node.type is not None:
         _check_number(node, node.type.requirements, service, scope)
 
@@ -124,6 +126,17 @@ def _check_relationship(requirement: Requirement, service: Service, scope: Scope
     if type_ is not None and wanted is not None and not type_.may_be(wanted):
         problem = f"{requirement.name} needs a relationship of the type {wanted.name}, and {name} is none"
         scope.report.wrong("relationship-unfit", problem, path)
+
+
+def _check_occurrences(requirement: Requirement, scope: Scope) -> None:
+    """Report occurrences that are not within those of the definition (1.3)."""
+    own, definition = requirement.content.get("occurrences"), requirement.definition
+    if own is None or definition is None:
+        return
+    (least, most), upper = definition.occurrences, float("inf") if own[1] == UNBOUNDED else own[1]
+    if own[0] < least or upper > most:
+        problem = f"the occurrences of {requirement.name} are not within those of its definition: {least:g} to {most:g}"
+        scope.report.wrong("value", problem, (*requirement.path, "occurrences"))
 
 
 def _check_filter(requirement: Requirement, scope: Scope) -> None:

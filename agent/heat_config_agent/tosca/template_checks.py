@@ -12,6 +12,7 @@ from heat_config_agent.tosca.definitions import CapabilityDefinition, PropertyDe
 from heat_config_agent.tosca.entities import operations
 from heat_config_agent.tosca.filters import check_filter
 from heat_config_agent.tosca.functions import Scope
+from heat_config_agent.tosca.interface_definitions import check_operations
 from heat_config_agent.tosca.report import nearest
 from heat_config_agent.tosca.requirements import check_requirements
 from heat_config_agent.tosca.service import Node, Service
@@ -199,9 +200,15 @@ def check_interfaces(
     template: Template, content: Mapping[str, Any], path: Path, scope: Scope, artifacts: Mapping[str, Any]
 ) -> None:
     """Report what is wrong with the interfaces of a template (section 3.7)."""
+    names: dict[str, str] = {}
     for name, assigned in content.items():
         here = (*path, "interfaces", name)
         definition = template.declaration(name)
+        first = names.setdefault(definition.name if definition else name, name)
+        if first != name:
+            problem = f"the interface {name} is there twice: {first} is the same one"
+            scope.report.wrong("duplicate", problem, here, "put all operations under one of them")
+        check_operations(assigned, here, scope.report)
         own_type = None if definition else template.document.find("interface_types", name)
         interface = template.interfaces.get(definition.name if definition else name)
         is_declared = definition is not None or own_type is not None

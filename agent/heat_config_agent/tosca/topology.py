@@ -250,6 +250,7 @@ class Topology:
         if outer is None:
             return {}
         requirements: dict[str, list[tuple[Requirement, Part]]] = {}
+        around = self._outer_requirements(outer)  # the substituted node may be within another one
         for name, entry in (part.layer.mapping.get("requirements") or {}).items():
             mapped = entry.get("mapping") if isinstance(entry, dict) else entry
             if not isinstance(mapped, list) or len(mapped) != 2 or mapped[0] != part.template.name:
@@ -258,14 +259,14 @@ class Topology:
                 target = self._target(requirement, outer) if requirement.name == name else None
                 if target is not None:
                     requirements.setdefault(mapped[1], []).append((requirement, target))
+            if name in around:
+                requirements.setdefault(mapped[1], []).extend(around[name])
         return requirements
 
     def _target(self, requirement: Requirement, part: Part) -> Part | None:
         """Return the node that fulfils a requirement (section 3.7.2); None, with a mistake, if there is none."""
         if requirement.target is None:
             requirement.target = self._found(requirement, part)
-            if requirement.target is not None and requirement.target is self.surroundings.machine:
-                return self._this_machine(part.layer)
         if requirement.target is None:
             return None
         if requirement.target is self.surroundings.machine:
@@ -338,6 +339,9 @@ class Topology:
                 if requirement.name not in mapped and requirement.target is not None:
                     target = outer.layer.parts.get(requirement.target.name)
                     yield from self.everything(target) if target is not None else ()
+            for name, links in self._outer_requirements(outer).items():
+                for _, target in links if name not in mapped else ():
+                    yield from self.everything(target)
             outer = outer.layer.outer
 
     def everything(self, part: Part) -> Iterator[Part]:

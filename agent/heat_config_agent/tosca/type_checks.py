@@ -18,7 +18,7 @@ from heat_config_agent.tosca.entities import operations
 from heat_config_agent.tosca.filters import check_filter
 from heat_config_agent.tosca.functions import Scope
 from heat_config_agent.tosca.grammar import EMPTY
-from heat_config_agent.tosca.interface_definitions import InterfaceDefinition
+from heat_config_agent.tosca.interface_definitions import InterfaceDefinition, check_operations
 from heat_config_agent.tosca.report import Report, nearest
 from heat_config_agent.tosca.subjects import TypeSubject
 from heat_config_agent.tosca.triggers import check_triggers
@@ -135,6 +135,7 @@ class _TypeCheck:
 
     def _check_interface_type(self) -> None:
         content, path = self.type.content, self.type.path
+        check_operations(content, path, self.report)
         self._check_inputs(content.get("inputs"), self.type.inputs, (*path, "inputs"))
         for name, operation, where in operations(content, path):
             if operation.get("implementation"):
@@ -150,6 +151,8 @@ class _TypeCheck:
     def _check_operation(
         self, content: Mapping[str, Json], inputs: Mapping[str, PropertyDefinition], path: Path
     ) -> None:
+        if path[-1] == "inputs":
+            self.report.wrong("key-unknown", "inputs cannot be the name of an operation", path, "give it another name")
         self._check_inputs(content.get("inputs"), inputs, (*path, "inputs"))
         implementation = content.get("implementation")
         if implementation:
@@ -175,6 +178,7 @@ class _TypeCheck:
             known = [*self.document.known("interface_types"), "Standard", "Configure"]
             problem = f"the interface {interface.name} needs a type"
             self.report.wrong("key-missing", problem, path, nearest(interface.name, known) or "add type")
+        check_operations(content, path, self.report)
         self._check_inputs(content.get("inputs"), interface.inputs, (*path, "inputs"))
         for name, operation, where in operations(content, path):
             self._check_operation(operation, interface.operations[name].inputs, where)

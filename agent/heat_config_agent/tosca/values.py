@@ -105,7 +105,7 @@ def _check_complex(value: Json, type_: Type, path: Path, report: Report) -> None
     if not type_.properties:  # it says nothing of its values
         return
     check_properties(value, type_.properties, f"the type {type_.name}", (path, path), report)
-    if type_.key == _PORTS:
+    if any(ancestor.key == _PORTS for ancestor in type_.lineage):
         _check_ports(value, path, report)
 
 

@@ -10,6 +10,7 @@ from heat_config_agent.language.positions import Json, Path
 from heat_config_agent.tosca import functions, values
 from heat_config_agent.tosca.circles import circles, shown_circle
 from heat_config_agent.tosca.definitions import PropertyDefinition, definitions
+from heat_config_agent.tosca.entities import HOST_NAMES
 from heat_config_agent.tosca.filters import assertions, check_clauses
 from heat_config_agent.tosca.functions import Scope
 from heat_config_agent.tosca.grammar import EMPTY
@@ -139,6 +140,7 @@ class _WorkflowCheck:
         if step.get("target_relationship") is not None and step.get("operation_host") is None:
             problem = "a step with target_relationship needs operation_host"
             self.report.wrong("key-missing", problem, path, "add operation_host: SOURCE or TARGET")
+        self._check_host(step, target, path)
         activities = [activity for activity in step.get("activities") or () if activity is not None]
         if step.get("target") is None and any("inline" not in activity for activity in activities):
             self.report.wrong("key-missing", "a step needs target", path, "add target")
@@ -149,6 +151,19 @@ class _WorkflowCheck:
             for name, where in _named_steps(step.get(key), (*path, key)):
                 if name not in steps:
                     self.report.wrong("step-unknown", f"there is no step {name}", where, nearest(name, steps))
+
+    def _check_host(self, step: Mapping[str, Any], target: Template | None, path: Path) -> None:
+        """Report an operation_host that a step with that target cannot have (section 3.5.23)."""
+        host = step.get("operation_host")
+        allowed = HOST_NAMES if step.get("target_relationship") is None else ("SOURCE", "TARGET")
+        if host is None or host in allowed:
+            return
+        if target is not None and target.kind == Group.kind:
+            if host in self.service.nodes or self.service.document.find("node_types", host) is not None:
+                return
+            allowed = (*allowed, "a node template", "a node type")
+        problem = f"operation_host must be one of {', '.join(allowed)}"
+        self.report.wrong("choice", problem, (*path, "operation_host"), nearest(host, allowed))
 
     def _check_activity(
         self, activity: Mapping[str, Any], step: Mapping[str, Any], target: Template | None, path: Path

@@ -140,8 +140,8 @@ def _creation(nodes: int, *, seconds: float, goals: tuple[Goal, ...] = ()) -> Sc
 
 
 _CHAIN = (
-    "each node waits for the one before, so no flush serves two of them: there are three for each, and one for each "
-    "deployment alone. The tool also lays out the files of each operation."
+    "each node waits for the one before. There are two flushes for each, at the same time, and one for each deployment "
+    "alone. The tool also lays out the files of each operation."
 )
 
 SCENARIOS: tuple[Scenario, ...] = (

@@ -19,9 +19,9 @@ from heat_config_agent.stack.records import COMPLETE, FAILED, IN_PROGRESS
 from heat_config_hooks import processes
 from heat_config_hooks.values import dataclass
 
-_WORKING, _RUNNING = "working", "running"
+_WORKING, _RUNNING, _OK = "working", "running", "ok"
 
-_STYLES = {"ok": "good", "FAILED": "bad", _RUNNING: "live", _WORKING: "live"}
+_STYLES = {_OK: "good", "FAILED": "bad", _RUNNING: "live", _WORKING: "live"}
 """Word of a row → its style; all other words are quiet."""
 
 _ROOM = 24
@@ -167,7 +167,7 @@ class _Row:
         if event["status"] == IN_PROGRESS:
             self.word, self.since, self.ended, self.deployed, self.outcome = _WORKING, now, None, False, ""
             return
-        self.word = self.outcome = {COMPLETE: "ok", FAILED: "FAILED"}.get(event["status"], event["status"])
+        self.word = self.outcome = {COMPLETE: _OK, FAILED: "FAILED"}.get(event["status"], event["status"])
         if self.since is None and not self.deployed:  # nothing came before it: it is a state that was set
             self.since = now
         self.ended = now
@@ -181,11 +181,14 @@ class _Row:
         self.word, self.since, self.ended, self.deployed = _RUNNING, moment, None, True
 
     def run_ended(self, seconds: float | None, problem: str) -> bool:
-        """Take over the time of a run; return True if the resource did not wait for it, so that no event follows."""
+        """Take over the time of a run; return True if the resource did not wait for it, so that no event follows.
+
+        A run that could not begin is of interest only if it has failed.
+        """
         now = processes.since_boot()
         if self.since is None and seconds is not None:  # it began and ended while no command was there
             self.since = now - max(seconds, 0.0)
-        if self.word != _RUNNING or not self.outcome:
+        if not self.outcome or (self.word != _RUNNING and not (problem and self.outcome == _OK)):
             return False
         self.word, self.ended = self.outcome, now
         self.reason = self.reason or (f"its run has failed: {problem}" if problem else "")

@@ -20,7 +20,7 @@ from heat_config_agent.language.report import ordered
 from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings
-from heat_config_agent.stack import advice, listing, preview, validation
+from heat_config_agent.stack import advice, deployments, listing, preview, validation
 from heat_config_agent.stack.definition import Definition
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.preview import Change
@@ -278,9 +278,7 @@ def _why(settings: Settings, root: Stack) -> list[str]:
     room = terminal.width() - 1 if terminal.is_live() else 0
     reason = conceal.text(root.record.reason)
     lines = textwrap.wrap(terminal.line(reason), room) if room else [terminal.line(reason)] if reason else []
-    for each in store.deployments.values():
-        if each.status != FAILED or each.config not in store.configs:
-            continue
+    for each in deployments.failed_last(root):
         path = f"{root.name}/{sessions.path_of_deployment(store, each.id)}"
         printed = conceal.text(str(each.outputs.get("deploy_stderr") or "")).rstrip().splitlines()
         shown = [f"  | {terminal.line(line)}" for line in printed[-_STDERR_LINES:]]
@@ -298,6 +296,12 @@ def _way_out(settings: Settings, root: Stack) -> list[str]:
     if root.record.action == DELETE:
         force = settings.command("stack", "delete", "--force", root.name)
         return [f"if that cannot be fixed, `{terminal.line(force)}` forgets what cannot be deleted"]
+    if root.record.action == ROLLBACK and root.record.status == FAILED:
+        word = "delete" if root.defined is None else "update"
+        again, force = (
+            terminal.line(settings.command("stack", *words, root.name)) for words in ((word,), ("delete", "--force"))
+        )
+        return [f"`{again}` tries again to delete the rest, and `{force}` forgets what cannot be deleted"]
     if root.record.action not in (SUSPEND, RESUME):
         return []
     resume, update = (terminal.line(settings.command("stack", word, root.name)) for word in ("resume", "update"))

@@ -14,7 +14,7 @@ from heat_config_agent.language.positions import Json
 from heat_config_agent.model.errors import blame
 from heat_config_agent.stack.definition import Unresolved
 from heat_config_agent.stack.live import Stack
-from heat_config_agent.stack.records import StackRecord
+from heat_config_agent.stack.records import INIT, StackRecord
 from heat_config_agent.stack.resource import Resource
 
 
@@ -85,8 +85,12 @@ def written(answer: Mapping[str, Any]) -> str:
 
 
 def every(root: Stack, depth: int) -> Iterator[tuple[str, Resource]]:
-    """Yield all resources with their paths, including those of nested stacks to a depth."""
-    for name, each in root.resources.items():
+    """Yield all resources with their paths, including those of nested stacks to a depth.
+
+    Those that the definition no longer has are the last: they are still to be deleted, or could not be.
+    """
+    left = (each for each in root.records() if each.name not in root.resources and each.action != INIT)
+    for name, each in {**root.resources, **{each.name: root.resource(each) for each in left}}.items():
         path = "/".join((*root.path, name))
         yield path, each
         if depth and isinstance(each.child, Stack):

@@ -77,7 +77,9 @@ def _cidr(value: str) -> str:
 
 
 def _ip_or_cidr(value: str) -> str:
-    return _cidr(value) if "/" in value else _ip(value)
+    if "/" in value:
+        return f"{value!r} is not a valid IP subnet" if _cidr(value) else ""
+    return f"{value!r} is not a valid IP address" if _ip(value) else ""
 
 
 _MACS = (

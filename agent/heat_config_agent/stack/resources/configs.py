@@ -8,42 +8,18 @@ from typing import Any, ClassVar
 import yaml
 
 from heat_config_agent.language.positions import Json
-from heat_config_agent.stack import deployments, exception
+from heat_config_agent.stack import exception
 from heat_config_agent.stack.attributes import Schema as Attribute
-from heat_config_agent.stack.constraints import AllowedValues, Length
+from heat_config_agent.stack.config_service import INPUT, OUTPUT, new_config
+from heat_config_agent.stack.constraints import Length
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.properties import Schema
 from heat_config_agent.stack.resource import Resource
 
-_TYPES = AllowedValues(["String", "Number", "CommaDelimitedList", "Json", "Boolean"])
-
-_INPUT = Schema(
-    Schema.MAP,
-    schema={
-        "name": Schema(Schema.STRING, "Name of the input.", required=True),
-        "description": Schema(Schema.STRING, "Description of the input."),
-        "type": Schema(Schema.STRING, "Type of the value.", default="String", constraints=[_TYPES]),
-        "default": Schema(Schema.ANY, "Value if none is given."),
-        "replace_on_change": Schema(
-            Schema.BOOLEAN, "Whether a changed value replaces the deployment instead of updating it.", default=False
-        ),
-    },
-)
-
-_OUTPUT = Schema(
-    Schema.MAP,
-    schema={
-        "name": Schema(Schema.STRING, "Name of the output.", required=True),
-        "description": Schema(Schema.STRING, "Description of the output."),
-        "type": Schema(Schema.STRING, "Type of the value.", default="String", constraints=[_TYPES]),
-        "error_output": Schema(Schema.BOOLEAN, "Whether a value means that the deployment has failed.", default=False),
-    },
-)
-
 _SHARED = {
     "options": Schema(Schema.MAP, "Options of the tool."),
-    "inputs": Schema(Schema.LIST, "Values for the tool.", schema=_INPUT),
-    "outputs": Schema(Schema.LIST, "Values from the tool.", schema=_OUTPUT),
+    "inputs": Schema(Schema.LIST, "Values for the tool.", schema=Schema(Schema.MAP, schema=INPUT)),
+    "outputs": Schema(Schema.LIST, "Values from the tool.", schema=Schema(Schema.MAP, schema=OUTPUT)),
 }
 _GROUP = Schema(Schema.STRING, "The tool.", default="Heat::Ungrouped")
 
@@ -67,14 +43,14 @@ class _Config(Resource):
     def handle_create(self) -> None:
         """Store the config."""
         values = {"name": self.physical_resource_name(), **self.content()}
-        config = deployments.new_config(values, self.stack.id)
+        config = new_config(values, self.stack.id)
         self.stack.world.store.put(config)
         self.resource_id_set(config.id)
 
     def handle_adopt(self, resource_data: Mapping[str, Json] | None = None) -> None:
         """Store the config under the id that it had."""
         super().handle_adopt(resource_data)
-        config = deployments.new_config({"name": self.physical_resource_name(), **self.content()}, self.stack.id)
+        config = new_config({"name": self.physical_resource_name(), **self.content()}, self.stack.id)
         config.id = str(self.resource_id)
         self.stack.world.store.put(config)
 

@@ -9,6 +9,7 @@ from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import deployments, exception, records
 from heat_config_agent.stack.attributes import Schema as Attribute
 from heat_config_agent.stack.attributes import select_from_attribute
+from heat_config_agent.stack.config_service import new_config
 from heat_config_agent.stack.constraints import AllowedValues
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.properties import Properties, Schema
@@ -98,7 +99,7 @@ class SoftwareDeployment(Resource):
         blank = ConfigRecord("", self.physical_resource_name(), "Heat::Ungrouped", "", {}, [], [], "")
         base = source or blank
         name = self.properties["name"] or base.name or self.physical_resource_name()
-        derived = deployments.new_config({"name": name}, self.stack.id)
+        derived = new_config({"name": name}, self.stack.id)
         derived.group, derived.options, derived.outputs = base.group, base.options, base.outputs
         derived.inputs = deployments.inputs_of(base, input_values, self._told(action))
         derived.config = self.with_inputs(base.config, derived.inputs) or self.EMPTY
@@ -248,7 +249,9 @@ class SoftwareDeployment(Resource):
         return True
 
     def handle_signal(self, details: Json) -> None:
-        """Accept the result. Raises ValueError if nothing has been delivered."""
+        """Accept the result. Raises ValueError if nothing has been delivered, or if it is a number or a boolean."""
+        if isinstance(details, int | float) and details:
+            raise ValueError("a result is a map of outputs")
         found = self._deployment
         if found is None:
             raise ValueError("nothing has been delivered to its server yet, so there is no result to report")

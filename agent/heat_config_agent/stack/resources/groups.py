@@ -109,15 +109,15 @@ class ResourceGroup(Group):
     def _remove_names(self) -> None:
         """Record the names that are not to be used."""
         names = [str(name) for policy in self.properties["removal_policies"] for name in policy["resource_list"]]
-        members = self._members()
-        if members:
-            refs = {
-                str(member.FnGetRefId()): name for name, member in reversed(members.items())
-            }  # the first of several
-            names = [refs.get(name, name) for name in names]
-            names = [name for name in names if name in members]
-        former = self.data().get("removed", []) if self.properties["removal_policies_mode"] == "append" else []
-        self.data_set("removed", sorted({*former, *names}))
+        former = self.data().get("removed", [])
+        if self.child is not None:
+            members = self._members()
+            # The first of several with the same id.
+            refs = {str(member.FnGetRefId()): name for name, member in reversed(members.items())}
+            known = (name if name in members or name in former else refs.get(name) for name in names)
+            names = [name for name in known if name is not None]
+        kept = former if self.properties["removal_policies_mode"] == "append" else []
+        self.data_set("removed", sorted({*kept, *names}))
 
     def members_like_the_first(self) -> int:
         """Return the number of members."""
@@ -177,6 +177,11 @@ class ResourceChain(Group):
             needs = () if properties["concurrent"] or not number else (str(number - 1),)
             if isinstance(type_, str):
                 yield ResourceDefinition(name=str(number), type=type_, properties=shared, depends_on=needs)
+
+    def get_attribute(self, key: str, *path: Json) -> Json:
+        """Return an attribute of the chain, or of its members; while there is no child stack, null."""
+        wrong = key == attributes.SHOW or (key == "attributes" and not path)
+        return None if self.child is None and not wrong else super().get_attribute(key, *path)
 
     def validate(self) -> None:
         """Refuse a type that is not text."""

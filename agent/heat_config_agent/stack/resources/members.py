@@ -226,8 +226,10 @@ class Group(StackResource):
     def get_attribute(self, key: str, *path: Json) -> Json:
         """Return an attribute of the group, or of its members."""
         if key.startswith(MEMBER):
+            if self.child is None:
+                return None
             of_attribute = bool(path) or "." in key.removeprefix(MEMBER)
-            if of_attribute and self.child is not None and not self._members():
+            if of_attribute and not self._members():
                 return None  # as in Heat, if there is no member at all
             return self.of_member(key, path)
         if key == attributes.SHOW:

@@ -15,6 +15,7 @@ from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import deployments, exception, kept_files, nodes
 from heat_config_agent.stack.attributes import Schema as Attribute
 from heat_config_agent.stack.attributes import select_from_attribute
+from heat_config_agent.stack.config_service import new_config
 from heat_config_agent.stack.constraints import AllowedValues
 from heat_config_agent.stack.definition import ROOT, Unresolved, resolve
 from heat_config_agent.stack.properties import Properties, Schema
@@ -122,7 +123,7 @@ class Operation(SoftwareDeployment):
         if kept is not None and len(written) > kept_files.LEAST:
             config["files"] = {path: kept.keep(content) for path, content in config["files"].items()}
             written = _written(config)
-        derived = deployments.new_config(
+        derived = new_config(
             {
                 "name": self.physical_resource_name(),
                 "group": "tosca",

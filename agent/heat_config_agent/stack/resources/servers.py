@@ -53,6 +53,7 @@ class Named(NothingBehind):
 class DeployedServer(NothingBehind):
     """A server that exists already: this machine."""
 
+    deletes_with_snapshot: ClassVar[bool] = True
     properties_schema: ClassVar[Mapping[str, Schema]] = {
         "name": Schema(Schema.STRING, "Name of the server.", update_allowed=True),
         "metadata": Schema(Schema.MAP, "Metadata of the server.", update_allowed=True),

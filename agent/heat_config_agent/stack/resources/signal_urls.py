@@ -105,6 +105,15 @@ class SwiftSignal(WaitCondition):
     FAILURE: ClassVar[type[exception.Error]] = exception.SwiftSignalFailure
     OVER: ClassVar[type[exception.Error]] = exception.SwiftSignalTimeout
 
+    def handle_update(
+        self,
+        json_snippet: Snippet,
+        tmpl_diff: Mapping[str, Json],
+        prop_diff: Mapping[str, Json],
+    ) -> float:
+        """Wait for nothing: no property can change in place."""
+        return 0.0
+
 
 class AccessPolicy(Resource):
     """A list of the resources that a user may see. It has no effect on this machine, which has no such users."""

@@ -13,8 +13,7 @@ from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import exception, records
 from heat_config_agent.stack.attributes import Schema as Attribute
 from heat_config_agent.stack.constraints import AllowedValues, CustomConstraint, Range
-from heat_config_agent.stack.exception import UpdateReplace
-from heat_config_agent.stack.properties import Schema
+from heat_config_agent.stack.properties import Properties, Schema
 from heat_config_agent.stack.resource import Resource
 from heat_config_agent.stack.snippet import Snippet
 from heat_config_agent.stack.support import HIDDEN, SupportStatus
@@ -214,19 +213,26 @@ class TestResource(Resource):
         self.resource_id_set(self.physical_resource_name())
         return self._seconds("create")
 
+    def needs_replace_with_prop_diff(
+        self,
+        changed_properties_set: set[str],
+        after_props: Properties,
+        before_props: Properties,
+    ) -> bool:
+        """Return whether a new value replaces it."""
+        return "value" in changed_properties_set and bool(after_props["update_replace"])
+
     def handle_update(
         self,
         json_snippet: Snippet,
         tmpl_diff: Mapping[str, Json],
         prop_diff: Mapping[str, Json],
     ) -> float:
-        """Store the new value."""
+        """Store the new value; as in Heat, an empty one leaves the former."""
         self.properties = json_snippet.properties(self.properties_schema)
-        if self.properties["update_replace"]:
-            raise UpdateReplace(self.name)
         self._fail()
-        if "value" in prop_diff:
-            self.data_set("value", self.properties["value"])
+        if value := prop_diff.get("value"):
+            self.data_set("value", value)
         return self._seconds("update")
 
     def handle_delete(self) -> float:
@@ -284,8 +290,7 @@ class Delay(Resource):
         return time.monotonic() + wait
 
     def handle_create(self) -> float:
-        """Start the delay."""
-        self.resource_id_set(self.physical_resource_name())
+        """Start the delay. The resource has no id, as in Heat."""
         return self._until("CREATE")
 
     def handle_update(

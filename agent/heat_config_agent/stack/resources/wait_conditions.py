@@ -141,10 +141,10 @@ class WaitCondition(Resource):
         tmpl_diff: Mapping[str, Json],
         prop_diff: Mapping[str, Json],
     ) -> float:
-        """Wait for the new number of signals."""
+        """Wait for the new number of signals; also if only its metadata changes, as in Heat."""
         self.properties = json_snippet.properties(self.properties_schema)
         self._handle_there()
-        return self._begun() if prop_diff else 0.0
+        return self._begun()
 
     def _begun(self) -> float:
         """Start to wait, or continue the wait of an earlier process; return the total seconds."""
