@@ -120,7 +120,7 @@ def test_an_interrupt_leaves_no_debris(machine: Machine) -> None:
     """The terminal prints «^C» where the cursor is, and the rows are drawn over it."""
     terminal = on_terminal(machine, template(machine, WAITS))
     begun(machine)
-    time.sleep(0.5)
+    terminal.wait_for("running   one")
     terminal.type("\x03")
     shown = screen(terminal.printed())
     (machine.folder / "log.go").touch()
@@ -138,7 +138,7 @@ def test_what_still_runs_after_an_interruption_reads_so(machine: Machine) -> Non
     process.communicate()
     time.sleep(1.5)
     terminal = on_terminal(machine, path)
-    time.sleep(3)
+    terminal.wait_for("running   one")
     (machine.folder / "log.go").touch()
     drawn = frames(terminal.printed())
     during = next(frame for frame in drawn if any(line.startswith("running   one ") for line in frame))
@@ -162,7 +162,7 @@ def test_what_is_unchanged_says_so_before_the_end(machine: Machine) -> None:
     path = template(machine, "true", WAITS)
     terminal = on_terminal(machine, path)
     begun(machine)
-    time.sleep(0.5)
+    terminal.wait_for("running   two_with")
     (machine.folder / "log.go").touch()
     during = next(frame for frame in frames(terminal.printed()) if any(line.startswith("running") for line in frame))
     assert row(during, "one")[0] == row(during, "server")[0] == row(during, "one_config")[0] == "unchanged"
@@ -202,7 +202,7 @@ def test_an_update_that_is_resumed_knows_what_is_unchanged(machine: Machine) -> 
     process.send_signal(signal.SIGKILL)
     process.communicate()
     terminal = on_terminal(machine, path)
-    time.sleep(1.5)
+    terminal.wait_for("running   two_with")
     (machine.folder / "log.go").touch()
     during = next(frame for frame in frames(terminal.printed()) if any(line.startswith("running") for line in frame))
     assert row(during, "one")[0] == row(during, "server")[0] == row(during, "one_config")[0] == "unchanged"
@@ -261,7 +261,7 @@ def test_what_waits_for_a_signal_after_an_interruption_reads_so(machine: Machine
     process.send_signal(signal.SIGKILL)
     process.communicate()
     terminal = on_terminal(machine, path)
-    time.sleep(1)
+    terminal.wait_for("working   waits")
     terminal.type("\x03")
     shown = screen(terminal.printed())
     assert row(shown, "waits")[:3] == ["working", "waits", "CREATE"]

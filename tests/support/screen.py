@@ -21,6 +21,7 @@ class Terminal:
     """A command on a terminal of its own, which is its controlling terminal."""
 
     def __init__(self, command: Sequence[str | Path], environment: dict[str, str]) -> None:
+        self._printed = b""
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
         self.process = subprocess.Popen(
@@ -38,17 +39,21 @@ class Terminal:
         """Type text, such as the character of «^C»."""
         os.write(self._ours, text.encode())
 
+    def wait_for(self, text: str) -> None:
+        """Wait until the command has printed a text."""
+        while text not in self._printed.decode(errors="replace"):
+            self._printed += os.read(self._ours, 65536)
+
     def printed(self) -> str:
         """Wait for the end of the command, and return all that it printed, with its codes."""
-        printed = b""
         try:
             while more := os.read(self._ours, 65536):
-                printed += more
+                self._printed += more
         except OSError:  # the command has closed the terminal
             pass
         os.close(self._ours)
         self.process.wait(60)
-        return printed.decode()
+        return self._printed.decode()
 
 
 def frames(printed: str) -> list[list[str]]:

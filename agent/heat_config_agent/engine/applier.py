@@ -121,6 +121,10 @@ class Applier:
         self._launcher.settings = run_settings
         self._delivery.trust(ca_file)
 
+    def secure(self) -> None:
+        """Flush and report the results that are not on disk yet. Raises StateError."""
+        self._mailroom.secure()
+
     def settle(self) -> None:
         """Make all work so far survive a power cut. Call this when nothing is left to do, and before ending."""
         self._mailroom.secure()

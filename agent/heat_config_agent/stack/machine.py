@@ -194,6 +194,7 @@ class ThisMachine:
             world.store.flush(durable=True)
         self._applier.turn(LONGEST if timeout is None else timeout, also)
         if not self.busy:
+            self._applier.secure()  # of runs for which no resource waits
             self._raise_if_stuck()
 
     def _flush_with(self, flush_journal: Callable[[], None]) -> None:
