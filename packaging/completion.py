@@ -68,7 +68,7 @@ FISH = {
     id(DEPLOYMENT): "-a '(__heat_config_deployments)'",
     id(STACK): "-a '(__heat_config_stacks)'",
 }
-"""What a value is, by the identity of what shtab has for it → what fish has for it."""
+"""The kinds of values: the identity of the entry for shtab → the words for fish."""
 
 NAMES = {"bash": "{}", "zsh": "_{}", "fish": "{}.fish"}
 """Shell → what the file for a command is called."""

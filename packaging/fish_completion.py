@@ -1,4 +1,4 @@
-"""Completion for fish, from the same declarations as that for bash and zsh.
+"""Completion for fish, from the declarations that bash and zsh use too.
 
 shtab writes it only in versions that releases of Debian and Ubuntu do not have yet.
 """

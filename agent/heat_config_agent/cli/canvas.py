@@ -22,7 +22,7 @@ class Canvas:
         self._drawn = False
         self._is_to_stop = False
         self._stopped_by: object = None
-        """What ^Z did before anything was drawn."""
+        """The reaction to ^Z before anything was drawn."""
 
     def draw(self, lines: Sequence[str]) -> None:
         """Replace what is drawn with these lines, as far as they fit. Here ^Z takes effect."""

@@ -166,7 +166,7 @@ _FLOAT = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 
 
 def is_of_states(tree: Tree) -> bool:
-    """Return whether only states of nodes are to be known for a value: they change with every run."""
+    """Return whether a value lacks only states of nodes, which change with every run."""
     return not any(True for _ in requires(tree)) and _has_state(tree)
 
 

@@ -1,4 +1,4 @@
-"""What functions name: templates, and types in the place of the templates that are of them (chapter 4)."""
+"""The subjects of functions: templates, or the types that stand for their templates (chapter 4)."""
 
 from __future__ import annotations
 

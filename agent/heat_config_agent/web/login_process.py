@@ -111,7 +111,7 @@ class Logins:
             return self._idle.pop() if self._idle else None
 
     def _put(self, process: _Process, seconds: float) -> None:
-        """Keep a process for the next login, for so many seconds."""
+        """Keep a process for the next login; end it after this many seconds without one."""
         with self._lock:
             self._idle.append(process)
             self._until = max(self._until, time.monotonic() + seconds)

@@ -41,7 +41,7 @@ class Earlier:
     word: str
     action: str = ""
     seconds: float | None = None
-    """How long the work took, or has taken so far; None if that is not known."""
+    """The seconds that the work took, or has taken so far; None if they are not known."""
 
     @property
     def is_over(self) -> bool:
