@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ from support.machine import Machine, deployment
 
 PAGE = 4096
 ONCE = ("--deliver-for", "0")
+SECONDS = 60.0
+"""The time to find a moment at which the number of files does not change."""
 
 
 class Disk:
@@ -35,6 +39,19 @@ class Disk:
     def limit_inodes(self, number: int) -> None:
         """Have room for so many files in all."""
         subprocess.run(["mount", "-o", f"remount,nr_inodes={number}", self.path], check=True)
+
+    def take_all_inodes(self) -> None:
+        """Have no room for one more file, though a daemon makes and removes some just now."""
+        deadline = time.monotonic() + SECONDS
+        while True:
+            room = os.statvfs(self.path)
+            try:
+                self.limit_inodes(room.f_files - room.f_ffree)
+            except subprocess.CalledProcessError:  # there is one more file now
+                if time.monotonic() > deadline:
+                    raise
+            else:
+                return
 
     def remount(self, mode: str) -> None:
         """Make it read-only (ro) or writable (rw)."""
