@@ -63,12 +63,8 @@ class Applier:
         report: Report,
         attempts: Attempts | None = None,
         reader: metadata.Reader | None = None,
-        stored_by_receiver: bool = False,
     ) -> None:
-        """Work on an open journal. `reader` keeps the parsed documents of the last pass.
-
-        `stored_by_receiver` is for the `Mailroom`.
-        """
+        """Work on an open journal. `reader` keeps the parsed documents of the last pass."""
         _keep_descriptors()
         self._journal, self._tools, self._deployed = journal, tools, deployed
         self._delivery, self._report = delivery, report
@@ -79,15 +75,7 @@ class Applier:
         self._launcher = Launcher(run_settings, report)
         self._queue = Queue()
         alive = self._attempts.alive
-        self._mailroom = Mailroom(
-            journal,
-            delivery,
-            self._run_inputs,
-            self._mirror,
-            report,
-            alive=alive,
-            stored_by_receiver=stored_by_receiver,
-        )
+        self._mailroom = Mailroom(journal, delivery, self._run_inputs, self._mirror, report, alive=alive)
         self._admission = Admission(journal, self._queue, self._launcher, self._mailroom, report)
         self._completion = Completion(journal, self._launcher, self._mailroom, self._attempts)
         self._execution = Execution(

@@ -34,19 +34,14 @@ class Mailroom:
         report: Report,
         *,
         alive: Callable[[], None],
-        stored_by_receiver: bool,
     ) -> None:
-        """Begin with no results. `alive` feeds the watchdog.
-
-        `stored_by_receiver` is True if the receiver has each result on disk before it counts as delivered.
-        """
+        """Begin with no results. `alive` feeds the watchdog."""
         self._journal = journal
         self._delivery = delivery
         self._run_inputs = run_inputs
         self._mirror = mirror
         self._report = report
         self._alive = alive
-        self._stored_by_receiver = stored_by_receiver
         self._finished: list[Step] = []
         """Steps that have ended in this turn, and whose results may not be on disk yet. Empty between turns."""
         self._unsecured: list[Step] = []
@@ -82,8 +77,8 @@ class Mailroom:
         return superseded
 
     def _is_stored(self, step: Step) -> bool:
-        """Return whether the receiver stores the result of a step: it gets none that no signal is asked for."""
-        return self._stored_by_receiver and step.deployment.target.wanted
+        """Return whether the receiver stores the result of a step; one without a signal reaches no receiver."""
+        return self._delivery.is_stored and step.deployment.target.wanted
 
     @property
     def owes(self) -> bool:

@@ -40,12 +40,11 @@ def open_state(
     patience: float | None = None,
     attempts: Attempts | None = None,
     reader: Reader | None = None,
-    stored_by_receiver: bool = False,
 ) -> Workplace:
     """Open the journal of a state directory, whose lock the caller holds, and return the parts that work on it.
 
     `run_settings` and `deployed` are used in place of those in `settings`. `patience` is how many seconds results have
-    to be delivered; None for no limit. `stored_by_receiver` is for the `Mailroom`. Raises StateError.
+    to be delivered; None for no limit. Raises StateError.
     """
     run_settings = run_settings or settings.run_settings
     journal = Journal(run_settings.state)
@@ -62,7 +61,6 @@ def open_state(
         report=announcer,
         attempts=attempts,
         reader=reader,
-        stored_by_receiver=stored_by_receiver,
     )
     pruning = Pruning(journal, folder, run_settings.state, settings.limits, report)
     return Workplace(journal, folder, applier, pruning, announcer)

@@ -46,6 +46,9 @@ class Outcome:
 class Outgoing(Protocol):
     """Sends results: an `Outbox`, or a replacement for it and its servers."""
 
+    is_stored: bool
+    """True if the receiver has each result on disk before it counts as delivered."""
+
     def trust(self, ca_file: str | None) -> None:
         """Trust the certificates in this file from now on."""
 
@@ -90,6 +93,11 @@ class Delivery:
     def __contains__(self, key: object) -> bool:
         """Return whether a result is being sent, or waits for its next try."""
         return key in self._results
+
+    @property
+    def is_stored(self) -> bool:
+        """True if the receiver has each result on disk before it counts as delivered."""
+        return self._outbox.is_stored
 
     def trust(self, ca_file: str | None) -> None:
         """Trust the certificates in this file from now on."""

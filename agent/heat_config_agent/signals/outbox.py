@@ -107,6 +107,8 @@ def _unusable(url: str) -> str:
 class Outbox:
     """The results that are being sent, and the threads that send them."""
 
+    is_stored = False
+
     def __init__(self, ca_file: str | None = None) -> None:
         """Trust the certificates in `ca_file`; without it, those of the environment and the system."""
         self._ca_file = ca_file

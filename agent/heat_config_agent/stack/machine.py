@@ -42,6 +42,8 @@ def source(deployment: DeploymentRecord) -> str:
 class Inbox:
     """Accepts results instead of sending them to servers: an `Outbox` whose letters stay here."""
 
+    is_stored = True
+
     def __init__(self, take: Callable[[str, bytes], None], are_safe: Callable[[], bool]) -> None:
         """Give each result to `take`, with the key of the deployment. They are delivered when `are_safe` says so."""
         self._take, self._are_safe = take, are_safe
@@ -139,7 +141,6 @@ class ThisMachine:
             run_settings=run_settings,
             deployed=folder / "deployed",
             patience=settings.delivery,
-            stored_by_receiver=True,
         )
         self._journal, self._applier, self._announcer = place.journal, place.applier, place.announcer
         self._journal.flush_with = self._flush_with
