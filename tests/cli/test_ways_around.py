@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import threading
 import uuid
@@ -14,6 +15,7 @@ import pytest
 
 from support.governed import POLICY, Governed
 from support.machine import BIN, Machine, deployment
+from support.signers import Signer
 from support.stage import mounted
 from support.tools import need
 from support.unprivileged import NOBODY, need_open_checkout
@@ -209,6 +211,21 @@ def test_less_isolation_than_the_rule_has_is_refused(governed: Governed, proof: 
 
 
 # What comes later.
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen: install openssh-client")
+def test_no_deployment_passes_for_a_cleanup(governed: Governed, proof: Path, tmp_path: Path) -> None:
+    """A cleanup needs no signature, so only the agent makes one."""
+    (governed.own / "allowed_signers").write_text(Signer(tmp_path, "alice").line())
+    governed.policy("signers = /etc/heat-config-agent/allowed_signers")
+    given = [
+        deployment("d1", script(proof), action="(left)"),
+        {**deployment("d2", script(proof)), "heat_config_left": "d1"},
+    ]
+    assert governed.apply(given).code == 1
+    assert not proof.exists()
+    assert all("only the agent makes cleanups" in governed.agent("show", each).out for each in ("d1", "d2"))
+    assert "2 skipped" in governed.apply(given).out
 
 
 COMPOSE = "services: {web: {image: none}}\n"
