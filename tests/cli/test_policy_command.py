@@ -99,6 +99,9 @@ def test_a_machine_without_a_policy_says_so(governed: Governed) -> None:
         (("tool = script",), "there is no rule 'tool'"),
         (("signers = ops",), "signers: expected the full path of an allowed signers file"),
         (("network = *",), "network: expected HOST, *.DOMAIN"),
+        (("users = nobody # not root",), "users: put the comment on a line of its own"),
+        (("actions = DELETE ; CREATE",), "actions: put the comment on a line of its own"),
+        (("users = root", "  max_timeout = 60"), "users: a rule begins its line"),
         (("signers = /etc/no",), "signers: there is no /etc/no"),
         (("sources = internet",), "sources: there is no source 'internet'"),
         (("max_timeout = 0",), "max_timeout: expected a number of seconds"),
@@ -168,10 +171,11 @@ def test_a_link_is_not_followed(governed: Governed, proof: Path, leads: str) -> 
     assert not proof.exists()
 
 
-def test_a_linked_folder_is_not_followed(machine: Machine, proof: Path) -> None:
-    """The same for the folder of the policy."""
-    place = "/etc/heat-config-agent"
-    swap = ("mount -t tmpfs -o mode=755 tmpfs /etc", f"ln -s {machine.folder / 'own'} {place}")
+@pytest.mark.parametrize("leads", ["to a folder", "nowhere"])
+def test_a_linked_folder_is_not_followed(machine: Machine, proof: Path, leads: str) -> None:
+    """The same for the folder of the policy: a disk that is not mounted hides no policy."""
+    place, target = "/etc/heat-config-agent", machine.folder / "own" if leads == "to a folder" else "/nowhere"
+    swap = ("mount -t tmpfs -o mode=755 tmpfs /etc", f"ln -s {target} {place}")
     governed = Governed(machine, *swap)
     governed.policy("tools = script")
     done = governed.apply([deployment("d1", script(proof))])

@@ -140,6 +140,8 @@ def _is_host(allowed: str, host: str, port: int) -> bool:
     """Return whether a word of the rule `network` allows a host and a port."""
     import ipaddress  # noqa: PLC0415  # few machines have the rule
 
+    if allowed == "none":
+        return False
     try:
         network = ipaddress.ip_network(allowed)
     except ValueError:

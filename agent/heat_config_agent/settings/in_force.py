@@ -15,14 +15,25 @@ if TYPE_CHECKING:
 def policy_in_force() -> Policy | None:
     """Return the policy of the machine as it is now; None if there is none."""
     try:
-        os.lstat(POLICY)  # `exists` would take a folder that may not be entered for an absent file
-    except FileNotFoundError:
-        return None
+        if is_absent(POLICY):
+            return None
     except OSError:
         pass  # the reader says why
     from heat_config_agent.settings import policy  # noqa: PLC0415  # few machines have one
 
     return policy.read(POLICY)
+
+
+def is_absent(path: str) -> bool:
+    """Return whether a file surely does not exist: its folder may be a link to a disk that is not mounted.
+
+    Raises OSError if that cannot be seen. `exists` would take a folder that may not be entered for an absent file.
+    """
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return not os.path.islink(path.rpartition("/")[0])  # noqa: PTH114  # every start needs this
+    return False
 
 
 def refused_url(url: str) -> str:

@@ -65,3 +65,8 @@ def test_a_word_that_is_no_host_is_a_mistake(word: str) -> None:
     """A rule that means something else than its author thinks would fall open."""
     with pytest.raises(ValueError, match="network: expected HOST"):
         policy.parse("/p", f"[policy]\nnetwork = {word}\n")
+
+
+def test_no_host_has_the_name_none() -> None:
+    """The word means that there is no host, also where a name server knows one of that name."""
+    assert "the host none is not in it" in policy.parse("/p", "[policy]\nnetwork = none\n").unreachable("http://none/")
