@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 from heat_config_agent.model import signed
@@ -35,8 +35,8 @@ class Policy:
     signers: str | None = None
     """The content of the allowed signers file of OpenSSH that the rule names."""
     network: tuple[str, ...] | None = None
-    """The hosts that following, artifacts and signals may reach: names, `*.DOMAIN`, each perhaps with a port, and
-    addresses or networks."""
+    """The hosts that following, artifacts, signals and Barbican may reach: names, `*.DOMAIN`, each perhaps with a port,
+    and addresses or networks."""
     verified: Mapping[str, str] = field(default_factory=dict)
     """The reason why each signature does not count, by its evidence; empty if it does.
 
@@ -73,9 +73,7 @@ class Policy:
             return self._sentence(
                 "max_timeout", f"the timeout of {job.limit:g} s is longer than {self.max_timeout:g} s"
             )
-        target = job.deployment.target
-        signal = target.url or (target.credentials.auth_url if target.credentials else "")
-        for url in filter(None, (signal, *(each.url for each in job.artifacts))):
+        for url in _urls(job):
             if sentence := self.unreachable(url):
                 return sentence
         if self.signers is not None and (why := self._unsigned(job)):
@@ -131,6 +129,17 @@ class Policy:
 
     def _sentence(self, rule: str, why: str) -> str:
         return f"refused by the rule {rule} of {self.file}: {why}"
+
+
+def _urls(job: Job) -> Iterator[str]:
+    """Yield the URLs that a job names, and that the agent itself reaches for it."""
+    target = job.deployment.target
+    if signal := target.url or (target.credentials.auth_url if target.credentials else ""):
+        yield signal
+    if any(reference.startswith("barbican:") for reference in job.deployment.references):
+        yield str(job.deployment.input("deploy_auth_url") or "")
+    for artifact in job.artifacts:
+        yield artifact.url
 
 
 _PORTS = {"http": 80, "ws": 80, "oci+http": 80, "https": 443, "wss": 443, "oci": 443, "ssh": 22, "git": 9418}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
-from heat_config_agent.settings.paths import POLICY
+from heat_config_agent.settings.paths import POLICY, is_absent
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
@@ -24,22 +22,10 @@ def policy_in_force() -> Policy | None:
     return policy.read(POLICY)
 
 
-def is_absent(path: str) -> bool:
-    """Return whether a file surely does not exist: its folder may be a link to a disk that is not mounted.
-
-    Raises OSError if that cannot be seen. `exists` would take a folder that may not be entered for an absent file.
-    """
-    try:
-        os.lstat(path)
-    except FileNotFoundError:
-        return not os.path.islink(path.rpartition("/")[0])  # noqa: PTH114  # every start needs this
-    return False
-
-
 def refused_url(url: str) -> str:
     """Return the sentence with which the policy refuses to reach a URL; empty if it may be reached.
 
-    The rule is for following, artifacts and signals.
+    The rule is for following, artifacts, signals and secrets of Barbican.
     """
     policy = policy_in_force()
     return "" if policy is None else policy.unreachable(url)

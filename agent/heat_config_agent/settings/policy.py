@@ -15,7 +15,7 @@ import stat
 import heat_config_hooks
 from heat_config_agent.model.policy import Policy
 from heat_config_agent.settings import kinds
-from heat_config_agent.settings.in_force import is_absent
+from heat_config_agent.settings.paths import is_absent
 from heat_config_agent.settings.schema import COLLECTORS
 from heat_config_hooks import isolation
 
