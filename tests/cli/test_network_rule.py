@@ -125,6 +125,43 @@ def test_secrets_of_barbican_come_only_from_listed_hosts(governed: Governed, tmp
         cloud.stop()
 
 
+def test_the_results_of_a_stack_stay_on_the_machine(governed: Governed, tmp_path: Path) -> None:
+    """No host has to be listed for them, and the artifacts of its deployments obey the rule."""
+    proof, digest = tmp_path / "proof", "0" * 64
+    template = {
+        "heat_template_version": "2018-08-31",
+        "resources": {
+            "server": {"type": "OS::Nova::Server", "properties": {"name": "this", "flavor": "m1"}},
+            "one": {
+                "type": "OS::Heat::SoftwareConfig",
+                "properties": {"group": "script", "config": f"#!/bin/sh\necho ran >>{proof}\n"},
+            },
+            "two": {
+                "type": "OS::Heat::SoftwareConfig",
+                "properties": {
+                    "group": "script",
+                    "config": f"#!/bin/sh\necho ran >>{proof}\n",
+                    "options": {"artifacts": [{"url": "http://127.0.0.1:1/a", "sha256": digest}]},
+                },
+            },
+        },
+    }
+    for number, (config, transport) in enumerate(
+        (("one", "CFN_SIGNAL"), ("one", "HEAT_SIGNAL"), ("one", "ZAQAR_SIGNAL"), ("two", "CFN_SIGNAL"))
+    ):
+        properties = {"config": {"get_resource": config}, "server": {"get_resource": "server"}}
+        template["resources"][f"run{number}"] = {  # type: ignore[index]
+            "type": "OS::Heat::SoftwareDeployment",
+            "properties": {**properties, "signal_transport": transport},
+        }
+    path = governed.machine.write(template, "site.yaml")
+    governed.policy("network = none")
+    done = governed.run("heat-config-apply", "--state-dir", str(governed.machine.state), str(path))
+    assert done.code == 1
+    assert done.out.count(f"rule network of {POLICY}: the host 127.0.0.1 is not in it") == 1
+    assert proof.read_text() == "ran\nran\nran\n"
+
+
 def test_a_proxy_does_not_make_another_host_a_listed_one(
     governed: Governed, heat: SignalServer, other: SignalServer
 ) -> None:

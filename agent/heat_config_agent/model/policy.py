@@ -132,9 +132,13 @@ class Policy:
 
 
 def _urls(job: Job) -> Iterator[str]:
-    """Yield the URLs that a job names, and that the agent itself reaches for it."""
+    """Yield the URLs that a job names, and that the agent itself reaches for it.
+
+    The result of a stack's deployment stays on the machine, whatever its target is.
+    """
     target = job.deployment.target
-    if signal := target.url or (target.credentials.auth_url if target.credentials else ""):
+    signal = target.url or (target.credentials.auth_url if target.credentials else "")
+    if signal and job.deployment.source.partition(":")[0] != "stack":
         yield signal
     if any(reference.startswith("barbican:") for reference in job.deployment.references):
         yield str(job.deployment.input("deploy_auth_url") or "")
