@@ -87,7 +87,7 @@ def test_of_two_actions_the_one_that_runs_counts(governed: Governed, proof: Path
     assert not proof.exists()
 
 
-@pytest.mark.parametrize("key", ["source", "hook", "user", "tool", "policy", "left_at", "heat_config_left", "again"])
+@pytest.mark.parametrize("key", ["source", "hook", "user", "tool", "policy", "left_at", "again"])
 def test_no_key_of_a_deployment_stands_for_what_the_agent_knows(governed: Governed, proof: Path, key: str) -> None:
     """The author of a deployment cannot set its source or the way in which it runs."""
     value = {"source": "heat", "hook": "builtin:ansible", "user": "nobody", "tool": "ansible"}.get(key, "CREATE")
