@@ -133,10 +133,13 @@ def test_a_mistake_stops_new_work_until_it_is_corrected(
 
 
 def test_doctor_names_the_mistake(governed: Governed) -> None:
-    """`doctor` names the mistake in a policy, and shows the rules of a good one."""
+    """`doctor` names the mistake in a policy, and shows the rules of a good one and what conflicts with them."""
     governed.machine.have_quick_tools()
-    governed.policy("tools = script")
-    assert f"{POLICY} has the rules tools" in governed.agent("doctor").out
+    governed.policy("tools = script", "users = nobody")
+    found = json.loads(governed.agent("doctor", "--json").out)["checks"]
+    shown, conflict = (each for each in found if each["check"] == "policy")
+    assert (shown["verdict"], shown["says"]) == ("ok", f"{POLICY} has the rules tools, users")
+    assert (conflict["verdict"], conflict["todo"]) == ("warning", "set user in the settings to a user of the rule")
     governed.policy("tools = ")
     done = governed.agent("doctor")
     assert done.code == 1
