@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from support import kill_points
 from support.governed import POLICY, Governed
 from support.loopback import SignalServer
 from support.machine import Machine, deployment
@@ -353,3 +355,55 @@ def test_stacks_obey_it(governed: Governed, proof: Path, template: str) -> None:
     assert done.code != 0
     assert "tools: name at least one" in done.out + done.err
     assert not proof.exists()
+
+
+@pytest.mark.fault(
+    1,
+    "kill -9 of the agent at transitions of a deployment that the policy refuses",
+    "nothing of it is run, and the server hears of the refusal",
+)
+def test_a_refusal_outlives_the_agent(
+    governed: Governed, proof: Path, heat: SignalServer, tried: Callable[[int], None]
+) -> None:
+    """The next agent tells the refusal, also if the policy allows the deployment by then: it was answered."""
+    points = ("journal.accepted.after", "journal.finished.before", "journal.finished.after", "signals.after")
+    for number, point in enumerate(points):
+        armed = governed.machine.folder / f"armed{number}"
+        armed.touch()
+        given = [deployment(f"d{number}", script(proof), signal=heat.url(f"d{number}"))]
+        governed.policy("tools = ansible")
+        governed.apply(given, **kill_points.environment(point, 1, armed))
+        assert not armed.exists(), point
+        if number > 1:
+            governed.policy("tools = script")
+        governed.apply(given)
+        results = [json.loads(each.body) for each in heat.signals if f"/d{number}" in each.path]
+        assert results, point
+        assert all("refused by the rule tools" in each["deploy_stderr"] for each in results), point
+        assert not proof.exists(), point
+    tried(len(points))
+
+
+@pytest.mark.fault(
+    1,
+    "kill -9 of the agent before the start of a deployment that the policy refuses when the next agent starts",
+    "it is refused: permission is given at the start, and not before",
+)
+def test_a_permission_does_not_outlive_the_agent(
+    governed: Governed, proof: Path, heat: SignalServer, tried: Callable[[int], None]
+) -> None:
+    """Accepted deployments, and ones whose folder is there already, are asked again."""
+    points = ("journal.accepted.after", "runner.folder", "runner.prepared")
+    for number, point in enumerate(points):
+        armed = governed.machine.folder / f"armed{number}"
+        armed.touch()
+        given = [deployment(f"d{number}", script(proof), signal=heat.url(f"d{number}"))]
+        governed.policy("tools = script")
+        governed.apply(given, **kill_points.environment(point, 1, armed))
+        assert not armed.exists(), point
+        governed.policy("tools = ansible")
+        governed.apply(given)
+        (signal,) = (each for each in heat.signals if f"/d{number}" in each.path)
+        assert "refused by the rule tools" in json.loads(signal.body)["deploy_stderr"], point
+        assert not proof.exists(), point
+    tried(len(points))
