@@ -125,6 +125,25 @@ def test_secrets_of_barbican_come_only_from_listed_hosts(governed: Governed, tmp
         cloud.stop()
 
 
+def test_a_signal_to_a_service_of_the_catalog_obeys_it(governed: Governed, tmp_path: Path) -> None:
+    """Keystone may be reached, and the service that its catalog names may not: the result waits."""
+    cloud = Cloud()
+    cloud.start()
+    try:
+        user = {"auth_url": cloud.keystone.origin, "user_id": "u1", "password": PASSWORD, "project_id": PROJECT}
+        inputs = {f"deploy_{name}": value for name, value in user.items()}
+        inputs |= {"deploy_stack_id": "site/1", "deploy_resource_name": "web"}
+        governed.policy(f"network = 127.0.0.1:{urlsplit(cloud.keystone.origin).port}")
+        given = [deployment("d1", f"#!/bin/sh\necho ran >{tmp_path}/proof\n", inputs=inputs)]
+        done = governed.apply(given, "--deliver-for", "0.1")
+        assert done.code == 5
+        assert f"refused by the rule network of {POLICY}: the host 127.0.0.1 is not in it" in done.out + done.err
+        assert cloud.requests == (1, 0)
+        assert (tmp_path / "proof").exists()
+    finally:
+        cloud.stop()
+
+
 def test_the_results_of_a_stack_stay_on_the_machine(governed: Governed, tmp_path: Path) -> None:
     """No host has to be listed for them, and the artifacts of its deployments obey the rule."""
     proof, digest = tmp_path / "proof", "0" * 64

@@ -231,37 +231,51 @@ def test_metadata_and_variables_cannot_loosen_it(governed: Governed, proof: Path
     assert not proof.exists()
 
 
-@pytest.mark.parametrize("way", ["option", "variable"])
-def test_an_executable_hook_does_not_pass_for_a_built_in_one(governed: Governed, proof: Path, way: str) -> None:
+@pytest.mark.parametrize("way", ["option", "relative option", "variable", "setting", "/usr/libexec", "/var/lib"])
+def test_an_executable_hook_does_not_pass_for_a_built_in_one(machine: Machine, proof: Path, way: str) -> None:
     """A name in the rule allows the built-in hook; an executable is allowed by its full path only."""
-    hooks = governed.machine.hooks
-    hooks.mkdir()
+    lower = machine.folder / "of-the-system"
+    hooks = lower / "heat-config/hooks" if way.startswith("/") else machine.hooks
+    hooks.mkdir(parents=True)
     (hooks / "script").write_text(f"#!/bin/sh\necho hook >>{proof}\necho '{{}}'\n")
     (hooks / "script").chmod(0o755)
-    words = ("--hooks-dir", str(hooks)) if way == "option" else ()
-    variables = {"HEAT_CONFIG_HOOKS": str(hooks)} if way == "variable" else {}
+    system = (f"mount -t overlay overlay -o lowerdir={lower}:{way} {way}",) if way.startswith("/") else ()
+    governed = Governed(machine, *system)
+    place = f"{way}/heat-config/hooks" if system else str(hooks)
+    words = {"option": ("--hooks-dir", place), "relative option": ("--hooks-dir", hooks.name)}.get(way, ())
+    variables = {"HEAT_CONFIG_HOOKS": place} if way == "variable" else {}
+    if way == "setting":
+        (governed.own / "agent.conf").write_text(f"[agent]\nhooks_dir = {place}\n")
     governed.policy("tools = script")
     done = governed.apply([deployment("d1")], *words, **variables)
-    assert f"refused by the rule tools of {POLICY}: the hook {hooks}/script is not in it" in done.out
+    assert f"refused by the rule tools of {POLICY}: the hook {place}/script is not in it" in done.out
     assert not proof.exists()
-    governed.policy(f"tools = {hooks}/script")
+    governed.policy(f"tools = {place}/script")
     governed.apply([deployment("d2")], *words, **variables)
     assert proof.read_text() == "hook\n"
 
 
-@pytest.mark.parametrize("group", ["--help", "-script", "../script", "SCRIPT", "script ", "builtin:script"])
-def test_no_other_spelling_of_a_tool_runs(governed: Governed, proof: Path, group: str) -> None:
+def test_no_other_spelling_of_a_tool_runs(governed: Governed, proof: Path) -> None:
     """A forbidden tool does not run as an option, as a path, or under the name of a built-in hook."""
     governed.policy("tools = ansible")
-    assert governed.apply([deployment("d1", script(proof), group=group)]).code == 1
+    words = ["--help", "-script", "../script", "/script", "SCRIPT", "script ", "s.c.r.i.p.t", "script\0", "ſcript"]
+    words += ["builtin:script", "ansible/../script", "ansible,script", "component"]
+    given = [deployment(f"a{number}", script(proof), group=word) for number, word in enumerate(words)]
+    for number, word in enumerate(words):
+        config = {"configs": [{"actions": ["CREATE"], "config": script(proof), "tool": word}]}
+        given.append(deployment(f"b{number}", config, group="component"))
+    done = governed.apply(given)
+    assert f"{len(given)} failed" in done.out
     assert not proof.exists()
 
 
-@pytest.mark.parametrize("action", ["create", "CREATE ", "", "-CREATE"])
-def test_no_other_spelling_of_an_action_runs(governed: Governed, proof: Path, action: str) -> None:
+def test_no_other_spelling_of_an_action_runs(governed: Governed, proof: Path) -> None:
     """Actions count as they are written."""
     governed.policy("actions = CREATE")
-    assert governed.apply([deployment("d1", script(proof), action=action)]).code == 1
+    actions = ("create", "CREATE ", " CREATE", "", "-CREATE", "CREATE,DELETE", "(left)", ["CREATE"], None, True)
+    given = [deployment(f"d{number}", script(proof), action=action) for number, action in enumerate(actions)]
+    done = governed.apply(given)
+    assert f"{len(given)} failed" in done.out
     assert not proof.exists()
 
 
@@ -335,6 +349,23 @@ heat_template_version: 2018-08-31
 resources:
   nested: {type: inner.yaml}
 """
+
+
+def test_a_followed_stack_obeys_it(governed: Governed, proof: Path) -> None:
+    """Its deployments are of the source `stack`, wherever the template comes from."""
+    folder = governed.machine.folder / "site"
+    folder.mkdir()
+    (folder / "stack.yaml").write_text(INNER)
+    (folder / "run.sh").write_text(script(proof))
+    path = governed.machine.folder / "agent.conf"
+    path.write_text(
+        f"[agent]\nstate_dir = {governed.machine.state}\n\n[follow web]\nurl = {folder}\npath = stack.yaml\n"
+    )
+    governed.policy("sources = file, local")
+    done = governed.run("heat-config-agent", "follow", "--config", str(path))
+    assert done.code == 1
+    assert f"refused by the rule sources of {POLICY}: the source stack:" in governed.agent("show", "deployment").out
+    assert not proof.exists()
 
 
 @pytest.mark.parametrize("template", ["inner.yaml", "outer.yaml"])

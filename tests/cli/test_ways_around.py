@@ -63,6 +63,19 @@ def test_no_spelling_of_a_timeout_is_too_long_for_the_rule(governed: Governed, p
     assert not proof.exists()
 
 
+def test_no_other_place_or_value_of_a_timeout_outlasts_the_longest(governed: Governed, proof: Path) -> None:
+    """The section of the tool counts, and what is no time fails the deployment."""
+    governed.policy("max_timeout = 60")
+    config = {"configs": [{"actions": ["CREATE"], "config": script(proof), "tool": "script"}]}
+    given = [deployment("d", config, group="component", options={"script": {"timeout": 61}, "timeout": 5})]
+    values = ("1e9", "inf", "nan", "1e400", "-1", 0, "1 h", "PT1M", "٣", True, [5], {"a": 5}, "", " ")
+    for number, value in enumerate(values):
+        given.append(deployment(f"d{number}", script(proof), options={"timeout": value}))
+    assert f"{len(given)} failed" in governed.apply(given).out
+    assert "refused by the rule max_timeout" in governed.agent("show", "d").out
+    assert not proof.exists()
+
+
 def test_an_executable_hook_has_the_longest_timeout_too(governed: Governed, machine: Machine) -> None:
     """The maximum timeout applies to executable hooks too, whatever they use the option for."""
     machine.hooks.mkdir()

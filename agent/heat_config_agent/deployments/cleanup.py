@@ -89,13 +89,13 @@ _OF_ABSENT = {"kubelet": "config"}
 
 def pretences(deployment: Deployment) -> tuple[Mistake, ...]:
     """Return the mistakes of a deployment that says it is a cleanup. Only the agent makes those."""
-    if deployment.action == ACTION:
+    if deployment.action and (deployment.action == ACTION or protocol.LEAVES not in deployment.document):
         return ()
-    problem = "only the agent makes cleanups"
     claims = {
         "inputs": deployment.input("deploy_action") == ACTION,
         protocol.LEAVES: protocol.LEAVES in deployment.document,
     }
+    problem = "only the agent makes cleanups"
     return tuple(Mistake(path=f"{deployment.where}.{path}", problem=problem) for path, made in claims.items() if made)
 
 
