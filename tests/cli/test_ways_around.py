@@ -149,7 +149,7 @@ def test_a_hook_of_ones_own_runs_as_root_whatever_its_options_say(governed: Gove
     governed.policy("users = nobody")
     given = [deployment("d1", group="own", options={"user": "nobody"})]
     done = governed.apply(given, "--hooks-dir", str(machine.hooks))
-    assert "refused by the rule users" in done.out
+    assert f"the user 'root' is not in it; the hook {machine.hooks}/own can run as no other" in done.out
     assert not (machine.folder / "proof").exists()
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import heat_config_hooks
 from heat_config_agent.deployments import metadata
 from heat_config_agent.deployments.plan import Known
 from heat_config_agent.doctor import Finding, failed, ok, warning
@@ -37,6 +38,7 @@ def check_policy(settings: Settings) -> Iterator[Finding]:
     yield ok("policy", f"{policy.file} has the rules {', '.join(policy.lines)}")
     yield from _users(policy, settings.text("user"))
     yield from _hooks(policy, settings.hooks)
+    yield from _unable(policy)
     yield from _settings(policy, settings)
 
 
@@ -95,6 +97,18 @@ def _hooks(policy: Policy, directories: Sequence[Path]) -> Iterator[Finding]:
         elif place := _loose(path):
             problem = f"the rule tools names {path}, and others than root may write to {place}"
             yield warning("policy", problem, f"chown root {place} and chmod go-w {place}")
+
+
+def _unable(policy: Policy) -> Iterator[Finding]:
+    """Yield the built-in tools of the rule `tools` that other rules always refuse."""
+    for name in policy.tools or ():
+        if name.startswith("/") or heat_config_hooks.absent(name):
+            continue
+        able = heat_config_hooks.load(name).ABOUT.options
+        if policy.users is not None and "root" not in policy.users and "user" not in able:
+            yield warning("policy", f"{name} always runs as root, which the rule users refuses", "correct either rule")
+        if policy.isolate is not None and "isolate" not in able:
+            yield warning("policy", f"{name} cannot be isolated, so the rule isolate refuses it", "correct either rule")
 
 
 def _loose(path: str) -> str:

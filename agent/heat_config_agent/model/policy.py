@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
+import heat_config_hooks
 from heat_config_agent.model import signed
 from heat_config_agent.model.deployment import BUILTIN, CLEANUP, DELETE
 from heat_config_agent.model.job import Job
@@ -63,12 +64,14 @@ class Policy:
         if self.actions is not None and action not in self.actions:
             return self._sentence("actions", f"the action {action!r} is not in it" if action else "there is no action")
         if self.users is not None and (job.user or "root") not in self.users:
-            return self._sentence("users", f"the user {job.user or 'root'!r} is not in it")
+            other = _never(job, "user", "can run as no other")
+            return self._sentence("users", f"the user {job.user or 'root'!r} is not in it{other}")
         for reference in job.deployment.references if self.secrets is not None else ():
             if not any(_covers(allowed, reference) for allowed in self.secrets or ()):
                 return self._sentence("secrets", f"the reference {reference} is not in it")
         if self.isolate is not None and (lacking := isolation.missing(job.isolation, self.isolate)):
-            return self._sentence("isolate", f"the run is not isolated by {isolation.described(lacking)}")
+            other = _never(job, "isolate", "cannot be isolated")
+            return self._sentence("isolate", f"the run is not isolated by {isolation.described(lacking)}{other}")
         if self.max_timeout is not None and job.limit is not None and job.limit > self.max_timeout:
             return self._sentence(
                 "max_timeout", f"the timeout of {job.limit:g} s is longer than {self.max_timeout:g} s"
@@ -129,6 +132,16 @@ class Policy:
 
     def _sentence(self, rule: str, why: str) -> str:
         return f"refused by the rule {rule} of {self.file}: {why}"
+
+
+def _never(job: Job, option: str, why: str) -> str:
+    """Return the end of a sentence about a tool that never has an option; empty if it may have it."""
+    tool = job.tool
+    if not tool.builtin:
+        return f"; the hook {tool.hook} {why}" if option == "user" else ""
+    if heat_config_hooks.absent(tool.name) or option in heat_config_hooks.load(tool.name).ABOUT.options:
+        return ""
+    return f"; the tool {tool.name!r} {why}"
 
 
 def _urls(job: Job) -> Iterator[str]:

@@ -36,6 +36,17 @@ def test_the_rules_of_a_policy_may_go_on_in_further_lines() -> None:
     assert (found.sources, found.actions, found.mistake) == (None, None, "")
 
 
+@pytest.mark.parametrize("page", ["policy", "secrets"])
+def test_the_policies_in_the_documentation_have_no_mistake(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each block with a section is a whole policy; the file of the signers is not on this machine."""
+    monkeypatch.setattr(policy, "_signers", str)
+    text = (Path(__file__).parents[4] / f"docs/{page}.md").read_text()
+    blocks = [each.partition("```")[0] for each in text.split("```ini\n")[1:]]
+    given = [each for each in blocks if each.startswith("[policy]")]
+    assert given
+    assert all(policy.parse("/p", each).lines for each in given)
+
+
 @pytest.mark.parametrize(("usual", "longest", "limit"), [(None, 60.0, 60.0), (90.0, 60.0, 60.0), (30.0, 60.0, 30.0)])
 def test_the_usual_timeout_is_no_longer_than_the_policy_allows(
     usual: float | None, longest: float, limit: float
