@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -70,6 +71,7 @@ class Session:
         self._scheduler = Scheduler()
         self._endpoint: Endpoint | None = None
         self.world = World(self.store, types, machine, self._scheduler, self._expect, happened)
+        self.world.meanwhile = self._meanwhile
         self.root: Stack | None = None
         self._procedures = Procedures(self._finish)
         self._resumed = False
@@ -299,8 +301,20 @@ class Session:
             self.store.flush(durable=True)
         return root
 
-    def _wait(self) -> None:
-        due = self._scheduler.due
+    def _meanwhile(self, seconds: float) -> None:
+        """Carry out everything else while a handler waits: for that many seconds, or until a stack has changed."""
+        until = time.monotonic() + seconds
+        changing = {each.id for each in self.store.stacks.values() if each.status == IN_PROGRESS}
+        while (left := until - time.monotonic()) > 0:
+            self._scheduler.turn()
+            self.store.flush()
+            if changing != {each.id for each in self.store.stacks.values() if each.status == IN_PROGRESS}:
+                return
+            self._wait(left)
+
+    def _wait(self, longest: float | None = None) -> None:
+        """Wait for the next event, or for that many seconds."""
+        due = min((each for each in (self._scheduler.due, longest) if each is not None), default=None)
         if due is None and not self._machine.busy:
             raise StateError("the stack waits for an event that cannot happen")
         if self._endpoint is None:
