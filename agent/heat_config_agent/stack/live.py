@@ -217,7 +217,7 @@ class Stack:
         return self._made(class_, definition, record)
 
     def renewed(self, resource: Resource) -> Resource:
-        """Return a new object for a plug-in's resource, as Heat has one for each action: the old one may have caches."""
+        """Return a new object for a resource of a plug-in, which may cache values: Heat has one for each action."""
         if not type(resource).__module__.startswith(PLUGINS) or self.resources.get(resource.name) is not resource:
             return resource
         self.resources[resource.name] = self.resource(resource.record)

@@ -99,7 +99,8 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
     def exec_module(self, module: ModuleType) -> None:
         module.__dict__["__builtins__"] = {**vars(builtins), "__import__": _import}
-        super().exec_module(module)
+        with heat("heat.common.config"):  # an installed oslo.config imports it by its name
+            super().exec_module(module)
 
 
 def _import(

@@ -64,6 +64,10 @@ def load(directories: Iterable[Path]) -> Plugins:
             else:
                 plugins.types.update(types)
                 custom_constraints.OF_PLUGINS.update(constraints)
+                if _lacks_types(module):
+                    plugins.remarks.append(
+                        f"{path} provides none of its types here, as it says itself: is a library missing?"
+                    )
                 plugins.remarks += [
                     f"{path}: {name}() is not called: a plug-in provides resource types and constraints"
                     for name in OTHERS
@@ -77,6 +81,12 @@ def _modules(directory: Path) -> Iterator[Path]:
         parts = path.relative_to(directory).parts
         if TESTS not in parts and not any(part.startswith(".") for part in parts):
             yield path
+
+
+def _lacks_types(module: ModuleType) -> bool:
+    """Return whether a module has types, and provides none of them here."""
+    available, mapping = (getattr(module, name, None) for name in ("available_resource_mapping", "resource_mapping"))
+    return available is not None and mapping is not None and not available() and bool(mapping())
 
 
 def _types(module: ModuleType) -> dict[str, type[Resource]]:

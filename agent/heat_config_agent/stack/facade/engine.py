@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -21,7 +20,7 @@ from heat_config_agent.stack import (
 )
 from heat_config_agent.stack.definition import limits
 from heat_config_agent.stack.facade import absent, scheduler
-from heat_config_agent.stack.facade.libraries import named
+from heat_config_agent.stack.facade.libraries import logger, named
 from heat_config_agent.stack.records import COMPLETE, FAILED, IN_PROGRESS
 
 _RPC = {
@@ -72,6 +71,22 @@ def _client_exceptions() -> ModuleType:
     )
     members = {"EntityMatchNotFound": none, "EntityUniqueMatchNotFound": several}
     return named("heat.engine.clients.client_exception", **members)
+
+
+class _Properties(properties.Properties):
+    """The values of properties, as plug-ins make them."""
+
+    def __init__(
+        self,
+        schema: Mapping[str, Any],
+        data: Mapping[str, Any],
+        resolver: Callable[[Any], Any] = lambda value: value,
+        parent_name: str | None = None,  # noqa: ARG002
+        *_: object,
+        **_more: object,
+    ) -> None:
+        """Take the schemas, the values, and a function that resolves them."""
+        super().__init__(properties.schemata(schema), data, resolver)
 
 
 class _Function:
@@ -200,7 +215,9 @@ MODULES: dict[str, Callable[[], ModuleType]] = {
         "heat.engine.notification.autoscaling", send=lambda **_values: None
     ),
     "heat.engine.output": _late("template", "OutputDefinition"),
-    "heat.engine.properties": lambda: properties,
+    "heat.engine.properties": lambda: named(
+        "heat.engine.properties", **{**vars(properties), "Properties": _Properties}
+    ),
     "heat.engine.resource": _late("resource"),
     "heat.engine.resources.stack_resource": _late("stack_resource"),
     "heat.engine.rsrc_defn": _late("template", "ResourceDefinition"),
@@ -222,6 +239,6 @@ MODULES: dict[str, Callable[[], ModuleType]] = {
     # Names of older releases of Heat.
     "heat.engine.stack_resource": _late("stack_resource"),
     "heat.openstack.common.gettextutils": lambda: named("heat.openstack.common.gettextutils", _=lambda text: text),
-    "heat.openstack.common.log": lambda: named("heat.openstack.common.log", getLogger=logging.getLogger),
+    "heat.openstack.common.log": lambda: named("heat.openstack.common.log", getLogger=logger),
 }
 """What makes each module, by name."""

@@ -261,10 +261,25 @@ def plural(singular: str, plural: str, number: int) -> str:
     return singular if number == 1 else plural
 
 
+class _Logger(logging.LoggerAdapter):  # type: ignore[type-arg]  # generic only for type checkers
+    """A logger with the names that Python no longer has."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(logging.getLogger(name), {})
+
+    def warn(self, message: object, *values: object, **options: Any) -> None:  # type: ignore[override]
+        self.warning(message, *values, **options)
+
+
+def logger(name: str = "", *_: object) -> _Logger:
+    """Return a logger."""
+    return _Logger(name)
+
+
 def _log() -> ModuleType:
     return named(
         "oslo_log.log",
-        getLogger=lambda name="", *_: logging.getLogger(name),
+        getLogger=logger,
         **{name: getattr(logging, name) for name in ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")},
     )
 

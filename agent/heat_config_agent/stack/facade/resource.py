@@ -21,6 +21,22 @@ MINUTES = 60
 """The minutes that a stack may take, as Heat's settings have them."""
 
 
+class Context:
+    """The context of a request, as plug-ins see it: there is one user, and no cloud."""
+
+    user_id = username = user = trust_id = region_name = auth_token = None
+    is_admin, show_deleted, roles = False, False, ()
+
+    def __init__(self, project: str) -> None:
+        """Take the id of the project."""
+        self.project_id = self.tenant_id = self.tenant = self.project_name = project
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise exception.ClientNotAvailable(client_name=f"context.{name}")
+
+
 class StackEnvironment:
     """The types of a stack, under the names of `heat.engine.environment`."""
 
@@ -55,6 +71,7 @@ class StackView:
         """Take the stack."""
         self._stack = stack
         self.env = StackEnvironment(stack)
+        self.context = Context(stack.record.project)
         self.t = Template({})
 
     def __getattr__(self, name: str) -> Any:
@@ -259,6 +276,10 @@ class Resource(resource.Resource):
         self.stack.keep(self.record)
 
     store_update = store
+
+    def _add_event(self, action: str, status: str, reason: str) -> None:
+        """Record an event."""
+        self.stack.happened([self.name], action, status, reason, of=self.record)
 
     def clear_stored_attributes(self) -> None:
         """Do nothing: no attribute is stored."""

@@ -13,7 +13,6 @@ DEFAULTS: dict[str, Any] = {
     "default_software_config_transport": "POLL_SERVER_CFN",
     "default_user_data_format": "HEAT_CFNTOOLS",
     "hidden_stack_tags": [],
-    "loadbalancer_template": None,
     "max_nested_stack_depth": 5,
     "max_resources_per_stack": 1000,
     "max_server_name_length": 53,
