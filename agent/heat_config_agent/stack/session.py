@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -14,6 +14,7 @@ from heat_config_agent.stack import exception, preview, procedure, records, trav
 from heat_config_agent.stack.definition import Definition, Identity, Loader
 from heat_config_agent.stack.endpoint import Endpoint
 from heat_config_agent.stack.live import Servers, Stack, World
+from heat_config_agent.stack.meanwhile import carry_on
 from heat_config_agent.stack.procedures import Procedures
 from heat_config_agent.stack.records import (
     COMPLETE,
@@ -63,15 +64,15 @@ class Session:
         *,
         happened: Callable[[dict[str, Json]], None] = lambda _event: None,
         warn: Callable[[str], None] = lambda _text: None,
+        unusable: Callable[[str], None] | None = None,
     ) -> None:
-        """Open the stack in a folder, or a new one. Raises LockedError, StateError."""
-        self._types, self._machine, self._load = types, machine, load
-        self._warn = warn
+        """Open the stack in a folder, or a new one. Raises LockedError, StateError, UsageError."""
+        self._types, self._machine, self._load, self._warn = types, machine, load, warn
         self.store = Store(folder, warn=warn)
         self._scheduler = Scheduler()
         self._endpoint: Endpoint | None = None
-        self.world = World(self.store, types, machine, self._scheduler, self._expect, happened)
-        self.world.meanwhile = self._meanwhile
+        self.world = World(self.store, types, machine, self._scheduler, self._expect, happened, unusable=unusable)
+        self.world.meanwhile = partial(carry_on, self._scheduler, self.store, self._wait)
         self.root: Stack | None = None
         self._procedures = Procedures(self._finish)
         self._resumed = False
@@ -299,16 +300,6 @@ class Session:
         finally:
             self.store.flush(durable=True)
         return root
-
-    def _meanwhile(self, seconds: float) -> None:
-        """Carry out everything else while a handler waits: for that many seconds, or until a stack has changed."""
-        until, changing = time.monotonic() + seconds, self.store.changing()
-        while (left := until - time.monotonic()) > 0:
-            self._scheduler.turn()
-            self.store.flush()
-            if self.store.changing() != changing:
-                return
-            self._wait(left)
 
     def _wait(self, longest: float | None = None) -> None:
         """Wait for the next event, or for that many seconds."""
