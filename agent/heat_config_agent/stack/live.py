@@ -27,7 +27,7 @@ from heat_config_agent.stack.records import (
     ResourceRecord,
     StackRecord,
 )
-from heat_config_agent.stack.resource import Resource
+from heat_config_agent.stack.resource import PLUGINS, Resource
 from heat_config_agent.stack.scheduler import Scheduler
 from heat_config_agent.stack.snippet import thaw
 from heat_config_agent.stack.store import Memory
@@ -61,6 +61,8 @@ class World:
     """Receives each event: `{"time", "path", "action", "status", "reason"}`."""
     left_unchanged: Callable[[str], None] = lambda _path: None
     """Receives the path of each resource that an update does not have to change, which is not an event."""
+    meanwhile: Callable[[float], None] = time.sleep
+    """Carries out everything else while a handler waits: for that many seconds, or until a child stack has changed."""
     stacks: dict[str, Stack] = field(default_factory=dict)
     """The stacks at work, by id."""
     catching_up_until: float = 0.0
@@ -228,6 +230,13 @@ class Stack:
             raise UsageError(
                 f"{place} has the type {record.type}, which does not exist", hint="is a plug-in missing?"
             ) from error
+
+    def renewed(self, resource: Resource) -> Resource:
+        """Return a new object for a resource of a plug-in, which may cache values: Heat has one for each action."""
+        if not type(resource).__module__.startswith(PLUGINS) or self.resources.get(resource.name) is not resource:
+            return resource
+        self.resources[resource.name] = self.resource(resource.record)
+        return self.resources[resource.name]
 
     def as_defined(self, name: str) -> Resource:
         """Return a resource as the definition says, with a record that is not kept."""

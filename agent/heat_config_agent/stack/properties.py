@@ -231,8 +231,8 @@ class Properties(Mapping[str, Any]):
             value = translated(self.rules, key, value, self._value)
         if key in self.data or value is not None:
             pass
-        elif schema.default is not None:
-            value = schema.default
+        elif schema.default is not None:  # as in Heat, an empty one is that of the type
+            value = schema.default if schema.default or schema.type == Schema.ANY else None
         elif schema.required:
             path = (*self._path, key) if key in self._omitted else self._path
             raise Wrong(f"Property {key} not assigned", path)
@@ -248,7 +248,7 @@ def _converted(schema: Schema, value: Any, path: Path, wrong: list[Wrong] | None
     if isinstance(value, Later):
         return value
     if value is None:
-        value = schema.default
+        value = schema.default if schema.default or schema.type == Schema.ANY else None
     try:
         converted = _CONVERSIONS[schema.type](schema, value)
     except (TypeError, ValueError) as error:
