@@ -315,8 +315,8 @@ class Weaver:
         server = self._server(of, part, step.get("operation_host"))
         operation = of.operation.name
         place = self._evaluator.resource_of(of.subject, of.interface.name, operation)
-        keeper = place[0] if place else "" if part.kind == _Group.kind else part.name
-        names = [*self._evaluator.outputs.get(keeper, {}).get(operation, ())]
+        keeper, kept_as = place or ("" if part.kind == _Group.kind else part.name, operation)
+        names = [*self._evaluator.outputs.get(keeper, {}).get(kept_as, ())]
         properties: dict[str, Tree] = {
             "server": Reference(server),
             "kind": "configure",
@@ -331,7 +331,7 @@ class Weaver:
         }
         kept = {key: value for key, value in properties.items() if value not in ({}, [], "")}
         name = f"{of.subject.name}.{of.interface.name}.{operation}"
-        return Delivery(name, kept, keeper)
+        return Delivery(name, kept, keeper, kept_as)
 
     def _server(self, of: Implemented, part: Part, host: str | None) -> str:
         """Return the machine of an operation: that of a step, which may be a node, goes before its own."""

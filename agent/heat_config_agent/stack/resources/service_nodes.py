@@ -24,10 +24,10 @@ class ServiceNode(NothingBehind):
     def _resolve_attribute(self, name: str) -> Any:
         if name == "state":
             return nodes.state(self.stack, self.name)
-        return (self.record.data.get(nodes.OUTPUTS) or {}).get(name)
+        return nodes.kept_outputs(self.record, name)
 
     def get_attribute(self, key: str, *path: Json) -> Json:
-        """Return the state of the node, or the outputs of an operation by its name that workflows have called."""
+        """Return the state of the node, or the outputs of an operation that workflows have called."""
         return select_from_attribute(self._resolve_attribute(key), path)
 
 
