@@ -16,6 +16,7 @@ from heat_config_agent.stack.resources.servers import NothingBehind
 class ServiceNode(NothingBehind):
     """A node, which is there when all of its operations are done."""
 
+    always_known: ClassVar[frozenset[str]] = frozenset({"state"})
     properties_schema: ClassVar[Mapping[str, Schema]] = {}
     attributes_schema: ClassVar[Mapping[str, Attribute]] = {
         "state": Attribute("The state of the node.", type=Attribute.STRING)
