@@ -23,7 +23,7 @@ CODES = {
         empty text""",
     "import": "import-missing import-unread import-circle import-version import-borrows repository-unknown type-twice",
     "type": """type-unknown parent-unknown parent-circle refine native-properties constraint-bad constraint-unfit
-        not-root interface-implementation data-empty constraint-uncomparable""",
+        loosened not-root interface-implementation data-empty constraint-uncomparable""",
     "template": """value constraint required undeclared target-unknown target-unfit capability-unknown
         relationship-unknown relationship-unfit too-many filter-unfit circle copy-unknown copy-of-copy member-unknown
         member-unfit mapping-unknown mapping-unfit filter-unselectable unfit-source mapping-missing status

@@ -17,8 +17,10 @@ from heat_config_agent.tosca.documents import Document
 from heat_config_agent.tosca.entities import operations
 from heat_config_agent.tosca.filters import check_filter
 from heat_config_agent.tosca.functions import Scope
-from heat_config_agent.tosca.grammar import EMPTY
+from heat_config_agent.tosca.grammar import EMPTY, Short
 from heat_config_agent.tosca.interface_definitions import InterfaceDefinition, check_operations
+from heat_config_agent.tosca.primitives import kind_of
+from heat_config_agent.tosca.refinements import check_refinement
 from heat_config_agent.tosca.report import Report, nearest
 from heat_config_agent.tosca.subjects import TypeSubject
 from heat_config_agent.tosca.triggers import check_triggers
@@ -288,6 +290,10 @@ def check_definitions(
         if content is EMPTY:
             continue
         definition, here = defined[name], (*path, name)
+        if isinstance(content, Short) and definition.parent is None:
+            problem = f"{name} must be a property: a map, not {kind_of(content['value'])}"
+            report.wrong("kind", problem, here, "a value alone refines an inherited property")
+            continue
         type_, old = definition.schema.type, definition.parent.schema.type if definition.parent else None
         named = content.get("type")
         if named is not None:
@@ -310,6 +316,7 @@ def check_definitions(
             value = content.get(key)
             if value is not None:
                 values.check(value, definition.schema, (*here, key), report)
+        check_refinement(content, definition, here, report)
 
 
 def check_schema(content: Any, path: Path, document: Document) -> None:
