@@ -34,7 +34,8 @@ from heat_config_agent.tosca.operations import ORCHESTRATOR, Implemented, machin
 from heat_config_agent.tosca.report import Report
 from heat_config_agent.tosca.service import Group, Policy
 from heat_config_agent.tosca.templates import Interface
-from heat_config_agent.tosca.topology import Layer, Link, Part, variable
+from heat_config_agent.tosca.topology import Layer, Link, Part
+from heat_config_agent.tosca.variables import variable, with_variables
 
 MOST = 5000
 """Activities of a workflow at most, with those of the workflows that it inlines."""
@@ -324,7 +325,7 @@ class Weaver:
             "config": script.config,
             "files": script.files,
             "places": script.places,
-            "input_values": {**script.inputs, **own},
+            "input_values": {**script.inputs, **with_variables(own)},
             "surroundings": {**surroundings(of, part), **script.uncompared},
             "outputs": {operation: names} if names else {},
             "options": script.options,

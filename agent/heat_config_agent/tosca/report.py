@@ -27,7 +27,8 @@ CODES = {
     "template": """value constraint required undeclared target-unknown target-unfit capability-unknown
         relationship-unknown relationship-unfit too-many filter-unfit circle copy-unknown copy-of-copy member-unknown
         member-unfit mapping-unknown mapping-unfit filter-unselectable unfit-source mapping-missing status
-        newer alone""",
+        newer alone
+        same-variable""",
     "function": """input-unknown entity-unknown name-unknown function-arguments function-keyword function-circle
         concat-empty misspelt""",
     "workflow": "step-unknown step-circle operation-unknown workflow-unknown workflow-circle",
