@@ -259,7 +259,7 @@ def _version(text: Text, inherited: str, report: Report) -> str:
     name = content[VERSION]
     version = NAMES.get(name) if isinstance(name, str) else None
     if version is None:
-        report.wrong("version-unknown", f"there is no version {_shown(name)}", (VERSION,), f"write {', '.join(SHORT)}")
+        report.wrong("version-unknown", f"{_shown(name)} is not supported", (VERSION,), f"write {', '.join(SHORT)}")
         return inherited or VERSIONS[-1]
     return version
 

@@ -182,8 +182,12 @@ class _TypeCheck:
             self.report.wrong("key-missing", problem, path, nearest(interface.name, known) or "add type")
         check_operations(content, path, self.report)
         self._check_inputs(content.get("inputs"), interface.inputs, (*path, "inputs"))
+        declared = interface.type.operations if interface.type is not None else {}
         for name, operation, where in operations(content, path):
             self._check_operation(operation, interface.operations[name].inputs, where)
+            hint = nearest(name, declared) if name not in declared else ""
+            if hint:
+                self.report.warn("misspelt", f"{interface.name} has no operation {name}: it is a new one", where, hint)
         for name, notification in (content.get("notifications") or {}).items():
             functions.check_outputs(notification, (*path, "notifications", name), self.scope)
 
