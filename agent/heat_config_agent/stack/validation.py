@@ -120,10 +120,13 @@ def _meant(type_: str) -> str:
 def _of_resource(
     definition: Definition, name: str, resource: Resource, count: _Count, types: Types
 ) -> Iterator[Mistake]:
+    if resource.definition.external_id is not None:  # it exists already: as in Heat, nothing of it is checked
+        return
     problems = [definition.mistake(each.problem, ("resources", name, *each.path)) for each in resource.mistakes()]
     definition_of_resource = resource.definition
     snapshot = (
-        isinstance(definition_of_resource.deletion_policy, str)
+        not resource.any_property
+        and isinstance(definition_of_resource.deletion_policy, str)
         and definition_of_resource.deletion_policy.lower() == "snapshot"
     )
     if snapshot and not (resource.deletes_with_snapshot or hasattr(resource, "handle_snapshot_delete")):
