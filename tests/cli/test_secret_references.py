@@ -212,6 +212,23 @@ def test_the_log_of_a_run_is_masked_while_it_goes_on(machine: Machine, vault: Pa
     assert traces(machine) == []
 
 
+@pytest.mark.fault(
+    4, "a process that a run has left behind prints a secret after the result", "it is neither kept nor shown"
+)
+@pytest.mark.usefixtures("vault")
+@pytest.mark.parametrize("stream", [1, 2])
+def test_what_is_left_of_a_run_prints_no_secret_later(machine: Machine, stream: int) -> None:
+    """The output of a run is final once its secrets are overwritten in it."""
+    go, said = machine.folder / "go", machine.folder / "said"
+    later = f'until [ -e {go} ]; do sleep 0.05; done; echo "later $password" >&{stream}; touch {said}'
+    assert apply(machine, [referring("d1", f'{SH}echo "now $password" >&{stream}\n({later}) &\n')]).code == 0
+    go.touch()
+    wait_until(said.exists)
+    log = machine.agent("log", "d1")
+    assert (log.out + log.err).strip("*\n") == "now "
+    assert traces(machine) == []
+
+
 HOT = """\
 heat_template_version: 2018-08-31
 parameters:
