@@ -9,6 +9,7 @@ import pwd
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from support import kill_points
+from support import kill_points, planted
 from support.governed import POLICY, Governed
 from support.http import Answer, Stub
 from support.loopback import SignalServer, wait_until
@@ -130,6 +131,78 @@ def test_an_output_is_only_what_the_user_can_read(machine: Machine, place: Path,
     assert (folder / "d1.three").exists()
     assert Path("/etc/passwd").exists()
     assert list(place.iterdir()) == []
+
+
+_WITH_A_KEY = """
+import ctypes, os, sys
+call = ctypes.CDLL(None).syscall
+assert call(250, 1, None) > 0
+os.environ["HEAT_KEY"] = str(call(248, b"user", b"of root's login", b"the key", 7, -3))
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""Starts a program in a session with a key, as pam_keyinit does for a login."""
+
+
+def test_keys_of_roots_login_are_out_of_reach(machine: Machine, place: Path, heat: SignalServer) -> None:
+    """A run of another user has a keyring of its own; the key of root's session is known by its number only."""
+    if os.uname().machine != "x86_64":
+        pytest.skip("this test knows the system calls of x86_64 only")
+    read = 'import ctypes, os; print(ctypes.CDLL(None).syscall(250, 11, int(os.environ["HEAT_KEY"]), None, 0))'
+    script = f"{SH}/usr/bin/python3 -c '{read}'\n"
+    given = [
+        theirs("d1", script, signal=heat.url("d1")),
+        deployment("d2", script, signal=heat.url("d2")),
+    ]
+    assert place.parent.is_dir()
+    words = ["--config", str(machine.config), "--state-dir", str(machine.state), str(machine.write(given))]
+    command = [sys.executable, "-c", _WITH_A_KEY, str(BIN / "heat-config-apply"), *words]
+    done = subprocess.run(command, env=machine.environment, capture_output=True, text=True, check=False, timeout=60)
+    if "AssertionError" in done.stderr:
+        pytest.skip("the kernel gives no keyrings here: allow keyctl in the container of the tests")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [heat.values(f"d{number}")[0]["deploy_stdout"] for number in (1, 2)] == ["-1\n", "7\n"]
+
+
+@pytest.mark.fault(
+    4,
+    "what a run of another user has left behind fills its folders while they are removed",
+    "no file of it is left",
+)
+def test_folders_that_are_being_filled_are_removed(machine: Machine, place: Path) -> None:
+    """Its folders are taken from the user before they are emptied."""
+    ready = place.parent / "ready"
+    ready.mkdir()
+    ready.chmod(0o777)
+    loop = f"until [ -e {ready}/end ] || ! [ -e {ready} ]; do i=$((i+1)); mkdir -p z/$i ../z/$i; touch {ready}/it; done"
+    script = f"{SH}setsid sh -c '{loop}' >/dev/null 2>&1 </dev/null &\nuntil [ -e {ready}/it ]; do sleep 0.05; done\n"
+    done = apply(machine, [theirs("d1", script)])
+    (ready / "it").unlink()
+    wait_until((ready / "it").exists)  # it is still at work
+    left = list(place.iterdir())
+    (ready / "end").touch()
+    assert (done.code, done.err, left) == (0, "", [])
+
+
+def test_output_is_roots_again_once_it_is_final(machine: Machine, place: Path) -> None:
+    """A name that the user has given to the file of its output is another file, after secrets were masked in it."""
+    vault = machine.folder / "secrets"
+    vault.mkdir(mode=0o700)
+    (vault / "it").write_text(f"{planted.WORD}-it")
+    (vault / "it").chmod(0o600)
+    assert machine.config is not None
+    own = place.parent / "own"
+    own.mkdir()
+    own.chmod(0o777)
+    machine.config.write_text(f"[agent]\nuser_dir = {place}\nsecrets_dir = {vault}\n")
+    script = f"{SH}echo now $it; ln -L /proc/self/fd/1 {own}/link || cp /proc/self/fd/1 {own}/link; chmod 666 {own}/link\n"
+    given = theirs("d1", script, inputs={"it": {"secret": "file:it"}})
+    assert apply(machine, [given]).code == 0
+    kept, link = machine.state / "runs/d1/stdout", own / "link"
+    assert not kept.samefile(link)
+    status = kept.stat()
+    assert (status.st_uid, status.st_mode & 0o777, status.st_nlink) == (0, 0o600, 1)
+    assert machine.agent("log", "d1").out.strip("*\n") == "now "
+    link.unlink()
 
 
 @pytest.mark.parametrize("tool", ["python", "ansible", "puppet", "salt"])

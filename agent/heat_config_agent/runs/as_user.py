@@ -7,6 +7,9 @@ file that was opened before: it is in the folder of the run, which the user cann
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import errno
 import json
 import os
 import pwd
@@ -14,6 +17,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -34,6 +38,23 @@ _HOME = "home"
 """The folder that is HOME in the place of that of the user, if the run is kept away from that."""
 
 
+_ATTEMPTS = 4
+"""How often the folder of a run is removed: new folders may appear in it before it is taken from its user."""
+
+_JOIN_SESSION_KEYRING = 1
+"""An operation of keyctl(2)."""
+
+_KEYCTL = {
+    **{"x86_64": 250, "i686": 288, "armv7l": 311, "aarch64": 219, "riscv64": 219, "loongarch64": 219},
+    **{"ppc64": 271, "ppc64le": 271, "s390x": 280},
+}
+"""The number of the system call keyctl, by the architecture. The C library has no function for it."""
+
+
+_NARROW = ("i686", "armv7l")
+"""The 32-bit architectures among these."""
+
+
 class UserError(Exception):
     """A run cannot be that of a user; the text says why."""
 
@@ -47,9 +68,25 @@ def place(folder: Path, mark: str, environment: Mapping[str, str]) -> protocol.W
 
 
 def remove(run: Run) -> None:
-    """Remove the folder that has everything of a run of another user. Raises OSError."""
-    if run.private:
-        files.remove(run.private)
+    """Remove the folder that has everything of a run of another user. Raises OSError.
+
+    Processes that the run has left behind may fill its folders all the time, so these are made root's first.
+    """
+    for attempt in range(_ATTEMPTS if run.private else 0):
+        try:
+            return files.remove(run.private)
+        except OSError:
+            if attempt == _ATTEMPTS - 1:
+                raise
+            _take(run.private)
+
+
+def _take(folder: str) -> None:
+    """Make root the owner of a folder and of all folders in it, as far as Python can follow them."""
+    with contextlib.suppress(OSError, RecursionError):
+        for _, _, _, descriptor in os.fwalk(folder):
+            os.fchown(descriptor, 0, 0)
+            os.fchmod(descriptor, 0o700)
 
 
 def encoded(reply: Reply) -> bytes:
@@ -112,12 +149,29 @@ def become(
     if isolation:
         namespaces.enter(isolation, (own,))
         namespaces.keep_privileges_down()
+    _leave_keys()
     os.setgroups(os.getgrouplist(name, user.pw_gid))
     os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
     os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
     memory.keep_no_core()
     hidden = isolation and isolation.get("home") == "true"
     os.environ.update(HOME=str(where.run / _HOME) if hidden else user.pw_dir, USER=name, LOGNAME=name)
+
+
+def _leave_keys() -> None:
+    """Leave the keys in the kernel that the agent was started with, such as those of root's login. Raises OSError.
+
+    This is done as root, because a user could have used up the keys that it may have.
+    """
+    machine = os.uname().machine
+    number = _KEYCTL.get(machine)
+    if number is None or (sys.maxsize > 1 << 32) != (machine not in _NARROW):  # unknown, or a 32-bit Python on it
+        return
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    if call(ctypes.c_long(number), ctypes.c_long(_JOIN_SESSION_KEYRING), None) < 0:
+        problem = ctypes.get_errno()
+        if problem not in (errno.ENOSYS, errno.EPERM):  # keys are out of reach for everything that runs here
+            raise OSError(problem, f"keyctl: {os.strerror(problem)}")
 
 
 def _own(folder: Path, user: int, group: int) -> None:
