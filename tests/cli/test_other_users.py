@@ -194,10 +194,11 @@ def test_output_is_roots_again_once_it_is_final(machine: Machine, place: Path) -
     own.mkdir()
     own.chmod(0o777)
     machine.config.write_text(f"[agent]\nuser_dir = {place}\nsecrets_dir = {vault}\n")
-    script = f"{SH}echo now $it; ln -L /proc/self/fd/1 {own}/link || cp /proc/self/fd/1 {own}/link; chmod 666 {own}/link\n"
+    link = own / "link"
+    script = f"{SH}echo now $it; ln -L /proc/self/fd/1 {link} || cp /proc/self/fd/1 {link}; chmod 666 {link}\n"
     given = theirs("d1", script, inputs={"it": {"secret": "file:it"}})
     assert apply(machine, [given]).code == 0
-    kept, link = machine.state / "runs/d1/stdout", own / "link"
+    kept = machine.state / "runs/d1/stdout"
     assert not kept.samefile(link)
     status = kept.stat()
     assert (status.st_uid, status.st_mode & 0o777, status.st_nlink) == (0, 0o600, 1)

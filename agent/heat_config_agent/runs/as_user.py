@@ -38,15 +38,15 @@ _HOME = "home"
 """The folder that is HOME in the place of that of the user, if the run is kept away from that."""
 
 
-_ATTEMPTS = 4
+_ATTEMPTS = 3
 """How often the folder of a run is removed: new folders may appear in it before it is taken from its user."""
 
 _JOIN_SESSION_KEYRING = 1
 """An operation of keyctl(2)."""
 
 _KEYCTL = {
-    **{"x86_64": 250, "i686": 288, "armv7l": 311, "aarch64": 219, "riscv64": 219, "loongarch64": 219},
-    **{"ppc64": 271, "ppc64le": 271, "s390x": 280},
+    "x86_64": 250, "i686": 288, "armv7l": 311, "aarch64": 219, "riscv64": 219, "loongarch64": 219,
+    "ppc64": 271, "ppc64le": 271, "s390x": 280,
 }
 """The number of the system call keyctl, by the architecture. The C library has no function for it."""
 
@@ -72,13 +72,15 @@ def remove(run: Run) -> None:
 
     Processes that the run has left behind may fill its folders all the time, so these are made root's first.
     """
-    for attempt in range(_ATTEMPTS if run.private else 0):
+    for _ in range(_ATTEMPTS if run.private else 0):
         try:
-            return files.remove(run.private)
+            files.remove(run.private)
         except OSError:
-            if attempt == _ATTEMPTS - 1:
-                raise
             _take(run.private)
+        else:
+            return
+    if run.private:
+        files.remove(run.private)
 
 
 def _take(folder: str) -> None:

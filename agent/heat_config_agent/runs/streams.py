@@ -69,7 +69,7 @@ def detach(path: str | Path) -> None:
             for begin, end in list(_segments(descriptor, 0)):
                 _copy(descriptor, made, begin, min(end, size))
             os.ftruncate(made, size)
-            os.replace(copy, path)
+            Path(copy).replace(path)
         except OSError:
             files.remove(copy)
             raise
