@@ -167,6 +167,22 @@ def test_a_secret_that_cannot_be_had_fails_its_deployment(
     assert not machine.status()["d2"]["failed"]
 
 
+@pytest.mark.usefixtures("vault")
+def test_a_provider_gets_no_secret_of_another_one(machine: Machine, heat: SignalServer) -> None:
+    """Neither in its environment, nor in the sentence with which it fails."""
+    provider(machine, "tells", f"env | grep -c SECRET_; cat {machine.folder}/secrets/password >&2; exit 1")
+    references = {"one": {"secret": "file:password"}, "two": {"secret": "env:X"}}
+    given = referring("d1", f"{SH}true\n", "tells:x", inputs=references, signal=heat.url("d1"))
+    given["inputs"].sort(key=lambda item: item["name"] == "password")
+    assert apply(machine, [given], SECRET_X=SECRET).code == 1
+    assert "the provider 'tells' has failed: ***\n" in f"{heat.values('d1')[0]['deploy_stderr']}\n"
+    provider(machine, "tells", "env | grep -c SECRET_X; true")
+    given = referring("d2", f"{SH}echo it is $password\n", "tells:x", inputs=references, signal=heat.url("d2"))
+    assert apply(machine, [given], SECRET_X=SECRET).code == 0
+    assert heat.values("d2")[0]["deploy_stdout"] == "it is 0\n"
+    assert traces(machine) == []
+
+
 @pytest.mark.fault(
     3, "a provider of secrets hangs, and ignores signals", "its deployment times out; others go on; no process is left"
 )

@@ -45,8 +45,15 @@ _JOIN_SESSION_KEYRING = 1
 """An operation of keyctl(2)."""
 
 _KEYCTL = {
-    "x86_64": 250, "i686": 288, "armv7l": 311, "aarch64": 219, "riscv64": 219, "loongarch64": 219,
-    "ppc64": 271, "ppc64le": 271, "s390x": 280,
+    "x86_64": 250,
+    "i686": 288,
+    "armv7l": 311,
+    "aarch64": 219,
+    "riscv64": 219,
+    "loongarch64": 219,
+    "ppc64": 271,
+    "ppc64le": 271,
+    "s390x": 280,
 }
 """The number of the system call keyctl, by the architecture. The C library has no function for it."""
 
