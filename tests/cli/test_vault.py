@@ -75,7 +75,7 @@ def apply(machine: Machine, identity: str, reference: str, proxy: str = "", **mo
     config = "#!/bin/sh\necho ${#password}; echo $password\n"
     found = deployment(identity, config, inputs={"password": {"secret": reference}}, **more)
     found["inputs"] = [item for item in found["inputs"] if item["name"] not in ("deploy_password", "planted")]
-    return machine.apply([found], "--config", str(machine.config), **({"http_proxy": proxy} if proxy else {}))
+    return machine.apply([found], "--config", str(machine.config), http_proxy=proxy)
 
 
 @pytest.mark.parametrize("credentials", [{"token": TOKEN}, ROLE], ids=["token", "approle"])
