@@ -210,6 +210,8 @@ class About:
     """The program that it drives; None if it needs none."""
     variables: tuple[str, ...] = ()
     """The variables that configure it."""
+    writes: Mapping[str, str] = field(default_factory=dict)
+    """The places of the machine to which it writes, by the variable that names another place."""
     cleans: Literal["", "config", "name"] = ""
     """What needs a cleanup when a deployment leaves the metadata without a DELETE of its own, see `Request.leaves`.
 
