@@ -86,13 +86,19 @@ class Safe:
         (folder / name).chmod(0o755)
 
     def deployment(
-        self, identity: str, url: str, more: str = "", options: dict[str, Any] | None = None, **references: str
+        self,
+        identity: str,
+        url: str,
+        more: str = "",
+        *,
+        options: dict[str, Any] | None = None,
+        references: dict[str, str] | None = None,
     ) -> dict[str, Any]:
         """Return a deployment that prints all secrets, then does more."""
-        names = [*self.references, *references]
+        known = {**self.references, **(references or {})}
         given: dict[str, object] = {**self._user, "deploy_signal_transport": "CFN_SIGNAL"}
-        given |= {name: {"secret": reference} for name, reference in {**self.references, **references}.items()}
-        script = f"{SH}echo it is {' '.join(f'${name}' for name in names)}\n{more}"
+        given |= {name: {"secret": reference} for name, reference in known.items()}
+        script = f"{SH}echo it is {' '.join(f'${name}' for name in known)}\n{more}"
         found = deployment(identity, script, inputs=given, signal=url, options=options or {})
         found["inputs"] = [each for each in found["inputs"] if each["name"] != "planted"]
         return found
@@ -197,7 +203,7 @@ def test_no_secret_is_left_of_other_runs(
     safe.machine.config.write_text(f"{safe.machine.config.read_text()}user_dir = {own}/users\n")
     more = '[ "$HEAT_ATTEMPT" = 2 ] || exit 3\n' if kind == "retry" else ""
     try:
-        missed = safe.apply_through(safe.deployment("d1", heat.url("d1"), more, options[kind]), SOME)
+        missed = safe.apply_through(safe.deployment("d1", heat.url("d1"), more, options=options[kind]), SOME)
         left = [path for path in own.rglob("*") if path.is_file()]
     finally:
         safe.machine.end()
@@ -284,7 +290,8 @@ def test_no_secret_is_left_after_a_run_that_was_killed(safe: Safe, heat: SignalS
     """No secret of any provider is left, whether it was only resolved or also printed."""
     safe.provider("kills", f"kill -9 $PPID; echo '{SECRET}-late'")
     more = {"program": "", "command": "kill -9 $$\n", "supervisor": "kill -9 $PPID; kill -9 $$\n"}[victim]
-    given = safe.deployment("d1", heat.url("d1"), more, **({"last": "kills:x"} if victim == "program" else {}))
+    last = {"last": "kills:x"} if victim == "program" else {}
+    given = safe.deployment("d1", heat.url("d1"), more, references=last)
     assert safe.apply(given).code == 1
     (result,) = heat.values("d1")
     printed = f"it is{' ***' * len(safe.references)}\n"
