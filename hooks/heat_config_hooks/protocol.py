@@ -196,6 +196,8 @@ class Ended:
     """Its exit code, or, as in a shell, 128 plus the number of the signal that ended it."""
     stdout: Path
     stderr: Path
+    output: Literal["kept", "passed on", "removed"] = "removed"
+    """What becomes of these files: the agent keeps them and masks secrets in them, or a caller prints them again."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -218,7 +218,7 @@ def carry_out(job: Job, where: protocol.Workplace) -> tuple[Reply, int]:
         outputs=str(where.outputs),
     )
     stdout, stderr = map(Path, _STREAMS)
-    ended = protocol.Ended(code=code, stdout=stdout, stderr=stderr)
+    ended = protocol.Ended(code=code, stdout=stdout, stderr=stderr, output="passed on")
     return hook.finish(job, run, where.run, where.environment, ended), code
 
 
