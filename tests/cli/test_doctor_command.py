@@ -333,7 +333,8 @@ def test_the_user_of_runs_and_the_folder_of_secrets_are_checked(machine: Machine
     """A user that does not exist, and a folder into which others could put a secret."""
     assert list(reach.check_user("")) == list(reach.check_secrets_folder(machine.folder / "none")) == []
     assert "there is no such user" in one(list(reach.check_user("no-such-user")), Verdict.FAILED, "user")
-    verdict = Verdict.OK if os.geteuid() == 0 else Verdict.FAILED
+    readable = all(each.stat().st_mode & 0o001 for each in Path(os.__file__).parents)
+    verdict = (Verdict.OK if readable else Verdict.WARNING) if os.geteuid() == 0 else Verdict.FAILED
     assert "nobody" in one(list(reach.check_user("nobody")), verdict, "user")
     place = machine.folder / "secrets"
     place.mkdir()

@@ -97,6 +97,36 @@ def test_it_has_the_groups_of_that_user_and_a_private_folder(machine: Machine) -
     assert folders == [f"700 {USER}", f"700 {USER}", "711 root", f"700 {USER}", f"600 {USER}"]
 
 
+@pytest.mark.usefixtures("place")
+def test_an_account_needs_nothing_but_a_name(machine: Machine) -> None:
+    """As with `User=` of systemd: without a shell, a home and a password, locked and expired."""
+    (machine.folder / "passwd").write_text(
+        f"{Path('/etc/passwd').read_text()}heat-bare:x:64712:64713::/nowhere:/usr/sbin/nologin\n"
+    )
+    (machine.folder / "shadow").write_text(f"{Path('/etc/shadow').read_text()}heat-bare:!:1:0:1:7:0:1:\n")
+    governed = Governed(
+        machine, *(f"mount --bind {machine.folder}/{name} /etc/{name}" for name in ("passwd", "shadow"))
+    )
+    given = theirs("d1", f'{SH}echo "$(id -u) $(id -g) $(id -G) $HOME $USER"; umask\n', options={"user": "heat-bare"})
+    done = governed.apply([given], "--config", str(machine.config))
+    assert done.code == 0, done.out
+    assert governed.agent("log", "d1").out == "64712 64713 64713 /nowhere heat-bare\n0022\n"
+
+
+@pytest.mark.usefixtures("place")
+def test_a_python_that_the_user_cannot_read_is_named(machine: Machine) -> None:
+    """The sentence says what to do; the tool `script` needs no more of Python."""
+    folder = Path(os.__file__).parent
+    given = [theirs("d1", "print(1)\n", group="python"), theirs("d2", SH)]
+    closed = [each for each in folder.parents if not each.stat().st_mode & 0o001]
+    if not closed:
+        pytest.skip("all users can read the Python of the tests: put it where they may not")
+    apply(machine, given)
+    why = f"cannot start d1: its user cannot read the agent's Python in {folder}; install the agent where all users can"
+    assert why in machine.agent("show", "d1").out
+    assert not machine.status()["d2"]["failed"]
+
+
 def test_artifacts_are_the_users(machine: Machine, place: Path, heat: SignalServer) -> None:
     """The agent fetches artifacts, which then belong to the user, in the folder of the run."""
     body = b"an artifact\n"

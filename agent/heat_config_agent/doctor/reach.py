@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import shlex
+import stat
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -92,8 +93,19 @@ def check_user(name: str) -> Iterator[Finding]:
         return
     if os.geteuid() != 0:
         yield failed("user", f"only an agent of root can run anything as {name!r}", "remove the setting user")
+    elif closed := _closed_to_others(Path(os.__file__)):
+        text = f"only script runs as {name}: other users cannot read {closed}, which the agent's Python needs"
+        yield warning("user", text, "install the agent where all users can read it")
     else:
         yield ok("user", f"tools with the option user run as {name}")
+
+
+def _closed_to_others(path: Path) -> Path | None:
+    """Return the part of a path that keeps other users from reading it; None if they can."""
+    for each in (*reversed(path.parents), path):
+        if not each.stat().st_mode & (stat.S_IXOTH if each != path else stat.S_IROTH):
+            return each
+    return None
 
 
 def check_secrets(settings: Settings) -> Iterator[Finding]:

@@ -38,6 +38,9 @@ _HOME = "home"
 """The folder that is HOME in the place of that of the user, if the run is kept away from that."""
 
 
+_NEEDS_NO_PYTHON = "script"
+"""The tool whose hook loads no more modules once the process belongs to the user."""
+
 _ATTEMPTS = 3
 """How often the folder of a run is removed: new folders may appear in it before it is taken from its user."""
 
@@ -193,6 +196,11 @@ def _own(folder: Path, user: int, group: int) -> None:
 
 def carry_out(job: Job, where: protocol.Workplace) -> tuple[Reply, int]:
     """Prepare, run and finish a job in this process; return the reply, and the exit code of the command."""
+    name = job.deployment.name
+    if job.tool.name != _NEEDS_NO_PYTHON and not os.access(os.__file__, os.R_OK):
+        place = Path(os.__file__).parent
+        why = f"its user cannot read the agent's Python in {place}; install the agent where all users can read it"
+        return failure(CANNOT_START, f"cannot start {name}: {why}"), 0
     for path in (where.run, where.working, where.outputs):
         path.mkdir(mode=0o700)
     if os.environ["HOME"] == str(where.run / _HOME):
@@ -201,7 +209,7 @@ def carry_out(job: Job, where: protocol.Workplace) -> tuple[Reply, int]:
     try:
         command = hook.prepare(job, where)
     except OSError as error:
-        return failure(CANNOT_START, f"cannot start {job.deployment.name}: {obstacle(error)}"), 0
+        return failure(CANNOT_START, f"cannot start {name}: {obstacle(error)}"), 0
     if not isinstance(command, protocol.Command):
         return command, 0
     for note in command.notes:
