@@ -236,7 +236,7 @@ def test_output_is_roots_again_once_it_is_final(machine: Machine, place: Path) -
     link.unlink()
 
 
-@pytest.mark.parametrize("tool", ["python", "ansible", "puppet", "salt"])
+@pytest.mark.parametrize("tool", ["python", "ansible", "puppet", "salt", "chef"])
 def test_other_tools_work_as_that_user(machine: Machine, place: Path, tool: str) -> None:
     """Each tool runs and reports as that user, who owns the files that it makes."""
     if tool == "puppet":
@@ -245,7 +245,11 @@ def test_other_tools_work_as_that_user(machine: Machine, place: Path, tool: str)
     made = place.parent / "made"
     made.mkdir()
     made.chmod(0o777)
+    stand_in = made / "chef-client"  # it does what a recipe would
+    stand_in.write_text(f'{SH}sed -n \'s/.*"given": "\\(.*\\)".*/\\1/p\' "$5" | tr -d \'\\n\' >{made}/it\n')
+    stand_in.chmod(0o755)
     config = {
+        "chef": '["recipe[x]"]',
         "python": f"import os\nopen('{made}/it', 'w').write(inputs['given'])\noutputs['one'] = os.getuid()\n",
         "puppet": f"file {{ '{made}/it': content => $facts['given'] }}\n",
         "salt": f"{made}/it:\n  file.managed:\n    - contents_newline: false\n"
@@ -256,8 +260,9 @@ def test_other_tools_work_as_that_user(machine: Machine, place: Path, tool: str)
     outputs = ["one"] if tool == "python" else []
     open_home = f"mount -t overlay overlay -o lowerdir={made}:{Path.home()} {Path.home()}"  # our Python may be there
     governed = Governed(machine, open_home)
-    given = [theirs("d1", config, group=tool, inputs={"given": "text"}, outputs=outputs)]
-    done = governed.apply(given, "--config", str(machine.config), PATH=path)
+    options = {"kitchen_path": str(made)} if tool == "chef" else {}
+    given = [theirs("d1", config, group=tool, inputs={"given": "text"}, outputs=outputs, options=options)]
+    done = governed.apply(given, "--config", str(machine.config), PATH=path, HEAT_CHEF_CMD=str(stand_in))
     assert done.code == 0, done.out + machine.agent("log", "d1").err
     assert (made / "it").read_text() == "text"
     assert (made / "it").stat().st_uid == pwd.getpwnam(USER).pw_uid
