@@ -133,13 +133,25 @@ def test_encrypted_secrets(machine: Machine, vault: Path, name: str) -> None:
     if made.returncode:
         pytest.skip(f"{name} cannot encrypt here: {made.stderr.decode().strip()}")
     file.write_bytes(made.stdout)
-    file.with_name(f"other{file.suffix}").write_bytes(made.stdout[:-20] if name == "age" else made.stdout)
+    other = file.with_name(f"other{file.suffix}")
+    other.write_bytes(made.stdout)
+    if name == "age":
+        foreign = subprocess.run(["age-keygen"], check=True, capture_output=True, text=True).stdout
+        recipient = subprocess.run(
+            ["age-keygen", "-y"], input=foreign, check=True, capture_output=True, text=True
+        ).stdout
+        theirs = ["age", "--encrypt", "--recipient", recipient.strip()]
+        other.write_bytes(subprocess.run(theirs, input=SECRET.encode(), check=True, capture_output=True).stdout)
+        file.with_name("cut.age").write_bytes(made.stdout[:-20])
     wanted = machine.folder / "wanted"
     wanted.write_text(SECRET)
     script = f'{SH}printf %s "$password" | cmp - {wanted}\n'
     assert apply(machine, [referring("d1", script, f"{name}:it")]).code == 0
     assert apply(machine, [referring("d2", script, f"{name}:other")]).code == 1
     assert f"the secret {name}:other is missing: the provider '{name}' has failed" in machine.agent("show", "d2").out
+    if name == "age":
+        assert "no identity matched any of the recipients" in machine.agent("show", "d2").out
+        assert apply(machine, [referring("d3", script, "age:cut")]).code == 1
     assert traces(machine) == []
 
 
