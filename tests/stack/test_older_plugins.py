@@ -73,10 +73,12 @@ outputs: {b: {value: {get_attr: [site, b]}}}
 
 MAKER = """
 from heat.common import exception
-from heat.engine import properties, resource
+from heat.engine import clients, properties, resource
+from heat.engine.clients import client_plugin
 from heat.engine.properties import Properties
 from heat.openstack.common import log as logging
-from oslo_config import cfg
+from oslo.config import cfg
+from oslo.utils import excutils
 
 cfg.CONF.register_opts([cfg.StrOpt('the-host', default='h'), cfg.IntOpt('port', default=1)], group=cfg.OptGroup('mine'))
 LOG = logging.getLogger(__name__)
@@ -96,6 +98,9 @@ class Device(resource.Resource):
         more = Properties(self.properties_schema, {'name': 'x'}, lambda value: value, self.name, self.context)
         self.resource_id_set('%s/%s/%s' % (self.context.tenant_id, more['name'], self.properties['tags']))
 
+    def add_dependencies(self, deps):
+        super().add_dependencies(deps)
+
     def device(self):
         return self.address
 
@@ -103,11 +108,22 @@ class Device(resource.Resource):
         return key.upper()
 
 
+class Mine(client_plugin.ClientPlugin):
+    def _create(self):
+        return 'client'
+
+
 class Pool(resource.Resource):
     properties_schema = {'device': properties.Schema(properties.Schema.STRING, required=True)}
     attributes_schema = {'device': 'Its address.', 'token': 'None.'}
 
     def handle_create(self):
+        for plugin in (self.client_plugin(), Mine(self.context)):
+            with plugin.ignore_not_found:
+                raise exception.EntityNotFound(entity='pool', name='p')
+            plugin.ignore_not_found(exception.NotFound('gone'))
+        if clients.has_client('mine') or Mine(None).client() != 'client':
+            raise RuntimeError('a client')
         if self.name == 'broken':
             raise exception.ResourceFailure(ValueError('no pool'), None, action='CREATE')
         self.resource_id_set(self.name)
@@ -139,6 +155,7 @@ def test_what_plugins_of_makers_do(tmp_path: Path) -> None:
     assert written.plugins.disabled == []
     assert [each.rpartition(".py")[2] for each in written.plugins.remarks] == [
         " provides none of its types here, as it says itself: is a library missing?",
+        ": add_dependencies() of My::Device is not called: write depends_on in templates",
         ": client_mapping() is not called: a plug-in provides resource types and constraints",
     ]
     written.create(

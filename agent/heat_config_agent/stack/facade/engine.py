@@ -192,15 +192,23 @@ _HOT = (
 )
 """The versions of HOT, as the classes of their templates are named."""
 
+
+def _clients() -> ModuleType:
+    module = absent.module("heat.engine.clients", __path__=[], initialise=lambda: None)
+    module.__dict__["has_client"] = lambda name: False  # noqa: ARG005  # there is no cloud
+    return module
+
+
 MODULES: dict[str, Callable[[], ModuleType]] = {
     "heat.common.grouputils": _late("groups"),
     "heat.engine.attributes": lambda: named(
         "heat.engine.attributes",
         **{**vars(attributes), "SHOW_ATTR": attributes.SHOW, "BASE_ATTRIBUTES": (attributes.SHOW,)},
     ),
+    "heat.engine.clients": _clients,
     "heat.engine.clients.client_exception": _client_exceptions,
     "heat.engine.clients.client_plugin": lambda: named(
-        "heat.engine.clients.client_plugin", ClientPlugin=ClientPlugin, ExceptionFilter=_Function
+        "heat.engine.clients.client_plugin", ClientPlugin=ClientPlugin, ExceptionFilter=clients.ExceptionFilter
     ),
     "heat.engine.clients.os.swift": _swift,
     "heat.engine.clients.progress": lambda: progress,
