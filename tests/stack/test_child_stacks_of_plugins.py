@@ -260,7 +260,7 @@ def test_a_part_of_heats_engine_can_be_imported_and_not_used(tmp_path: Path) -> 
     plugin(tmp_path, OF_ENGINE)
     plugin(tmp_path, "from heat.engine import stack\nclass Mine(stack.Stack):\n    pass\n", "derived")
     written = Written(tmp_path)
-    part = "heat.engine.stack.Stack, a part of Heat's own engine that a machine without Heat does not have"
+    part = "heat.engine.stack.Stack, a part of Heat's own engine, which plug-ins cannot use here"
     assert [each.partition(" is not used: ")[2] for each in written.plugins.disabled] == [f"it needs {part}"]
     written.create("resources: {r: {type: My::Uses}}")
     assert "heat.objects.raw_template.RawTemplate needs Heat's engine or a cloud" in written.root.record.reason

@@ -138,7 +138,7 @@ def _is_of_engine(name: str) -> bool:
 def _beside(name: str, top: str, missing: ModuleNotFoundError, fromlist: tuple[str, ...]) -> ModuleType:
     """Return a module next to a plug-in. Raises `missing` if there is none."""
     try:
-        found = importlib.import_module(name)
+        found = builtins.__import__(name, None, None, fromlist, 0)
     except ModuleNotFoundError as error:
         if error.name and name.startswith(error.name):
             raise missing from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import importlib.util
 import inspect
 import ipaddress
@@ -35,7 +36,10 @@ def modules() -> dict[str, Callable[[], ModuleType]]:
     """Return what makes each module, by name, of the packages that are not installed."""
     missing = [package for package in PACKAGES if importlib.util.find_spec(package) is None]
     made = {name: make for name, make in _MODULES.items() if name.partition(".")[0] in missing}
-    return made | {name.replace("_", ".", 1): make for name, make in made.items()}  # as they were called before 2015
+    if importlib.util.find_spec("oslo") is None:  # the names before 2015
+        for name in _MODULES:
+            made[name.replace("_", ".", 1)] = made.get(name) or functools.partial(importlib.import_module, name)
+    return made
 
 
 def _now() -> datetime:
