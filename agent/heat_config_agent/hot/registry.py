@@ -199,6 +199,9 @@ def read(section: Mapping[str, Json], report: Report, path: Path = ("resource_re
                     del mappings[other]
         elif isinstance(value, dict):
             mappings[name] = read(value, report, at)
+        elif path == ("resource_registry", "resources"):
+            problem = f"a map says what holds for the resource {name}, not {value!r}"
+            report.wrong(problem, at, "", "validate" if isinstance(value, str) else "environment")
         elif isinstance(value, str):
             mappings[name] = value
         elif isinstance(value, list):

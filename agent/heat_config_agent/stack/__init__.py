@@ -9,6 +9,7 @@
 | `definition` | the plain data that a template language hands over; the stack knows no language |
 | `validation` | mistakes in a definition: types, properties, attributes, circles, child stacks |
 | `advice` | warnings about a definition that is valid: obsolete types, configs that never run |
+| `forecast` | the deployments that a definition will make |
 | `session` | one stack at work: create, update, delete, suspend, resume, check, signal, continue |
 | `snapshots` | the same with snapshots; stacks that are adopted or abandoned |
 | `traversal` | the order of the steps for all resources of a stack |

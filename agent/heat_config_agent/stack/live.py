@@ -350,7 +350,7 @@ class _Running:
         return self._resource(resource).FnGetRefId()
 
     def attribute(self, resource: str, attribute: str, path: Sequence[Json]) -> Json:
-        return self._ask(resource, lambda found: found.FnGetAtt(attribute, *path))
+        return self._ask(resource, lambda found: found.FnGetAtt(attribute, *path), attribute)
 
     def attributes(self, resource: str) -> Json:
         return self._ask(resource, lambda found: found.given_attributes())
@@ -371,9 +371,9 @@ class _Running:
             resource = self._stack.as_defined(name)
         return resource
 
-    def _ask(self, name: str, question: Callable[[Resource], Json]) -> Json:
+    def _ask(self, name: str, question: Callable[[Resource], Json], attribute: str = "") -> Json:
         found = self._resource(name)
-        if found.action in (INIT, DELETE):
+        if found.action in (INIT, DELETE) and attribute not in found.always_known:
             return None
         try:
             return question(found)

@@ -66,6 +66,8 @@ class Resource(ClientUser):
     """True if it accepts properties that are not in its schema."""
     any_attribute: ClassVar[bool] = False
     """True if it may have attributes that are not in its schema; they are checked only once it exists."""
+    always_known: ClassVar[frozenset[str]] = frozenset()
+    """The attributes that have values also before it is created and after it is deleted."""
     again_after_interruption: ClassVar[bool] = False
     """True if an interrupted handler may be called again. Otherwise the resource counts as failed."""
     never_updated: ClassVar[bool] = False
@@ -250,6 +252,8 @@ class Resource(ClientUser):
         mistakes = [
             Wrong(mistake.problem, ("properties", *mistake.path)) for mistake in wrong_properties(self, self.known())
         ]
+        if self.any_property:  # as with Heat's types that are nothing
+            return mistakes
         try:
             tree = as_far_as_known(self.definition.update_policy, self.stack.look)
         except Unresolved as error:
