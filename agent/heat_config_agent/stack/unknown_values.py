@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heat_config_agent.language.positions import Json
-from heat_config_agent.stack.definition import Later, Look, Need, Tree, requires
+from heat_config_agent.stack.definition import Later, Look, Need, Tree
 
 
 class Unknown(Later):
