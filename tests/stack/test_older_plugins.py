@@ -177,3 +177,49 @@ outputs:
         written.output("token")
     assert [each["path"] for each in written.events if each["reason"] == "half way"] == ["device"]
     written.close()
+
+
+SIGNALLED = """
+from heat.engine import attributes
+from heat.engine.resources import signal_responder, stack_user
+
+
+class Hook(signal_responder.SignalResponder):
+    attributes_schema = {'url': attributes.Schema('Where.'), 'last': attributes.Schema('The last signal.')}
+
+    def handle_create(self):
+        super().handle_create()
+        self.password = 'secret'
+        self._create_user()
+        self.resource_id_set(self.physical_resource_name())
+
+    def handle_signal(self, details=None):
+        self.data_set('last', details)
+
+    def _resolve_attribute(self, name):
+        return self._get_ec2_signed_url() if name == 'url' else self.data().get('last')
+
+
+class Token(stack_user.StackUser):
+    def handle_create(self):
+        self._user_token()
+
+
+def resource_mapping():
+    return {'My::Hook': Hook, 'My::Token': Token}
+"""
+
+
+def test_a_plugin_that_takes_signals(tmp_path: Path) -> None:
+    """A command signals it; there is no URL, and no user of its own."""
+    plugin(tmp_path, SIGNALLED)
+    written = Written(tmp_path)
+    assert written.plugins.disabled == []
+    outputs = "outputs: {url: {value: {get_attr: [hook, url]}}, last: {value: {get_attr: [hook, last]}}}"
+    written.create("resources: {hook: {type: My::Hook}}\n" + outputs)
+    written.session.signal("hook", {"alarm": 1})
+    assert (written.output("url"), written.output("last")) == ("", {"alarm": 1})
+    written.update("resources: {hook: {type: My::Hook}, token: {type: My::Token}}")
+    assert "resources.token: The client (keystone) is not available" in written.root.record.reason
+    written.session.delete()
+    written.close()

@@ -31,6 +31,10 @@ OTHERS = tuple(
 """Functions of a module that are not called: neither does Heat call them in the modules of `plugin_dirs`."""
 
 
+OF_ENGINE = ("create_with_template", "_get_signal")
+"""Methods of the classes whose work Heat's engine does: those with a child stack, and those that take signals."""
+
+
 @dataclass
 class Plugins:
     """The result of loading plug-ins."""
@@ -121,7 +125,7 @@ def _is_done_here(name: str, class_: type[Resource]) -> bool:
     from heat_config_agent.stack.resources import TYPES  # noqa: PLC0415  # only for plug-ins
 
     needy = (each.__module__ in plugin_imports.OF_ENGINE for each in class_.__mro__)
-    return name in TYPES and _is_heats(class_) and (hasattr(class_, "create_with_template") or any(needy))
+    return name in TYPES and _is_heats(class_) and (any(hasattr(class_, each) for each in OF_ENGINE) or any(needy))
 
 
 def _constraints(module: ModuleType) -> dict[str, Callable[[Any], str]]:

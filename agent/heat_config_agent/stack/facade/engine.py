@@ -227,7 +227,9 @@ MODULES: dict[str, Callable[[], ModuleType]] = {
         "heat.engine.properties", **{**vars(properties), "Properties": _Properties}
     ),
     "heat.engine.resource": _late("resource"),
+    "heat.engine.resources.signal_responder": _late("signal_responder"),
     "heat.engine.resources.stack_resource": _late("stack_resource"),
+    "heat.engine.resources.stack_user": _late("signal_responder", "StackUser"),
     "heat.engine.rsrc_defn": _late("template", "ResourceDefinition"),
     "heat.engine.scheduler": lambda: scheduler,
     "heat.engine.software_config_io": _of_configs,
@@ -245,6 +247,7 @@ MODULES: dict[str, Callable[[], ModuleType]] = {
     "heat.scaling.scalingutil": _late("groups", *_ADJUSTMENTS),
     "heat.scaling.template": _late("template", "member_definitions", "make_template"),
     # Names of older releases of Heat.
+    "heat.engine.signal_responder": _late("signal_responder"),
     "heat.engine.stack_resource": _late("stack_resource"),
     "heat.openstack.common.gettextutils": lambda: named("heat.openstack.common.gettextutils", _=lambda text: text),
     "heat.openstack.common.log": lambda: named("heat.openstack.common.log", getLogger=logger),
