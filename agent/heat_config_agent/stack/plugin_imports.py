@@ -99,7 +99,8 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
     def exec_module(self, module: ModuleType) -> None:
         module.__dict__["__builtins__"] = {**vars(builtins), "__import__": _import}
-        with heat("heat.common.config"):  # an installed oslo.config imports it by its name
+        # An installed oslo.config imports the module with Heat's settings by its name.
+        with contextlib.nullcontext() if stands_for("oslo_config.cfg") else heat("heat.common.config"):
             super().exec_module(module)
 
 
