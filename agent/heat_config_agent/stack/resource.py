@@ -18,11 +18,12 @@ from heat_config_agent.stack.clients import ClientUser
 from heat_config_agent.stack.definition import Later, ResourceDefinition, Tree, Unresolved
 from heat_config_agent.stack.exception import UpdateReplace
 from heat_config_agent.stack.host import Host
-from heat_config_agent.stack.properties import Properties, Schema, Wrong, as_far_as_known, schemata
+from heat_config_agent.stack.properties import Properties, Schema, Wrong, schemata
 from heat_config_agent.stack.records import ResourceRecord
 from heat_config_agent.stack.snippet import Snippet, freeze
 from heat_config_agent.stack.support import SupportStatus
 from heat_config_agent.stack.translation import TranslationRule
+from heat_config_agent.stack.unknown_values import as_far_as_known
 
 __all__ = ["NoActionRequired", "PollDelay", "Resource", "UpdateReplace"]
 
