@@ -49,9 +49,10 @@ creates a stack on this machine, or updates the stack of that name.
 
 _EPILOG = """\
 FILE contains Heat's server metadata (an object with `deployments`) or a list of deployments, as JSON or YAML. It may
-also be a HOT template (with `heat_template_version`), which has to be the only FILE; `heat-config-agent stack` shows,
-suspends and deletes the stack. Without a FILE, $HEAT_SHELL_CONFIG or /var/run/heat-config/heat-config is applied as
-heat-agents' 55-heat-config does it: the exit code is then 0 even if a deployment failed.
+also be a HOT template (with `heat_template_version`), or a TOSCA service (a template, an archive or a folder), which
+has to be the only FILE; `heat-config-agent stack` shows, suspends and deletes the stack. Without a FILE,
+$HEAT_SHELL_CONFIG or /var/run/heat-config/heat-config is applied as heat-agents' 55-heat-config does it: the exit code
+is then 0 even if a deployment failed.
 
 exit codes:
   0    success
