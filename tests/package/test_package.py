@@ -320,8 +320,9 @@ def test_it_goes_and_comes_back(bare: Booted, heat: SignalServer) -> None:
     migrated = bare.disk / "etc/systemd/system/heat-config-agent.service.d/50-migrated.conf"
     migrated.parent.mkdir()
     migrated.write_text("[Service]\n")
+    text = "[Service]\nExecStart=true\n[Install]\nWantedBy=a.target\n"
     for unit in ("os-collect-config.service", "collector.service"):
-        (bare.disk / "etc/systemd/system" / unit).write_text("[Service]\nExecStart=true\n[Install]\nWantedBy=a.target\n")
+        (bare.disk / "etc/systemd/system" / unit).write_text(text)
     assert bare.run("systemctl", "enable", "collector.service").code == 0
     replaced = bare.disk / "var/lib/heat-config-agent/replaced"
     replaced.write_text("os-collect-config.service\ncollector.service\n")
