@@ -82,6 +82,12 @@ APART = (
 ANEW = re.compile("/cli/test_(shortcut|help_and_usage|stack_examples)|/cost/|/promises/test_kill_points")
 """The tests whose commands always start as new processes, as for users; others may begin loaded (`support.loaded`)."""
 
+DAEMONS_ANEW = re.compile(
+    "/daemon/test_(begin_and_end|daemon|idle_daemon|follow|reboot)\\."
+    "|/faults/test_(daemon_faults|login_process|process_table|two_agents|unstartable|watchdog)"
+)
+"""The tests about the start of daemons, their memory, descriptors and processes: there they are new processes, too."""
+
 FORMS = re.compile("/cli/")
 """The tests in which each form of a command line, with its own options, is started anew the first time of a run."""
 
@@ -145,9 +151,10 @@ def assert_kept(request: pytest.FixtureRequest, leaks: list[str]) -> None:
 
 
 @pytest.fixture
-def daemon(machine: Machine) -> Iterator[Daemon]:
+def daemon(request: pytest.FixtureRequest, machine: Machine) -> Iterator[Daemon]:
     """The daemon, with settings and a state directory of its own; not started yet."""
     daemon = Daemon(machine)
+    daemon.begins_loaded = machine.begins_loaded and not DAEMONS_ANEW.search(str(request.path))
     yield daemon
     daemon.end()
 
