@@ -112,5 +112,5 @@ clean: ## remove what the other targets have made
 	@touch $@
 
 .venv/tested: pyproject.toml packaging/constraints.txt .venv/installed
-	$(INSTALL) '.[test]'
+	$(INSTALL) '.[test]' --no-compile
 	@touch $@
