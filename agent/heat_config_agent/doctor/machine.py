@@ -14,13 +14,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from heat_config_agent.deployments import plan
-from heat_config_agent.doctor import Finding, closed, failed, ok, reach, warning
+from heat_config_agent.doctor import Finding, closed, failed, ok, reach, rules, warning
 from heat_config_agent.model.entry import State
 from heat_config_agent.model.errors import StateError
 from heat_config_agent.runs import scopes
 from heat_config_agent.settings import display
 from heat_config_agent.settings.effective import Settings
-from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_agent.state import asked, followed, health, journal, lock, retention
 from heat_config_agent.state.clock import Steady
 from heat_config_agent.state.deployed import begun_elsewhere, report_of
@@ -42,7 +41,7 @@ SECONDS = 10.0
 def findings(settings: Settings, mistakes: Sequence[str]) -> Iterator[Finding]:
     """Check everything on the machine; `mistakes` in the settings keep the agent from starting."""
     yield from check_settings(settings, mistakes)
-    yield from check_policy()
+    yield from rules.check_policy(settings)
     yield from reach.check_signing()
     yield from reach.check_reach()
     yield from check_user(settings.text("user"))
@@ -85,17 +84,6 @@ def check_settings(settings: Settings, mistakes: Sequence[str]) -> Iterator[Find
         yield ok("settings", "there is no settings file: the defaults are used")
     elif not mistakes:
         yield ok("settings", f"read from {', '.join(files)}")
-
-
-def check_policy() -> Iterator[Finding]:
-    """Check whether the policy of the machine can be used, if it has one."""
-    policy = policy_in_force()
-    if policy is None:
-        return
-    if policy.mistake:
-        yield failed("policy", policy.mistake, "correct it as root: nothing new begins with this mistake")
-    else:
-        yield ok("policy", f"{policy.file} has the rules {', '.join(policy.lines)}")
 
 
 def check_user(name: str) -> Iterator[Finding]:

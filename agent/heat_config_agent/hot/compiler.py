@@ -10,7 +10,7 @@ from heat_config_agent.hot.conditions import Conditions
 from heat_config_agent.hot.expressions import Scope, decide, fold, parse, parse_condition
 from heat_config_agent.hot.parameters import PSEUDO, Default, values, visible
 from heat_config_agent.hot.template import Template
-from heat_config_agent.hot.values import NOTHING, Call, Facade, Failing, Unknown, is_settled, open_values
+from heat_config_agent.hot.values import NOTHING, Call, Facade, Failing, Reference, Unknown, is_settled, open_values
 from heat_config_agent.language.mistakes import Invalid, Mistake
 from heat_config_agent.language.positions import Json, Path, Place
 from heat_config_agent.language.report import Report, meant
@@ -222,6 +222,7 @@ class _Resources:
                 self._report.wrong(f"Resource {name} metadata type must be object", (*path, "metadata"))
             metadata = {}
         external = folded.get("external_id")
+        external = external.resource if isinstance(external, Reference) else external  # it has no other id yet
         if external is not None and not isinstance(external, str):
             self._report.wrong(f"Resource {name} external_id type must be string", (*path, "external_id"))
             external = None

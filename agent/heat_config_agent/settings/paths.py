@@ -30,3 +30,15 @@ def usual_state(environ: Mapping[str, str]) -> str:
         return SYSTEM_STATE
     base = environ.get("XDG_STATE_HOME") or os.path.join(environ.get("HOME", "/"), ".local/state")  # noqa: PTH118
     return os.path.join(base, "heat-config-agent")  # noqa: PTH118
+
+
+def is_absent(path: str) -> bool:
+    """Return whether a file surely does not exist: its folder may be a link to a disk that is not mounted.
+
+    Raises OSError if that cannot be seen. `exists` would take a folder that may not be entered for an absent file.
+    """
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return not os.path.islink(path.rpartition("/")[0])  # noqa: PTH114  # every start needs this
+    return False

@@ -13,6 +13,15 @@ from heat_config_agent.stack.host import Host
 class ClientPlugin:
     """The meaning of a client's exceptions, by their names and status codes."""
 
+    def __init__(self, name: str | None = None) -> None:
+        """Take the name of the client."""
+        self.name = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise exception.ClientNotAvailable(client_name=self.__dict__.get("name"))
+
     def is_not_found(self, error: BaseException) -> bool:
         """Return whether an exception means that something does not exist."""
         return isinstance(error, exception.NotFound | exception.EntityNotFound) or _means(error, 404, "NotFound")
@@ -52,9 +61,9 @@ class ClientUser:
         """Return the part of Heat's RPC client that stores configs."""
         return self.stack.config_service
 
-    def client_plugin(self, name: str | None = None) -> Any:  # noqa: ARG002
+    def client_plugin(self, name: str | None = None) -> Any:
         """Return the plug-in for a client, which knows what the client's exceptions mean."""
-        return ClientPlugin()
+        return ClientPlugin(name or self.default_client_name)
 
     def _show_resource(self) -> Json:
         """Return the value of the attribute `show`: by default, what the client of a cloud service has."""

@@ -15,7 +15,7 @@ from heat_config_agent.stack import definition
 from heat_config_agent.stack.definition import Later, Look, Need, Tree, Unresolved, requires
 from heat_config_agent.stack.definition import limits as bounds
 from heat_config_agent.stack.support import SupportStatus
-from heat_config_agent.stack.translation import TranslationRule, translated
+from heat_config_agent.stack.translation import TranslationRule, extends, removed, translated
 
 
 class Schema:
@@ -201,7 +201,10 @@ class Properties(Mapping[str, Any]):
     def mistakes(self) -> list[Wrong]:
         """Return all mistakes in the values, as far as they are known."""
         wrong = [Wrong(f"Unknown Property {key}", self._path) for key in self.data if key not in self.schema]
+        gone = removed(self.rules) if self.rules else ()
         for key, schema in self.schema.items():
+            if key in gone:
+                continue
             present = key in self.data
             if not (present or schema.required or self.rules or schema.default is not None):
                 continue
@@ -225,20 +228,34 @@ class Properties(Mapping[str, Any]):
         """Return a value; if it is checked, add the mistakes next to its type to `wrong`."""
         if key not in self.schema:
             raise KeyError(f"Invalid Property {key}")
-        schema = self.schema[key]
-        value = self._value(key)
+        schema, path = self.schema[key], (*self._path, key)
+        value, present = self._value(key), key in self.data
         if self.rules:
-            value = translated(self.rules, key, value, self._value)
-        if key in self.data or value is not None:
+            present = present and key not in removed(self.rules)
+            value = self._translated(key, value if present else None)
+            if not present and value is not None:  # what comes from a rule is not checked, as in Heat
+                return _converted(schema, value, path, None)
+        if present:
             pass
-        elif schema.default is not None:
-            value = schema.default
+        elif schema.default is not None:  # as in Heat, an empty one is that of the type
+            value = schema.default if schema.default or schema.type == Schema.ANY else None
         elif schema.required:
-            path = (*self._path, key) if key in self._omitted else self._path
-            raise Wrong(f"Property {key} not assigned", path)
+            raise Wrong(f"Property {key} not assigned", path if key in self._omitted else self._path)
         else:
             return None
-        return _converted(schema, value, (*self._path, key), wrong if checked else None)
+        return _converted(schema, value, path, wrong if checked else None)
+
+    def _translated(self, key: str, value: Any) -> Any:
+        """Return the value after the rules for it. Raises `Wrong`."""
+        try:
+            changed = translated(self.rules, key, value, self._value)
+        except ValueError as error:
+            raise Wrong(str(error), (*self._path, key)) from None
+        is_given = key in self.data and key not in removed(self.rules)
+        if is_given and changed and self.schema[key].schema and extends(self.rules, key):
+            problem = f"the members of {key} cannot be given together with the property that adds one to them"
+            raise Wrong(problem, (*self._path, key, 0))
+        return changed
 
 
 def _converted(schema: Schema, value: Any, path: Path, wrong: list[Wrong] | None) -> Any:
@@ -248,7 +265,7 @@ def _converted(schema: Schema, value: Any, path: Path, wrong: list[Wrong] | None
     if isinstance(value, Later):
         return value
     if value is None:
-        value = schema.default
+        value = schema.default if schema.default or schema.type == Schema.ANY else None
     try:
         converted = _CONVERSIONS[schema.type](schema, value)
     except (TypeError, ValueError) as error:
@@ -256,6 +273,8 @@ def _converted(schema: Schema, value: Any, path: Path, wrong: list[Wrong] | None
     if schema.schema and isinstance(converted, dict):
         converted = _members(schema.schema, converted, path, wrong)
     elif schema.schema and isinstance(converted, list):
+        if wrong is not None and converted and not schema.schema["*"].implemented:
+            wrong.append(Wrong("Property 0 not implemented yet", path))
         converted = [_converted(schema.schema["*"], each, (*path, at), wrong) for at, each in enumerate(converted)]
     if wrong is not None:
         broken = [each.violated(converted, schema.type.lower()) for each in schema.constraints]
@@ -268,6 +287,11 @@ def _members(schema: Mapping[str, Schema], value: dict[str, Any], path: Path, wr
     if wrong is None:
         return {key: inner._get(key, []) for key in schema}  # noqa: SLF001  # the same class
     wrong += [Wrong(f"Unknown Property {key}", path) for key in value if key not in schema]
+    wrong += [
+        Wrong(f"Property {key} not implemented yet", path)
+        for key in value
+        if key in schema and not schema[key].implemented
+    ]
     return {key: inner._get(key, wrong, checked=True) for key in schema}  # noqa: SLF001
 
 

@@ -34,6 +34,10 @@ PLUGINS = "heat_config_agent_plugins_"
 class NoActionRequired(Exception):  # noqa: N818  # the name that plug-ins use
     """A signal needs no action."""
 
+    def __init__(self, res_name: str = "", reason: str = "") -> None:
+        """Take the name of the resource and the reason, if they are of interest."""
+        super().__init__(f"The resource {res_name} could not perform scaling action: {reason}" if res_name else "")
+
 
 class PollDelay(Exception):  # noqa: N818
     """The next check should wait for some time."""
@@ -62,6 +66,8 @@ class Resource(ClientUser):
     """True if it accepts properties that are not in its schema."""
     any_attribute: ClassVar[bool] = False
     """True if it may have attributes that are not in its schema; they are checked only once it exists."""
+    always_known: ClassVar[frozenset[str]] = frozenset()
+    """The attributes that have values also before it is created and after it is deleted."""
     again_after_interruption: ClassVar[bool] = False
     """True if an interrupted handler may be called again. Otherwise the resource counts as failed."""
     never_updated: ClassVar[bool] = False
@@ -246,6 +252,8 @@ class Resource(ClientUser):
         mistakes = [
             Wrong(mistake.problem, ("properties", *mistake.path)) for mistake in wrong_properties(self, self.known())
         ]
+        if self.any_property:  # as with Heat's types that are nothing
+            return mistakes
         try:
             tree = as_far_as_known(self.definition.update_policy, self.stack.look)
         except Unresolved as error:

@@ -366,9 +366,9 @@ class _Types:
         return self.of_file(resource, type_.template, identity, parameters, known=known)
 
     def of_text(
-        self, resource: str, template: str, identity: Identity, parameters: Mapping[str, Json], *, known: bool = True
+        self, resource: str, template: str, identity: Identity, parameters: Mapping[str, Json], **_: object
     ) -> Definition:
-        return self.of_file(resource, template, identity, parameters, known=known)
+        return self.of_file(resource, template, identity, parameters)
 
     def of_file(
         self,
