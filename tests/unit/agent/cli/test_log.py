@@ -38,9 +38,17 @@ class AgentAtWork:
         pid = self._process.pid
         ticks = processes.ticks(pid)
         assert ticks is not None
-        boot, began = processes.boot_id(), processes.since_boot()
-        places = {"hook": "builtin:script", "working": "/w", "outputs": "/o"}
-        return Run(mark=mark, boot=boot, pid=pid, ticks=ticks, began=began, limit=None, **places)
+        return Run(
+            mark=mark,
+            boot=processes.boot_id(),
+            pid=pid,
+            ticks=ticks,
+            began=processes.since_boot(),
+            limit=None,
+            hook="builtin:script",
+            working="/w",
+            outputs="/o",
+        )
 
     def record(self, run: Run) -> None:
         """Record the run, which prints a line."""
