@@ -12,7 +12,7 @@ from typing import Any
 
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.cli.help_format import HelpFormatter
-from heat_config_agent.cli.languages import TOSCA, language_of
+from heat_config_agent.cli.languages import TOSCA, is_packed, language_of
 from heat_config_agent.deployments import metadata, selection
 from heat_config_agent.hot import reader
 from heat_config_agent.hot.source import Source
@@ -115,7 +115,7 @@ def file_lines(name: str, environments: list[str]) -> Iterator[str]:
     """Yield the line of each file of a document, template, archive or folder. Raises UsageError."""
     folder = os.path.dirname(os.path.abspath(name))  # noqa: PTH100, PTH120  # as `signing.gate` has it
     for path in _paths(name, environments):
-        inside = os.path.relpath(os.path.realpath(path), os.path.realpath(folder))
+        inside = os.path.relpath(path, folder)
         yield f"{signed.digest(_content(path))}  {inside}\n"
 
 
@@ -127,7 +127,7 @@ def _paths(name: str, environments: list[str]) -> list[str]:
             paths += [f"{place}/{file}" for file in files if not file.startswith(".")]
         return paths
     if not _is_hot(name):
-        if language_of(name) == TOSCA and not name.endswith((".csar", ".zip")):
+        if language_of(name) == TOSCA and not is_packed(name):
             raise UsageError(f"{name} names other files", hint="`heat-config-agent template pack` makes an archive")
         return [name]
     source, missing = reader.read(name, environments, {})
@@ -137,7 +137,7 @@ def _paths(name: str, environments: list[str]) -> list[str]:
 
 
 def _is_hot(name: str) -> bool:
-    if name.endswith((".csar", ".zip")) or b"heat_template_version" not in _content(name):
+    if is_packed(name) or b"heat_template_version" not in _content(name):
         return False
     content = document_text.load(text_of(_content(name)), name)
     return isinstance(content, Mapping) and "heat_template_version" in content

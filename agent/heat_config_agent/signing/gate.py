@@ -19,7 +19,8 @@ class Gate:
 
     def __init__(self, folder: str, evidence: str, shown: str) -> None:
         """Read files as a list has them that is valid. Raises UsageError."""
-        self._folder, self._shown = os.path.realpath(folder), shown
+        self._folders = dict.fromkeys((os.path.abspath(folder), os.path.realpath(folder)))  # noqa: PTH100
+        self._shown = shown
         self.evidence = (evidence,)
         try:
             self._digests = signed.digests(evidence.partition("\n")[2])
@@ -34,7 +35,7 @@ class Gate:
 
     def check(self, path: str | Path, content: bytes) -> None:
         """Raise UsageError unless the list has this content for a path."""
-        name = os.path.relpath(os.path.realpath(path), self._folder)
+        name = self._name(path)
         wanted = self._digests.get(name)
         if wanted is None:
             raise UsageError(f"cannot use {path}: {name} is not in the signed list {self._shown}", hint=_HINT)
@@ -45,7 +46,15 @@ class Gate:
 
     def covers(self, path: str | Path) -> bool:
         """Return whether a file is signed; its content may have changed since."""
-        return os.path.relpath(os.path.realpath(path), self._folder) in self._digests
+        return self._name(path) in self._digests
+
+    def _name(self, path: str | Path) -> str:
+        """Return the name of a file in the list: the one by which it is asked for, and not the one that a link has.
+
+        So no link puts one signed file in the place of another. The folder may be reached by a link.
+        """
+        names = [os.path.relpath(path, folder) for folder in self._folders]
+        return next((name for name in names if name in self._digests), names[0])
 
     @property
     def names(self) -> tuple[str, ...]:

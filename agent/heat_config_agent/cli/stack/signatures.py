@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from heat_config_agent.cli.languages import is_packed
 from heat_config_agent.model.errors import UsageError
 from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_hooks.files import take
@@ -52,9 +53,10 @@ def opened(options: Any, template: str) -> Opened:
         raise AssertionError(template)
     if given:
         signed.check(template, b"")
-    elif os.path.isdir(template) or template.endswith((".csar", ".zip")):  # noqa: PTH112
+    elif is_packed(template):
         return Opened(_copied(template, signed), evidence=signed.evidence)
-    return Opened(template, signed.read, signed.evidence, Chosen(signed.covers, signed.read))
+    disk = Chosen(signed.covers, signed.read, has_archives=bool(given))  # the tree was compared as a whole
+    return Opened(template, signed.read, signed.evidence, disk)
 
 
 def _copied(template: str, signed: Gate) -> str:
