@@ -23,7 +23,7 @@ class Gate:
         self._shown = shown
         self.evidence = (evidence,)
         try:
-            self._digests = signed.digests(evidence.partition("\n")[2])
+            self._digests = signed.files(evidence.partition("\n")[2])
         except ValueError as error:
             raise UsageError(f"cannot use {shown}: {error}", hint=_HINT) from None
 
@@ -90,12 +90,18 @@ def signers() -> str | None:
     return policy.signers
 
 
+def named(path: str | Path) -> str:
+    """Return the path of a file or folder with its own name at the end: that of `.` is in the folder above it."""
+    name = os.path.normpath(path)
+    return os.path.abspath(name) if os.path.basename(name) in (".", "..") else name  # noqa: PTH100, PTH119
+
+
 def beside(path: str | Path, allowed: str, *, required: bool) -> Gate | None:
     """Return the gate of the signed list next to a file or folder; None if there is none. Raises UsageError.
 
     The signature is checked before anything else of the list is looked at.
     """
-    shown = f"{os.path.normpath(path)}{signed.SUFFIX}"
+    shown = f"{named(path)}{signed.SUFFIX}"
     try:
         text = take(shown, signed.LARGEST).decode("utf-8", "surrogateescape")
     except FileNotFoundError:

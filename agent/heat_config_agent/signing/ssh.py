@@ -11,6 +11,7 @@ from heat_config_agent.model import signed
 from heat_config_agent.model.deployment import Deployment
 from heat_config_agent.model.errors import AgentError
 from heat_config_agent.model.policy import Policy
+from heat_config_hooks.files import take
 from heat_config_hooks.values import replace
 
 SECONDS = 20.0
@@ -44,11 +45,16 @@ def problem(evidence: str, allowed: str) -> str:
 
     Raises AgentError if ssh-keygen cannot say.
     """
+    return verdict(evidence, allowed)[0]
+
+
+def verdict(evidence: str, allowed: str) -> tuple[str, str]:
+    """Return the problem of evidence, as `problem` does, and without one the name that the signer has in the file."""
     namespace, _, text = evidence.partition("\n")
     try:
         message, signature = (part.encode("utf-8", "surrogateescape") for part in signed.halves(text))
     except ValueError as error:
-        return str(error)
+        return str(error), ""
     with _memory(allowed.encode("utf-8", "surrogateescape")) as signers, _memory(signature) as signature_file:
         where = ["-s", _path(signature_file), "-f", _path(signers)]
         found = _run(["-Y", "find-principals", *where], b"", (signers, signature_file))
@@ -57,9 +63,9 @@ def problem(evidence: str, allowed: str) -> str:
         for name in filter(None, names):
             checked = _run(["-Y", "verify", "-n", namespace, "-I", name, *where], message, (signers, signature_file))
             if checked.returncode == 0:
-                return ""
+                return "", name
             why = _why(checked)
-    return why
+    return why, ""
 
 
 def sign(key: Path, namespace: str, message: str) -> str:
@@ -67,11 +73,35 @@ def sign(key: Path, namespace: str, message: str) -> str:
 
     ssh-keygen asks for the passphrase on the terminal. Raises AgentError.
     """
+    try:
+        take(key, signed.LARGEST)
+    except OSError as error:
+        raise AgentError(f"cannot read the key {key}: {error.strerror}") from None
     done = _run(["-Y", "sign", "-q", "-n", namespace, "-f", str(key)], message.encode(), (), seconds=None)
     armored = done.stdout.decode("ascii", "replace")
     if done.returncode != 0 or not armored.startswith(signed.BEGIN):
-        raise AgentError(f"cannot sign with {key}: {_why(done)}")
+        said = done.stderr.decode("utf-8", "replace")
+        known = ((why, todo) for words, why, todo in _FAILURES if words in said)
+        why, todo = next(known, (_why(done), ""))
+        raise AgentError(f"cannot sign with {key}: {why}", hint=todo.format(key))
     return message + armored
+
+
+_FAILURES = (
+    ("incorrect passphrase", "its passphrase is missing or wrong", "or run ssh-add {0}, and name {0}.pub"),
+    ("are too open", "other users can read it, so ssh-keygen does not use it", "run chmod 600 {0}"),
+    ("No private key found", "its private key is neither next to it nor in ssh-agent", "ssh-add -l lists those there"),
+    ("load public key", "it is not a key of OpenSSH, and has no public key next to it", "ssh-keygen makes keys"),
+)
+"""Words of ssh-keygen when it cannot sign, the reason, and what to do about it."""
+
+
+def is_on_device(key: Path) -> bool:
+    """Return whether a key is on a device that has to be touched for each signature, as its public half says."""
+    try:
+        return take(key if key.suffix == ".pub" else f"{key}.pub", signed.LARGEST).startswith(b"sk-")
+    except OSError:
+        return False
 
 
 def _run(

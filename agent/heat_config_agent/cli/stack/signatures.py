@@ -54,7 +54,7 @@ def opened(options: Any, template: str) -> Opened:
     if given:
         signed.check(template, b"")
     elif is_packed(template):
-        return Opened(_copied(template, signed), evidence=signed.evidence)
+        return Opened(_copied(gate.named(template), signed), evidence=signed.evidence)
     disk = Chosen(signed.covers, signed.read, has_archives=bool(given))  # the tree was compared as a whole
     return Opened(template, signed.read, signed.evidence, disk)
 
@@ -67,7 +67,7 @@ def _copied(template: str, signed: Gate) -> str:
 
     folder = tempfile.mkdtemp(prefix="heat-config-signed-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    root = os.path.dirname(os.path.normpath(template)) or "."  # noqa: PTH120  # it may be empty
+    root = os.path.dirname(template) or "."  # noqa: PTH120  # it may be empty
     for name in signed.names:
         target = Path(folder, name)
         if not target.resolve().is_relative_to(Path(folder).resolve()):
@@ -77,4 +77,4 @@ def _copied(template: str, signed: Gate) -> str:
             target.write_bytes(signed.read(Path(root, name)))
         except OSError as error:
             raise UsageError(f"cannot read {name}: {error.strerror}") from error
-    return str(Path(folder, os.path.basename(os.path.normpath(template))))  # noqa: PTH119
+    return str(Path(folder, os.path.basename(template)))  # noqa: PTH119
