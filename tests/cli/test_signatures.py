@@ -11,9 +11,7 @@ import pytest
 from support.governed import POLICY, Governed
 from support.loopback import SignalServer
 from support.machine import Machine, deployment
-from support.signers import Signer
-
-SIGNERS = "/etc/heat-config-agent/allowed_signers"
+from support.signers import SIGNERS, Signer
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen: install openssh-client")
 

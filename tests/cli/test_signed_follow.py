@@ -20,19 +20,11 @@ from support.governed import Governed
 from support.http import Answer, Request, Stub
 from support.machine import Machine
 from support.repositories import Repository, template
-from support.signers import Signer
-
-SIGNERS = "/etc/heat-config-agent/allowed_signers"
+from support.signers import BOMB, SIGNERS, Signer
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("git") and shutil.which("ssh-keygen")), reason="needs git and ssh-keygen: install openssh-client"
 )
-
-BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"{new}: &{new} [*{old}, *{old}, *{old}, *{old}, *{old}, *{old}, *{old}, *{old}, *{old}]\n"
-    for old, new in zip("abcdefgh", "bcdefghi", strict=True)
-)
-"""A text of YAML that stands for far more than any machine has memory for."""
 
 
 class Followed:

@@ -15,9 +15,7 @@ import pytest
 from support.governed import Governed
 from support.machine import Done, Machine, deployment
 from support.repositories import Repository, template
-from support.signers import Signer
-
-SIGNERS = "/etc/heat-config-agent/allowed_signers"
+from support.signers import SIGNERS, Signer
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("git") and shutil.which("ssh-keygen")), reason="needs git and ssh-keygen: install openssh-client"
