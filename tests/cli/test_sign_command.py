@@ -82,6 +82,8 @@ def test_a_folder_and_a_template_are_verified_with_all_that_they_name(
     (folder / "run.sh").write_text("true\n")
     done = verify(machine, signers, str(folder))
     assert (done.code, done.err) == (0, "warning: service/run.sh is not in the list: the machine does not see it\n")
+    done = run(machine, "--key", str(alice.key), str(folder / "service.yaml"))
+    assert "service.yaml is one file of a service (sign its folder, or the archive that `heat-config" in done.err
     template = tmp_path / "site.yaml"
     (tmp_path / "run.sh").write_text("#!/bin/sh\ntrue\n")
     template.write_text(TEMPLATE.replace("site.yaml.signed", "run.sh"))
@@ -113,6 +115,8 @@ def test_configs_are_verified_one_by_one(machine: Machine, alice: Signer, signer
     template.write_text(f"{TEMPLATE}  inner: {{type: more/inner.yaml}}\n")
     assert run(machine, "--configs", "--key", str(alice.key), str(template)).code == 0
     assert "and 4 configs are in it" in verify(machine, signers, "--configs", str(template)).out
+    done = run(machine, "--key", str(alice.key), str(template))
+    assert "names site.yaml.signed, which its list of files would replace (let --configs write another" in done.err
     # Two deployments of one name, as Heat has them for two actions, are two configs.
     document = tmp_path / "site.json"
     document.write_text(json.dumps([deployment("d1", "true", name="web"), deployment("d2", "false", name="web")]))

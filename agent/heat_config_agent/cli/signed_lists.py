@@ -49,6 +49,9 @@ def file_lines(name: str, environments: Sequence[str], read: Read = take) -> Ite
     folder = os.path.dirname(os.path.abspath(name))  # noqa: PTH100, PTH120  # as `signing.gate` has it
     for path in _paths(name, environments, read):
         inside = os.path.relpath(path, folder)
+        if inside == f"{os.path.basename(name)}{signed.SUFFIX}":  # noqa: PTH119
+            hint = "let --configs write another file with --output, and name that one"
+            raise UsageError(f"{name} names {inside}, which its list of files would replace", hint=hint)
         if not inside.isprintable():
             raise UsageError(f"cannot sign {inside!a}: a list cannot have this name", hint="rename it")
         yield f"{signed.digest(content_of(path, read))}  {inside}\n"
@@ -61,7 +64,8 @@ def _paths(name: str, environments: Sequence[str], read: Read) -> list[str]:
         if environments:
             raise UsageError(f"--environment is for HOT templates, and {name} is not one")
         if language_of(name) == TOSCA and not is_packed(name):
-            raise UsageError(f"{name} names other files", hint="`heat-config-agent template pack` makes an archive")
+            hint = "sign its folder, or the archive that `heat-config-agent template pack` makes"
+            raise UsageError(f"{name} is one file of a service", hint=hint)
         return [name]
     source = _read(name, environments, read)
     return [source.template.name, *(environment.name for environment in source.environments), *source.files]

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from heat_config_agent.deployments import metadata
 from heat_config_agent.model import signed
 from heat_config_agent.model.deployment import Document
 from heat_config_agent.model.errors import UsageError
+from heat_config_agent.model.policy import Policy
 from heat_config_agent.signing import gate, ssh
 from support.signers import Signer
 
@@ -135,3 +137,38 @@ def test_a_document_has_so_many_lists_at_most() -> None:
     found = Document(source="heat", content={"heat-config-signatures": [*lists, 7, None]}).signed_configs
     assert found == tuple(signed.evidence(signed.CONFIGS, each) for each in lists[: signed.MOST_LISTS])
     assert Document(source="heat", content={"heat-config-signatures": {"a": 1}}).signed_configs == ()
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        ("echo No user exists for uid 77 >&2; exit 255", "no user exists for uid 77 (the user of the agent needs an"),
+        ("echo 'cannot load libcrypto' >&2; exit 127", "cannot load libcrypto"),
+        ("kill -9 $$", "ssh-keygen ended with exit code -9"),
+        ("exec sleep 60", "ssh-keygen has not ended after 0.2 s"),
+        (None, "ssh-keygen is missing (install openssh-client)"),
+    ],
+)
+def test_a_machine_that_cannot_check_refuses_nothing_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str | None, why: str
+) -> None:
+    """A fault of the machine is a mistake of the policy: new work waits until it is gone."""
+    alice = Signer(tmp_path, "alice")
+    text = ssh.sign(alice.key, signed.CONFIGS, f"{ONE}  a\n")
+    entry = {"id": "d1", "name": "d1", "group": "script", "config": "true", "inputs": [], "outputs": []}
+    content = {"deployments": [entry], "heat-config-signatures": text}
+    deployments = metadata.parse(Document(source="heat", content=content)).deployments
+    policy = Policy(file="/policy", signers=alice.line())
+    assert ssh.obstacle() is None
+    assert ssh.with_verified(policy, deployments).mistake == ""
+    bin_ = tmp_path / "bin"
+    bin_.mkdir()
+    if lines is not None:
+        (bin_ / "ssh-keygen").write_text(f"#!/bin/sh\n{lines}\n")
+        (bin_ / "ssh-keygen").chmod(0o755)
+    monkeypatch.setattr(ssh, "_PLACES", str(bin_) if lines is None else f"{bin_}:/usr/bin:/bin")
+    monkeypatch.setattr(ssh, "SECONDS", 0.2 if lines and "sleep" in lines else 20.0)
+    mistake = ssh.with_verified(policy, deployments).mistake
+    assert mistake.startswith("cannot use the policy /policy: signers: signatures cannot be checked: ")
+    assert why in mistake
+    assert why in str(ssh.obstacle())
