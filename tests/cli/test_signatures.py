@@ -75,6 +75,8 @@ def test_a_document_runs_only_as_it_was_signed(governed: Governed, alice: Signer
     assert not proof.exists()
     assert governed.apply(given).code == 0
     assert proof.read_text() == "ran\n"
+    said = governed.agent("policy", "explain").out
+    assert "the signature of 1 deployment cannot be checked: `heat-config-apply --plan FILE` does it\n" in said
 
 
 def test_a_config_from_heat_runs_if_its_list_is_signed(

@@ -9,7 +9,7 @@ from heat_config_agent.model import signed
 from heat_config_agent.model.errors import AgentError, UsageError
 from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_agent.signing import ssh
-from heat_config_hooks.files import take
+from heat_config_hooks.files import read, take
 
 _HINT = "heat-config-agent sign makes its signature"
 
@@ -103,7 +103,7 @@ def beside(path: str | Path, allowed: str, *, required: bool) -> Gate | None:
     """
     shown = f"{named(path)}{signed.SUFFIX}"
     try:
-        text = take(shown, signed.LARGEST).decode("utf-8", "surrogateescape")
+        text = read(shown, signed.LARGEST).decode("utf-8", "surrogateescape")  # a daemon must not wait for a pipe
     except FileNotFoundError:
         if not required:
             return None
@@ -122,7 +122,7 @@ def of_tree(path: str, allowed: str) -> Gate:
     Raises UsageError.
     """
     try:
-        evidence = take(path, signed.LARGEST).decode("utf-8", "surrogateescape")
+        evidence = read(path, signed.LARGEST).decode("utf-8", "surrogateescape")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     require(evidence, allowed, path)

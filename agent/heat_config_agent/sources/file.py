@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from heat_config_agent.model.deployment import Document
+from heat_config_agent.model.deployment import SIGNATURES, Document
 from heat_config_agent.model.errors import AgentError, SourceError, UsageError
 from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_agent.sources import document_text
@@ -140,7 +140,8 @@ class ShellConfig(File):
 class Several:
     """Several files that form one document.
 
-    It has the deployments of all files, in the order of their names. Of any other key, the last file decides the value.
+    It has the deployments and the signed lists of all files, in the order of their names. Of any other key, the last
+    file decides the value.
     If a file cannot be used, an editor may have written only half of it: its earlier content still counts, the other
     files are used, and the trouble names the file.
     """
@@ -258,8 +259,11 @@ def _object(path: Path, *, others: bool) -> tuple[dict[str, object], tuple[str, 
 def _merged(pieces: Iterable[Mapping[str, object]]) -> dict[str, object]:
     merged: dict[str, object] = {}
     deployments: list[object] = []
+    lists: list[object] = []
     for piece in pieces:
         merged.update(piece)
         entries = piece.get("deployments")
         deployments += entries if isinstance(entries, list) else []
-    return {**merged, "deployments": deployments}
+        signed = piece.get(SIGNATURES, [])
+        lists += signed if isinstance(signed, list) else [signed]
+    return {**merged, **({SIGNATURES: lists} if lists else {}), "deployments": deployments}
