@@ -70,6 +70,9 @@ class World:
     forget: Callable[[str, str], None] | None = None
     """Receives the path and the failure of each resource that is forgotten because its deletion failed; None if such a
     resource is kept."""
+    unusable: Callable[[str], None] | None = None
+    """Receives the reason why the class of an existing resource cannot be used, and the resource is then what is on
+    record of it; None if that is an error."""
     conceal: Concealer = OPEN
     """Hides the secret parameters of all stacks that were at work, in everything that is shown."""
 
@@ -200,19 +203,31 @@ class Stack:
         return self.world.store.resources_of(self.id)
 
     def resource(self, record: ResourceRecord) -> Resource:
-        """Return the resource of a record: as it was created, or if it was not, as the definition says."""
+        """Return the resource of a record: as it was created, or if it was not, as the definition says.
+
+        Raises UsageError if its class cannot be used.
+        """
         definition = self._definition.resources.get(record.name) if self._definition else None
         if definition is None or record.definition is not None:
             definition = thaw(record.name, record.definition or _NOTHING)
         type_ = MappedType(record.type, record.type if record.template else "")
         try:
-            class_ = self.world.types.class_of_record(type_)
+            return self._made(self._class_of_record(type_, record), definition, record)
+        except UsageError as error:
+            if self.world.unusable is None:
+                raise
+            self.world.unusable(str(error))
+            return self._made(self.world.types.unusable, definition, record)
+
+    def _class_of_record(self, type_: MappedType, record: ResourceRecord) -> type[Resource]:
+        """Return the class of an existing resource. Raises UsageError."""
+        try:
+            return self.world.types.class_of_record(type_)
         except EntityNotFound as error:
             place = "/".join((*self.path, record.name))
             raise UsageError(
                 f"{place} has the type {record.type}, which does not exist", hint="is a plug-in missing?"
             ) from error
-        return self._made(class_, definition, record)
 
     def as_defined(self, name: str) -> Resource:
         """Return a resource as the definition says, with a record that is not kept."""

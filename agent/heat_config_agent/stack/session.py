@@ -62,14 +62,14 @@ class Session:
         *,
         happened: Callable[[dict[str, Json]], None] = lambda _event: None,
         warn: Callable[[str], None] = lambda _text: None,
+        unusable: Callable[[str], None] | None = None,
     ) -> None:
-        """Open the stack in a folder, or a new one. Raises LockedError, StateError."""
-        self._types, self._machine, self._load = types, machine, load
-        self._warn = warn
+        """Open the stack in a folder, or a new one. Raises LockedError, StateError, UsageError."""
+        self._types, self._machine, self._load, self._warn = types, machine, load, warn
         self.store = Store(folder, warn=warn)
         self._scheduler = Scheduler()
         self._endpoint: Endpoint | None = None
-        self.world = World(self.store, types, machine, self._scheduler, self._expect, happened)
+        self.world = World(self.store, types, machine, self._scheduler, self._expect, happened, unusable=unusable)
         self.root: Stack | None = None
         self._procedures = Procedures(self._finish)
         self._resumed = False

@@ -200,7 +200,8 @@ def delete(options: argparse.Namespace) -> int:
     codes = []
     for name in options.names:
         options.name = name
-        codes.append(carry_out(settings, options, lambda session: session.delete(force=options.force), None))
+        work = functools.partial(ArchivingSession.delete, force=options.force)
+        codes.append(carry_out(settings, options, work, None, without_types=options.force))
     return max(codes)
 
 
@@ -209,11 +210,20 @@ def carry_out(
     options: argparse.Namespace,
     work: Callable[[ArchivingSession], object],
     definition: Definition | None,
+    *,
+    without_types: bool = False,
 ) -> int:
-    """Work on a stack to the end, and print the outcome."""
+    """Work on a stack to the end, and print the outcome. `without_types` is that of `sessions.work`."""
     view = view_of(options.name, as_json=options.json)
     began = time.monotonic()
-    with sessions.work(settings, options.name, view, server=options.server or "", limit=options.timeout) as session:
+    with sessions.work(
+        settings,
+        options.name,
+        view,
+        server=options.server or "",
+        limit=options.timeout,
+        without_types=without_types,
+    ) as session:
         stack = session.root
         names = definition.resources if definition else stack.resources if stack else ()
         view.expect(list(names), timeline.earlier(settings, session))
