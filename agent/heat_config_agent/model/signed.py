@@ -5,7 +5,7 @@ A signed list has a line for each thing, as sha256sum writes it, and below the l
 
 from __future__ import annotations
 
-import base64
+import binascii
 import hashlib
 import json
 import posixpath
@@ -54,7 +54,7 @@ def halves(signed: str) -> tuple[str, str]:
     armored = _ARMORED.fullmatch(signature)
     body = armored[1].replace("\n", "") if armored else ""
     try:
-        exact = armored and base64.b64encode(base64.b64decode(body, validate=True)).decode() == body
+        exact = armored and binascii.b2a_base64(binascii.a2b_base64(body), newline=False).decode() == body
     except ValueError:
         exact = False
     if not exact:

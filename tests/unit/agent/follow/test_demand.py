@@ -107,6 +107,14 @@ def test_a_signed_tag_stands_for_its_commit(tmp_path: Path) -> None:
     repository.git("tag", "-a", "-m", "unsigned", "v4")
     with pytest.raises(UsageError, match="has no signature"):
         followed.fetch("v4")
+    two = repository.commit({"a": "2"}, *alice.git)
+    assert followed.fetch("main") == two
+    with pytest.raises(UsageError, match=f"{one[:12]} does not follow {two[:12]}"):  # also if the settings name it
+        followed.fetch("v1")
+    repository.git("tag", "light")
+    assert followed.fetch("light") == two
+    repository.git("tag", "-a", "-m", "unsigned", "v5")
+    assert followed.fetch("v5") == two  # its commit is signed
 
 
 def test_a_signed_commit_stands_for_those_before_it(tmp_path: Path) -> None:

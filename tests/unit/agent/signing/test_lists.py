@@ -64,7 +64,7 @@ def test_a_list_has_one_form_and_each_name_once(tmp_path: Path) -> None:
 
 
 def test_a_list_of_another_size_or_kind_is_not_read(tmp_path: Path) -> None:
-    """One that is too long, a pipe, a folder, and one of bytes are refused, each with a reason; none reaches ssh-keygen."""
+    """One that is too long, a pipe, a folder, and one of bytes are refused, each with its reason."""
     listed = tmp_path / "a.signed"
     listed.write_bytes(f"{ONE}  a\n".encode() * 160_000)
     with pytest.raises(UsageError, match="longer than 1 MiB"):
