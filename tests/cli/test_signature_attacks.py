@@ -199,5 +199,6 @@ def test_what_cannot_be_parsed_is_refused_for_its_signature(governed: Governed, 
             assert why in apply(governed, path).err
     document = tmp_path / "site.json"
     document.write_text(BOMB)
+    assert "it is not signed, and the rule signers of the policy requires it" in apply(governed, document).err
     document.with_name("site.json.signed").write_text(ssh.sign(alice.key, signed.FILES, f"{'0' * 64}  site.json\n"))
     assert "site.json: it was changed after it was signed" in apply(governed, document).err

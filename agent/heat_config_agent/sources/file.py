@@ -72,6 +72,19 @@ def _signatures(path: Path, content: bytes, tree: str = "") -> tuple[str, ...]:
     return gate.evidence_for(path, content, tree)
 
 
+def _loaded(text: str, path: Path, signatures: tuple[str, ...]) -> object:
+    """Return the value of a document. Raises UsageError, for one that should be signed about the signature."""
+    try:
+        return document_text.load(text, str(path))
+    except UsageError:
+        policy = policy_in_force()
+        if policy is not None and policy.signers is not None and not signatures:
+            from heat_config_agent.signing import gate  # noqa: PLC0415  # few machines require signatures
+
+            gate.beside(path, policy.signers, required=True)
+        raise
+
+
 class File:
     """A file of deployment metadata, JSON or YAML."""
 
@@ -97,7 +110,7 @@ class File:
 
     def _document(self, text: str) -> Document:
         signatures = _signatures(self.path, self.content, self._tree)
-        return Document(source=self.name, content=document_text.load(text, str(self.path)), signatures=signatures)
+        return Document(source=self.name, content=_loaded(text, self.path, signatures), signatures=signatures)
 
 
 class Stdin:
@@ -241,7 +254,7 @@ def _object(path: Path, *, others: bool) -> tuple[dict[str, object], tuple[str, 
     """
     data = _regular(path)
     signatures = _signatures(path, data)
-    content = document_text.load(files.text_of(data), str(path))
+    content = _loaded(files.text_of(data), path, signatures)
     if isinstance(content, list):
         return {"deployments": content}, signatures
     if not isinstance(content, dict):
