@@ -14,7 +14,7 @@ import pytest
 from heat_config_agent.model import signed
 from heat_config_agent.signing import ssh
 from support.governed import Governed
-from support.machine import Done, Machine
+from support.machine import Done, Machine, deployment
 from support.signers import BOMB, SIGNERS, Signer
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen: install openssh-client")
@@ -202,3 +202,16 @@ def test_what_cannot_be_parsed_is_refused_for_its_signature(governed: Governed, 
     assert "it is not signed, and the rule signers of the policy requires it" in apply(governed, document).err
     document.with_name("site.json.signed").write_text(ssh.sign(alice.key, signed.FILES, f"{'0' * 64}  site.json\n"))
     assert "site.json: it was changed after it was signed" in apply(governed, document).err
+
+
+def test_a_deployment_that_calls_itself_a_cleanup_is_not_one(governed: Governed, alice: Signer, tmp_path: Path) -> None:
+    """A cleanup needs no signature, and only the agent makes one: an action of that name is nothing but a name."""
+    proof = tmp_path / "proof"
+    assert alice.key.exists()  # the policy requires signatures
+    given = deployment("d1", script(proof))
+    others = [each for each in given["inputs"] if each["name"] != "deploy_action"]
+    done = governed.apply([{**given, "inputs": [*others, {"name": "deploy_action", "value": "(left)"}]}])
+    assert "refused by the rule signers" in done.out
+    given = deployment("d2", script(proof), heat_config_left="d3")
+    assert "refused by the rule signers" in governed.apply([given]).out
+    assert not proof.exists()

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import heat_config_hooks
 from heat_config_agent.deployments import metadata, selection
-from heat_config_agent.model.deployment import BUILTIN, CLEANUP, DELETE, Config, Deployment, Document
+from heat_config_agent.model.deployment import BUILTIN, CLEANUP, DELETE, LEFT, Config, Deployment, Document
 from heat_config_agent.model.entry import Entry, State
 from heat_config_hooks import protocol
 from heat_config_hooks.values import dataclass, field, replace
@@ -68,8 +68,8 @@ def key_of(entry: Entry) -> str:
     tool = _tool(entry)
     cleans = _cleans(tool) if tool else ""
     if cleans == "name":
-        return f"{protocol.file_key(entry.name)}.{tool}.left"
-    return f"{entry.key}.left" if cleans else ""
+        return f"{protocol.file_key(entry.name)}.{tool}{LEFT}"
+    return f"{entry.key}{LEFT}" if cleans else ""
 
 
 @functools.cache

@@ -17,6 +17,9 @@ DELETE = "DELETE"
 CLEANUP = "(left)"
 """The action of a cleanup, as people see it."""
 
+LEFT = ".left"
+"""The end of the key of a cleanup. No id has such a key, because of the dot, so no document has a cleanup."""
+
 SIGNATURES = "heat-config-signatures"
 """The key of a document with a signed list of its configs, or with several, see `model.signed`."""
 
@@ -178,9 +181,14 @@ class Deployment:
 
     @functools.cached_property
     def action(self) -> str:
-        """The lifecycle action, e.g. CREATE; empty if the document names none."""
+        """The lifecycle action, e.g. CREATE; empty if the document names none, or one that is the agent's alone."""
         value = self.input("deploy_action")
-        return value if isinstance(value, str) else ""
+        return value if isinstance(value, str) and (value != CLEANUP or self.is_cleanup) else ""
+
+    @property
+    def is_cleanup(self) -> bool:
+        """True if the agent has made this deployment to clean up after another one."""
+        return self.key.endswith(LEFT)
 
     @functools.cached_property
     def resource(self) -> str:

@@ -4,13 +4,14 @@ from typing import Any
 
 import pytest
 
-from heat_config_agent.deployments import cleanup, metadata, plan
+from heat_config_agent.deployments import cleanup, metadata, plan, selection
 from heat_config_agent.deployments.cleanup import Due
 from heat_config_agent.deployments.plan import Known, Verb
-from heat_config_agent.model.deployment import Deployment, Document
+from heat_config_agent.model.deployment import Config, Deployment, Document
 from heat_config_agent.model.entry import Entry, Run, State
 from heat_config_agent.model.policy import Policy
 from heat_config_agent.runs.tools import Tools
+from heat_config_hooks import protocol
 from heat_config_hooks.values import replace
 from support.machine import deployment
 
@@ -264,3 +265,22 @@ def test_a_cleanup_obeys_the_policy(rules: dict[str, Any], refused: str) -> None
     (step,) = plan.make(due([], given).left, known)
     assert step.verb is (Verb.ANSWER if refused else Verb.RUN)
     assert step.reason.endswith(refused)
+
+
+def test_no_document_has_a_cleanup() -> None:
+    """Neither the action of a cleanup nor its key in a deployment makes it one, whatever its id is."""
+    for identity in ("a", "a.left", "a.docker-compose.left"):
+        given: dict[str, object] = {
+            "id": identity,
+            "name": "web",
+            "group": "docker-compose",
+            "config": {},
+            "inputs": [{"name": "deploy_action", "value": "(left)"}],
+            protocol.LEAVES: "b",
+        }
+        found = metadata.parse(Document(source="heat", content=[given])).deployments[0]
+        assert (found.action, found.is_cleanup) == ("", False)
+        config = selection.select(found)
+        assert isinstance(config, Config)
+        assert protocol.LEAVES not in selection.request(found, config)
+        assert protocol.LEAVES in selection.request(replace(found, key="a.left"), config)
