@@ -211,7 +211,7 @@ def test_a_deployment_that_calls_itself_a_cleanup_is_not_one(governed: Governed,
     given = deployment("d1", script(proof))
     others = [each for each in given["inputs"] if each["name"] != "deploy_action"]
     done = governed.apply([{**given, "inputs": [*others, {"name": "deploy_action", "value": "(left)"}]}])
-    assert "refused by the rule signers" in done.out
+    assert "only the agent makes cleanups" in done.out
     given = deployment("d2", script(proof), heat_config_left="d3")
-    assert "refused by the rule signers" in governed.apply([given]).out
+    assert "only the agent makes cleanups" in governed.apply([given]).out
     assert not proof.exists()

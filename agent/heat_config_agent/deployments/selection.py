@@ -111,13 +111,8 @@ def tool_name(group: str) -> str:
 
 
 def request(deployment: Deployment, config: Config) -> dict[str, object]:
-    """Return the entry as its hook receives it: with the selected config, and with text for `String` inputs.
-
-    Only the agent can ask for a cleanup.
-    """
+    """Return the entry as its hook receives it: with the selected config, and with text for `String` inputs."""
     document = dict(deployment.document)
-    if not deployment.is_cleanup:
-        document.pop(protocol.LEAVES, None)
     document["group"] = config.tool
     document["config"] = config.config
     inputs = document.get("inputs")

@@ -132,7 +132,7 @@ def _job(step: Step) -> Job:
 
 def _cleaned(step: Step, entries: Mapping[str, Entry]) -> Run | None:
     """Return the run that a cleanup removes the work of; None for other steps."""
-    left = step.deployment.document.get(protocol.LEAVES) if step.deployment.is_cleanup else None
+    left = step.deployment.document.get(protocol.LEAVES)
     entry = entries.get(protocol.file_key(left)) if isinstance(left, str) else None
     return entry.run if entry else None
 

@@ -9,6 +9,7 @@ from heat_config_agent.model.entry import Removed
 from heat_config_agent.model.log import Log
 from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.state.journal import Journal
+from heat_config_hooks import protocol
 
 
 class DeployedMirror:
@@ -56,7 +57,7 @@ class DeployedMirror:
         key = step.deployment.key
         if self._deployed.keeps(key):
             self._deployed.keep(key, {}, values)
-        elif step.job is not None and not step.deployment.is_cleanup:
+        elif step.job is not None and protocol.LEAVES not in step.deployment.document:
             self._deployed.keep(key, step.job.request, values)
 
     def _write(self, write: Callable[[], None]) -> bool:

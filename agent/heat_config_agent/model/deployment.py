@@ -17,8 +17,8 @@ DELETE = "DELETE"
 CLEANUP = "(left)"
 """The action of a cleanup, as people see it."""
 
-LEFT = ".left"
-"""The end of the key of a cleanup. No id has such a key, because of the dot, so no document has a cleanup."""
+CLEANUP_KEY = ".left"
+"""The end of the key of a cleanup. No id has such a key, because the key of an id contains no dot."""
 
 SIGNATURES = "heat-config-signatures"
 """The key of a document with a signed list of its configs, or with several, see `model.signed`."""
@@ -181,14 +181,11 @@ class Deployment:
 
     @functools.cached_property
     def action(self) -> str:
-        """The lifecycle action, e.g. CREATE; empty if the document names none, or one that is the agent's alone."""
+        """The lifecycle action, e.g. CREATE; empty if the document names none. Only the agent makes a `CLEANUP`."""
         value = self.input("deploy_action")
-        return value if isinstance(value, str) and (value != CLEANUP or self.is_cleanup) else ""
-
-    @property
-    def is_cleanup(self) -> bool:
-        """True if the agent has made this deployment to clean up after another one."""
-        return self.key.endswith(LEFT)
+        if not isinstance(value, str) or (value == CLEANUP and not self.key.endswith(CLEANUP_KEY)):
+            return ""
+        return value
 
     @functools.cached_property
     def resource(self) -> str:

@@ -27,7 +27,7 @@ from heat_config_agent.stack.records import (
     ResourceRecord,
     StackRecord,
 )
-from heat_config_agent.stack.resource import Resource
+from heat_config_agent.stack.resource import PLUGINS, Resource
 from heat_config_agent.stack.scheduler import Scheduler
 from heat_config_agent.stack.snippet import thaw
 from heat_config_agent.stack.store import Memory
@@ -61,6 +61,8 @@ class World:
     """Receives each event: `{"time", "path", "action", "status", "reason"}`."""
     left_unchanged: Callable[[str], None] = lambda _path: None
     """Receives the path of each resource that an update does not have to change, which is not an event."""
+    meanwhile: Callable[[float], None] = time.sleep
+    """Carries out everything else while a handler waits: for that many seconds, or until a child stack has changed."""
     stacks: dict[str, Stack] = field(default_factory=dict)
     """The stacks at work, by id."""
     catching_up_until: float = 0.0
@@ -229,6 +231,13 @@ class Stack:
                 f"{place} has the type {record.type}, which does not exist", hint="is a plug-in missing?"
             ) from error
 
+    def renewed(self, resource: Resource) -> Resource:
+        """Return a new object for a resource of a plug-in, which may cache values: Heat has one for each action."""
+        if not type(resource).__module__.startswith(PLUGINS) or self.resources.get(resource.name) is not resource:
+            return resource
+        self.resources[resource.name] = self.resource(resource.record)
+        return self.resources[resource.name]
+
     def as_defined(self, name: str) -> Resource:
         """Return a resource as the definition says, with a record that is not kept."""
         wanted = self.definition.resources[name]
@@ -341,7 +350,7 @@ class _Running:
         return self._resource(resource).FnGetRefId()
 
     def attribute(self, resource: str, attribute: str, path: Sequence[Json]) -> Json:
-        return self._ask(resource, lambda found: found.FnGetAtt(attribute, *path))
+        return self._ask(resource, lambda found: found.FnGetAtt(attribute, *path), attribute)
 
     def attributes(self, resource: str) -> Json:
         return self._ask(resource, lambda found: found.given_attributes())
@@ -362,9 +371,9 @@ class _Running:
             resource = self._stack.as_defined(name)
         return resource
 
-    def _ask(self, name: str, question: Callable[[Resource], Json]) -> Json:
+    def _ask(self, name: str, question: Callable[[Resource], Json], attribute: str = "") -> Json:
         found = self._resource(name)
-        if found.action in (INIT, DELETE):
+        if found.action in (INIT, DELETE) and attribute not in found.always_known:
             return None
         try:
             return question(found)

@@ -79,7 +79,7 @@ def types(directories: tuple[str, ...]) -> Types:
     from heat_config_agent.stack import plugins  # noqa: PLC0415  # what stands for Heat is slow to load
 
     loaded = plugins.load(map(Path, directories))
-    for each in loaded.disabled:
+    for each in (*loaded.disabled, *loaded.remarks):
         terminal.say(f"warning: {terminal.line(each)}", error=True)
     return known_types(loaded.types)
 

@@ -4,14 +4,13 @@ from typing import Any
 
 import pytest
 
-from heat_config_agent.deployments import cleanup, metadata, plan, selection
+from heat_config_agent.deployments import cleanup, metadata, plan
 from heat_config_agent.deployments.cleanup import Due
 from heat_config_agent.deployments.plan import Known, Verb
-from heat_config_agent.model.deployment import Config, Deployment, Document
+from heat_config_agent.model.deployment import Deployment, Document
 from heat_config_agent.model.entry import Entry, Run, State
 from heat_config_agent.model.policy import Policy
 from heat_config_agent.runs.tools import Tools
-from heat_config_hooks import protocol
 from heat_config_hooks.values import replace
 from support.machine import deployment
 
@@ -235,6 +234,31 @@ def test_an_id_that_looks_like_a_clean_up_is_none() -> None:
     assert left(entry(made("a")), lookalike, present=(deployment("a-left", "x"),)) == ["a-left"]
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"action": "(left)"},
+        {"action": "(left)", "group": "no-such-tool"},
+        {"action": "(left)", "group": "../script"},
+        {"heat_config_left": "a"},
+        {"heat_config_left": ""},
+        {"config": {"configs": [{"actions": ["(left)"], "tool": "script", "config": "x"}]}, "group": "component"},
+    ],
+)
+def test_no_document_asks_for_a_cleanup(fields: dict[str, Any]) -> None:
+    """A deployment that says it is a cleanup is answered as failed, once, and has no action of its own."""
+    if "group" in fields or "config" in fields:
+        fields = {"action": "(left)", **fields}
+    given = deployment("b", **fields)
+    known = Known(entries={}, tools=Tools(()).installed(), now=NOW)
+    (step,) = plan.make(parse(given), known)
+    assert (step.verb, step.deployment.action) == (Verb.ANSWER, "CREATE" if "heat_config_left" in fields else "")
+    assert step.reason.endswith(": only the agent makes cleanups")
+    settled = replace(entry(given, run=None), action=step.deployment.action)
+    (step,) = plan.make(parse(given), replace(known, entries={"b": settled}))
+    assert step.verb is Verb.SKIP
+
+
 def test_something_is_pending_until_it_is_cleaned_up() -> None:
     """A deployment with a pending cleanup is not forgotten."""
     known = entry(made("a"), State.ACCEPTED)
@@ -265,22 +289,3 @@ def test_a_cleanup_obeys_the_policy(rules: dict[str, Any], refused: str) -> None
     (step,) = plan.make(due([], given).left, known)
     assert step.verb is (Verb.ANSWER if refused else Verb.RUN)
     assert step.reason.endswith(refused)
-
-
-def test_no_document_has_a_cleanup() -> None:
-    """Neither the action of a cleanup nor its key in a deployment makes it one, whatever its id is."""
-    for identity in ("a", "a.left", "a.docker-compose.left"):
-        given: dict[str, object] = {
-            "id": identity,
-            "name": "web",
-            "group": "docker-compose",
-            "config": {},
-            "inputs": [{"name": "deploy_action", "value": "(left)"}],
-            protocol.LEAVES: "b",
-        }
-        found = metadata.parse(Document(source="heat", content=[given])).deployments[0]
-        assert (found.action, found.is_cleanup) == ("", False)
-        config = selection.select(found)
-        assert isinstance(config, Config)
-        assert protocol.LEAVES not in selection.request(found, config)
-        assert protocol.LEAVES in selection.request(replace(found, key="a.left"), config)
