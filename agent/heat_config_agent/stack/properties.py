@@ -120,10 +120,10 @@ def shown(value: Any) -> str:
 class Wrong(Exception):  # noqa: N818  # the value is wrong
     """A value does not match its schema."""
 
-    def __init__(self, problem: str, path: Path) -> None:
-        """Take one sentence, and the path relative to the properties."""
+    def __init__(self, problem: str, path: Path, *, of_value: bool = True) -> None:
+        """Take one sentence, and the path relative to the properties; not `of_value` if any value would be wrong."""
         super().__init__(problem)
-        self.problem, self.path = problem, path
+        self.problem, self.path, self.of_value = problem, path, of_value
 
 
 class Properties(Mapping[str, Any]):
@@ -164,7 +164,8 @@ class Properties(Mapping[str, Any]):
 
     def mistakes(self) -> list[Wrong]:
         """Return all mistakes in the values, as far as they are known."""
-        wrong = [Wrong(f"Unknown Property {key}", self._path) for key in self.data if key not in self.schema]
+        unknown = [key for key in self.data if key not in self.schema]
+        wrong = [Wrong(f"Unknown Property {key}", self._path, of_value=False) for key in unknown]
         gone = removed(self.rules) if self.rules else ()
         for key, schema in self.schema.items():
             if key in gone:
@@ -178,7 +179,7 @@ class Properties(Mapping[str, Any]):
             except Wrong as error:
                 wrong.append(error)
             if present and not schema.implemented:
-                wrong.append(Wrong(f"Property {key} not implemented yet", self._path))
+                wrong.append(Wrong(f"Property {key} not implemented yet", self._path, of_value=False))
         return wrong
 
     def _value(self, key: str) -> Any:
