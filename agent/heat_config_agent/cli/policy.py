@@ -8,9 +8,10 @@ import time
 
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.cli.help_format import HelpFormatter
-from heat_config_agent.deployments import cleanup
+from heat_config_agent.deployments import cleanup, metadata
 from heat_config_agent.deployments.plan import Known
 from heat_config_agent.engine import refusals
+from heat_config_agent.model.deployment import Deployment
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.model.errors import AgentError, ExitCode
 from heat_config_agent.model.policy import Policy
@@ -18,6 +19,7 @@ from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_agent.settings.paths import POLICY
+from heat_config_agent.sources.documents import Documents
 from heat_config_agent.stack import listing
 from heat_config_agent.state import journal
 
@@ -81,8 +83,9 @@ def _show(policy: Policy, refused: list[tuple[str, str, str]], unknown: int) -> 
         terminal.say(line)
     for line in terminal.table(refused):
         terminal.say(line)
-    besides = ", besides those that are not signed" if policy.signers is not None else ""
-    terminal.say(f"{terminal.count(len(refused), 'deployment')} would be refused today{besides}")
+    terminal.say(f"{terminal.count(len(refused), 'deployment')} would be refused today")
+    if policy.signers is not None:
+        terminal.say("signatures were checked only of documents that the daemon keeps")
     if unknown:
         terminal.say(f"{terminal.count(unknown, 'deployment')} cannot be checked: the config is no longer kept")
 
@@ -95,10 +98,15 @@ def _refused(settings: Settings, policy: Policy) -> tuple[list[tuple[str, str, s
     sources = {entry.source for entry in entries.values()}
     cleanups = cleanup.due([], sources, entries, time.time()).left
     kept = [each for each in present.values() if each is not None and entries[each.key].document]
-    refused = [
-        (each.name, each.action or "-", each.sentence) for each in refusals.of((*kept, *cleanups), known, policy)
-    ]
+    found = refusals.of((*kept, *cleanups), known, policy, _held(settings) if policy.signers is not None else {})
+    refused = [(each.name, each.action or "-", each.sentence) for each in found]
     return [*refused, *_of_stacks(settings, policy)], len(present) - len(kept)
+
+
+def _held(settings: Settings) -> dict[str, Deployment]:
+    """Return the deployments of the documents that the daemon keeps, which have the evidence that they are signed."""
+    held = Documents(settings.state, change=False).held
+    return {deployment.key: deployment for deployment in metadata.parse_all(held.values())[0]}
 
 
 def _of_stacks(settings: Settings, policy: Policy) -> list[tuple[str, str, str]]:

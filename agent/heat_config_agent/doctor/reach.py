@@ -138,5 +138,5 @@ def check_secrets_folder(folder: Path) -> Iterator[Finding]:
 def check_signing() -> Iterator[Finding]:
     """Check whether signatures can be verified, if the policy requires them."""
     policy = policy_in_force()
-    if policy is not None and policy.signers is not None and not ssh.is_installed():
-        yield failed("policy", "the rule signers needs ssh-keygen: nothing new begins", "install openssh-client")
+    if policy is not None and policy.signers is not None and (obstacle := ssh.obstacle()):
+        yield failed("policy", f"nothing new begins: the rule signers: {obstacle.brief}", obstacle.hint)

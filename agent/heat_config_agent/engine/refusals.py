@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from heat_config_agent.deployments import metadata, plan
 from heat_config_agent.deployments.plan import Known
+from heat_config_agent.engine.survey import with_verified
 from heat_config_agent.model.deployment import Deployment, Document
 from heat_config_agent.model.policy import Policy
 from heat_config_hooks.values import replace
@@ -21,15 +22,20 @@ class Refusal(NamedTuple):
     sentence: str
 
 
-def of(deployments: Iterable[Deployment], known: Known, policy: Policy) -> Iterator[Refusal]:
+def of(
+    deployments: Iterable[Deployment], known: Known, policy: Policy, held: Mapping[str, Deployment] | None = None
+) -> Iterator[Refusal]:
     """Yield the refusals of deployments as if all were new.
 
-    The rule `signers` is left out: signatures are in documents, which are not kept.
+    `held` are those, by key, whose documents are kept with the evidence that they are signed. For others, the rule
+    `signers` is left out.
     """
-    policy = replace(policy, signers=None)
+    held = held or {}
+    verified, others = with_verified(policy, held.values()) or policy, replace(policy, signers=None)
     for deployment in deployments:
-        job = plan.renewed(deployment, known).job
-        sentence = policy.refusal(job) if job else ""
+        rules = verified if deployment.key in held else others
+        job = plan.renewed(held.get(deployment.key, deployment), known).job
+        sentence = rules.mistake or (rules.refusal(job) if job else "")
         if sentence:
             yield Refusal(deployment.name, deployment.action, sentence)
 

@@ -106,7 +106,7 @@ class Policy:
         for signature in deployment.signed_configs:
             why = self.verified.get(signature, "it was not checked")
             try:
-                if not why and signed.has_config(signature, digest):
+                if not why and digest in signed.configs(signature.partition("\n")[2]):
                     return ""
             except ValueError as error:
                 why = str(error)

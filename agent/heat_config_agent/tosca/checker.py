@@ -117,6 +117,8 @@ class Checker:
 
     def _opened(self, name: str) -> tuple[Files, str]:
         """Return the files of a service template and the path of its entry. Raises `OSError` and `Refused`."""
+        if not self._disk.has_archives:
+            return self._disk, os.path.normpath(name)
         if os.path.isdir(name):  # noqa: PTH112  # called for each file
             folder = Folder(name)
             return folder, entry_of(folder)
