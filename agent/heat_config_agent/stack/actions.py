@@ -265,7 +265,7 @@ def _state(resource: Resource, action: str) -> Iterator[None]:
     if record.state != (action, IN_PROGRESS) or not record.attempt:
         record.attempt = records.new_id()
         _set(resource, action, IN_PROGRESS)
-    if not resource.again_after_interruption:
+    if not resource.again_after_interruption or type(resource).__module__.startswith(PLUGINS):
         resource.stack.flush()
     try:
         yield

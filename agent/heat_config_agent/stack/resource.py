@@ -254,23 +254,8 @@ class Resource(ClientUser):
             Wrong(mistake.problem, ("properties", *mistake.path), of_value=mistake.of_value)
             for mistake in wrong_properties(self, self.known())
         ]
-        if self.any_property:  # as with Heat's types that are nothing
-            return mistakes
-        try:
-            tree = as_far_as_known(self.definition.update_policy, self.stack.look)
-        except Unresolved as error:
-            return [*mistakes, Wrong(str(error), ("update_policy",), of_value=False)]
-        if not isinstance(tree, Mapping):  # a function for all of it
-            shape = isinstance(tree, Later) or tree is None
-            return (
-                mistakes
-                if shape
-                else [*mistakes, Wrong("update_policy must be a map", ("update_policy",), of_value=False)]
-            )
-        policy = Properties(schemata(self.update_policy_schema), tree)
-        return mistakes + [
-            Wrong(mistake.problem, ("update_policy", *mistake.path), of_value=False) for mistake in policy.mistakes()
-        ]
+        # Of Heat's types that are nothing, the policy is not checked.
+        return mistakes if self.any_property else [*mistakes, *_wrong_policy(self)]
 
     def known(self) -> Properties:
         """Return the properties, with `Unknown` in place of values that are not known yet."""
@@ -359,3 +344,16 @@ class Resource(ClientUser):
 def wrong_properties(resource: Resource, properties: Properties) -> list[Wrong]:
     """Return the mistakes in properties of a resource; none of a type that accepts any."""
     return [] if resource.any_property else properties.mistakes()
+
+
+def _wrong_policy(resource: Resource) -> list[Wrong]:
+    """Return the mistakes in the update policy, with paths relative to the resource."""
+    try:
+        tree = as_far_as_known(resource.definition.update_policy, resource.stack.look)
+    except Unresolved as error:
+        return [Wrong(str(error), ("update_policy",), of_value=False)]
+    if not isinstance(tree, Mapping):  # a function for all of it
+        shape = isinstance(tree, Later) or tree is None
+        return [] if shape else [Wrong("update_policy must be a map", ("update_policy",), of_value=False)]
+    policy = Properties(schemata(resource.update_policy_schema), tree)
+    return [Wrong(each.problem, ("update_policy", *each.path), of_value=False) for each in policy.mistakes()]

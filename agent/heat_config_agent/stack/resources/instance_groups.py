@@ -19,7 +19,7 @@ from heat_config_agent.stack.snippet import policy
 
 SCALED, INSTANCE = "OS::Heat::ScaledResource", "AWS::EC2::Instance"
 """The type of the members if an environment maps it to something, and their type if none does."""
-LAUNCH = "LaunchConfigurationName"
+LAUNCH, CONFIGURATION = "LaunchConfigurationName", "AWS::AutoScaling::LaunchConfiguration"
 SIGNED = "metering."
 """The prefix of the tags that group the measurements of members."""
 LONGEST_PAUSE = 3600
@@ -174,7 +174,7 @@ class InstanceGroup(AutoScalingGroup):
             return None
         resources = self.stack.resources.values()
         launch = next((resource for resource in resources if name in (resource.FnGetRefId(), resource.name)), None)
-        if not isinstance(launch, LaunchConfiguration):
+        if launch is None or not launch.has_interface(CONFIGURATION):
             raise exception.Error(f"{LAUNCH} ({name}) reference can not be found.")
         given = {key: launch.properties[key] for key in launch.properties.data if key != "InstanceId"}
         tags = [dict(tag) for tag in properties["Tags"] or ()]
