@@ -59,6 +59,8 @@ def validated(options: argparse.Namespace, *names: str) -> tuple[int, dict[str, 
     failed = bool(validation.mistakes) or strict
     if not options.json:
         _show(validation)
+        if strict and not validation.mistakes:
+            terminal.say("with --strict, warnings are mistakes", error=True)
     return ExitCode.FAILED if failed else ExitCode.OK, _values(validation) if options.json else None
 
 

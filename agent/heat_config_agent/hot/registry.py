@@ -145,6 +145,10 @@ class Registry:
         """Return the registry without one entry."""
         return Registry(_removed(self._mappings, mapping))
 
+    def preceded_by(self, mappings: Mapping[str, str]) -> Registry:
+        """Return the registry with more mappings, which replace those of the same names."""
+        return Registry({**self._mappings, **mappings})
+
     def inside(self, resource: str) -> Registry:
         """Return the registry of the child stack of a resource."""
         inner: dict[str, Json] = {}

@@ -12,10 +12,11 @@ from typing import Any
 from heat_config_agent.language.positions import Json, Path, dotted
 from heat_config_agent.stack import constraints as limits
 from heat_config_agent.stack import definition
-from heat_config_agent.stack.definition import Later, Look, Need, Tree, Unresolved, requires
+from heat_config_agent.stack.definition import Later, Tree, Unresolved, requires
 from heat_config_agent.stack.definition import limits as bounds
 from heat_config_agent.stack.support import SupportStatus
 from heat_config_agent.stack.translation import TranslationRule, extends, removed, translated
+from heat_config_agent.stack.unknown_values import Unknown
 
 
 class Schema:
@@ -110,43 +111,6 @@ def schemata(declared: Any) -> Mapping[str, Schema]:
     return declared
 
 
-class Unknown(Later):
-    """A value that is not known yet. Of what it would be now, only the type is checked."""
-
-    __slots__ = ("now",)
-
-    def __init__(self, now: Json = None) -> None:
-        """Take the value that Heat validates: with the names of resources for their ids, and null for attributes."""
-        self.now = now
-
-    def __repr__(self) -> str:
-        return "(not known yet)"
-
-    @property
-    def requires(self) -> tuple[Need, ...]:
-        return (Need(""),)
-
-    def resolve(self, look: Look) -> Json:  # noqa: ARG002
-        return None
-
-
-def as_far_as_known(tree: Tree, look: Look) -> Tree:
-    """Return a tree in which every value that depends on a resource is `Unknown`, and the rest is resolved.
-
-    Raises `Unresolved`, also where a function does not take null in the place of an attribute: Heat, too, validates
-    properties while attributes are null.
-    """
-    if type(tree) is str:
-        return tree
-    if isinstance(tree, Later):
-        needs = tree.requires
-        value = tree.resolve(look) if all(need.resource for need in needs) else None
-        return Unknown(value) if needs else value
-    if isinstance(tree, dict):
-        return {key: as_far_as_known(value, look) for key, value in tree.items()}
-    return [as_far_as_known(each, look) for each in tree] if isinstance(tree, list) else tree
-
-
 def shown(value: Any) -> str:
     """Return the beginning of a value, for use in a sentence."""
     text = repr(value)
@@ -238,8 +202,8 @@ class Properties(Mapping[str, Any]):
                 return _converted(schema, value, path, None)
         if present:
             pass
-        elif schema.default is not None:
-            value = schema.default
+        elif schema.default is not None:  # as in Heat, an empty one is that of the type
+            value = schema.default if schema.default or schema.type == Schema.ANY else None
         elif schema.required:
             raise Wrong(f"Property {key} not assigned", path if key in self._omitted else self._path)
         else:
@@ -266,7 +230,7 @@ def _converted(schema: Schema, value: Any, path: Path, wrong: list[Wrong] | None
     if isinstance(value, Later):
         return value
     if value is None:
-        value = schema.default
+        value = schema.default if schema.default or schema.type == Schema.ANY else None
     try:
         converted = _CONVERSIONS[schema.type](schema, value)
     except (TypeError, ValueError) as error:

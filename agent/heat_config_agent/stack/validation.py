@@ -201,13 +201,7 @@ def children(definition: Definition, types: Types) -> list[Child]:
 
 def _children(definition: Definition, types: Types, owner: Resource | None, count: _Count) -> Iterator[Child]:
     count.number += len(definition.resources)
-    stack = Stack(
-        World(Memory(), types, _Nowhere()),
-        StackRecord(definition.identity.id, definition.identity.name),
-        definition,
-        owner,
-    )
-    stack.look, stack.validating = _Unmade(), True
+    stack = unmade(definition, types, owner)
     for name in definition.resources if len(stack.path) < DEPTH else ():
         if count.number > definition.largest:
             return
@@ -224,6 +218,14 @@ def _children(definition: Definition, types: Types, owner: Resource | None, coun
             yield Child(path, place, child)
             for each in _children(child, types, resource, count):
                 yield Child((*path, *each.path), each.place or place, each.definition)
+
+
+def unmade(definition: Definition, types: Types, owner: Resource | None = None) -> Stack:
+    """Return a stack in which nothing exists: a reference is the name of its resource, and an attribute is None."""
+    record = StackRecord(definition.identity.id, definition.identity.name)
+    stack = Stack(World(Memory(), types, _Nowhere()), record, definition, owner)
+    stack.look, stack.validating = _Unmade(), True
+    return stack
 
 
 def _needs(definition: Definition) -> Iterator[Need]:
