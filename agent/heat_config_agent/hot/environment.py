@@ -8,7 +8,7 @@ which `parameter_merge_strategies` asks for it are merged with earlier ones inst
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from heat_config_agent.hot import capabilities, registry
@@ -147,12 +147,19 @@ def merge(texts: Sequence[Text], source: Source, schemas: Mapping[str, Schema]) 
             if mappings
             else mappings_here
         )
-        merged.mistakes += report.mistakes
+        # An entry that a later file overrides is never read.
+        overriding = {key for key, each in mappings_here.items() if each is not None}
+        merged.mistakes = [each for each in merged.mistakes if not _is_of_entry(each, overriding)] + report.mistakes
         merged.warnings += report.warnings
     if not files_win:
         merged.parameters.update(parameters)
     merged.resource_registry = registry.read(mappings, Report(heat_text("", "", "environment")))
     return merged
+
+
+def _is_of_entry(mistake: Mistake, names: Container[str]) -> bool:
+    """Return whether a mistake is in one of these entries of a registry."""
+    return mistake.path[:1] == ("resource_registry",) and len(mistake.path) > 1 and mistake.path[1] in names
 
 
 def _take_attributes(into: dict[str, dict[str, Json]], section: Mapping[str, Json], report: Report) -> None:

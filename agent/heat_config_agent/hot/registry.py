@@ -54,7 +54,8 @@ def is_template(name: str) -> bool:
 
 def is_list(name: str, value: Json) -> bool:
     """Return whether an entry is a list of templates to choose from."""
-    return isinstance(value, list) and name not in _SETTINGS and all(isinstance(each, str) for each in value)
+    is_type = name not in _SETTINGS and not is_template(name)
+    return is_type and isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
 def inner(name: str, value: Json) -> dict[str, Json] | None:
@@ -202,8 +203,8 @@ def read(section: Mapping[str, Json], report: Report, path: Path = ("resource_re
         elif path == ("resource_registry", "resources"):
             problem = f"a map says what holds for the resource {name}, not {value!r}"
             report.wrong(problem, at, "", "validate" if isinstance(value, str) else "environment")
-        elif isinstance(value, str):
-            mappings[name] = value
+        elif isinstance(value, str) or is_template(name):  # a template stands for itself, whatever is written
+            mappings[name] = value if isinstance(value, str) else name
         elif isinstance(value, list):
             if _is_sound(name, value, report, at):
                 mappings[name] = value
