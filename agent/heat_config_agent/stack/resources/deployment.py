@@ -60,6 +60,7 @@ class SoftwareDeployment(Resource):
     EMPTY: ClassVar[Json] = ""
     """The config for the tool if there is none."""
     stack: Stack
+    no_signal_actions: ClassVar[tuple[str, ...]] = ()
     again_after_interruption: ClassVar[bool] = True
     any_attribute: ClassVar[bool] = True
     properties_schema: ClassVar[Mapping[str, Schema]] = {
