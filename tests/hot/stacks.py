@@ -60,8 +60,13 @@ class Agent:
         """
         begins = event["action"] in (CREATE, UPDATE) and event["status"] == IN_PROGRESS
         waiting = _at(world, event["path"]) if begins else None
-        handle = waiting._handle() if isinstance(waiting, WaitCondition) else None  # noqa: SLF001
-        if handle is None or handle.type() != "OS::Heat::WaitConditionHandle":
+        if not isinstance(waiting, WaitCondition):
+            return
+        try:
+            handle = waiting.check_handle(waiting._handle())  # noqa: SLF001
+        except ValueError:  # it fails before it counts
+            return
+        if handle.type() != "OS::Heat::WaitConditionHandle":
             return
         for details in self.wait_signals.pop(handle.name, ()):
             with contextlib.suppress(ValueError):  # its sender is told
