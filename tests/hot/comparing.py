@@ -133,7 +133,7 @@ def _refused(expected: Result, got: Result) -> list[str]:
         ours |= {path for each in ours if each.startswith((f"{path}.", f"{path}["))}
     if path.endswith(">"):  # of a child stack Heat may say no more
         ours |= {path for each in ours if each.startswith(f"{path}.")}
-    if error["message"].startswith("ValueError: "):  # then Heat knows the resource only
+    if error["message"].startswith(("ValueError: ", "TypeError: ")):  # then Heat knows the resource only
         ours |= {path for each in ours if each.startswith(f"{path}.")}
     if path.startswith("if."):  # Heat forgets where the `if` stands
         ours |= {path for each in ours if each.endswith(f".{path}")}

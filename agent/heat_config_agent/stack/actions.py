@@ -191,6 +191,8 @@ def _updated(resource: Resource, after: Resource, frozen: dict[str, Json], restr
     with _state(resource, UPDATE):
         changes = _changes(resource, frozen)
         _validate(type(after)(after.name, thaw(after.name, frozen), after.stack))
+        if "metadata" in changes:  # a child stack may use it
+            resource.record.metadata = frozen["metadata"]
         try:
             properties = difference(resource, after, frozen)
             yield from _handled(resource, UPDATE, snippet, _sections(changes), properties)
@@ -198,7 +200,6 @@ def _updated(resource: Resource, after: Resource, frozen: dict[str, Json], restr
             _restrict(resource, "replace", restricted)
             resource.prepare_for_replace()
             raise
-        resource.record.metadata = frozen["metadata"] if "metadata" in changes else resource.record.metadata
         _store_definition(resource, after, frozen)
 
 
