@@ -295,7 +295,7 @@ def test_a_setting_and_a_policy_say_how_runs_are_isolated(machine: Machine) -> N
     assert "isolated     network, system=full" in shown[0]
     assert f"{refused} network\n" in shown[2]
     assert f"{refused} system=full\n" in shown[3]
-    assert f"{refused} network, system=full\n" in shown[4]
+    assert f"{refused} network, system=full; the tool 'json-file' cannot be isolated\n" in shown[4]
     governed.machine.have_quick_tools()
     doctor = governed.agent("doctor").out
     assert "runs are isolated by network, system=full" in doctor

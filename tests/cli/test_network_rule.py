@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import uuid
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
+from support.cloud import PASSWORD, PROJECT, Cloud
 from support.governed import POLICY, Governed
 from support.http import Answer, Request, Stub
 from support.loopback import SignalServer
@@ -99,6 +102,95 @@ def test_artifacts_come_only_from_listed_hosts(governed: Governed, tmp_path: Pat
         assert proof.read_text() == "ran\n"
     finally:
         stub.stop()
+
+
+def test_secrets_of_barbican_come_only_from_listed_hosts(governed: Governed, tmp_path: Path) -> None:
+    """Keystone is at the URL that the deployment names, and Barbican at one in Keystone's catalog."""
+    cloud, proof = Cloud(), tmp_path / "proof"
+    cloud.start()
+    try:
+        user = {"auth_url": cloud.keystone.origin, "user_id": "u1", "password": PASSWORD, "project_id": PROJECT}
+        inputs: dict[str, object] = {f"deploy_{name}": value for name, value in user.items()}
+        inputs |= {"deploy_signal_transport": "NO_SIGNAL", "one": {"secret": f"barbican:{uuid.uuid4()}"}}
+        for identity, rule, asked in (
+            ("d1", "network = keystone.example", (0, 0)),
+            ("d2", f"network = 127.0.0.1:{urlsplit(cloud.keystone.origin).port}", (1, 0)),
+        ):
+            governed.policy(rule)
+            done = governed.apply([deployment(identity, f"#!/bin/sh\necho ran >{proof}\n", inputs=inputs)])
+            assert f"refused by the rule network of {POLICY}: the host 127.0.0.1 is not in it" in done.out
+            assert cloud.requests == asked
+        assert not proof.exists()
+    finally:
+        cloud.stop()
+
+
+def test_a_signal_to_a_service_of_the_catalog_obeys_it(governed: Governed, tmp_path: Path) -> None:
+    """Keystone may be reached, and the service that its catalog names may not: the result waits."""
+    cloud = Cloud()
+    cloud.start()
+    try:
+        user = {"auth_url": cloud.keystone.origin, "user_id": "u1", "password": PASSWORD, "project_id": PROJECT}
+        inputs = {f"deploy_{name}": value for name, value in user.items()}
+        inputs |= {"deploy_stack_id": "site/1", "deploy_resource_name": "web"}
+        governed.policy(f"network = 127.0.0.1:{urlsplit(cloud.keystone.origin).port}")
+        given = [deployment("d1", f"#!/bin/sh\necho ran >{tmp_path}/proof\n", inputs=inputs)]
+        done = governed.apply(given, "--deliver-for", "0.1")
+        assert done.code == 5
+        assert f"refused by the rule network of {POLICY}: the host 127.0.0.1 is not in it" in done.out + done.err
+        assert cloud.requests == (1, 0)
+        assert (tmp_path / "proof").exists()
+    finally:
+        cloud.stop()
+
+
+def test_the_results_of_a_stack_stay_on_the_machine(governed: Governed, tmp_path: Path) -> None:
+    """No host has to be listed for them, and the artifacts of its deployments obey the rule."""
+    proof, digest = tmp_path / "proof", "0" * 64
+    template = {
+        "heat_template_version": "2018-08-31",
+        "resources": {
+            "server": {"type": "OS::Nova::Server", "properties": {"name": "this", "flavor": "m1"}},
+            "one": {
+                "type": "OS::Heat::SoftwareConfig",
+                "properties": {"group": "script", "config": f"#!/bin/sh\necho ran >>{proof}\n"},
+            },
+            "two": {
+                "type": "OS::Heat::SoftwareConfig",
+                "properties": {
+                    "group": "script",
+                    "config": f"#!/bin/sh\necho ran >>{proof}\n",
+                    "options": {"artifacts": [{"url": "http://127.0.0.1:1/a", "sha256": digest}]},
+                },
+            },
+        },
+    }
+    for number, (config, transport) in enumerate(
+        (("one", "CFN_SIGNAL"), ("one", "HEAT_SIGNAL"), ("one", "ZAQAR_SIGNAL"), ("two", "CFN_SIGNAL"))
+    ):
+        properties = {"config": {"get_resource": config}, "server": {"get_resource": "server"}}
+        template["resources"][f"run{number}"] = {  # type: ignore[index]
+            "type": "OS::Heat::SoftwareDeployment",
+            "properties": {**properties, "signal_transport": transport},
+        }
+    path = governed.machine.write(template, "site.yaml")
+    governed.policy("network = none")
+    done = governed.run("heat-config-apply", "--state-dir", str(governed.machine.state), str(path))
+    assert done.code == 1
+    assert done.out.count(f"rule network of {POLICY}: the host 127.0.0.1 is not in it") == 1
+    assert proof.read_text() == "ran\nran\nran\n"
+
+
+def test_a_proxy_does_not_make_another_host_a_listed_one(
+    governed: Governed, heat: SignalServer, other: SignalServer
+) -> None:
+    """The host in the URL counts; the proxy is of the agent's environment, which no metadata sets."""
+    governed.policy("network = heat.example")
+    given = [deployment("d1", signal=heat.url("d1")), deployment("d2", signal="http://heat.example/d2")]
+    done = governed.apply(given, "--deliver-for", "0.1", http_proxy=other.origin)
+    assert "the host 127.0.0.1 is not in it" in done.out
+    assert heat.signals == []
+    assert [each.path for each in other.signals] == ["http://heat.example/d2"]
 
 
 def test_a_source_is_followed_only_on_a_listed_host(governed: Governed) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from support import kill_points
 from support.governed import POLICY, Governed
 from support.loopback import SignalServer
 from support.machine import Machine, deployment
@@ -99,6 +101,9 @@ def test_a_machine_without_a_policy_says_so(governed: Governed) -> None:
         (("tool = script",), "there is no rule 'tool'"),
         (("signers = ops",), "signers: expected the full path of an allowed signers file"),
         (("network = *",), "network: expected HOST, *.DOMAIN"),
+        (("users = nobody # not root",), "users: put the comment on a line of its own"),
+        (("actions = DELETE ; CREATE",), "actions: put the comment on a line of its own"),
+        (("users = root", "  max_timeout = 60"), "users: a rule begins its line"),
         (("signers = /etc/no",), "signers: there is no /etc/no"),
         (("sources = internet",), "sources: there is no source 'internet'"),
         (("max_timeout = 0",), "max_timeout: expected a number of seconds"),
@@ -130,10 +135,13 @@ def test_a_mistake_stops_new_work_until_it_is_corrected(
 
 
 def test_doctor_names_the_mistake(governed: Governed) -> None:
-    """`doctor` names the mistake in a policy, and shows the rules of a good one."""
+    """`doctor` names the mistake in a policy, and shows the rules of a good one and what conflicts with them."""
     governed.machine.have_quick_tools()
-    governed.policy("tools = script")
-    assert f"{POLICY} has the rules tools" in governed.agent("doctor").out
+    governed.policy("tools = script", "users = nobody")
+    found = json.loads(governed.agent("doctor", "--json").out)["checks"]
+    shown, conflict = (each for each in found if each["check"] == "policy")
+    assert (shown["verdict"], shown["says"]) == ("ok", f"{POLICY} has the rules tools, users")
+    assert (conflict["verdict"], conflict["todo"]) == ("warning", "set user in the settings to a user of the rule")
     governed.policy("tools = ")
     done = governed.agent("doctor")
     assert done.code == 1
@@ -168,10 +176,11 @@ def test_a_link_is_not_followed(governed: Governed, proof: Path, leads: str) -> 
     assert not proof.exists()
 
 
-def test_a_linked_folder_is_not_followed(machine: Machine, proof: Path) -> None:
-    """The same for the folder of the policy."""
-    place = "/etc/heat-config-agent"
-    swap = ("mount -t tmpfs -o mode=755 tmpfs /etc", f"ln -s {machine.folder / 'own'} {place}")
+@pytest.mark.parametrize("leads", ["to a folder", "nowhere"])
+def test_a_linked_folder_is_not_followed(machine: Machine, proof: Path, leads: str) -> None:
+    """The same for the folder of the policy: a disk that is not mounted hides no policy."""
+    place, target = "/etc/heat-config-agent", machine.folder / "own" if leads == "to a folder" else "/nowhere"
+    swap = ("mount -t tmpfs -o mode=755 tmpfs /etc", f"ln -s {target} {place}")
     governed = Governed(machine, *swap)
     governed.policy("tools = script")
     done = governed.apply([deployment("d1", script(proof))])
@@ -222,37 +231,51 @@ def test_metadata_and_variables_cannot_loosen_it(governed: Governed, proof: Path
     assert not proof.exists()
 
 
-@pytest.mark.parametrize("way", ["option", "variable"])
-def test_an_executable_hook_does_not_pass_for_a_built_in_one(governed: Governed, proof: Path, way: str) -> None:
+@pytest.mark.parametrize("way", ["option", "relative option", "variable", "setting", "/usr/libexec", "/var/lib"])
+def test_an_executable_hook_does_not_pass_for_a_built_in_one(machine: Machine, proof: Path, way: str) -> None:
     """A name in the rule allows the built-in hook; an executable is allowed by its full path only."""
-    hooks = governed.machine.hooks
-    hooks.mkdir()
+    lower = machine.folder / "of-the-system"
+    hooks = lower / "heat-config/hooks" if way.startswith("/") else machine.hooks
+    hooks.mkdir(parents=True)
     (hooks / "script").write_text(f"#!/bin/sh\necho hook >>{proof}\necho '{{}}'\n")
     (hooks / "script").chmod(0o755)
-    words = ("--hooks-dir", str(hooks)) if way == "option" else ()
-    variables = {"HEAT_CONFIG_HOOKS": str(hooks)} if way == "variable" else {}
+    system = (f"mount -t overlay overlay -o lowerdir={lower}:{way} {way}",) if way.startswith("/") else ()
+    governed = Governed(machine, *system)
+    place = f"{way}/heat-config/hooks" if system else str(hooks)
+    words = {"option": ("--hooks-dir", place), "relative option": ("--hooks-dir", hooks.name)}.get(way, ())
+    variables = {"HEAT_CONFIG_HOOKS": place} if way == "variable" else {}
+    if way == "setting":
+        (governed.own / "agent.conf").write_text(f"[agent]\nhooks_dir = {place}\n")
     governed.policy("tools = script")
     done = governed.apply([deployment("d1")], *words, **variables)
-    assert f"refused by the rule tools of {POLICY}: the hook {hooks}/script is not in it" in done.out
+    assert f"refused by the rule tools of {POLICY}: the hook {place}/script is not in it" in done.out
     assert not proof.exists()
-    governed.policy(f"tools = {hooks}/script")
+    governed.policy(f"tools = {place}/script")
     governed.apply([deployment("d2")], *words, **variables)
     assert proof.read_text() == "hook\n"
 
 
-@pytest.mark.parametrize("group", ["--help", "-script", "../script", "SCRIPT", "script ", "builtin:script"])
-def test_no_other_spelling_of_a_tool_runs(governed: Governed, proof: Path, group: str) -> None:
+def test_no_other_spelling_of_a_tool_runs(governed: Governed, proof: Path) -> None:
     """A forbidden tool does not run as an option, as a path, or under the name of a built-in hook."""
     governed.policy("tools = ansible")
-    assert governed.apply([deployment("d1", script(proof), group=group)]).code == 1
+    words = ["--help", "-script", "../script", "/script", "SCRIPT", "script ", "s.c.r.i.p.t", "script\0", "ſcript"]
+    words += ["builtin:script", "ansible/../script", "ansible,script", "component"]
+    given = [deployment(f"a{number}", script(proof), group=word) for number, word in enumerate(words)]
+    for number, word in enumerate(words):
+        config = {"configs": [{"actions": ["CREATE"], "config": script(proof), "tool": word}]}
+        given.append(deployment(f"b{number}", config, group="component"))
+    done = governed.apply(given)
+    assert f"{len(given)} failed" in done.out
     assert not proof.exists()
 
 
-@pytest.mark.parametrize("action", ["create", "CREATE ", "", "-CREATE"])
-def test_no_other_spelling_of_an_action_runs(governed: Governed, proof: Path, action: str) -> None:
+def test_no_other_spelling_of_an_action_runs(governed: Governed, proof: Path) -> None:
     """Actions count as they are written."""
     governed.policy("actions = CREATE")
-    assert governed.apply([deployment("d1", script(proof), action=action)]).code == 1
+    actions = ("create", "CREATE ", " CREATE", "", "-CREATE", "CREATE,DELETE", "(left)", ["CREATE"], None, True)
+    given = [deployment(f"d{number}", script(proof), action=action) for number, action in enumerate(actions)]
+    done = governed.apply(given)
+    assert f"{len(given)} failed" in done.out
     assert not proof.exists()
 
 
@@ -328,6 +351,23 @@ resources:
 """
 
 
+def test_a_followed_stack_obeys_it(governed: Governed, proof: Path) -> None:
+    """Its deployments are of the source `stack`, wherever the template comes from."""
+    folder = governed.machine.folder / "site"
+    folder.mkdir()
+    (folder / "stack.yaml").write_text(INNER)
+    (folder / "run.sh").write_text(script(proof))
+    path = governed.machine.folder / "agent.conf"
+    path.write_text(
+        f"[agent]\nstate_dir = {governed.machine.state}\n\n[follow web]\nurl = {folder}\npath = stack.yaml\n"
+    )
+    governed.policy("sources = file, local")
+    done = governed.run("heat-config-agent", "follow", "--config", str(path))
+    assert done.code == 1
+    assert f"refused by the rule sources of {POLICY}: the source stack:" in governed.agent("show", "deployment").out
+    assert not proof.exists()
+
+
 @pytest.mark.parametrize("template", ["inner.yaml", "outer.yaml"])
 def test_stacks_obey_it(governed: Governed, proof: Path, template: str) -> None:
     """Stacks obey the policy, also in nested templates and for scripts from get_file, and say why."""
@@ -346,3 +386,55 @@ def test_stacks_obey_it(governed: Governed, proof: Path, template: str) -> None:
     assert done.code != 0
     assert "tools: name at least one" in done.out + done.err
     assert not proof.exists()
+
+
+@pytest.mark.fault(
+    1,
+    "kill -9 of the agent at transitions of a deployment that the policy refuses",
+    "nothing of it is run, and the server hears of the refusal",
+)
+def test_a_refusal_outlives_the_agent(
+    governed: Governed, proof: Path, heat: SignalServer, tried: Callable[[int], None]
+) -> None:
+    """The next agent tells the refusal, also if the policy allows the deployment by then: it was answered."""
+    points = ("journal.accepted.after", "journal.finished.before", "journal.finished.after", "signals.after")
+    for number, point in enumerate(points):
+        armed = governed.machine.folder / f"armed{number}"
+        armed.touch()
+        given = [deployment(f"d{number}", script(proof), signal=heat.url(f"d{number}"))]
+        governed.policy("tools = ansible")
+        governed.apply(given, **kill_points.environment(point, 1, armed))
+        assert not armed.exists(), point
+        if number > 1:
+            governed.policy("tools = script")
+        governed.apply(given)
+        results = [json.loads(each.body) for each in heat.signals if f"/d{number}" in each.path]
+        assert results, point
+        assert all("refused by the rule tools" in each["deploy_stderr"] for each in results), point
+        assert not proof.exists(), point
+    tried(len(points))
+
+
+@pytest.mark.fault(
+    1,
+    "kill -9 of the agent before the start of a deployment that the policy refuses when the next agent starts",
+    "it is refused: permission is given at the start, and not before",
+)
+def test_a_permission_does_not_outlive_the_agent(
+    governed: Governed, proof: Path, heat: SignalServer, tried: Callable[[int], None]
+) -> None:
+    """Accepted deployments, and ones whose folder is there already, are asked again."""
+    points = ("journal.accepted.after", "runner.folder", "runner.prepared")
+    for number, point in enumerate(points):
+        armed = governed.machine.folder / f"armed{number}"
+        armed.touch()
+        given = [deployment(f"d{number}", script(proof), signal=heat.url(f"d{number}"))]
+        governed.policy("tools = script")
+        governed.apply(given, **kill_points.environment(point, 1, armed))
+        assert not armed.exists(), point
+        governed.policy("tools = ansible")
+        governed.apply(given)
+        (signal,) = (each for each in heat.signals if f"/d{number}" in each.path)
+        assert "refused by the rule tools" in json.loads(signal.body)["deploy_stderr"], point
+        assert not proof.exists(), point
+    tried(len(points))

@@ -82,3 +82,43 @@ def test_a_failing_plugin_shows_its_traceback(machine: Machine) -> None:
     assert done.code == 1
     assert "bell.py" in done.err
     assert "raise RuntimeError('the bell is broken')" in done.err
+
+
+def without_plugin(machine: Machine, *words: str) -> Done:
+    """Run a command about stacks with settings that name no plug-ins."""
+    return machine.command("heat-config-agent", ["stack", *words, "--state-dir", str(machine.state)], {})
+
+
+def test_a_stack_whose_plugin_is_gone_is_shown_and_forgotten(machine: Machine) -> None:
+    """Its records can be read, but only the plug-in could change or delete the resource."""
+    template = Path(machine.folder / "t.yaml")
+    assert stack(machine, "create", "-t", str(template), "s").code == 0
+    missing = "bell has the type My::Bell, which does not exist (is a plug-in missing?)"
+    shown = without_plugin(machine, "resource", "show", "s", "bell")
+    assert (shown.code, shown.err) == (0, f"warning: {missing}\n")
+    assert "resource_status         CREATE_COMPLETE" in shown.out
+    assert without_plugin(machine, "event", "list", "s").code == 0
+    assert "the attribute rung of bell is not known" in without_plugin(machine, "output", "show", "s", "rung").err
+    for change in (["suspend", "s"], ["delete", "s", "--yes"]):
+        refused = without_plugin(machine, *change)
+        assert (refused.code, refused.err) == (2, f"error: {missing}\n")
+    forgotten = without_plugin(machine, "delete", "s", "--yes", "--force")
+    assert forgotten.code == 0
+    assert "bell may still exist, and is forgotten" in forgotten.err
+    assert without_plugin(machine, "show", "s").code == 2
+
+
+def test_a_stack_whose_plugin_is_gone_is_abandoned(machine: Machine) -> None:
+    """Another machine with the plug-in can adopt what is printed."""
+    assert stack(machine, "create", "-t", str(machine.folder / "t.yaml"), "s").code == 0
+    abandoned = without_plugin(machine, "abandon", "s")
+    assert json.loads(abandoned.out)["resources"]["bell"]["resource_id"] == "bell"
+    (machine.folder / "s.json").write_text(abandoned.out)
+    assert stack(machine, "adopt", "s", "--adopt-file", str(machine.folder / "s.json")).code == 0
+
+
+def test_status_names_the_stacks(machine: Machine) -> None:
+    """Their deployments have journals of their own, so the table does not have them."""
+    assert stack(machine, "create", "-t", str(machine.folder / "t.yaml"), "s").code == 0
+    assert machine.agent("status").out.startswith("1 stack: s (`heat-config-agent stack list")
+    assert json.loads(machine.agent("status", "--json").out)["stacks"] == ["s"]

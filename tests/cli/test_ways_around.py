@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import threading
 import uuid
@@ -14,6 +15,7 @@ import pytest
 
 from support.governed import POLICY, Governed
 from support.machine import BIN, Machine, deployment
+from support.signers import Signer
 from support.stage import mounted
 from support.tools import need
 from support.unprivileged import NOBODY, need_open_checkout
@@ -61,6 +63,19 @@ def test_no_spelling_of_a_timeout_is_too_long_for_the_rule(governed: Governed, p
     assert not proof.exists()
 
 
+def test_no_other_place_or_value_of_a_timeout_outlasts_the_longest(governed: Governed, proof: Path) -> None:
+    """The section of the tool counts, and what is no time fails the deployment."""
+    governed.policy("max_timeout = 60")
+    config = {"configs": [{"actions": ["CREATE"], "config": script(proof), "tool": "script"}]}
+    given = [deployment("d", config, group="component", options={"script": {"timeout": 61}, "timeout": 5})]
+    values = ("1e9", "inf", "nan", "1e400", "-1", 0, "1 h", "PT1M", "٣", True, [5], {"a": 5}, "", " ")
+    for number, value in enumerate(values):
+        given.append(deployment(f"d{number}", script(proof), options={"timeout": value}))
+    assert f"{len(given)} failed" in governed.apply(given).out
+    assert "refused by the rule max_timeout" in governed.agent("show", "d").out
+    assert not proof.exists()
+
+
 def test_an_executable_hook_has_the_longest_timeout_too(governed: Governed, machine: Machine) -> None:
     """The maximum timeout applies to executable hooks too, whatever they use the option for."""
     machine.hooks.mkdir()
@@ -85,7 +100,7 @@ def test_of_two_actions_the_one_that_runs_counts(governed: Governed, proof: Path
     assert not proof.exists()
 
 
-@pytest.mark.parametrize("key", ["source", "hook", "user", "tool", "policy", "left_at", "heat_config_left", "again"])
+@pytest.mark.parametrize("key", ["source", "hook", "user", "tool", "policy", "left_at", "again"])
 def test_no_key_of_a_deployment_stands_for_what_the_agent_knows(governed: Governed, proof: Path, key: str) -> None:
     """The author of a deployment cannot set its source or the way in which it runs."""
     value = {"source": "heat", "hook": "builtin:ansible", "user": "nobody", "tool": "ansible"}.get(key, "CREATE")
@@ -93,6 +108,20 @@ def test_no_key_of_a_deployment_stands_for_what_the_agent_knows(governed: Govern
     assert governed.apply([{**deployment("d1", script(proof)), key: value}]).code == 1
     assert "refused by the rule" in governed.agent("show", "d1").out
     assert not proof.exists()
+
+
+def test_a_document_is_allowed_by_the_path_that_names_it(governed: Governed, machine: Machine, proof: Path) -> None:
+    """A link to a listed file is another path, and so is a path with `..`; a relative path is the full one."""
+    path = machine.write([deployment("d1", script(proof))], "site.json")
+    (machine.folder / "link.json").symlink_to(path)
+    (machine.folder / "sub").mkdir()
+    governed.policy(f"sources = file:{path}")
+    for number, name in enumerate(("link.json", "sub/../site.json")):
+        done = governed.run("heat-config-apply", "--state-dir", str(machine.folder / f"state{number}"), name)
+        assert "refused by the rule sources" in done.out
+    assert not proof.exists()
+    assert governed.run("heat-config-apply", "--state-dir", str(machine.state), "site.json").code == 0
+    assert proof.read_text() == "ran\n"
 
 
 def test_a_link_of_a_hook_is_not_the_hook_that_it_leads_to(governed: Governed, machine: Machine, proof: Path) -> None:
@@ -134,7 +163,7 @@ def test_a_hook_of_ones_own_runs_as_root_whatever_its_options_say(governed: Gove
     governed.policy("users = nobody")
     given = [deployment("d1", group="own", options={"user": "nobody"})]
     done = governed.apply(given, "--hooks-dir", str(machine.hooks))
-    assert "refused by the rule users" in done.out
+    assert f"the user 'root' is not in it; the hook {machine.hooks}/own can run as no other" in done.out
     assert not (machine.folder / "proof").exists()
 
 
@@ -209,6 +238,21 @@ def test_less_isolation_than_the_rule_has_is_refused(governed: Governed, proof: 
 
 
 # What comes later.
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen: install openssh-client")
+def test_no_deployment_passes_for_a_cleanup(governed: Governed, proof: Path, tmp_path: Path) -> None:
+    """A cleanup needs no signature, so only the agent makes one."""
+    (governed.own / "allowed_signers").write_text(Signer(tmp_path, "alice").line())
+    governed.policy("signers = /etc/heat-config-agent/allowed_signers")
+    given = [
+        deployment("d1", script(proof), action="(left)"),
+        {**deployment("d2", script(proof)), "heat_config_left": "d1"},
+    ]
+    assert governed.apply(given).code == 1
+    assert not proof.exists()
+    assert all("only the agent makes cleanups" in governed.agent("show", each).out for each in ("d1", "d2"))
+    assert "2 skipped" in governed.apply(given).out
 
 
 COMPOSE = "services: {web: {image: none}}\n"

@@ -27,10 +27,8 @@ def operation(identity: str, config: dict[str, Any], **fields: Any) -> dict[str,
 
 
 PLAYBOOK = """\
-- hosts: localhost
-  connection: local
+- hosts: all
   gather_facts: false
-  vars: {ansible_python_interpreter: "{{ ansible_playbook_python }}"}
   tasks:
     - ansible.builtin.include_tasks: tasks/more.yaml
     - ansible.builtin.copy: {content: "{{ limits.soft + 1 }} {{ greeting }}\\n", dest: "{{ log }}", mode: "0644"}
@@ -197,7 +195,7 @@ def test_ports_and_volumes_are_passed_on(driver: Driver, tmp_path: Path) -> None
 
 def test_tools_and_scripts_are_steps_of_one_run(driver: Driver) -> None:
     """The outputs of all of them count, up to the first that fails."""
-    book = "- {hosts: localhost, connection: local, gather_facts: false, tasks: [{set_fact: {url: '{{ who }}'}}]}\n"
+    book = "- {hosts: localhost, gather_facts: false, tasks: [{set_fact: {url: '{{ who }}'}}]}\n"
     config: dict[str, Any] = {
         "steps": [
             {"primary": "stop.sh", "processor": "bash", "operation": "stop", "inputs": "tosca.stop"},

@@ -55,6 +55,8 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
     if wrong:
         return {"errors": [_error(each) for each in wrong]}
     found = _told(made)
+    if case.get("mode") == "validate":  # outputs are told of stacks
+        del found["outputs"]
     return {"steps": [{"stack": found}]} if case.get("mode") == "lifecycle" else found
 
 

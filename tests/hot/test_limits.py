@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
 import signal
 import subprocess
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -213,3 +215,23 @@ def test_ctrl_c_still_ends_it() -> None:
     finally:
         signal.signal(signal.SIGINT, before[0])
         signal.signal(signal.SIGTERM, before[1])
+
+
+class Circle:
+    """Garbage that only a collection finds."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_a_process_that_reads_many_templates_frees_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what the first few leave stays, because objects that are frozen are never collected."""
+    monkeypatch.setattr(limits, "_freezes", [])
+    gc.freeze()
+    try:
+        left = [weakref.ref(limits.within_template(Circle)) for _ in range(20)]
+        gc.collect()
+        alive = [circle() is not None for circle in left]
+    finally:
+        gc.unfreeze()
+    assert not any(alive[limits._FREEZES :])  # noqa: SLF001  # as many as are frozen

@@ -62,10 +62,17 @@ class Types:
         )
 
     def of_text(
-        self, resource: str, template: str, identity: Identity, parameters: Mapping[str, Json], *, known: bool = True
+        self,
+        resource: str,
+        template: str,
+        identity: Identity,
+        parameters: Mapping[str, Json],
+        *,
+        known: bool = True,
+        mappings: Mapping[str, str] | None = None,
     ) -> Definition:
         """Return a stack without resources, whatever the template says."""
-        return load({"resources": {}, "of": [resource, template, parameters, known]}, identity)
+        return load({"resources": {}, "of": [resource, template, parameters, known, mappings]}, identity)
 
     of_file = of_text
 

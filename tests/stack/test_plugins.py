@@ -197,15 +197,17 @@ def test_one_that_lacks_something_is_disabled(tmp_path: Path) -> None:
     """A sentence names it and what it needs; the others are used."""
     (tmp_path / "good.py").write_text(GUIDE)
     (tmp_path / "lacks.py").write_text("import surely_not_installed_anywhere\n")
-    (tmp_path / "cloudy.py").write_text("from heat.engine.clients.os import nova\n")
+    (tmp_path / "cloudy.py").write_text("from heat.engine.clients.os import nova\nclass A(nova.Plugin): pass\n")
     (tmp_path / "broken.py").write_text("def resource_mapping():\n    return {'A::B': 3}\n")
     found = plugins.load([tmp_path, tmp_path / "nowhere"])
     assert list(found.types) == ["My::Note"]
     assert found.disabled.pop() == f"{tmp_path}/nowhere of plugin_dirs is not a folder: no plug-in is loaded from it"
+    install = "install surely-not-installed-anywhere"
+    part = "a part of Heat's own engine, which plug-ins cannot use here"
     assert [each.partition(" is not used: ")[2] for each in found.disabled] == [
         "TypeError: A::B is not a class derived from heat.engine.resource.Resource",
-        "it needs heat.engine.clients.os, a part of Heat's own engine that a machine without Heat does not have",
-        "it needs surely_not_installed_anywhere, which is not installed",
+        f"it needs heat.engine.clients.os.nova.Plugin, {part}",
+        f"it needs surely_not_installed_anywhere, which is not installed: {install} for {sys.executable}",
     ]
 
 
@@ -427,7 +429,7 @@ class Base(resource.Resource):
 
 
 def test_modules_of_a_copy_of_heats_resources(tmp_path: Path) -> None:
-    """They import one another by Heat's names; a missing one is named in full, and blames Heat's engine."""
+    """They import one another by Heat's names; a missing one is named in full, with the place where a copy belongs."""
     folder = tmp_path / "resources"
     inner = folder / "openstack" / "base"
     inner.mkdir(parents=True)
@@ -438,19 +440,26 @@ def test_modules_of_a_copy_of_heats_resources(tmp_path: Path) -> None:
         "def resource_mapping():\n    return {'My::One': One}\n"
     )
     (folder / "two.py").write_text("from heat.engine.resources.openstack.base import other\n")
-    (folder / "three.py").write_text("from heat.engine.resources import stack_resource\n")
+    (folder / "three.py").write_text("import base64, nowhere_one\nfrom . import seven\n")
+    (folder / "seven.py").write_text(
+        "import nowhere_two\ntry:\n    import nowhere_three\nexcept ImportError:\n    pass\n"
+    )
     (folder / "four.py").write_text("from heat.engine.resources.aws import ec2\n")
-    (folder / "five.py").write_text("from heat.common import grouputils\n")
-    (folder / "six.py").write_text("from oslo_utils import reflection\n")
+    (folder / "five.py").write_text("from heat.common import surely_none\n")
+    (folder / "six.py").write_text("from oslo_utils import surely_none\n")
     found = plugins.load([folder])
     assert set(found.types) == {"My::One"}
-    part = "a part of Heat's own engine that a machine without Heat does not have"
+    part = "a part of Heat's own engine, which plug-ins cannot use here"
+    resource = "one of Heat's own resources: copy it from Heat to"
+    install = f"or install openstack-heat for {sys.executable}"
+    nowhere = f"not installed: install nowhere-one and nowhere-two for {sys.executable}"
     assert {each.partition(" is not used: ")[2] for each in found.disabled} == {
-        f"it needs heat.engine.resources.openstack.base.other, {part}",
-        f"it needs heat.engine.resources.stack_resource, {part}",
-        f"it needs heat.engine.resources.aws, {part}",
-        f"it needs heat.common.grouputils, {part}",
-        "it needs oslo_utils.reflection, which is not installed",
+        f"it needs heat.engine.resources.openstack.base.other, {resource} {inner}/other, {install}",
+        f"it needs heat.engine.resources.aws, {resource} {folder}/aws, {install}",
+        f"it needs heat.common.surely_none, {part}",
+        f"it needs oslo_utils.surely_none, and oslo_utils is not installed: install oslo.utils for {sys.executable}",
+        f"it needs nowhere_one and nowhere_two, which are {nowhere}",
+        f"it needs nowhere_two, which is not installed: install nowhere-two for {sys.executable}",
     }
     working = Working(tmp_path, known_types(found.types))
     working.session.create(made({"r": {"type": "My::One", "properties": {"size": "3", "at": "10.0.0.1"}}}))

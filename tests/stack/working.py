@@ -9,7 +9,7 @@ from typing import Any
 from heat_config_agent.engine.report import Report
 from heat_config_agent.language.positions import Json
 from heat_config_agent.settings import effective
-from heat_config_agent.stack.definition import Definition
+from heat_config_agent.stack.definition import Definition, Loader
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.machine import ThisMachine
 from heat_config_agent.stack.resources import known_types
@@ -21,8 +21,8 @@ from stack import made
 class Working:
     """A stack that is worked on, now by one process and then by another."""
 
-    def __init__(self, folder: Path, types: Types | None = None) -> None:
-        self.folder, self.types = folder, types or known_types()
+    def __init__(self, folder: Path, types: Types | None = None, load: Loader = made.load) -> None:
+        self.folder, self.types, self.load = folder, types or known_types(), load
         self.stack = folder / "stacks" / "s"
         self._open: tuple[ArchivingSession, ThisMachine] | None = None
         self.events: list[dict[str, Any]] = []
@@ -35,7 +35,7 @@ class Working:
             given = effective.make({"PATH": os.environ["PATH"], "HOME": str(self.folder)}, state=self.folder)
             machine = ThisMachine(self.stack, given, Report(), server=self.server)
             try:
-                opened = ArchivingSession(self.stack, self.types, machine, made.load, happened=self.events.append)
+                opened = ArchivingSession(self.stack, self.types, machine, self.load, happened=self.events.append)
             except BaseException:
                 machine.close()
                 raise
@@ -65,4 +65,4 @@ class Working:
 
     def again(self, source: Json) -> Definition:
         """Return another definition for the stack that is there."""
-        return made.load(source, self.root.identity)
+        return self.load(source, self.root.identity)

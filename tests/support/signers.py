@@ -5,6 +5,15 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+SIGNERS = "/etc/heat-config-agent/allowed_signers"
+"""The allowed signers file, as the policy of a machine names it."""
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{new}: &{new} [*{old}, *{old}, *{old}, *{old}, *{old}, *{old}, *{old}, *{old}, *{old}]\n"
+    for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+)
+"""A text of YAML that stands for far more than any machine has memory for: it has to be refused unparsed."""
+
 
 class Signer:
     """A user with an ssh key."""

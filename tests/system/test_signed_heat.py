@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.cli import sign
+from heat_config_agent.cli import signed_lists
 from heat_config_agent.deployments import metadata, plan
 from heat_config_agent.deployments.plan import Known, Verb
 from heat_config_agent.model import signed
@@ -64,7 +64,7 @@ def test_heat_delivers_what_was_signed(cloud: Lab, tmp_path: Path) -> None:
     script.write_text("#!/bin/sh\necho hello $who\n")
     path = tmp_path / "site.yaml"
     path.write_text(TEMPLATE.replace("SIGNED", listed.name).replace("SCRIPT", script.name))
-    lines = "".join(sorted(set(sign.config_lines(str(path), str(listed)))))
+    lines = "".join(sorted(set(signed_lists.config_lines(str(path), str(listed)))))
     assert lines.count("\n") == 5
     listed.write_text(ssh.sign(signer.key, signed.CONFIGS, lines))
     name = cloud.name("signed")

@@ -135,3 +135,63 @@ def test_imports_that_multiply_names_with_prefixes_are_refused(write: Callable[.
     }
     found = write(**files, f30=app())
     assert {mistake.code for mistake in found.mistakes} == {"depth"}
+
+
+BORROWING = f"{HEAD}node_types: {{ App: {{ derived_from: Base, properties: {{ a: {{ type: string }} }} }} }}\n"
+BASE = f"{HEAD}node_types: {{ Base: {{ derived_from: Root }} }}\n"
+
+
+@pytest.mark.parametrize(
+    ("imports", "type_"),
+    [
+        ("[ b.yaml, c.yaml ]", "App"),
+        ("[ c.yaml, b.yaml ]", "App"),
+        ("[ { file: b.yaml, namespace_prefix: b }, c.yaml ]", "b:App"),
+        ("[ { file: b.yaml, namespace_prefix: p }, { file: c.yaml, namespace_prefix: p } ]", "p:App"),
+        ("[ d.yaml, c.yaml ]", "App"),
+        ("[ { file: d.yaml, namespace_prefix: p }, { file: c.yaml, namespace_prefix: p } ]", "p:App"),
+    ],
+)
+def test_a_file_may_name_types_that_only_its_importers_have(
+    write: Callable[..., Checked], imports: str, type_: str
+) -> None:
+    """They are types of a sibling, in its own namespace or in that of the importer, at any distance."""
+    a = f"{HEAD}imports: {imports}\n{template(type_)}"
+    found = write(a=a, b=BORROWING, c=BASE, d=f"{HEAD}imports: [ b.yaml ]\n")
+    assert codes(found) == []
+    assert [(warning.code, str(warning.place)) for warning in found.warnings] == [
+        ("import-borrows", f"{found.file.removesuffix('a.yaml')}b.yaml:2:22")
+    ]
+    assert "have Base:" in found.warnings[0].problem
+
+
+def test_the_types_of_the_importing_file_itself_are_known_as_well(write: Callable[..., Checked]) -> None:
+    """A type of the service may be the parent of an imported one; a prefix of a sibling has to be written."""
+    own = BASE.removeprefix(HEAD)
+    assert codes(write(a=f"{HEAD}imports: [ b.yaml ]\n{own}{template('App')}", b=BORROWING)) == []
+    imports = "[ b.yaml, { file: c.yaml, namespace_prefix: c } ]"
+    a = f"{HEAD}imports: {imports}\n{template('App')}"
+    assert codes(write(a=a, b=BORROWING, c=BASE)) == [("parent-unknown", "b")]
+    assert codes(write(a=a, b=BORROWING.replace("Base", "'c:Base'"), c=BASE)) == []
+
+
+def test_the_own_imports_of_a_file_are_before_those_of_its_importer(write: Callable[..., Checked]) -> None:
+    """A type of the same name in the importing file changes nothing in the imported one."""
+    other = "node_types: { Base: { derived_from: Root, properties: { b: { type: string } } } }\n"
+    b = BORROWING.replace(HEAD, f"{HEAD}imports: [ c.yaml ]\n")
+    found = write(a=f"{HEAD}imports: [ b.yaml ]\n{other}{template('App')}", b=b, c=BASE)
+    assert codes(found) == []
+    assert found.warnings == []
+
+
+def test_each_service_of_several_gives_its_own_types_to_a_shared_import(tmp_path: Path) -> None:
+    """The types that one service has are not there for the next one that imports the same file."""
+    (tmp_path / "b.yaml").write_text(BORROWING)
+    has, has_not, has_again = (tmp_path / name for name in ("a.yaml", "c.yaml", "d.yaml"))
+    needing = f"{HEAD}imports: [ b.yaml ]\n{template('App')}"
+    has.write_text(needing + BASE.removeprefix(HEAD))
+    has_not.write_text(needing)
+    has_again.write_text(needing + BASE.removeprefix(HEAD))
+    checker = Checker()
+    verdicts = [[mistake.code for mistake in checker.check(str(path)).mistakes] for path in (has, has_not, has_again)]
+    assert verdicts == [[], ["parent-unknown"], []]

@@ -107,3 +107,20 @@ def test_several_templates_for_one_node_are_named(tmp_path: Path) -> None:
     assert "small.yaml" in said[0]
     assert "large.yaml" in said[0]
     assert "--substitute db=FILE" in said[0]
+
+
+def test_a_requirement_without_a_target_says_what_fulfils_it_otherwise(tmp_path: Path) -> None:
+    """That is this machine, the only node that fits, or the target of the node in whose place the service stands."""
+    app = "app: { type: SoftwareComponent }"
+    mapping = "substitution_mappings: { node_type: SoftwareComponent, requirements: { host: [ app, host ] } }"
+    for nodes, more, otherwise in (
+        (app, "", "; otherwise it is this machine"),
+        (f"{app}, one: {{ type: Compute }}", "", "; otherwise it is one"),
+        (f"{app}, one: {{ type: Compute }}, two: {{ type: Compute }}", "", ""),
+        (app, f", {mapping}", "; in the place of a node, the target is that of the node"),
+    ):
+        text = f"{HEAD}topology_template: {{ node_templates: {{ {nodes} }}{more} }}\n"
+        (tmp_path / "service.yaml").write_text(text)
+        said = points(Checker().check(str(tmp_path / "service.yaml")), "open-requirement")
+        hint = f"name a node that fulfils it{otherwise}"
+        assert said == [f"the requirement host of app has no target ({hint})"]

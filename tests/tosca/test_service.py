@@ -115,3 +115,14 @@ def test_nodes_are_matched_by_type_capability_and_filter(service: Service) -> No
     assert candidates(lonely, service) == []
     assert is_for_machine(lonely)
     assert not is_for_machine(uses)
+
+
+def test_a_fixed_value_is_that_of_all_derived_types() -> None:
+    """It stands over defaults, and a capability that is given another type keeps it."""
+    checked = Checker().check(str(Path(__file__).parent / "rules/fixed-values.yaml"))
+    assert checked.service is not None
+    nodes = checked.service.nodes
+
+    assert [nodes["fixed"].property_value(name) for name in "pio"] == ["x", 5, "y"]
+    assert [nodes["default"].property_value("i"), nodes["fixed"].capability_property("c", "size")] == [9, 2]
+    assert [nodes["party"].capability_property("c", name) for name in ("id", "size")] == ["party", 4]

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import heat_config_hooks
 from heat_config_agent.cli import ready, state_options, terminal
 from heat_config_agent.deployments import metadata, selection
-from heat_config_agent.doctor import Finding, Verdict, machine, ok, warning
+from heat_config_agent.doctor import Finding, Verdict, machine, ok, rules, warning
 from heat_config_agent.model.deployment import Document, Tool
 from heat_config_agent.model.errors import ExitCode, StateError
 from heat_config_agent.runs.tools import Tools
@@ -94,6 +94,7 @@ def _findings(settings: Settings, mistakes: list[str], progress: _Progress) -> I
 
     asking = Asking(settings)
     yield from asking.findings(progress.show)
+    yield from rules.check_refused(settings, asking.documents)
     progress.show("the programs of hooks")
     yield from programs.findings(asking.documents)
 

@@ -46,6 +46,19 @@ def load(source: Json, identity: Identity) -> Definition:
     return hot.load(source, identity)
 
 
+def is_packed(name: str) -> bool:
+    """Return whether a file is an archive, as its name or its content says, or a folder. A pipe is not looked into."""
+    if name.endswith((".csar", ".zip")) or os.path.isdir(name):  # noqa: PTH112
+        return True
+    try:
+        if not os.path.isfile(name):  # noqa: PTH113
+            return False
+        with open(name, "rb") as file:
+            return file.read(2) == b"PK"
+    except (OSError, ValueError):
+        return False
+
+
 def language_of(name: str) -> str:
     """Return the language of a file: archives and folders are TOSCA, a text is what its version or its sections say.
 

@@ -8,23 +8,25 @@ import time
 
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.cli.help_format import HelpFormatter
-from heat_config_agent.deployments import cleanup, plan
+from heat_config_agent.deployments import cleanup, metadata
 from heat_config_agent.deployments.plan import Known
+from heat_config_agent.engine import refusals
 from heat_config_agent.model.deployment import Deployment
 from heat_config_agent.model.entry import Entry
-from heat_config_agent.model.errors import ExitCode
+from heat_config_agent.model.errors import AgentError, ExitCode
 from heat_config_agent.model.policy import Policy
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_agent.settings.paths import POLICY
+from heat_config_agent.sources.documents import Documents
+from heat_config_agent.stack import listing
 from heat_config_agent.state import journal
-from heat_config_hooks.values import replace
 
 _EXPLAIN = """\
-: Show the rules of this machine's policy, and which deployments it would refuse if they were new today. The deployments
-are those of the journal that have not left the metadata, and the cleanups that follow if they leave. Nothing is
-changed. `heat-config-apply --plan` shows the same for a document.
+: Show the rules of this machine's policy, and which deployments it would refuse if they were new today: those of the
+journal that have not left the metadata, the cleanups that follow if they leave, and those of stacks in each action of
+their life. Nothing is changed. `heat-config-apply --plan FILE` shows the same for a document or a template.
 """
 
 _EXIT_CODES = """\
@@ -81,33 +83,52 @@ def _show(policy: Policy, refused: list[tuple[str, str, str]], unknown: int) -> 
         terminal.say(line)
     for line in terminal.table(refused):
         terminal.say(line)
-    besides = ", besides those that are not signed" if policy.signers is not None else ""
-    terminal.say(f"{terminal.count(len(refused), 'deployment')} would be refused today{besides}")
+    terminal.say(f"{terminal.count(len(refused), 'deployment')} would be refused today")
+    if policy.signers is not None:
+        terminal.say("signatures were checked only of documents that the daemon keeps")
     if unknown:
         terminal.say(f"{terminal.count(unknown, 'deployment')} cannot be checked: the config is no longer kept")
 
 
 def _refused(settings: Settings, policy: Policy) -> tuple[list[tuple[str, str, str]], int]:
     """Return the name, action and refusal of what would be refused, and the number of deployments without a config."""
-    policy = replace(policy, signers=None)  # signatures are in documents, which are not kept
     entries = journal.read(settings.state)
     known = Known(entries=entries, tools=Tools(settings.hooks).installed(), now=time.time(), defaults=settings.defaults)
     present = {entry.key: state_options.deployment(settings, entry) for entry in entries.values() if _is_here(entry)}
     sources = {entry.source for entry in entries.values()}
     cleanups = cleanup.due([], sources, entries, time.time()).left
-    every: list[Deployment] = [deployment for deployment in present.values() if deployment is not None]
-    refused: list[tuple[str, str, str]] = []
-    unknown = 0
-    for deployment in (*every, *cleanups):
-        entry = entries.get(deployment.key)
-        if entry is not None and not entry.document and deployment.action != cleanup.ACTION:
-            unknown += 1
+    kept = [each for each in present.values() if each is not None and entries[each.key].document]
+    found = refusals.of((*kept, *cleanups), known, policy, _held(settings) if policy.signers is not None else {})
+    refused = [(each.name, each.action or "-", each.sentence) for each in found]
+    return [*refused, *_of_stacks(settings, policy)], len(present) - len(kept)
+
+
+def _held(settings: Settings) -> dict[str, Deployment]:
+    """Return the deployments of the documents that the daemon keeps, which have the evidence that they are signed."""
+    held = Documents(settings.state, change=False).held
+    return {deployment.key: deployment for deployment in metadata.parse_all(held.values())[0]}
+
+
+def _of_stacks(settings: Settings, policy: Policy) -> list[tuple[str, str, str]]:
+    """Return the same for the stacks of this machine, in all actions that may follow."""
+    names = listing.names(settings.state)
+    if not names:
+        return []
+    from heat_config_agent.cli.stack import refusals as of_stack  # noqa: PLC0415  # many machines have no stack
+    from heat_config_agent.cli.stack import sessions  # noqa: PLC0415
+
+    found: list[tuple[str, str, str]] = []
+    for name in names:
+        try:
+            stack = sessions.look(settings, name)
+        except AgentError as error:
+            terminal.warn(str(error))
             continue
-        job = plan.renewed(deployment, known).job
-        sentence = policy.refusal(job) if job else ""
-        if sentence:
-            refused.append((deployment.name, deployment.action or "-", sentence))
-    return refused, unknown + sum(deployment is None for deployment in present.values())
+        if stack.defined is not None:
+            types = sessions.types(settings.words("plugin_dirs"))
+            every = of_stack.of(stack.defined, types, settings, policy)
+            found += [(f"{name}/{each.name}", each.action, each.sentence) for each in every]
+    return found
 
 
 def _is_here(entry: Entry) -> bool:

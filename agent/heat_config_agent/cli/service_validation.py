@@ -63,7 +63,10 @@ def _validated(names: Sequence[str], wishes: Wishes, validate_hot: Validation) -
                 wishes.emit(_values(checked))
             else:
                 show(checked, alone=len(names) == 1)
-            failed = bool(checked.mistakes) or (wishes.strict and bool(checked.warnings))
+            is_too_strict = wishes.strict and bool(checked.warnings) and not checked.mistakes
+            if is_too_strict and not wishes.as_json:
+                terminal.say("with --strict, warnings are mistakes", error=True)
+            failed = bool(checked.mistakes) or is_too_strict
             code: int = ExitCode.USAGE if not checked.is_readable else ExitCode.FAILED if failed else ExitCode.OK
         else:
             code = _validate_hot(name, validate_hot, wishes)

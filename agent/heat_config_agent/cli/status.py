@@ -73,6 +73,7 @@ def run(options: argparse.Namespace) -> int:
     elsewhere = _begun_elsewhere(settings, journal_keys)
     records = followed.records(state)
     refused = [record.problem for record in records if record.problem]
+    stacks = _stacks(state)
     problems = [*_problems(agent, entries, following=bool(settings.followed)), *refused, *elsewhere, *settings.mistakes]
     code = ExitCode.FAILED if options.check and problems else ExitCode.OK
     if options.json:
@@ -84,6 +85,7 @@ def run(options: argparse.Namespace) -> int:
             "deployments": [values(entry, state) for entry in entries],
             "skipped": skipped,
             "followed": [followed.values(record) for record in records],
+            "stacks": stacks,
         }
         terminal.say(json.dumps(value))
         return code
@@ -100,8 +102,12 @@ def run(options: argparse.Namespace) -> int:
     for record in records:
         at = f"at revision {followed.short(record.revision)}" if record.revision else "no revision yet"
         terminal.say(terminal.line(f"stack {record.name}: {at} of {record.source or 'its source'}"))
+    if stacks:
+        states = settings.command("stack", "list")
+        terminal.say(f"{terminal.count(len(stacks), 'stack')}: {', '.join(stacks)} (`{states}` shows their states)")
     if not entries and not known and not skipped:
-        terminal.say(f"no deployments yet in {state}")
+        if not stacks:
+            terminal.say(f"no deployments yet in {state}")
         return ExitCode.OK
     _show_deployments(entries, skipped, state)
     steady = Steady(state)
@@ -111,6 +117,15 @@ def run(options: argparse.Namespace) -> int:
         more = terminal.count(known - len(entries), "older deployment")
         terminal.say(terminal.styled(f"{more} without details, which were pruned: --all shows them", "quiet"))
     return ExitCode.OK
+
+
+def _stacks(state: Path) -> list[str]:
+    """Return the names of all stacks, whose deployments have journals of their own."""
+    if not (state / "stacks").is_dir():
+        return []
+    from heat_config_agent.stack import listing  # noqa: PLC0415  # most machines have no stacks
+
+    return listing.names(state)
 
 
 def _show_deployments(entries: Sequence[Entry], skipped: Sequence[Mapping[str, object]], state: Path) -> None:

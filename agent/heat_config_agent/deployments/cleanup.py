@@ -13,7 +13,16 @@ from collections.abc import Collection, Iterable, Mapping
 
 import heat_config_hooks
 from heat_config_agent.deployments import metadata, selection
-from heat_config_agent.model.deployment import BUILTIN, CLEANUP, DELETE, Config, Deployment, Document
+from heat_config_agent.model.deployment import (
+    BUILTIN,
+    CLEANUP,
+    CLEANUP_KEY,
+    DELETE,
+    Config,
+    Deployment,
+    Document,
+    Mistake,
+)
 from heat_config_agent.model.entry import Entry, State
 from heat_config_hooks import protocol
 from heat_config_hooks.values import dataclass, field, replace
@@ -61,15 +70,12 @@ def due(deployments: Iterable[Deployment], sources: Collection[str], entries: Ma
 
 
 def key_of(entry: Entry) -> str:
-    """Return the key of the cleanup of a deployment; empty if there is nothing to clean up.
-
-    The key contains a dot, so it is never the key of an id.
-    """
+    """Return the key of the cleanup of a deployment; empty if there is nothing to clean up."""
     tool = _tool(entry)
     cleans = _cleans(tool) if tool else ""
     if cleans == "name":
-        return f"{protocol.file_key(entry.name)}.{tool}.left"
-    return f"{entry.key}.left" if cleans else ""
+        return f"{protocol.file_key(entry.name)}.{tool}{CLEANUP_KEY}"
+    return f"{entry.key}{CLEANUP_KEY}" if cleans else ""
 
 
 @functools.cache
@@ -79,6 +85,18 @@ def _cleans(tool: str) -> str:
 
 _OF_ABSENT = {"kubelet": "config"}
 """`About.cleans` of hooks that may not be installed any more: their cleanup fails and says so, until they are back."""
+
+
+def pretences(deployment: Deployment) -> tuple[Mistake, ...]:
+    """Return the mistakes of a deployment that says it is a cleanup. Only the agent makes those."""
+    if deployment.action and (deployment.action == ACTION or protocol.LEAVES not in deployment.document):
+        return ()
+    claims = {
+        "inputs": deployment.input("deploy_action") == ACTION,
+        protocol.LEAVES: protocol.LEAVES in deployment.document,
+    }
+    problem = "only the agent makes cleanups"
+    return tuple(Mistake(path=f"{deployment.where}.{path}", problem=problem) for path, made in claims.items() if made)
 
 
 def is_pending(entry: Entry, entries: Mapping[str, Entry]) -> bool:

@@ -217,8 +217,8 @@ def _new(deployment: Deployment, known: Known, reason: str) -> Step:
     if deployment.status and deployment.status.upper() != "IN_PROGRESS":
         why = f"its status is {deployment.status}: there is nothing to do"
         return Step(verb=Verb.SKIP, deployment=deployment, reason=why)
-    if deployment.mistakes:
-        return _refuse(deployment, deployment.mistakes)
+    if mistakes := deployment.mistakes or cleanup.pretences(deployment):
+        return _refuse(deployment, mistakes)
     config = selection.select(deployment)
     if isinstance(config, tuple):
         return _refuse(deployment, config)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from heat_config_agent.deployments.plan import Step, Verb
+from heat_config_agent.deployments.plan import Step
 from heat_config_agent.engine.mirror import DeployedMirror
 from heat_config_agent.engine.offer import Offer
 from heat_config_agent.engine.report import Report
@@ -142,8 +142,7 @@ class Mailroom:
         """Report a result that is on disk, and remove what its run does not need any more."""
         key = step.deployment.key
         self._mirror.write_result(step, self._journal.entries[key].values)
-        if step.verb is not Verb.ANSWER or self._journal.entries[key].run is not None:  # perhaps an earlier run
-            self._run_inputs.tidy(key)
+        self._run_inputs.tidy(key)  # of an answer too: an agent may have been killed before it could record a run
         self._report.ended(step, self._journal.entries[key])
 
     def _send(self, key: str, offer: Offer) -> bool:

@@ -33,6 +33,20 @@ class Demand:
         gate.require(evidence, self.signers, shown)
 
 
+def require_beside(path: Path) -> None:
+    """Raise UsageError unless a template or document is signed by the list next to it, if the policy requires it.
+
+    This is for sources whose revisions are not signed as a whole, before anything of a revision is looked at.
+    """
+    allowed = gate.signers()
+    opened = gate.beside(path, allowed, required=True) if allowed is not None else None
+    if opened is not None and not path.is_dir():
+        try:
+            opened.read(path)
+        except OSError as error:
+            raise UsageError(f"cannot read {path}: {error.strerror}") from error
+
+
 def now(after: str) -> Demand | None:
     """Return what the policy demands now; None if it requires no signatures. Raises UsageError."""
     signers = gate.signers()

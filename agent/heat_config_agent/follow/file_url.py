@@ -83,7 +83,7 @@ class FileUrl:
         evidence = signed.evidence(signed.FILES, answer.body.decode("utf-8", "surrogateescape"))
         self.demand.require(evidence, shown)
         try:
-            digests = signed.digests(evidence.partition("\n")[2])
+            digests = signed.files(evidence.partition("\n")[2])
         except ValueError as error:
             raise UsageError(f"cannot use {shown}: {error}") from None
         if digests.get(name) != signed.digest(content):

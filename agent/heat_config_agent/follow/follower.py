@@ -25,6 +25,7 @@ from heat_config_agent.follow.outcome import reason_of
 from heat_config_agent.follow.sources import Source, source
 from heat_config_agent.masking.names import url as without_secrets
 from heat_config_agent.model.errors import AgentError, ExitCode, SourceError, StateError, UsageError
+from heat_config_agent.model.signed import SUFFIX
 from heat_config_agent.runs.artifacts import trees
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import asked, followed, lock
@@ -161,8 +162,7 @@ class Follower:
             trees.check(new)
             tree = place / _folder_name(revision)
             demand.keep(tree, origin.evidence)
-            if origin.demand is not None:
-                self._record = replace(self._record, signed=f"{self._record.source} {revision}")
+            self._record = replace(self._record, signed=f"{self._record.source} {revision}")
             if tree.is_dir():
                 shutil.rmtree(new)
             else:
@@ -198,6 +198,7 @@ class Follower:
         tree = self._folder / _CURRENT
         wanted = self._text("path")
         names = [each.name for each in tree.iterdir()]
+        names = [name for name in names if not name.endswith(SUFFIX) or name.removesuffix(SUFFIX) not in names]
         if not wanted and len(names) != 1:
             raise UsageError("the source has several files", hint="path names the template or document in it")
         return self._inside(wanted or names[0])
@@ -217,7 +218,10 @@ class Follower:
         """Return the command that carries out the tree in force, and whether it is a document."""
         options = self._settings.options
         config = options[options.index("--config") : options.index("--config") + 2] if "--config" in options else ()
-        config = (*config, *demand.option(self._folder / _CURRENT))
+        signature = demand.option(self._folder / _CURRENT)
+        if not signature:
+            demand.require_beside(path)
+        config = (*config, *signature)
         if _is_document(path):
             return command("apply", *config, "--state-dir", str(self._folder / "document"), str(path)), True
         words = [*config, "--state-dir", str(self._settings.state), "--name", self._name]

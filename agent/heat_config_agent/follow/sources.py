@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
 from heat_config_agent.follow.demand import Demand
 from heat_config_agent.follow.origin import Origin
+from heat_config_agent.model import signed
 from heat_config_agent.model.errors import SourceError, UsageError
 from heat_config_agent.runs.artifacts import trees
 
@@ -62,7 +64,10 @@ def source(origin: Origin, folder: Path) -> Source:
 
 
 class Local:
-    """A file or a folder of this machine. A signed list next to its template or document is for it."""
+    """A file or a folder of this machine. A signed list next to its template or document is for it.
+
+    With a file, the list next to it is copied too.
+    """
 
     demand: Demand | None = None
     evidence = ""
@@ -74,15 +79,23 @@ class Local:
     def newest(self) -> str:
         """Return the digest of the content."""
         try:
-            return trees.digest(self._path, trees.Budget(self._size))
+            digests = [trees.digest(path, trees.Budget(self._size)) for path in self._paths()]
         except OSError as error:
             raise SourceError(f"cannot read {error.filename or self._path}: {error.strerror}") from error
+        if len(digests) == 1:
+            return digests[0]
+        return f"sha256:{hashlib.sha256(' '.join(digests).encode()).hexdigest()}"
+
+    def _paths(self) -> list[Path]:
+        listed = self._path.with_name(self._path.name + signed.SUFFIX)
+        return [self._path, listed] if self._path.is_file() and listed.is_file() else [self._path]
 
     def fetch(self, revision: str, tree: Path) -> str:  # noqa: ARG002  # it has only the newest one
         """Copy the content."""
         before = self.newest()
         try:
-            trees.copy(self._path, tree, trees.Budget(self._size))
+            for path in self._paths():
+                trees.copy(path, tree, trees.Budget(self._size))
         except OSError as error:
             raise SourceError(f"cannot copy {error.filename or self._path}: {error.strerror}") from error
         if self.newest() != before:

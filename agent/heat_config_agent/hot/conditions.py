@@ -36,7 +36,7 @@ class Conditions:
 
         Raises `Wanting` or `Undecided`.
         """
-        value = self._value(condition)
+        value = self._data(condition)
         if isinstance(value, bool) or value is None:
             return value is not False
         if not isinstance(value, str) or value not in self._definitions:
@@ -73,7 +73,8 @@ class Conditions:
         if tree.name == "not":
             return not self.holds(tree.args)
         if tree.name in {"and", "or"}:
-            held = (self.holds(each) for each in tree.args)
+            # As in Heat, functions are computed before the first condition is asked for, and names after it.
+            held = (self.holds(each) for each in self._data(tree.args))
             return all(held) if tree.name == "and" else any(held)
         try:
             value = tree.compute(self._data(tree.args))

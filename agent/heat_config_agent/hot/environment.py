@@ -74,16 +74,25 @@ def read(text: Text, report: Report, *, several: bool = True) -> dict[str, Json]
             report.wrong(f'environment has wrong section "{name}"', (name,), hint, "environment_format")
         elif section is None:
             report.wrong(f'environment has empty section "{name}"', (name,), "remove it", "environment_format")
+        elif name == "parameter_merge_strategies" and not several and not isinstance(section, dict):
+            report.odd("it is not read, as nothing is merged; where it is read, it is a map", (name,))
         elif not section and (several or name != "resource_registry"):
             sections[name] = [] if name in _LISTS else {}  # as in Heat, for every empty value
         elif not isinstance(section, list if name in _LISTS else dict):
-            kind = "list" if name in _LISTS else "map"
-            stage = "validate" if name == "parameter_defaults" and not several else "environment"
-            report.wrong(f'the section "{name}" of an environment is a {kind}', (name,), "", stage)
+            _report_shape(name, report, "validate" if name == "parameter_defaults" and not several else "environment")
         else:
             sections[name] = section
+    strategies = text.value.get("parameter_merge_strategies")
+    is_read = several and bool(sections.get("parameters") or sections.get("parameter_defaults"))
+    if is_read and not strategies and not isinstance(strategies, dict | None):
+        _report_shape("parameter_merge_strategies", report)
     _check_sinks(list(sections.get("event_sinks", [])), report)
     return sections
+
+
+def _report_shape(name: str, report: Report, stage: str = "environment") -> None:
+    kind = "list" if name in _LISTS else "map"
+    report.wrong(f'the section "{name}" of an environment is a {kind}', (name,), "", stage)
 
 
 def _check_sinks(sinks: Sequence[Json], report: Report) -> None:
@@ -211,7 +220,7 @@ class _Merging:
             if name not in self._schemas:
                 self._report.odd(f"{name} is not used: no template has a parameter of that name", (self._section, name))
             elif value is not None:
-                into[name] = self._value(name, into.get(name), value)
+                into[name] = self._value(name, into, value)
 
     def _choose(self, name: str) -> None:
         """Choose how the values of a parameter are merged: the first file with a value decides."""
@@ -222,18 +231,20 @@ class _Merging:
             problem = f'Conflicting merge strategy "{strategy}" for parameter "{name}": it is {self._chosen[name]}'
             self._report.wrong(problem, ("parameter_merge_strategies", name), "name one in one file", "environment")
 
-    def _value(self, name: str, old: Json, new: Json) -> Json:
+    def _value(self, name: str, earlier: Mapping[str, Json], new: Json) -> Json:
         strategy = self._chosen[name]
         if strategy not in {"merge", "deep_merge"}:
             return new
-        type_ = self._schemas[name].type
+        type_, old = self._schemas[name].type, earlier.get(name)
         try:
             if type_ == "json" and not (old and isinstance(old, str)):  # Heat reads the newer text alone
                 return merge_maps(old, _json(new), deep=strategy == "deep_merge")
-            if type_ == "comma_delimited_list":
+            if type_ == "comma_delimited_list" and isinstance(new, str | list):
                 return merge_lists(old, new)
             if type_ == "string" and isinstance(new, str):
-                return f"{old or ''}{new}"
+                return _joined(earlier.get(name, ""), new)
+            if type_ == "number" and isinstance(new, str):  # Heat joins the digits
+                return _joined(old, new)
         except (ValueError, TypeError, AttributeError, RecursionError):
             pass
         problem = f"Invalid parameter in environment: {name} is of the type {type_}, and its values cannot be merged"
@@ -258,6 +269,11 @@ def _refuse() -> Json:
     raise TypeError
 
 
+def _joined(old: Json, new: str) -> str:
+    """Return two texts as one. Raises TypeError if the older value is no text."""
+    return old + new if isinstance(old, str) else _refuse()
+
+
 def merge_maps(old: Json, new: Json, *, deep: bool) -> Json:
     """Return two maps as one; with `deep`, inner maps, lists and texts are joined too."""
     if not old:
@@ -274,7 +290,7 @@ def merge_maps(old: Json, new: Json, *, deep: bool) -> Json:
         elif isinstance(value, list):
             merged[key] = merge_lists(before, value) if before else value
         elif isinstance(value, str):
-            merged[key] = (before if isinstance(before, str) else "") + value
+            merged[key] = _joined(merged.get(key, ""), value)
         else:
             merged[key] = value
     return merged

@@ -75,6 +75,7 @@ def parse(raw: Json, path: Path, scope: Scope) -> Tree:
     if len(raw) == 1:
         [(name, args)] = raw.items()
         if name in scope.version.removed:
+            parse(args, (*path, name), scope)  # Heat finds the mistakes of the arguments first
             return _removed(name, (*path, name), scope)
         if name in scope.version.functions:
             return _call(name, args, (*path, name), scope)
@@ -123,6 +124,9 @@ def _call(name: str, args: Json, path: Path, scope: Scope) -> Tree:
         _check_innate(name, parsed, scope)
     except Wrong as error:
         return _refused(str(error), path, scope)
+    if name == "get_file":
+        is_literal = isinstance(parsed, str)
+        return Call(name, parsed, path, lambda given: _file(name, given, scope, is_literal=is_literal))
     return Call(name, parsed, path, lambda given: _computed(name, given, path, scope))
 
 
@@ -188,6 +192,7 @@ def parse_condition(raw: Json, path: Path, scope: Scope) -> Tree:
         if name in scope.version.condition_functions:
             return _condition_call(name, parse_condition(args, at, scope), at, scope)
         if name in scope.version.functions or name in scope.version.removed:
+            parse_condition(args, at, scope)
             return _refused(
                 f'The function "{name}" is invalid in this context', at, scope, "conditions see parameters only"
             )
@@ -274,13 +279,11 @@ def _or_null(value: Tree) -> Tree:
 def _computed(name: str, args: Json, path: Path, scope: Scope) -> Tree:
     if name == "get_param":
         return _parameter(name, args, scope)
-    if name == "get_file":
-        return _file(name, args, scope)
     if name == "Ref" and isinstance(args, str) and args in scope.parameters and args not in scope.resources:
         return scope.parameters[args]
     if name in {"get_resource", "Ref"}:
         if not isinstance(args, str) or args not in scope.resources:
-            fatal = isinstance(args, list | dict)
+            fatal = isinstance(args, list | dict) and bool(scope.resources)
             return Failing(f'The specified reference "{args}" is incorrect.', path, fatal=fatal)
         return Reference(args, path)
     known = FACADE if name == "resource_facade" else FORMER_FACADE
@@ -312,12 +315,14 @@ def _parameter(name: str, args: Json, scope: Scope) -> Tree:
     return value
 
 
-def _file(name: str, args: Json, scope: Scope) -> str:
+def _file(name: str, args: Json, scope: Scope, *, is_literal: bool) -> str:
     if not isinstance(args, str):
         raise Unresolved(f'Argument to "{name}" must be a string')
     content = scope.content(args)
     if content is None:
-        raise Unresolved(f'No content found in the "files" section for {name} path: {args}')
+        problem = f'No content found in the "files" section for {name} path: {args}'
+        why = "" if is_literal else ": the name must be literal, because files are read before functions are computed"
+        raise Unresolved(f"{problem}{why}")
     return content
 
 

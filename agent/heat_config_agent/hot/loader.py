@@ -178,7 +178,14 @@ class _Surroundings:
         return self._child(template, inner, identity, given, known=known)
 
     def of_text(
-        self, resource: str, template: str, identity: Identity, parameters: Mapping[str, Json], *, known: bool = True
+        self,
+        resource: str,
+        template: str,
+        identity: Identity,
+        parameters: Mapping[str, Json],
+        *,
+        known: bool = True,
+        mappings: Mapping[str, str] | None = None,
     ) -> Definition:
         # The text of a file names other files next to that file; text of a property, next to its own template.
         files = self._templates.source.files
@@ -187,7 +194,9 @@ class _Surroundings:
             made = Template(name, template)
         except Invalid as invalid:
             raise Invalid([_of_child(each) for each in invalid.mistakes], OPEN) from None
-        return self._child(made, self._registry.inside(resource), identity, parameters, known=known)
+        registry = self._registry.inside(resource)
+        inner = registry.preceded_by(mappings) if mappings else registry
+        return self._child(made, inner, identity, parameters, known=known)
 
     def of_file(
         self, resource: str, template: str, identity: Identity, parameters: Mapping[str, Json], *, known: bool = True

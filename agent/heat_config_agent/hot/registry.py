@@ -144,6 +144,10 @@ class Registry:
         """Return the registry without one entry."""
         return Registry(_removed(self._mappings, mapping))
 
+    def preceded_by(self, mappings: Mapping[str, str]) -> Registry:
+        """Return the registry with more mappings, which replace those of the same names."""
+        return Registry({**self._mappings, **mappings})
+
     def inside(self, resource: str) -> Registry:
         """Return the registry of the child stack of a resource."""
         inner: dict[str, Json] = {}
@@ -195,6 +199,9 @@ def read(section: Mapping[str, Json], report: Report, path: Path = ("resource_re
                     del mappings[other]
         elif isinstance(value, dict):
             mappings[name] = read(value, report, at)
+        elif path == ("resource_registry", "resources"):
+            problem = f"a map says what holds for the resource {name}, not {value!r}"
+            report.wrong(problem, at, "", "validate" if isinstance(value, str) else "environment")
         elif isinstance(value, str):
             mappings[name] = value
         elif isinstance(value, list):

@@ -17,6 +17,9 @@ DELETE = "DELETE"
 CLEANUP = "(left)"
 """The action of a cleanup, as people see it."""
 
+CLEANUP_KEY = ".left"
+"""The end of the key of a cleanup. No id has such a key, because the key of an id contains no dot."""
+
 SIGNATURES = "heat-config-signatures"
 """The key of a document with a signed list of its configs, or with several, see `model.signed`."""
 
@@ -178,9 +181,11 @@ class Deployment:
 
     @functools.cached_property
     def action(self) -> str:
-        """The lifecycle action, e.g. CREATE; empty if the document names none."""
+        """The lifecycle action, e.g. CREATE; empty if the document names none. Only the agent makes a `CLEANUP`."""
         value = self.input("deploy_action")
-        return value if isinstance(value, str) else ""
+        if not isinstance(value, str) or (value == CLEANUP and not self.key.endswith(CLEANUP_KEY)):
+            return ""
+        return value
 
     @functools.cached_property
     def resource(self) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
+import heat_config_hooks
 from heat_config_agent.model import signed
 from heat_config_agent.model.deployment import BUILTIN, CLEANUP, DELETE
 from heat_config_agent.model.job import Job
@@ -25,7 +26,9 @@ class Policy:
     actions: tuple[str, ...] | None = None
     """Actions, as documents write them. A cleanup counts as DELETE."""
     users: tuple[str, ...] | None = None
-    """Names of users; `root` stands for the agent's own."""
+    """Names of users; `root` also stands for the agent's own."""
+    own: str = "root"
+    """The name of the agent's own user."""
     secrets: tuple[str, ...] | None = None
     """The references to secrets that inputs may have: a scheme, SCHEME:REFERENCE, or the beginning of it before `*`."""
     isolate: Mapping[str, str] | None = None
@@ -35,8 +38,8 @@ class Policy:
     signers: str | None = None
     """The content of the allowed signers file of OpenSSH that the rule names."""
     network: tuple[str, ...] | None = None
-    """The hosts that following, artifacts and signals may reach: names, `*.DOMAIN`, each perhaps with a port, and
-    addresses or networks."""
+    """The hosts that following, artifacts, signals and Barbican may reach: names, `*.DOMAIN`, each perhaps with a port,
+    and addresses or networks."""
     verified: Mapping[str, str] = field(default_factory=dict)
     """The reason why each signature does not count, by its evidence; empty if it does.
 
@@ -62,20 +65,21 @@ class Policy:
             return self._sentence("sources", f"the source {source} is not in it")
         if self.actions is not None and action not in self.actions:
             return self._sentence("actions", f"the action {action!r} is not in it" if action else "there is no action")
-        if self.users is not None and (job.user or "root") not in self.users:
-            return self._sentence("users", f"the user {job.user or 'root'!r} is not in it")
+        users = {job.user} if job.user else {self.own, "root"}
+        if self.users is not None and not users.intersection(self.users):
+            other = _never(job, "user", "can run as no other")
+            return self._sentence("users", f"the user {job.user or self.own!r} is not in it{other}")
         for reference in job.deployment.references if self.secrets is not None else ():
             if not any(_covers(allowed, reference) for allowed in self.secrets or ()):
                 return self._sentence("secrets", f"the reference {reference} is not in it")
         if self.isolate is not None and (lacking := isolation.missing(job.isolation, self.isolate)):
-            return self._sentence("isolate", f"the run is not isolated by {isolation.described(lacking)}")
+            other = _never(job, "isolate", "cannot be isolated")
+            return self._sentence("isolate", f"the run is not isolated by {isolation.described(lacking)}{other}")
         if self.max_timeout is not None and job.limit is not None and job.limit > self.max_timeout:
             return self._sentence(
                 "max_timeout", f"the timeout of {job.limit:g} s is longer than {self.max_timeout:g} s"
             )
-        target = job.deployment.target
-        signal = target.url or (target.credentials.auth_url if target.credentials else "")
-        for url in filter(None, (signal, *(each.url for each in job.artifacts))):
+        for url in _urls(job):
             if sentence := self.unreachable(url):
                 return sentence
         if self.signers is not None and (why := self._unsigned(job)):
@@ -102,7 +106,7 @@ class Policy:
         for signature in deployment.signed_configs:
             why = self.verified.get(signature, "it was not checked")
             try:
-                if not why and signed.has_config(signature, digest):
+                if not why and digest in signed.configs(signature.partition("\n")[2]):
                     return ""
             except ValueError as error:
                 why = str(error)
@@ -133,6 +137,31 @@ class Policy:
         return f"refused by the rule {rule} of {self.file}: {why}"
 
 
+def _never(job: Job, option: str, why: str) -> str:
+    """Return the end of a sentence about a tool that never has an option; empty if it may have it."""
+    tool = job.tool
+    if not tool.builtin:
+        return f"; the hook {tool.hook} {why}" if option == "user" else ""
+    if heat_config_hooks.absent(tool.name) or option in heat_config_hooks.load(tool.name).ABOUT.options:
+        return ""
+    return f"; the tool {tool.name!r} {why}"
+
+
+def _urls(job: Job) -> Iterator[str]:
+    """Yield the URLs that a job names, and that the agent itself reaches for it.
+
+    The result of a stack's deployment stays on the machine, whatever its target is.
+    """
+    target = job.deployment.target
+    signal = target.url or (target.credentials.auth_url if target.credentials else "")
+    if signal and job.deployment.source.partition(":")[0] != "stack":
+        yield signal
+    if any(reference.startswith("barbican:") for reference in job.deployment.references):
+        yield str(job.deployment.input("deploy_auth_url") or "")
+    for artifact in job.artifacts:
+        yield artifact.url
+
+
 _PORTS = {"http": 80, "ws": 80, "oci+http": 80, "https": 443, "wss": 443, "oci": 443, "ssh": 22, "git": 9418}
 
 
@@ -140,6 +169,8 @@ def _is_host(allowed: str, host: str, port: int) -> bool:
     """Return whether a word of the rule `network` allows a host and a port."""
     import ipaddress  # noqa: PLC0415  # few machines have the rule
 
+    if allowed == "none":
+        return False
     try:
         network = ipaddress.ip_network(allowed)
     except ValueError:

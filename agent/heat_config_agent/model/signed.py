@@ -5,8 +5,10 @@ A signed list has a line for each thing, as sha256sum writes it, and below the l
 
 from __future__ import annotations
 
+import binascii
 import hashlib
 import json
+import posixpath
 import re
 from collections.abc import Mapping
 
@@ -25,6 +27,11 @@ BEGIN, END = "-----BEGIN SSH SIGNATURE-----", "-----END SSH SIGNATURE-----"
 LARGEST = 1024 * 1024
 """Maximum length of a signed list in characters."""
 
+MOST_LISTS = 50
+"""The most lists of configs in a document that are looked at. Each costs a start of ssh-keygen before each run."""
+
+_ARMORED = re.compile(rf"{BEGIN}\n((?:[A-Za-z0-9+/=]{{1,1000}}\n)+){END}\n?")
+
 _LINE = re.compile(r"([0-9a-f]{64})  ([^\x00-\x1f\x7f]{1,1000})\n")
 
 
@@ -34,29 +41,61 @@ def evidence(namespace: str, signed: str) -> str:
 
 
 def halves(signed: str) -> tuple[str, str]:
-    """Return the text that was signed, and its armored signature. Raises ValueError."""
+    """Return the text that was signed, and its armored signature. Raises ValueError.
+
+    There is one way to write a signature, up to the length of its lines, and nothing stands behind it.
+    """
     position = signed.rfind(BEGIN)
     if position < 0:
         raise ValueError("it has no signature")
     if len(signed) > LARGEST:
         raise ValueError(f"it is longer than {LARGEST} characters")
-    return signed[:position], signed[position:]
+    text, signature = signed[:position], signed[position:]
+    armored = _ARMORED.fullmatch(signature)
+    body = armored[1].replace("\n", "") if armored else ""
+    try:
+        exact = armored and binascii.b2a_base64(binascii.a2b_base64(body), newline=False).decode() == body
+    except ValueError:
+        exact = False
+    if not exact:
+        raise ValueError("its signature is not in the form in which ssh-keygen writes it, or something is behind it")
+    return text, signature
 
 
-def digests(signed: str) -> dict[str, str]:
-    """Return the digests in a signed list by name. Raises ValueError.
+def _listed(signed: str) -> list[tuple[str, str]]:
+    """Return the names and digests in a signed list. Raises ValueError.
 
     Only a list of the exact form is read, so that nothing can be hidden in it.
     """
     text = halves(signed)[0]
-    digests_of: dict[str, str] = {}
+    listed: list[tuple[str, str]] = []
     position = 0
     while match := _LINE.match(text, position):
-        digests_of[match[2]] = match[1]
+        listed.append((match[2], match[1]))
         position = match.end()
-    if position != len(text) or not digests_of:
+    if position != len(text) or not listed:
         raise ValueError("it is not a list of digests and names, as sha256sum writes it")
-    return digests_of
+    return listed
+
+
+def files(signed: str) -> dict[str, str]:
+    """Return the digests of files in a signed list by name, a path relative to the folder of the list.
+
+    Raises ValueError.
+    """
+    digests: dict[str, str] = {}
+    for name, digest_of in _listed(signed):
+        if name in digests:
+            raise ValueError(f"it has the name {name} twice")
+        if name.startswith("/") or posixpath.normpath(name) != name:
+            raise ValueError(f"it has the name {name}, which is not a plain path relative to the list")
+        digests[name] = digest_of
+    return digests
+
+
+def configs(signed: str) -> frozenset[str]:
+    """Return the digests of configs in a signed list. Their names are for the reader. Raises ValueError."""
+    return frozenset(digest_of for _, digest_of in _listed(signed))
 
 
 def digest(content: bytes) -> str:
@@ -73,10 +112,5 @@ def config_digest(tool: str, config: object, options: Mapping[str, object]) -> s
 
 def lists_in(value: object) -> tuple[str, ...]:
     """Return the evidence for configs in the value that a document has for it: one signed list, or several."""
-    texts = value if isinstance(value, list) else [value]
+    texts = value[:MOST_LISTS] if isinstance(value, list) else [value]
     return tuple(evidence(CONFIGS, each) for each in texts if isinstance(each, str))
-
-
-def has_config(signed: str, digest: str) -> bool:
-    """Return whether the evidence for configs has one with a digest. Raises ValueError."""
-    return digest in digests(signed.partition("\n")[2]).values()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
-from heat_config_agent.settings.paths import POLICY
+from heat_config_agent.settings.paths import POLICY, is_absent
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
@@ -15,9 +13,8 @@ if TYPE_CHECKING:
 def policy_in_force() -> Policy | None:
     """Return the policy of the machine as it is now; None if there is none."""
     try:
-        os.lstat(POLICY)  # `exists` would take a folder that may not be entered for an absent file
-    except FileNotFoundError:
-        return None
+        if is_absent(POLICY):
+            return None
     except OSError:
         pass  # the reader says why
     from heat_config_agent.settings import policy  # noqa: PLC0415  # few machines have one
@@ -28,7 +25,7 @@ def policy_in_force() -> Policy | None:
 def refused_url(url: str) -> str:
     """Return the sentence with which the policy refuses to reach a URL; empty if it may be reached.
 
-    The rule is for following, artifacts and signals.
+    The rule is for following, artifacts, signals and secrets of Barbican.
     """
     policy = policy_in_force()
     return "" if policy is None else policy.unreachable(url)

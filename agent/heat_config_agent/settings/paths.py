@@ -30,3 +30,16 @@ def usual_state(environ: Mapping[str, str]) -> str:
         return SYSTEM_STATE
     base = environ.get("XDG_STATE_HOME") or os.path.join(environ.get("HOME", "/"), ".local/state")  # noqa: PTH118
     return os.path.join(base, "heat-config-agent")  # noqa: PTH118
+
+
+def is_absent(path: str) -> bool:
+    """Return whether a file surely does not exist: its folder may be a link to a disk that is not mounted.
+
+    Raises OSError if that cannot be seen. `exists` would take a folder that may not be entered for an absent file.
+    """
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        folder = path.rpartition("/")[0]
+        return os.access(folder, os.F_OK) or not os.path.islink(folder)  # noqa: PTH114  # every start needs this
+    return False

@@ -9,12 +9,14 @@ from __future__ import annotations
 import configparser
 import errno
 import os
+import pwd
 import re
 import stat
 
 import heat_config_hooks
 from heat_config_agent.model.policy import Policy
 from heat_config_agent.settings import kinds
+from heat_config_agent.settings.paths import is_absent
 from heat_config_agent.settings.schema import COLLECTORS
 from heat_config_hooks import isolation
 
@@ -27,6 +29,8 @@ SOURCES = (*COLLECTORS, "stdin", "stack")
 """The first parts of the names of sources."""
 
 _WORDS = ("tools", "sources", "actions", "users", "secrets", "network", "isolate")
+
+RULES = (*_WORDS, "max_timeout", "signers")
 
 LARGEST_SIGNERS = 1024 * 1024
 """Maximum size of the allowed signers file in bytes."""
@@ -75,9 +79,7 @@ def _text(path: str, largest: int = LARGEST) -> str | None:
     Each folder and the file are opened without following links, and what was opened is what is checked and read.
     Raises OSError and ValueError.
     """
-    try:
-        os.lstat(path)
-    except FileNotFoundError:
+    if is_absent(path):
         return None
     *folders, name = path.strip("/").split("/")
     held = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -147,14 +149,14 @@ def parse(path: str, text: str) -> Policy:
         elif name in _WORDS:
             values[name] = _words(name, value)
         else:
-            known = ", ".join((*_WORDS, "max_timeout", "signers"))
-            raise ValueError(f"there is no rule {name!r}; the rules are {known}")
+            raise ValueError(f"there is no rule {name!r}; the rules are {', '.join(RULES)}")
     return Policy(
         file=path,
         tools=values.get("tools"),
         sources=values.get("sources"),
         actions=values.get("actions"),
         users=values.get("users"),
+        own=_own() if "users" in values else "root",
         secrets=values.get("secrets"),
         network=values.get("network"),
         isolate=isolation.of_words(values["isolate"]) if "isolate" in values else None,
@@ -162,6 +164,16 @@ def parse(path: str, text: str) -> Policy:
         signers=signers,
         lines=lines,
     )
+
+
+def _own() -> str:
+    """Return the name of the agent's own user; its number if it has no name."""
+    if os.geteuid() == 0:
+        return "root"
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
 
 
 def _first_line(error: configparser.Error) -> str:
@@ -193,19 +205,38 @@ def _is_network(word: str) -> bool:
     return True
 
 
+_SECRET = re.compile(r"[a-z][a-z0-9-]{0,31}(:[^*]*\*?)?")
+
+
 def _words(name: str, value: str) -> tuple[str, ...]:
     words = tuple(value.replace(",", " ").split())
     if not words:
         raise ValueError(f"{name}: name at least one")
+    if any(word.startswith(("#", ";")) for word in words):
+        raise ValueError(f"{name}: put the comment on a line of its own")
+    if any(word.partition("=")[0] in ("", *RULES) for word in words if "=" in word):
+        raise ValueError(f"{name}: a rule begins its line, and a line that begins with a space continues a rule")
     for word in words:
-        if name == "tools" and not (
-            word.startswith("/") or word in heat_config_hooks.HOOKS or word in heat_config_hooks.COMPAT
-        ):
-            raise ValueError(f"tools: {word!r} is not a built-in hook; name an executable hook by its full path")
-        if name == "network" and not _HOST.fullmatch(word) and not _is_network(word):
-            raise ValueError(f"network: expected HOST, *.DOMAIN, HOST:PORT, or an address or network, not {word!r}")
-        if name == "isolate" and word not in isolation.WORDS:
-            raise ValueError(f"isolate: expected words of {', '.join(isolation.WORDS)}, not {word!r}")
-        if name == "sources" and word.partition(":")[0] not in SOURCES:
-            raise ValueError(f"sources: there is no source {word!r}; the sources are {', '.join(SOURCES)}")
+        if problem := _problem(name, word):
+            raise ValueError(f"{name}: {problem}")
+    if "none" in words and len(words) > 1 and name in ("network", "secrets"):
+        raise ValueError(f"{name}: none stands alone")
     return words
+
+
+def _problem(name: str, word: str) -> str:
+    """Return the reason why a word of a rule can mean nothing; empty if it can."""
+    hooks = (*heat_config_hooks.HOOKS, *heat_config_hooks.COMPAT)
+    if name == "tools" and not (word.startswith("/") or word in hooks):
+        return f"{word!r} is not a built-in hook; name an executable hook by its full path"
+    if name == "network" and not _HOST.fullmatch(word) and not _is_network(word):
+        return f"expected HOST, *.DOMAIN, HOST:PORT, or an address or network, not {word!r}"
+    if name == "isolate" and word not in isolation.WORDS:
+        return f"expected words of {', '.join(isolation.WORDS)}, not {word!r}"
+    if name == "secrets" and not _SECRET.fullmatch(word):
+        return f"expected SCHEME, SCHEME:REFERENCE or SCHEME:BEGINNING*, not {word!r}"
+    if name == "sources" and word.partition(":")[0] not in SOURCES:
+        return f"there is no source {word!r}; the sources are {', '.join(SOURCES)}"
+    if name == "sources" and ":" in word and not word.startswith("file:/"):
+        return f"expected one of {', '.join(SOURCES)}, or file: with a full path, not {word!r}"
+    return ""

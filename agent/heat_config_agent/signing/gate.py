@@ -9,7 +9,7 @@ from heat_config_agent.model import signed
 from heat_config_agent.model.errors import AgentError, UsageError
 from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_agent.signing import ssh
-from heat_config_hooks.files import take
+from heat_config_hooks.files import read, take
 
 _HINT = "heat-config-agent sign makes its signature"
 
@@ -19,10 +19,11 @@ class Gate:
 
     def __init__(self, folder: str, evidence: str, shown: str) -> None:
         """Read files as a list has them that is valid. Raises UsageError."""
-        self._folder, self._shown = os.path.realpath(folder), shown
+        self._folders = dict.fromkeys((os.path.abspath(folder), os.path.realpath(folder)))  # noqa: PTH100
+        self._shown = shown
         self.evidence = (evidence,)
         try:
-            self._digests = signed.digests(evidence.partition("\n")[2])
+            self._digests = signed.files(evidence.partition("\n")[2])
         except ValueError as error:
             raise UsageError(f"cannot use {shown}: {error}", hint=_HINT) from None
 
@@ -34,7 +35,7 @@ class Gate:
 
     def check(self, path: str | Path, content: bytes) -> None:
         """Raise UsageError unless the list has this content for a path."""
-        name = os.path.relpath(os.path.realpath(path), self._folder)
+        name = self._name(path)
         wanted = self._digests.get(name)
         if wanted is None:
             raise UsageError(f"cannot use {path}: {name} is not in the signed list {self._shown}", hint=_HINT)
@@ -45,7 +46,15 @@ class Gate:
 
     def covers(self, path: str | Path) -> bool:
         """Return whether a file is signed; its content may have changed since."""
-        return os.path.relpath(os.path.realpath(path), self._folder) in self._digests
+        return self._name(path) in self._digests
+
+    def _name(self, path: str | Path) -> str:
+        """Return the name of a file in the list: the one by which it is asked for, and not the one that a link has.
+
+        So no link puts one signed file in the place of another. The folder may be reached by a link.
+        """
+        names = [os.path.relpath(path, folder) for folder in self._folders]
+        return next((name for name in names if name in self._digests), names[0])
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -81,14 +90,20 @@ def signers() -> str | None:
     return policy.signers
 
 
+def named(path: str | Path) -> str:
+    """Return the path of a file or folder with its own name at the end: that of `.` is in the folder above it."""
+    name = os.path.normpath(path)
+    return os.path.abspath(name) if os.path.basename(name) in (".", "..") else name  # noqa: PTH100, PTH119
+
+
 def beside(path: str | Path, allowed: str, *, required: bool) -> Gate | None:
     """Return the gate of the signed list next to a file or folder; None if there is none. Raises UsageError.
 
     The signature is checked before anything else of the list is looked at.
     """
-    shown = f"{os.path.normpath(path)}{signed.SUFFIX}"
+    shown = f"{named(path)}{signed.SUFFIX}"
     try:
-        text = take(shown, signed.LARGEST).decode("utf-8", "surrogateescape")
+        text = read(shown, signed.LARGEST).decode("utf-8", "surrogateescape")  # a daemon must not wait for a pipe
     except FileNotFoundError:
         if not required:
             return None
@@ -107,7 +122,7 @@ def of_tree(path: str, allowed: str) -> Gate:
     Raises UsageError.
     """
     try:
-        evidence = take(path, signed.LARGEST).decode("utf-8", "surrogateescape")
+        evidence = read(path, signed.LARGEST).decode("utf-8", "surrogateescape")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     require(evidence, allowed, path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,7 +12,11 @@ from heat_config_agent.model import signed
 from heat_config_agent.model.deployment import Deployment
 from heat_config_agent.model.errors import AgentError
 from heat_config_agent.model.policy import Policy
+from heat_config_hooks.files import take
 from heat_config_hooks.values import replace
+
+_REFUSED = 255
+"""The exit code of ssh-keygen for a signature that does not count, and for most other failures."""
 
 SECONDS = 20.0
 """The timeout of ssh-keygen."""
@@ -20,9 +25,17 @@ _PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """The folders in which ssh-keygen is looked for: no variable of the caller adds another one."""
 
 
-def is_installed() -> bool:
-    """Return whether there is an ssh-keygen to check signatures."""
-    return any(os.access(f"{place}/ssh-keygen", os.X_OK) for place in _PLACES.split(":"))
+_FAULTS = re.compile(r"No user exists|Unable to open|Couldn't read|No such file|Permission denied|allocate memory")
+"""Words of ssh-keygen that are about the machine, and not about a signature."""
+
+
+def obstacle() -> AgentError | None:
+    """Return why signatures cannot be checked on this machine; None if they can."""
+    try:
+        problem(signed.evidence(signed.FILES, f"{signed.BEGIN}\nAAAA\n{signed.END}\n"), "")
+    except AgentError as error:
+        return error
+    return None
 
 
 def with_verified(policy: Policy, deployments: Iterable[Deployment]) -> Policy:
@@ -44,22 +57,27 @@ def problem(evidence: str, allowed: str) -> str:
 
     Raises AgentError if ssh-keygen cannot say.
     """
+    return verdict(evidence, allowed)[0]
+
+
+def verdict(evidence: str, allowed: str) -> tuple[str, str]:
+    """Return the problem of evidence, as `problem` does, and without one the name that the signer has in the file."""
     namespace, _, text = evidence.partition("\n")
     try:
         message, signature = (part.encode("utf-8", "surrogateescape") for part in signed.halves(text))
     except ValueError as error:
-        return str(error)
+        return str(error), ""
     with _memory(allowed.encode("utf-8", "surrogateescape")) as signers, _memory(signature) as signature_file:
         where = ["-s", _path(signature_file), "-f", _path(signers)]
-        found = _run(["-Y", "find-principals", *where], b"", (signers, signature_file))
+        found = _asked(["-Y", "find-principals", *where], b"", (signers, signature_file))
         names = found.stdout.decode("utf-8", "replace").splitlines() if found.returncode == 0 else []
         why = _why(found)
         for name in filter(None, names):
-            checked = _run(["-Y", "verify", "-n", namespace, "-I", name, *where], message, (signers, signature_file))
+            checked = _asked(["-Y", "verify", "-n", namespace, "-I", name, *where], message, (signers, signature_file))
             if checked.returncode == 0:
-                return ""
+                return "", name
             why = _why(checked)
-    return why
+    return why, ""
 
 
 def sign(key: Path, namespace: str, message: str) -> str:
@@ -67,35 +85,73 @@ def sign(key: Path, namespace: str, message: str) -> str:
 
     ssh-keygen asks for the passphrase on the terminal. Raises AgentError.
     """
-    done = _run(["-Y", "sign", "-q", "-n", namespace, "-f", str(key)], message.encode(), (), seconds=None)
+    try:
+        take(key, signed.LARGEST)
+    except OSError as error:
+        raise AgentError(f"cannot read the key {key}: {error.strerror}") from None
+    done = _run(["-Y", "sign", "-q", "-n", namespace, "-f", str(key)], message.encode(), (), by_hand=True)
     armored = done.stdout.decode("ascii", "replace")
     if done.returncode != 0 or not armored.startswith(signed.BEGIN):
-        raise AgentError(f"cannot sign with {key}: {_why(done)}")
+        said = done.stderr.decode("utf-8", "replace")
+        known = ((why, todo) for words, why, todo in _FAILURES if words in said)
+        why, todo = next(known, (_why(done), ""))
+        raise AgentError(f"cannot sign with {key}: {why}", hint=todo.format(key))
     return message + armored
 
 
+_FAILURES = (
+    ("incorrect passphrase", "its passphrase is missing or wrong", "or run ssh-add {0}, and name {0}.pub"),
+    ("are too open", "other users can read it, so ssh-keygen does not use it", "run chmod 600 {0}"),
+    ("No private key found", "its private key is neither next to it nor in ssh-agent", "ssh-add -l lists those there"),
+    ("load public key", "it is not a key of OpenSSH, and has no public key next to it", "ssh-keygen makes keys"),
+)
+"""Words of ssh-keygen when it cannot sign, the reason, and what to do about it."""
+
+
+def is_on_device(key: Path) -> bool:
+    """Return whether a key is on a device that has to be touched for each signature, as its public half says."""
+    try:
+        return take(key if key.suffix == ".pub" else f"{key}.pub", signed.LARGEST).startswith(b"sk-")
+    except OSError:
+        return False
+
+
+def _asked(words: Sequence[str], message: bytes, descriptors: tuple[int, ...]) -> subprocess.CompletedProcess[bytes]:
+    """Ask ssh-keygen about a signature. Raises AgentError if it has no answer, for a reason of the machine."""
+    done = _run(words, message, descriptors)
+    said = done.stderr.decode("utf-8", "replace") if done.returncode else ""
+    if done.returncode not in (0, _REFUSED) or _FAULTS.search(said):
+        hint = "the user of the agent needs an entry in /etc/passwd" if "No user exists" in said else ""
+        raise AgentError(f"signatures cannot be checked: {_why(done)}", hint=hint)
+    return done
+
+
 def _run(
-    words: Sequence[str], message: bytes, descriptors: tuple[int, ...], seconds: float | None = SECONDS
+    words: Sequence[str], message: bytes, descriptors: tuple[int, ...], *, by_hand: bool = False
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run ssh-keygen. Raises AgentError if it is missing or does not end."""
+    """Run ssh-keygen; `by_hand` for someone who may have to type a passphrase.
+
+    Raises AgentError if it is missing or does not end.
+    """
     environment = {"PATH": _PLACES, "LC_ALL": "C.UTF-8", "TZ": "UTC"}
-    if seconds is None:
-        environment = {**os.environ, **environment}
+    failed = f"signatures cannot be {'made' if by_hand else 'checked'}"
     try:
         return subprocess.run(
             ["ssh-keygen", *words],
             input=message,
             capture_output=True,
             check=False,
-            timeout=seconds,
+            timeout=None if by_hand else SECONDS,
             pass_fds=descriptors,
-            cwd=None if seconds is None else "/",
-            env=environment,
+            cwd=None if by_hand else "/",
+            env={**os.environ, **environment} if by_hand else environment,
         )
     except FileNotFoundError:
-        raise AgentError("signatures cannot be checked: ssh-keygen is missing", hint="install openssh-client") from None
+        raise AgentError(f"{failed}: ssh-keygen is missing", hint="install openssh-client") from None
+    except OSError as error:
+        raise AgentError(f"{failed}: cannot start ssh-keygen: {error.strerror}") from None
     except subprocess.TimeoutExpired:
-        raise AgentError(f"signatures cannot be checked: ssh-keygen has not ended after {SECONDS:g} s") from None
+        raise AgentError(f"{failed}: ssh-keygen has not ended after {SECONDS:g} s") from None
 
 
 def _why(done: subprocess.CompletedProcess[bytes]) -> str:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from heat_config_agent.model.deployment import Document
+from heat_config_agent.model.deployment import SIGNATURES, Document
 from heat_config_agent.model.errors import AgentError, SourceError, UsageError
 from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_agent.sources import document_text
@@ -72,6 +72,19 @@ def _signatures(path: Path, content: bytes, tree: str = "") -> tuple[str, ...]:
     return gate.evidence_for(path, content, tree)
 
 
+def _loaded(text: str, path: Path, signatures: tuple[str, ...]) -> object:
+    """Return the value of a document. Raises UsageError, for one that should be signed about the signature."""
+    try:
+        return document_text.load(text, str(path))
+    except UsageError:
+        policy = policy_in_force()
+        if policy is not None and policy.signers is not None and not signatures:
+            from heat_config_agent.signing import gate  # noqa: PLC0415  # few machines require signatures
+
+            gate.beside(path, policy.signers, required=True)
+        raise
+
+
 class File:
     """A file of deployment metadata, JSON or YAML."""
 
@@ -97,7 +110,7 @@ class File:
 
     def _document(self, text: str) -> Document:
         signatures = _signatures(self.path, self.content, self._tree)
-        return Document(source=self.name, content=document_text.load(text, str(self.path)), signatures=signatures)
+        return Document(source=self.name, content=_loaded(text, self.path, signatures), signatures=signatures)
 
 
 class Stdin:
@@ -140,7 +153,8 @@ class ShellConfig(File):
 class Several:
     """Several files that form one document.
 
-    It has the deployments of all files, in the order of their names. Of any other key, the last file decides the value.
+    It has the deployments and the signed lists of all files, in the order of their names. Of any other key, the last
+    file decides the value.
     If a file cannot be used, an editor may have written only half of it: its earlier content still counts, the other
     files are used, and the trouble names the file.
     """
@@ -240,7 +254,7 @@ def _object(path: Path, *, others: bool) -> tuple[dict[str, object], tuple[str, 
     """
     data = _regular(path)
     signatures = _signatures(path, data)
-    content = document_text.load(files.text_of(data), str(path))
+    content = _loaded(files.text_of(data), path, signatures)
     if isinstance(content, list):
         return {"deployments": content}, signatures
     if not isinstance(content, dict):
@@ -258,8 +272,11 @@ def _object(path: Path, *, others: bool) -> tuple[dict[str, object], tuple[str, 
 def _merged(pieces: Iterable[Mapping[str, object]]) -> dict[str, object]:
     merged: dict[str, object] = {}
     deployments: list[object] = []
+    lists: list[object] = []
     for piece in pieces:
         merged.update(piece)
         entries = piece.get("deployments")
         deployments += entries if isinstance(entries, list) else []
-    return {**merged, "deployments": deployments}
+        signed = piece.get(SIGNATURES, [])
+        lists += signed if isinstance(signed, list) else [signed]
+    return {**merged, **({SIGNATURES: lists} if lists else {}), "deployments": deployments}

@@ -20,7 +20,7 @@ from heat_config_agent.stack.properties import Properties
 from heat_config_agent.stack.records import ADOPT, CHECK, COMPLETE, CREATE, DELETE, FAILED, IN_PROGRESS, INIT, UPDATE
 from heat_config_agent.stack.resource import PLUGINS, PollDelay, Resource, wrong_properties
 from heat_config_agent.stack.scheduler import Pause
-from heat_config_agent.stack.snippet import Snippet, differ, thaw
+from heat_config_agent.stack.snippet import Difference, Snippet, differ, thaw
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -209,9 +209,9 @@ def _changes(resource: Resource, frozen: dict[str, Json]) -> dict[str, Json]:
     return {key: frozen[key] for key in known if before.get(key) != frozen[key]}
 
 
-def _sections(changes: Mapping[str, Json]) -> dict[str, Json]:
+def _sections(changes: Mapping[str, Json]) -> Difference:
     """Return changes under the section names that plug-ins know."""
-    return {key.title().replace("_", ""): value for key, value in changes.items()}
+    return Difference({key.title().replace("_", ""): value for key, value in changes.items()})
 
 
 def difference(resource: Resource, replacement: Resource, frozen: dict[str, Json]) -> dict[str, Json]:
@@ -226,7 +226,7 @@ def difference(resource: Resource, replacement: Resource, frozen: dict[str, Json
         what = f"Update to properties {', '.join(fixed)} of {resource.name} ({resource.type()})"
         raise exception.NotSupported(feature=what)
     if (
-        resource.needs_replace_with_tmpl_diff(_changes(resource, frozen))
+        resource.needs_replace_with_tmpl_diff(_sections(_changes(resource, frozen)))
         or resource.needs_replace_with_prop_diff(changed, after, before)
         or any(not schema[key].update_allowed for key in changed)
     ):

@@ -17,7 +17,11 @@ class HeatException(Exception):
 
     def __init__(self, **values: Any) -> None:
         """Take the values of the sentence."""
-        super().__init__(self.msg_fmt % values if values else self.msg_fmt)
+        try:
+            text = self.msg_fmt % values if values else self.msg_fmt
+        except (KeyError, TypeError, ValueError):  # of a plug-in that gives other values
+            text = self.msg_fmt
+        super().__init__(text)
         self.message = str(self)
 
 

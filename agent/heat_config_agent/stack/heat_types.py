@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from heat_config_agent.language.positions import Path as Keys
 from heat_config_agent.stack import attributes, constraints
-from heat_config_agent.stack.definition import Tree
+from heat_config_agent.stack.definition import Later, Tree
 from heat_config_agent.stack.properties import Schema
 from heat_config_agent.stack.support import SUPPORTED, SupportStatus
 
@@ -51,6 +52,26 @@ class HeatType:
             *containers, name = rule["path"].split(".")
             data = _translated(data, containers, name, rule.get("value_name") or rule["value_path"])
         return data
+
+    def conflicts(self, data: Mapping[str, Tree]) -> Iterator[tuple[Keys, str]]:
+        """Yield the path of each property that is given together with its older form, and the names of both."""
+        for rule in self.translations:
+            *containers, name = rule["path"].split(".")
+            source = rule.get("value_name") or rule["value_path"]
+            names = ", ".join(".".join((*containers, each)) for each in (name, source))
+            yield from ((path, names) for path in _conflicts(data, containers, name, source))
+
+
+def _conflicts(data: Any, containers: list[str], name: str, source: str, path: Keys = ()) -> Iterator[Keys]:
+    if isinstance(data, list):
+        for index, member in enumerate(data):
+            yield from _conflicts(member, containers, name, source, (*path, index))
+    elif isinstance(data, Mapping) and containers:
+        yield from _conflicts(data.get(containers[0]), containers[1:], name, source, (*path, containers[0]))
+    elif isinstance(data, Mapping):
+        pair = (data.get(name), data.get(source))
+        if all(each and not isinstance(each, Later) for each in pair):
+            yield (*path, name)
 
 
 def _translated(data: Any, containers: list[str], name: str, source: str) -> Any:

@@ -27,7 +27,7 @@ from heat_config_agent.stack.records import (
     ResourceRecord,
     StackRecord,
 )
-from heat_config_agent.stack.resource import Resource
+from heat_config_agent.stack.resource import PLUGINS, Resource
 from heat_config_agent.stack.scheduler import Scheduler
 from heat_config_agent.stack.snippet import thaw
 from heat_config_agent.stack.store import Memory
@@ -61,6 +61,8 @@ class World:
     """Receives each event: `{"time", "path", "action", "status", "reason"}`."""
     left_unchanged: Callable[[str], None] = lambda _path: None
     """Receives the path of each resource that an update does not have to change, which is not an event."""
+    meanwhile: Callable[[float], None] = time.sleep
+    """Carries out everything else while a handler waits: for that many seconds, or until a child stack has changed."""
     stacks: dict[str, Stack] = field(default_factory=dict)
     """The stacks at work, by id."""
     catching_up_until: float = 0.0
@@ -70,6 +72,9 @@ class World:
     forget: Callable[[str, str], None] | None = None
     """Receives the path and the failure of each resource that is forgotten because its deletion failed; None if such a
     resource is kept."""
+    unusable: Callable[[str], None] | None = None
+    """Receives the reason why the class of an existing resource cannot be used, and the resource is then what is on
+    record of it; None if that is an error."""
     conceal: Concealer = OPEN
     """Hides the secret parameters of all stacks that were at work, in everything that is shown."""
 
@@ -200,19 +205,38 @@ class Stack:
         return self.world.store.resources_of(self.id)
 
     def resource(self, record: ResourceRecord) -> Resource:
-        """Return the resource of a record: as it was created, or if it was not, as the definition says."""
+        """Return the resource of a record: as it was created, or if it was not, as the definition says.
+
+        Raises UsageError if its class cannot be used.
+        """
         definition = self._definition.resources.get(record.name) if self._definition else None
         if definition is None or record.definition is not None:
             definition = thaw(record.name, record.definition or _NOTHING)
         type_ = MappedType(record.type, record.type if record.template else "")
         try:
-            class_ = self.world.types.class_of_record(type_)
+            return self._made(self._class_of_record(type_, record), definition, record)
+        except UsageError as error:
+            if self.world.unusable is None:
+                raise
+            self.world.unusable(str(error))
+            return self._made(self.world.types.unusable, definition, record)
+
+    def _class_of_record(self, type_: MappedType, record: ResourceRecord) -> type[Resource]:
+        """Return the class of an existing resource. Raises UsageError."""
+        try:
+            return self.world.types.class_of_record(type_)
         except EntityNotFound as error:
             place = "/".join((*self.path, record.name))
             raise UsageError(
                 f"{place} has the type {record.type}, which does not exist", hint="is a plug-in missing?"
             ) from error
-        return self._made(class_, definition, record)
+
+    def renewed(self, resource: Resource) -> Resource:
+        """Return a new object for a resource of a plug-in, which may cache values: Heat has one for each action."""
+        if not type(resource).__module__.startswith(PLUGINS) or self.resources.get(resource.name) is not resource:
+            return resource
+        self.resources[resource.name] = self.resource(resource.record)
+        return self.resources[resource.name]
 
     def as_defined(self, name: str) -> Resource:
         """Return a resource as the definition says, with a record that is not kept."""
@@ -333,7 +357,7 @@ class _Running:
         return self._resource(resource).FnGetRefId()
 
     def attribute(self, resource: str, attribute: str, path: Sequence[Json]) -> Json:
-        return self._ask(resource, lambda found: found.FnGetAtt(attribute, *path))
+        return self._ask(resource, lambda found: found.FnGetAtt(attribute, *path), attribute)
 
     def attributes(self, resource: str) -> Json:
         return self._ask(resource, lambda found: found.given_attributes())
@@ -352,9 +376,9 @@ class _Running:
             resource = self._stack.as_defined(name)
         return resource
 
-    def _ask(self, name: str, question: Callable[[Resource], Json]) -> Json:
+    def _ask(self, name: str, question: Callable[[Resource], Json], attribute: str = "") -> Json:
         found = self._resource(name)
-        if found.action in (INIT, DELETE):
+        if found.action in (INIT, DELETE) and attribute not in found.always_known:
             return None
         try:
             return question(found)

@@ -9,6 +9,7 @@ from heat_config_agent.stack.records import COMPLETE, DELETE, FAILED, IN_PROGRES
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from heat_config_agent.language.positions import Json
     from heat_config_agent.stack.definition import NodeDefinition
     from heat_config_agent.stack.live import Stack
     from heat_config_agent.stack.records import ResourceRecord
@@ -17,7 +18,10 @@ STATE = "state"
 """The data of a node's resource: the state that a workflow has set."""
 
 OUTPUTS = "outputs"
-"""The data of an operation's resource: the outputs of each operation."""
+"""The data of a resource: the outputs of each operation, of a node by `INTERFACE.OPERATION`.
+
+Earlier versions of the agent named these by the operation alone.
+"""
 
 INITIAL, CONFIGURED, STARTED, ERROR = "initial", "configured", "started", "error"
 
@@ -58,6 +62,12 @@ def forget(stack: Stack, name: str, state: str = "") -> None:
     if resource is not None and resource.record.data.get(STATE) and state in ("", resource.record.data[STATE]):
         del resource.record.data[STATE]
         stack.keep(resource.record)
+
+
+def kept_outputs(record: ResourceRecord, operation: str) -> Json:
+    """Return the outputs of an operation that a node keeps, maybe since an earlier version; None if it has not run."""
+    kept = record.data.get(OUTPUTS) or {}
+    return kept.get(operation, kept.get(operation.rpartition(".")[2]))
 
 
 def of_operation(stack: Stack, operation: str) -> str:

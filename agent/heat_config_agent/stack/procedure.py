@@ -257,10 +257,11 @@ class Run:
                     nodes.choose(stack, nodes.of_operation(stack, delivery.keeper) or delivery.keeper, nodes.ERROR)
                 return f"{delivery.name}: {failure.text}"
         keeper = stack.resources.get(delivery.keeper)
-        outputs = record.data.get(nodes.OUTPUTS)
-        if keeper is not None and isinstance(outputs, dict):
-            keeper.record.data[nodes.OUTPUTS] = {**(keeper.record.data.get(nodes.OUTPUTS) or {}), **outputs}
-            stack.keep(keeper.record)
+        for outputs in (record.data.get(nodes.OUTPUTS) or {}).values():  # it is one operation
+            if keeper is not None:
+                data = keeper.record.data
+                data[nodes.OUTPUTS] = {**(data.get(nodes.OUTPUTS) or {}), delivery.kept_as: outputs}
+                stack.keep(keeper.record)
         self.record.current = ""
         _drop(stack, record)
         return ""

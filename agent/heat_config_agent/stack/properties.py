@@ -12,10 +12,11 @@ from typing import Any
 from heat_config_agent.language.positions import Json, Path, dotted
 from heat_config_agent.stack import constraints as limits
 from heat_config_agent.stack import definition
-from heat_config_agent.stack.definition import Later, Look, Need, Tree, Unresolved, requires
+from heat_config_agent.stack.definition import Later, Tree, Unresolved, requires
 from heat_config_agent.stack.definition import limits as bounds
 from heat_config_agent.stack.support import SupportStatus
-from heat_config_agent.stack.translation import TranslationRule, translated
+from heat_config_agent.stack.translation import TranslationRule, extends, removed, translated
+from heat_config_agent.stack.unknown_values import Unknown
 
 
 class Schema:
@@ -110,43 +111,6 @@ def schemata(declared: Any) -> Mapping[str, Schema]:
     return declared
 
 
-class Unknown(Later):
-    """A value that is not known yet. Of what it would be now, only the type is checked."""
-
-    __slots__ = ("now",)
-
-    def __init__(self, now: Json = None) -> None:
-        """Take the value that Heat validates: with the names of resources for their ids, and null for attributes."""
-        self.now = now
-
-    def __repr__(self) -> str:
-        return "(not known yet)"
-
-    @property
-    def requires(self) -> tuple[Need, ...]:
-        return (Need(""),)
-
-    def resolve(self, look: Look) -> Json:  # noqa: ARG002
-        return None
-
-
-def as_far_as_known(tree: Tree, look: Look) -> Tree:
-    """Return a tree in which every value that depends on a resource is `Unknown`, and the rest is resolved.
-
-    Raises `Unresolved`, also where a function does not take null in the place of an attribute: Heat, too, validates
-    properties while attributes are null.
-    """
-    if type(tree) is str:
-        return tree
-    if isinstance(tree, Later):
-        needs = tree.requires
-        value = tree.resolve(look) if all(need.resource for need in needs) else None
-        return Unknown(value) if needs else value
-    if isinstance(tree, dict):
-        return {key: as_far_as_known(value, look) for key, value in tree.items()}
-    return [as_far_as_known(each, look) for each in tree] if isinstance(tree, list) else tree
-
-
 def shown(value: Any) -> str:
     """Return the beginning of a value, for use in a sentence."""
     text = repr(value)
@@ -156,10 +120,10 @@ def shown(value: Any) -> str:
 class Wrong(Exception):  # noqa: N818  # the value is wrong
     """A value does not match its schema."""
 
-    def __init__(self, problem: str, path: Path) -> None:
-        """Take one sentence, and the path relative to the properties."""
+    def __init__(self, problem: str, path: Path, *, of_value: bool = True) -> None:
+        """Take one sentence, and the path relative to the properties; not `of_value` if any value would be wrong."""
         super().__init__(problem)
-        self.problem, self.path = problem, path
+        self.problem, self.path, self.of_value = problem, path, of_value
 
 
 class Properties(Mapping[str, Any]):
@@ -200,8 +164,12 @@ class Properties(Mapping[str, Any]):
 
     def mistakes(self) -> list[Wrong]:
         """Return all mistakes in the values, as far as they are known."""
-        wrong = [Wrong(f"Unknown Property {key}", self._path) for key in self.data if key not in self.schema]
+        unknown = [key for key in self.data if key not in self.schema]
+        wrong = [Wrong(f"Unknown Property {key}", self._path, of_value=False) for key in unknown]
+        gone = removed(self.rules) if self.rules else ()
         for key, schema in self.schema.items():
+            if key in gone:
+                continue
             present = key in self.data
             if not (present or schema.required or self.rules or schema.default is not None):
                 continue
@@ -211,7 +179,7 @@ class Properties(Mapping[str, Any]):
             except Wrong as error:
                 wrong.append(error)
             if present and not schema.implemented:
-                wrong.append(Wrong(f"Property {key} not implemented yet", self._path))
+                wrong.append(Wrong(f"Property {key} not implemented yet", self._path, of_value=False))
         return wrong
 
     def _value(self, key: str) -> Any:
@@ -225,20 +193,34 @@ class Properties(Mapping[str, Any]):
         """Return a value; if it is checked, add the mistakes next to its type to `wrong`."""
         if key not in self.schema:
             raise KeyError(f"Invalid Property {key}")
-        schema = self.schema[key]
-        value = self._value(key)
+        schema, path = self.schema[key], (*self._path, key)
+        value, present = self._value(key), key in self.data
         if self.rules:
-            value = translated(self.rules, key, value, self._value)
-        if key in self.data or value is not None:
+            present = present and key not in removed(self.rules)
+            value = self._translated(key, value if present else None)
+            if not present and value is not None:  # what comes from a rule is not checked, as in Heat
+                return _converted(schema, value, path, None)
+        if present:
             pass
-        elif schema.default is not None:
-            value = schema.default
+        elif schema.default is not None:  # as in Heat, an empty one is that of the type
+            value = schema.default if schema.default or schema.type == Schema.ANY else None
         elif schema.required:
-            path = (*self._path, key) if key in self._omitted else self._path
-            raise Wrong(f"Property {key} not assigned", path)
+            raise Wrong(f"Property {key} not assigned", path if key in self._omitted else self._path)
         else:
             return None
-        return _converted(schema, value, (*self._path, key), wrong if checked else None)
+        return _converted(schema, value, path, wrong if checked else None)
+
+    def _translated(self, key: str, value: Any) -> Any:
+        """Return the value after the rules for it. Raises `Wrong`."""
+        try:
+            changed = translated(self.rules, key, value, self._value)
+        except ValueError as error:
+            raise Wrong(str(error), (*self._path, key)) from None
+        is_given = key in self.data and key not in removed(self.rules)
+        if is_given and changed and self.schema[key].schema and extends(self.rules, key):
+            problem = f"the members of {key} cannot be given together with the property that adds one to them"
+            raise Wrong(problem, (*self._path, key, 0))
+        return changed
 
 
 def _converted(schema: Schema, value: Any, path: Path, wrong: list[Wrong] | None) -> Any:
@@ -248,7 +230,7 @@ def _converted(schema: Schema, value: Any, path: Path, wrong: list[Wrong] | None
     if isinstance(value, Later):
         return value
     if value is None:
-        value = schema.default
+        value = schema.default if schema.default or schema.type == Schema.ANY else None
     try:
         converted = _CONVERSIONS[schema.type](schema, value)
     except (TypeError, ValueError) as error:
@@ -256,6 +238,8 @@ def _converted(schema: Schema, value: Any, path: Path, wrong: list[Wrong] | None
     if schema.schema and isinstance(converted, dict):
         converted = _members(schema.schema, converted, path, wrong)
     elif schema.schema and isinstance(converted, list):
+        if wrong is not None and converted and not schema.schema["*"].implemented:
+            wrong.append(Wrong("Property 0 not implemented yet", path))
         converted = [_converted(schema.schema["*"], each, (*path, at), wrong) for at, each in enumerate(converted)]
     if wrong is not None:
         broken = [each.violated(converted, schema.type.lower()) for each in schema.constraints]
@@ -268,6 +252,11 @@ def _members(schema: Mapping[str, Schema], value: dict[str, Any], path: Path, wr
     if wrong is None:
         return {key: inner._get(key, []) for key in schema}  # noqa: SLF001  # the same class
     wrong += [Wrong(f"Unknown Property {key}", path) for key in value if key not in schema]
+    wrong += [
+        Wrong(f"Property {key} not implemented yet", path)
+        for key in value
+        if key in schema and not schema[key].implemented
+    ]
     return {key: inner._get(key, wrong, checked=True) for key in schema}  # noqa: SLF001
 
 

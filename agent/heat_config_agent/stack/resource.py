@@ -18,11 +18,12 @@ from heat_config_agent.stack.clients import ClientUser
 from heat_config_agent.stack.definition import Later, ResourceDefinition, Tree, Unresolved
 from heat_config_agent.stack.exception import UpdateReplace
 from heat_config_agent.stack.host import Host
-from heat_config_agent.stack.properties import Properties, Schema, Wrong, as_far_as_known, schemata
+from heat_config_agent.stack.properties import Properties, Schema, Wrong, schemata
 from heat_config_agent.stack.records import ResourceRecord
 from heat_config_agent.stack.snippet import Snippet, freeze
 from heat_config_agent.stack.support import SupportStatus
 from heat_config_agent.stack.translation import TranslationRule
+from heat_config_agent.stack.unknown_values import as_far_as_known
 
 __all__ = ["NoActionRequired", "PollDelay", "Resource", "UpdateReplace"]
 
@@ -33,6 +34,10 @@ PLUGINS = "heat_config_agent_plugins_"
 
 class NoActionRequired(Exception):  # noqa: N818  # the name that plug-ins use
     """A signal needs no action."""
+
+    def __init__(self, res_name: str = "", reason: str = "") -> None:
+        """Take the name of the resource and the reason, if they are of interest."""
+        super().__init__(f"The resource {res_name} could not perform scaling action: {reason}" if res_name else "")
 
 
 class PollDelay(Exception):  # noqa: N818
@@ -62,6 +67,8 @@ class Resource(ClientUser):
     """True if it accepts properties that are not in its schema."""
     any_attribute: ClassVar[bool] = False
     """True if it may have attributes that are not in its schema; they are checked only once it exists."""
+    always_known: ClassVar[frozenset[str]] = frozenset()
+    """The attributes that have values also before it is created and after it is deleted."""
     again_after_interruption: ClassVar[bool] = False
     """True if an interrupted handler may be called again. Otherwise the resource counts as failed."""
     never_updated: ClassVar[bool] = False
@@ -246,17 +253,26 @@ class Resource(ClientUser):
     def mistakes(self) -> list[Wrong]:
         """Return all mistakes in the properties and the update policy, with paths relative to the resource."""
         mistakes = [
-            Wrong(mistake.problem, ("properties", *mistake.path)) for mistake in wrong_properties(self, self.known())
+            Wrong(mistake.problem, ("properties", *mistake.path), of_value=mistake.of_value)
+            for mistake in wrong_properties(self, self.known())
         ]
+        if self.any_property:  # as with Heat's types that are nothing
+            return mistakes
         try:
             tree = as_far_as_known(self.definition.update_policy, self.stack.look)
         except Unresolved as error:
-            return [*mistakes, Wrong(str(error), ("update_policy",))]
+            return [*mistakes, Wrong(str(error), ("update_policy",), of_value=False)]
         if not isinstance(tree, Mapping):  # a function for all of it
             shape = isinstance(tree, Later) or tree is None
-            return mistakes if shape else [*mistakes, Wrong("update_policy must be a map", ("update_policy",))]
+            return (
+                mistakes
+                if shape
+                else [*mistakes, Wrong("update_policy must be a map", ("update_policy",), of_value=False)]
+            )
         policy = Properties(schemata(self.update_policy_schema), tree)
-        return mistakes + [Wrong(mistake.problem, ("update_policy", *mistake.path)) for mistake in policy.mistakes()]
+        return mistakes + [
+            Wrong(mistake.problem, ("update_policy", *mistake.path), of_value=False) for mistake in policy.mistakes()
+        ]
 
     def known(self) -> Properties:
         """Return the properties, with `Unknown` in place of values that are not known yet."""

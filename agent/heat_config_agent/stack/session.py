@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -13,6 +14,7 @@ from heat_config_agent.stack import exception, preview, procedure, records, trav
 from heat_config_agent.stack.definition import Definition, Identity, Loader
 from heat_config_agent.stack.endpoint import Endpoint
 from heat_config_agent.stack.live import Servers, Stack, World
+from heat_config_agent.stack.meanwhile import carry_on
 from heat_config_agent.stack.procedures import Procedures
 from heat_config_agent.stack.records import (
     COMPLETE,
@@ -62,14 +64,15 @@ class Session:
         *,
         happened: Callable[[dict[str, Json]], None] = lambda _event: None,
         warn: Callable[[str], None] = lambda _text: None,
+        unusable: Callable[[str], None] | None = None,
     ) -> None:
-        """Open the stack in a folder, or a new one. Raises LockedError, StateError."""
-        self._types, self._machine, self._load = types, machine, load
-        self._warn = warn
+        """Open the stack in a folder, or a new one. Raises LockedError, StateError, UsageError."""
+        self._types, self._machine, self._load, self._warn = types, machine, load, warn
         self.store = Store(folder, warn=warn)
         self._scheduler = Scheduler()
         self._endpoint: Endpoint | None = None
-        self.world = World(self.store, types, machine, self._scheduler, self._expect, happened)
+        self.world = World(self.store, types, machine, self._scheduler, self._expect, happened, unusable=unusable)
+        self.world.meanwhile = partial(carry_on, self._scheduler, self.store, self._wait)
         self.root: Stack | None = None
         self._procedures = Procedures(self._finish)
         self._resumed = False
@@ -96,8 +99,8 @@ class Session:
         except StateError as error:
             self._trouble = self._trouble or error
         try:
-            definition = self._definition(record, record.source)
-            earlier = self._definition(record, record.source_before if record.action == UPDATE else None)
+            definition = _definition(record, record.source, self._load)
+            earlier = _definition(record, record.source_before, self._load) if record.action == UPDATE else None
         except (StateError, Invalid) as error:
             definition = earlier = None
             self._trouble = self._trouble or error
@@ -134,7 +137,7 @@ class Session:
         stack = self.root
         if stack is not None and self.interrupted and (stack.record.action == CREATE or self._goes_back(definition)):
             return self.go_on()
-        if stack is not None and not self._is_gone(stack):
+        if stack is not None and not _is_gone(stack):
             raise UsageError(f"there is a stack {stack.name} already", hint="update it, or delete it first")
         validation.check(definition, self._types)
         if stack is not None:
@@ -157,7 +160,7 @@ class Session:
             self.go_on()
         if self.interrupted and root.record.source == definition.source:
             return self.go_on()
-        if self._is_gone(root) and definition.procedures:  # one of them creates the operations
+        if _is_gone(root) and definition.procedures:  # one of them creates the operations
             return self.create(definition, rollback=rollback)
         if root.record.action == records.SUSPEND:
             hint = "resume it first" + (
@@ -243,14 +246,14 @@ class Session:
 
     def _settle(self) -> None:
         """Finish what a signal has begun in a child stack. Raises UsageError if that fails."""
-        changing = [stack for stack in self.store.stacks.values() if stack.status == IN_PROGRESS]
-        while any(stack.status == IN_PROGRESS for stack in changing) or self._machine.busy:
+        changing = self.store.changing()
+        while self.store.changing() or self._machine.busy:
             self._scheduler.turn()
             self.store.flush()
-            if any(stack.status == IN_PROGRESS for stack in changing) or self._machine.busy:
+            if self.store.changing() or self._machine.busy:
                 self._wait()
         self.store.flush(durable=True)
-        if failed := [stack.failure for stack in changing if stack.failure]:
+        if failed := [stack.failure for stack in self.store.stacks.values() if stack.id in changing and stack.failure]:
             raise AgentError(
                 f"the signal was accepted, and the change failed: {self.world.conceal.text(str(failed[0]))}"
             )
@@ -260,8 +263,7 @@ class Session:
         self._check_usable()
         root = self._there()
         if self.interrupted:
-            definition = root.defined
-            traversal.go_on(root, definition)
+            traversal.go_on(root, root.defined)
             self._run()
         return root
 
@@ -299,15 +301,15 @@ class Session:
             self.store.flush(durable=True)
         return root
 
-    def _wait(self) -> None:
-        due = self._scheduler.due
+    def _wait(self, longest: float | None = None) -> None:
+        """Wait for the next event, or for that many seconds."""
+        due = _least(self._scheduler.due, longest)
         if due is None and not self._machine.busy:
             raise StateError("the stack waits for an event that cannot happen")
         if self._endpoint is None:
             self._machine.work(self.world, due, [])
         else:
-            limits = [each for each in (due, self._endpoint.due) if each is not None]
-            self._machine.work(self.world, min(limits, default=None), [self._endpoint.fileno()])
+            self._machine.work(self.world, _least(due, self._endpoint.due), [self._endpoint.fileno()])
         if self._endpoint is not None:
             self._endpoint.take(self._signalled)
 
@@ -331,11 +333,6 @@ class Session:
         _signal(found, details)
         self.store.flush(durable=True)
 
-    def _definition(self, record: StackRecord, source: Json) -> Definition | None:
-        if source is None:
-            return None
-        return definition_of(record, source, self._load)
-
     def _there(self) -> Stack:
         if self.root is None:
             raise UsageError(f"there is no stack in {self.store.folder}")
@@ -346,10 +343,14 @@ class Session:
         record = self._there().record
         return self.interrupted and record.action == ROLLBACK and record.source_before == definition.source
 
-    @staticmethod
-    def _is_gone(stack: Stack) -> bool:
-        """Return whether a rollback of a failed create has left only the record of the stack."""
-        return stack.record.action == ROLLBACK and stack.record.status != FAILED and not stack.records()
+
+def _is_gone(stack: Stack) -> bool:
+    """Return whether a rollback of a failed create has left only the record of the stack."""
+    return stack.record.action == ROLLBACK and stack.record.status != FAILED and not stack.records()
+
+
+def _least(*times: float | None) -> float | None:
+    return min((each for each in times if each is not None), default=None)
 
 
 def _signal(resource: Resource, details: Json) -> None:
@@ -362,6 +363,10 @@ def _signal(resource: Resource, details: Json) -> None:
         raise
     except BaseException as error:
         raise ValueError(f"{type(error).__name__}: {blame(error)}") from error
+
+
+def _definition(record: StackRecord, source: Json, load: Loader) -> Definition | None:
+    return None if source is None else definition_of(record, source, load)
 
 
 def definition_of(record: StackRecord, source: Json, load: Loader) -> Definition:

@@ -78,6 +78,22 @@ def policy(schema: Mapping[str, Schema], tree: Tree, resolve: Callable[[Tree], J
     return Properties(schema, data, resolve)
 
 
+class Difference(dict[str, Json]):
+    """The changed sections of a definition, with their new values: the argument `tmpl_diff` of handlers."""
+
+    def properties_changed(self) -> bool:
+        """Return whether the properties have changed."""
+        return "Properties" in self
+
+    def metadata_changed(self) -> bool:
+        """Return whether the metadata has changed."""
+        return "Metadata" in self
+
+    def update_policy_changed(self) -> bool:
+        """Return whether the update policy has changed."""
+        return "UpdatePolicy" in self
+
+
 _PARTS = {"resource_type": "type", "depends": "depends_on"}
 
 

@@ -24,6 +24,7 @@ from heat_config_agent.stack import lines
 from heat_config_agent.stack.kept_files import KeptFiles
 from heat_config_agent.stack.lines import Damage, Line
 from heat_config_agent.stack.records import (
+    IN_PROGRESS,
     ConfigRecord,
     DeploymentRecord,
     ProcedureRecord,
@@ -83,6 +84,10 @@ class Memory:
     def root(self) -> StackRecord | None:
         """Return the root stack, if there is one."""
         return next((each for each in self.stacks.values() if not each.owner), None)
+
+    def changing(self) -> set[str]:
+        """Return the ids of the stacks with an action in progress."""
+        return {each.id for each in self.stacks.values() if each.status == IN_PROGRESS}
 
     def put(self, record: Record) -> None:
         """Store the current state of a record."""

@@ -47,12 +47,30 @@ class TranslationRule:
 def translated(rules: Iterable[TranslationRule], key: str, value: Any, read: Callable[[str], Any]) -> Any:
     """Return the value of a property after all rules for it; `read` returns the value of another property.
 
-    The value is None if a template gives none. A value that is not known yet stays unknown.
+    The value is None if a template gives none. A value that is not known yet stays unknown. Raises ValueError.
     """
     for rule in rules:
         if rule.translation_path[0] == key:
             value = _applied(rule, rule.translation_path[1:], copy.deepcopy(value), None, read)
     return value
+
+
+def removed(rules: Iterable[TranslationRule]) -> frozenset[str]:
+    """Return the properties that have no value of their own: a rule deletes them, or moves the value elsewhere."""
+    deleted = {
+        rule.translation_path[0] for rule in rules if rule.rule == rule.DELETE and len(rule.translation_path) == 1
+    }
+    sources = (
+        [rule.value_name] if rule.value_name else rule.value_path or ()
+        for rule in rules
+        if rule.rule == rule.REPLACE and (rule.value_path or len(rule.translation_path) == 1)
+    )
+    return frozenset(deleted | {source[0] for source in sources if len(source) == 1})
+
+
+def extends(rules: Iterable[TranslationRule], key: str) -> bool:
+    """Return whether a rule adds members to the list of that name."""
+    return any(rule.rule == rule.ADD and rule.translation_path == [key] for rule in rules)
 
 
 def _applied(
@@ -77,6 +95,9 @@ def _applied(
     source = _source(rule, container, read)
     if rule.rule == rule.ADD:
         return [*(value or []), *(source or [])]
+    if source and value and (rule.value_name or rule.value_path):
+        names = [rule.translation_path[-1], rule.value_name or ".".join(rule.value_path or ())]
+        raise ValueError(f"Cannot define the following properties at the same time: {', '.join(names)}")
     return value if source is None else source
 
 

@@ -215,6 +215,7 @@ class _Convergence(Traversal):
         else:
             resource = self._made_new(record)
             yield from self._begun(resource)
+        resource = self.stack.renewed(resource)
         self._needs_now(resource)
         self.stack.keep(resource.record)
 

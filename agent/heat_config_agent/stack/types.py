@@ -23,6 +23,7 @@ class Types:
         *,
         template: type[Resource],
         placeholder: type[Resource],
+        unusable: type[Resource],
         of_cloud: Callable[[str], type[Resource] | None],
         former: Callable[[str], type[Resource] | None],
     ) -> None:
@@ -30,7 +31,9 @@ class Types:
 
         `of_cloud` returns the class for a cloud resource, which is derived from `placeholder`; None for any other type.
         `former` does the same for cloud types that only existing stacks may contain.
+        `unusable` is the class of existing resources whose own class cannot be used.
         """
+        self.unusable = unusable
         self._classes, self._service = {**builtin, **plugins}, service
         self._template, self._placeholder, self._of_cloud, self._former = template, placeholder, of_cloud, former
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from heat_config_agent.language.mistakes import Invalid, Mistake
+from heat_config_agent.language.mistakes import OF_VALUE, Invalid, Mistake
 from heat_config_agent.language.positions import Json, Path, Place
 from heat_config_agent.model.errors import UsageError, blame
 from heat_config_agent.stack import heat_types
@@ -120,10 +120,18 @@ def _meant(type_: str) -> str:
 def _of_resource(
     definition: Definition, name: str, resource: Resource, count: _Count, types: Types
 ) -> Iterator[Mistake]:
-    problems = [definition.mistake(each.problem, ("resources", name, *each.path)) for each in resource.mistakes()]
+    if resource.definition.external_id is not None:  # it exists already: as in Heat, nothing of it is checked
+        return
+    problems = [
+        replace(
+            definition.mistake(each.problem, ("resources", name, *each.path)), code=OF_VALUE if each.of_value else ""
+        )
+        for each in resource.mistakes()
+    ]
     definition_of_resource = resource.definition
     snapshot = (
-        isinstance(definition_of_resource.deletion_policy, str)
+        not resource.any_property
+        and isinstance(definition_of_resource.deletion_policy, str)
         and definition_of_resource.deletion_policy.lower() == "snapshot"
     )
     if snapshot and not (resource.deletes_with_snapshot or hasattr(resource, "handle_snapshot_delete")):
@@ -131,7 +139,7 @@ def _of_resource(
         problems.append(definition.mistake(problem, ("resources", name, "deletion_policy")))
     problems += _unfit_to_replace(definition, name, resource, types)
     if not problems:
-        problems += _validated(definition, name, resource)
+        problems += [replace(each, code=OF_VALUE) for each in _validated(definition, name, resource)]
     yield from problems
     if not problems and hasattr(resource, "child_to_validate"):
         yield from _of_child(definition, name, resource, count)
@@ -193,13 +201,7 @@ def children(definition: Definition, types: Types) -> list[Child]:
 
 def _children(definition: Definition, types: Types, owner: Resource | None, count: _Count) -> Iterator[Child]:
     count.number += len(definition.resources)
-    stack = Stack(
-        World(Memory(), types, _Nowhere()),
-        StackRecord(definition.identity.id, definition.identity.name),
-        definition,
-        owner,
-    )
-    stack.look, stack.validating = _Unmade(owner), True
+    stack = unmade(definition, types, owner)
     for name in definition.resources if len(stack.path) < DEPTH else ():
         if count.number > definition.largest:
             return
@@ -216,6 +218,14 @@ def _children(definition: Definition, types: Types, owner: Resource | None, coun
             yield Child(path, place, child)
             for each in _children(child, types, resource, count):
                 yield Child((*path, *each.path), each.place or place, each.definition)
+
+
+def unmade(definition: Definition, types: Types, owner: Resource | None = None) -> Stack:
+    """Return a stack in which nothing exists: a reference is the name of its resource, and an attribute is None."""
+    record = StackRecord(definition.identity.id, definition.identity.name)
+    stack = Stack(World(Memory(), types, _Nowhere()), record, definition, owner)
+    stack.look, stack.validating = _Unmade(owner), True
+    return stack
 
 
 def _needs(definition: Definition) -> Iterator[Need]:

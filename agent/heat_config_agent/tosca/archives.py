@@ -52,6 +52,9 @@ class Files(Protocol):
 class Disk:
     """Files of this machine."""
 
+    has_archives = True
+    """True if a service may be in an archive or a folder among them: its members are read without asking again."""
+
     def read(self, path: str) -> bytes:
         """Return the content of a file. Raises `OSError`."""
         return take(path)
@@ -71,9 +74,9 @@ class Disk:
 class Chosen(Disk):
     """The files of this machine that may be read; others do not exist."""
 
-    def __init__(self, allows: Callable[[str], bool], content: Callable[[str], bytes]) -> None:
+    def __init__(self, allows: Callable[[str], bool], content: Callable[[str], bytes], *, has_archives: bool) -> None:
         """Take what says whether a path may be read, and what reads it."""
-        self._allows, self._content = allows, content
+        self._allows, self._content, self.has_archives = allows, content, has_archives
 
     def read(self, path: str) -> bytes:
         """Return the content of a file. Raises `OSError`."""

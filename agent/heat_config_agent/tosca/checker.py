@@ -27,6 +27,9 @@ from heat_config_agent.tosca.workflows import check_workflows
 SECONDS = 60.0
 """Seconds that one file with all that it imports may take."""
 
+_MOST_SHOWN = 5
+"""Names of types that one warning shows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Checked:
@@ -49,6 +52,8 @@ class Checker:
         """Begin with nothing. `disk` has the files that are in no archive and no folder."""
         self._library = Library()
         self._disk = disk or Disk()
+        self._of_service: list[Document] = []
+        """The documents of the last service, if the documents that import them decide some of their names."""
 
     def check(
         self,
@@ -61,6 +66,8 @@ class Checker:
         `inputs` are values of inputs as a command line has them: those that do not fit are mistakes as well.
         `record` returns the files to read in the place of those that were opened.
         """
+        self._library.forget(self._of_service)
+        self._of_service = []
         return self._within(name, lambda: self._check(name, inputs or {}, record))
 
     def check_inner(self, files: Files, path: str, version: str) -> Checked:
@@ -110,6 +117,8 @@ class Checker:
 
     def _opened(self, name: str) -> tuple[Files, str]:
         """Return the files of a service template and the path of its entry. Raises `OSError` and `Refused`."""
+        if not self._disk.has_archives:
+            return self._disk, os.path.normpath(name)
         if os.path.isdir(name):  # noqa: PTH112  # called for each file
             folder = Folder(name)
             return folder, entry_of(folder)
@@ -138,6 +147,10 @@ class Checker:
         if needs_metadata:
             _check_archive_metadata(document)
         _check_service(service, documents, scope, inputs)
+        for other in documents:
+            _warn_of_borrowed(other)
+        if any(other.borrowed for other in documents):
+            self._of_service += documents
         reports = [other.report for other in documents]
         return Checked(
             name,
@@ -151,6 +164,16 @@ class Checker:
 def _mistake(file: str, code: str, problem: str, hint: str = "") -> Mistake:
     found = Report(None).mistake(code, problem, (), hint)
     return Mistake(problem, (), Place(file, 1, 1), hint, found.kind, code)
+
+
+def _warn_of_borrowed(document: Document) -> None:
+    """Warn of the types that a document names, and only documents that import it have."""
+    names = [name for (_, name), type_ in document.borrowed.items() if type_ is not None]
+    path = document.report.path_of(names[0]) if names else ()
+    if path:
+        shown = ", ".join(names[:_MOST_SHOWN]) + (f" and {len(names) - _MOST_SHOWN} more" * (len(names) > _MOST_SHOWN))
+        problem = f"neither this file nor its imports have {shown}: the files that import it have"
+        document.report.warn("import-borrows", problem, path, "import the files with these types here as well")
 
 
 def _check_archive_metadata(document: Document) -> None:

@@ -202,14 +202,17 @@ class Compiler:
         return [part.name, *own]
 
     def _resource_of(self, subject: Subject, interface: str, operation: str) -> tuple[str, str] | None:
-        """Return the resource with the outputs of an operation: its own, or the node if only workflows call it."""
+        """Return the resource with the outputs of an operation, and their name among those that the resource has.
+
+        An operation that only workflows call has no resource of its own: the node has the outputs of all of these.
+        """
         found = subject.template.interface(interface)
         place = self._places.get((id(subject), found.name if found else interface, operation))
         if place is not None or found is None:
             return place
         definition, part = found.operations.get(operation), getattr(subject, "source", subject)
         is_kept = definition is not None and definition.implemented is not None and part.name in self.evaluator.keepers
-        return (part.name, operation) if is_kept else None
+        return (part.name, _kept_as(subject, found.name, operation)) if is_kept else None
 
     def _prepare(self, step: Step) -> None:
         for implemented, name in ((step.makes, "script"), (step.undoes, "inverse")):
@@ -359,6 +362,14 @@ class Compiler:
             return written_out(static(self.evaluator.property_value(part, name)))
         except (TooDeep, Unresolved):
             return None
+
+
+def _kept_as(subject: Subject, interface: str, operation: str) -> str:
+    """Return the name of an operation among those of a node and its relationships."""
+    name = f"{interface}.{operation}"
+    if isinstance(subject, Part):
+        return name
+    return f"{subject.name.removeprefix(f'{subject.source.name}.')}.{name}"
 
 
 class _Owner(Template):

@@ -203,11 +203,15 @@ class PropertyDefinition(Definition):
         return bool(self.get("required", True))
 
     @property
+    def fixed(self) -> Json:
+        """The `value` that is final for a property (1.3), and assigned to a parameter; None if there is none."""
+        return self.get("value")
+
+    @property
     def default(self) -> Json:
-        """The value if none is assigned: of a parameter its `value`, or else the default; None without either."""
-        own = self.content.get("value")
-        own = self.content.get("default") if own is None else own
-        return self.parent.default if own is None and self.parent else own
+        """The value if none is assigned: the fixed one, or else the default; None without either."""
+        fixed = self.fixed
+        return self.get("default") if fixed is None else fixed
 
     @property
     def status(self) -> str:
@@ -249,10 +253,15 @@ class CapabilityDefinition(Definition):
         return self._refined("attributes")
 
     def _refined(self, member: str) -> Mapping[str, PropertyDefinition]:
-        of_type: Mapping[str, PropertyDefinition] = getattr(self.type, member) if self.type else {}
-        refined = {**(getattr(self.parent, member) if self.parent else {}), **of_type}
-        own = self.content.get(member)
-        return definitions(own, refined, self.names, (*self.path, member)) if own else refined
+        refined: Mapping[str, PropertyDefinition] = getattr(self.type, member) if self.type else {}
+        lineage: list[CapabilityDefinition] = [self]
+        while lineage[-1].parent is not None:
+            lineage.append(lineage[-1].parent)
+        for definition in reversed(lineage):  # those of parents refine the type as well
+            own = definition.content.get(member)
+            if own:
+                refined = definitions(own, refined, definition.names, (*definition.path, member))
+        return refined
 
     @property
     def valid_source_types(self) -> tuple[Type, ...]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+from weakref import ref
 
 from heat_config_agent.language.mistakes import Invalid, Mistake
 from heat_config_agent.language.positions import Json, Path, Place
@@ -39,6 +40,9 @@ class Document:
         """The paths of these imports."""
         self.is_checked = False
         """True if its types have been checked."""
+        self.borrowed: dict[tuple[str, str], Type | None] = {}
+        """The types that it names without having them: those of the documents that import it, or None."""
+        self._importers: list[tuple[str, ref[Document]]] = []
         self._own: dict[str, dict[str, Type]] = {}
         self._visible: dict[str, dict[str, Type]] = {}
         self._found: dict[tuple[str, str], Type | None] = {}
@@ -67,15 +71,48 @@ class Document:
         return self._visible[section]
 
     def find(self, section: str, name: str) -> Type | None:
-        """Return the type of a name: the document's own, an imported one, or a normative one."""
+        """Return the type of a name: the document's own, an imported one, a normative one, or one of its importers."""
         key = (section, name)
         if key not in self._found:
-            self._found[key] = self.visible(section).get(name) or self.profile.find(section, name)
+            found = self.visible(section).get(name) or self.profile.find(section, name)
+            self._found[key] = found or self._borrow(section, name)
         return self._found[key]
+
+    def _borrow(self, section: str, name: str) -> Type | None:
+        """Return a type that the nearest importer knows by a name: in the namespace of this document, or in its own."""
+        if not self._importers:
+            return None
+        found = None
+        for prefix, importer in self._above():
+            names = importer.visible(section)
+            found = (names.get(f"{prefix}:{name}") if prefix else None) or names.get(name)
+            if found is not None:
+                break
+        self.borrowed[section, name] = found
+        return found
+
+    def _above(self) -> Iterator[tuple[str, Document]]:
+        """Yield the documents that import it, the nearest first, each with the prefix of the import on the way."""
+        seen: set[int] = set()
+        todo = [*self._importers]
+        for prefix, weak in todo:
+            importer = weak()
+            if importer is not None and id(importer) not in seen:
+                seen.add(id(importer))
+                yield prefix, importer
+                todo += importer._importers  # noqa: SLF001  # of its own class
+
+    def add_import(self, prefix: str, imported: Document, path: Path) -> None:
+        """Take a document that it imports, with the prefix of its names and the path of the import."""
+        self.imports.append((prefix, imported))
+        self.import_paths.append(path)
+        imported._importers.append((prefix, ref(self)))  # weak: others may import it for longer
 
     def known(self, section: str) -> Iterator[str]:
         """Yield the names of all types of a section, for hints."""
         yield from self.visible(section)
+        for _, importer in self._above():
+            yield from importer.visible(section)
         yield from self.profile.names(section)
 
     def types_with_extension(self, extension: str) -> list[Type]:
@@ -129,6 +166,11 @@ class Library:
             if inherited:  # it is imported, so others may import it as well
                 self._documents[key] = document
         return document
+
+    def forget(self, documents: Iterable[Document]) -> None:
+        """Read documents again when they are imported by the next service: there their names may mean other types."""
+        forgotten = {id(document) for document in documents}
+        self._documents = {key: of for key, of in self._documents.items() if id(of) not in forgotten}
 
     def _fill(self, document: Document, content: bytes, inherited: str) -> None:
         try:
@@ -199,8 +241,7 @@ class Library:
             problem = f"the imports bring over {budget.NAMES:,} names of types"
             report.wrong("depth", problem, path, "import fewer files, or with fewer prefixes")
             return
-        document.imports.append((str(content.get("namespace_prefix") or ""), imported))
-        document.import_paths.append(path)
+        document.add_import(str(content.get("namespace_prefix") or ""), imported, path)
 
 
 def _version(text: Text, inherited: str, report: Report) -> str:
@@ -218,7 +259,7 @@ def _version(text: Text, inherited: str, report: Report) -> str:
     name = content[VERSION]
     version = NAMES.get(name) if isinstance(name, str) else None
     if version is None:
-        report.wrong("version-unknown", f"there is no version {_shown(name)}", (VERSION,), f"write {', '.join(SHORT)}")
+        report.wrong("version-unknown", f"{_shown(name)} is not supported", (VERSION,), f"write {', '.join(SHORT)}")
         return inherited or VERSIONS[-1]
     return version
 

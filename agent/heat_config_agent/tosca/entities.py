@@ -76,8 +76,9 @@ _property = _attribute | {
     "external-schema": TEXT,
     "external_schema": TEXT,
 }
-PROPERTY = entity("a property", _property, since=_keyed)
-PARAMETER = entity("a parameter", _property | {"value": ANY}, since=_keyed)
+_valued = _property | {"value": ANY}
+PROPERTY = entity("a property", _valued, short="value", since=_keyed | _since("1.3", "value"))
+PARAMETER = entity("a parameter", _valued, since=_keyed)
 PROPERTIES, ATTRIBUTES, PARAMETERS = map_of(PROPERTY), map_of(ATTRIBUTE), map_of(PARAMETER)
 
 _clauses = either(str=ANY, dict=ANY, list=ANY)

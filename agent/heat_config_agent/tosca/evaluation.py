@@ -46,9 +46,9 @@ class Evaluator:
     """Attributes that people have given, by the node, or by the node and its capability."""
     address_of: Callable[[Part], Tree] = lambda _part: "127.0.0.1"
     outputs: dict[str, dict[str, dict[str, None]]] = field(default_factory=dict)
-    """Receives the outputs that are asked for: resource → operation → names."""
+    """Receives the outputs that are asked for: resource → operation, as the resource names it → names."""
     resource_of: Callable[[Subject, str, str], tuple[str, str] | None] = lambda _subject, _interface, _operation: None
-    """Returns the resource of an operation and the operation's own name; None where it is not implemented."""
+    """Returns the resource of an operation and its name for the operation; None where it is not implemented."""
     keepers: Collection[str] = ()
     """The nodes, which have the outputs of operations that only workflows call."""
     path_of: Callable[[str, Document], str] = lambda path, _document: path

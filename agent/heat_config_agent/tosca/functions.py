@@ -232,7 +232,8 @@ def _subject(name: str, path: Path, scope: Scope) -> Subject | None:
         return None
     found = scope.templates.get(name)
     if found is None:
-        scope.report.wrong("entity-unknown", f"there is no template {name}", path, nearest(name, scope.templates))
+        known = [*scope.templates, SELF, SOURCE, TARGET, HOST]
+        scope.report.wrong("entity-unknown", f"there is no template {name}", path, nearest(name, known))
     return found
 
 

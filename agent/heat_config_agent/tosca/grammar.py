@@ -44,7 +44,7 @@ class Entity:
     required: tuple[str, ...] = ()
     """Keynames that every entity of this kind must have."""
     short: str = ""
-    """The keyname that a text stands for in the place of the map."""
+    """The keyname that a text stands for in the place of the map; where its kind is `any`, all but a map does."""
     others: Kind | None = None
     """The kind of what stands under any other key; without it, another key is a mistake."""
     exclusive: bool = False
@@ -287,7 +287,9 @@ def _named(value: Json, kind: Kind, path: Path, report: Report) -> Json:
 
 def _entity(value: Json, of: Entity, path: Path, report: Report) -> Any:
     if value.__class__ is not dict:
-        if of.short and value.__class__ is str:
+        if of.short and (value.__class__ is str or of.keys[of.short].form == "any"):
+            if of.short in of.since:
+                report.warn_newer(f"the short form of {of.name} is there", of.since[of.short], path)
             return Short({of.short: held(value, of.keys[of.short], path, report)})
         wanted = f"{of.name}: a map" + (" or text" if of.short else "")
         return _misfit(value, wanted, path, report)

@@ -23,7 +23,8 @@ from heat_config_agent.tosca.interface_definitions import OperationDefinition
 from heat_config_agent.tosca.later import as_variable, is_of_states, uses, written_out
 from heat_config_agent.tosca.processors import CONTAINER, OF_IMAGES, processor, refusal
 from heat_config_agent.tosca.templates import Interface
-from heat_config_agent.tosca.topology import Layer, Link, Part, Topology, variable
+from heat_config_agent.tosca.topology import Layer, Link, Part, Topology
+from heat_config_agent.tosca.variables import variable, with_variables
 
 STANDARD = "tosca.interfaces.node.lifecycle.Standard"
 CONFIGURE = "tosca.interfaces.relationship.Configure"
@@ -133,6 +134,7 @@ class Scripts:
             if isinstance(of.subject, Link):
                 for end, found in self._of_ends(name, value, of.subject, layer):
                     made.uncompared[end] = made.written(found)
+        made.inputs, made.uncompared = with_variables(made.inputs), with_variables(made.uncompared)
         for inside, place in sorted(artifacts):
             made.files[inside] = self._known.get(inside)
             if place:
@@ -142,10 +144,10 @@ class Scripts:
     def _of_ends(self, name: str, value: Json, link: Link, layer: Layer) -> Iterator[tuple[str, Tree]]:
         if uses(value, "TARGET"):
             for other in targets(link):
-                yield f"{other.id}_{name}", self.evaluator.value(value, Context(link, layer, None, other))
+                yield f"{other.id}_{variable(name)}", self.evaluator.value(value, Context(link, layer, None, other))
         if uses(value, "SOURCE"):
             for other in sources(link):
-                yield f"{other.id}_{name}", self.evaluator.value(value, Context(link, layer, other, None))
+                yield f"{other.id}_{variable(name)}", self.evaluator.value(value, Context(link, layer, other, None))
 
     def deployed(self, part: Part) -> Script:
         """Return the artifacts of a node that are copied to places of their own (chapter 13)."""
@@ -308,6 +310,3 @@ def machine(of: Implemented, default: Part) -> str:
         part = of.subject.source if host == "SOURCE" else of.subject.target
     found = part.machine
     return found.name if found is not None else ORCHESTRATOR
-
-
-__all__ = ["Implemented", "Script", "Scripts", "lifecycle", "machine", "sources", "surroundings", "targets", "variable"]

@@ -34,7 +34,8 @@ from heat_config_agent.tosca.operations import ORCHESTRATOR, Implemented, machin
 from heat_config_agent.tosca.report import Report
 from heat_config_agent.tosca.service import Group, Policy
 from heat_config_agent.tosca.templates import Interface
-from heat_config_agent.tosca.topology import Layer, Link, Part, variable
+from heat_config_agent.tosca.topology import Layer, Link, Part
+from heat_config_agent.tosca.variables import variable, with_variables
 
 MOST = 5000
 """Activities of a workflow at most, with those of the workflows that it inlines."""
@@ -315,8 +316,8 @@ class Weaver:
         server = self._server(of, part, step.get("operation_host"))
         operation = of.operation.name
         place = self._evaluator.resource_of(of.subject, of.interface.name, operation)
-        keeper = place[0] if place else "" if part.kind == _Group.kind else part.name
-        names = [*self._evaluator.outputs.get(keeper, {}).get(operation, ())]
+        keeper, kept_as = place or ("" if part.kind == _Group.kind else part.name, operation)
+        names = [*self._evaluator.outputs.get(keeper, {}).get(kept_as, ())]
         properties: dict[str, Tree] = {
             "server": Reference(server),
             "kind": "configure",
@@ -324,14 +325,14 @@ class Weaver:
             "config": script.config,
             "files": script.files,
             "places": script.places,
-            "input_values": {**script.inputs, **own},
+            "input_values": {**script.inputs, **with_variables(own)},
             "surroundings": {**surroundings(of, part), **script.uncompared},
             "outputs": {operation: names} if names else {},
             "options": script.options,
         }
         kept = {key: value for key, value in properties.items() if value not in ({}, [], "")}
         name = f"{of.subject.name}.{of.interface.name}.{operation}"
-        return Delivery(name, kept, keeper)
+        return Delivery(name, kept, keeper, kept_as)
 
     def _server(self, of: Implemented, part: Part, host: str | None) -> str:
         """Return the machine of an operation: that of a step, which may be a node, goes before its own."""

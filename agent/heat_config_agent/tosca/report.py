@@ -21,13 +21,14 @@ CODES = {
     "text": "yaml depth not-map duplicate",
     "document": """version-missing version-unknown version-not-first key-unknown key-missing kind choice exclusive
         empty text""",
-    "import": "import-missing import-unread import-circle import-version repository-unknown type-twice",
+    "import": "import-missing import-unread import-circle import-version import-borrows repository-unknown type-twice",
     "type": """type-unknown parent-unknown parent-circle refine native-properties constraint-bad constraint-unfit
-        not-root interface-implementation data-empty constraint-uncomparable""",
+        loosened not-root interface-implementation data-empty constraint-uncomparable""",
     "template": """value constraint required undeclared target-unknown target-unfit capability-unknown
         relationship-unknown relationship-unfit too-many filter-unfit circle copy-unknown copy-of-copy member-unknown
         member-unfit mapping-unknown mapping-unfit filter-unselectable unfit-source mapping-missing status
-        newer alone""",
+        newer alone
+        same-variable""",
     "function": """input-unknown entity-unknown name-unknown function-arguments function-keyword function-circle
         concat-empty misspelt""",
     "workflow": "step-unknown step-circle operation-unknown workflow-unknown workflow-circle",
@@ -75,6 +76,10 @@ class Report:
         """Record what is still needed to apply the template here."""
         self.open[self.mistake(code, problem, path, hint)] = None
 
+    def path_of(self, name: str) -> Path:
+        """Return the path of the first value that is a name; that of the whole text if there is none."""
+        return (_path_in(self._text.value, name) if self._text is not None else None) or ()
+
     def mistake(self, code: str, problem: str, path: Path, hint: str = "") -> Mistake:
         """Return a mistake at the longest part of the path that is in the text."""
         if self._text is None:
@@ -89,6 +94,17 @@ class Report:
         there = path[:depth]
         place = self._text.place(there) or Place(self._text.file, 1, 1)  # JSON that is not YAML has no places
         return Mistake(problem, there, place, hint, _STAGES[code], code)
+
+
+def _path_in(value: object, name: str) -> Path | None:
+    if value == name:
+        return ()
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, entry in entries:
+        path = _path_in(entry, name)
+        if path is not None:
+            return (step, *path)
+    return None
 
 
 def _is_index(step: str | int, value: object) -> bool:

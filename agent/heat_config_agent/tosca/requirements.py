@@ -162,10 +162,26 @@ def _check_number(node: Node, defined: Mapping[str, RequirementDefinition], serv
             scope.report.wrong("too-many", problem, node.path)
         if number < least and not node.directives:
             problem = f"the requirement {name} of {node.name} has no target"
-            scope.report.leave_open("open-requirement", problem, node.path, "name a node that fulfils it")
+            hint = f"name a node that fulfils it{_fulfilled(name, node, definition, service)}"
+            scope.report.leave_open("open-requirement", problem, node.path, hint)
     for requirement in node.requirements:
         if requirement.definition is not None and requirement.target is None and not node.directives:
             _check_candidates(requirement, service, scope)
+
+
+def _fulfilled(name: str, node: Node, definition: RequirementDefinition, service: Service) -> str:
+    """Return the end of a hint: what fulfils a requirement that is not assigned when the service is applied."""
+    if (node.name, name) in service.mapped_requirements:
+        return "; in the place of a node, the target is that of the node"
+    budget.left.matches -= len(service.nodes)
+    if budget.left.matches < 0:
+        return ""
+    requirement = Requirement(name, {}, node, definition, node.path)
+    requirement.node_type = definition.node
+    nodes = candidates(requirement, service)
+    if len(nodes) == 1:
+        return f"; otherwise it is {nodes[0].name}"
+    return "; otherwise it is this machine" if not nodes and is_for_machine(requirement) else ""
 
 
 def _check_candidates(requirement: Requirement, service: Service, scope: Scope) -> None:

@@ -211,6 +211,14 @@ class Service:
             for requirement in node.requirements:
                 self._connect(requirement)
 
+    @cached_property
+    def mapped_requirements(self) -> frozenset[tuple[str, str]]:
+        """The requirements that the node in whose place it stands fulfils: a node and a name each (section 3.7.10)."""
+        mapping: Mapping[str, Json] = (self.content.get("substitution_mappings") or {}).get("requirements") or {}
+        entries = [entry.get("mapping") if isinstance(entry, dict) else entry for entry in mapping.values()]
+        pairs = (entry for entry in entries if isinstance(entry, list) and len(entry) == 2)
+        return frozenset((str(node), str(name)) for node, name in pairs)
+
     def _parameters(self, section: str) -> Mapping[str, PropertyDefinition]:
         return definitions(self.content.get(section) or {}, {}, self.document, (*self.path, section))
 

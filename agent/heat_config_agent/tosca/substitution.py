@@ -216,7 +216,8 @@ def check_substitutable(service: Service, documents: Iterable[Document], scope: 
         fitting = [document.file for type_, document in offered if type_.is_a(node.type)]
         if not fitting:
             problem = f"no template that is imported stands in for {node.name}"
-            scope.report.leave_open("open-substitution", problem, node.path, "import one whose node_type is its type")
+            hint = "import one whose node_type is its type; apply also finds one in the folder of the service"
+            scope.report.leave_open("open-substitution", problem, node.path, hint)
         elif len(fitting) > 1:
             shown = ", ".join(fitting[:_MOST_SHOWN])
             problem = f"several templates can stand in for {node.name}: {shown}"

@@ -18,6 +18,7 @@ from heat_config_agent.tosca.requirements import check_requirements
 from heat_config_agent.tosca.service import Node, Service
 from heat_config_agent.tosca.templates import Interface, Relationship, Template
 from heat_config_agent.tosca.type_checks import find
+from heat_config_agent.tosca.variables import variable
 
 _SCALABLE = "tosca.capabilities.Scalable"
 
@@ -66,6 +67,7 @@ def _check_node(
     check_attributes(node, content, type_, inner)
     _check_capabilities(node, content, inner)
     check_interfaces(node, content.get("interfaces") or {}, path, inner, node.artifacts)
+    _check_variables(node, inner)
     for name, artifact in (content.get("artifacts") or {}).items():
         check_artifact(node.artifacts[name], artifact, node.document)
         functions.check(artifact.get("properties"), (*path, "artifacts", name, "properties"), inner)
@@ -194,6 +196,7 @@ def check_relationship(relationship: Relationship, content: Mapping[str, Json], 
     check_properties(relationship, content, type_.properties if type_ else {}, inner)
     check_attributes(relationship, content, type_, inner)
     check_interfaces(relationship, content.get("interfaces") or {}, relationship.path, inner, {})
+    _check_variables(relationship, inner)
 
 
 def check_interfaces(
@@ -243,6 +246,18 @@ def check_interfaces(
             functions.check_outputs(of, where, scope)
         for notification, of in (assigned.get("notifications") or {}).items():
             functions.check_outputs(of, (*here, "notifications", notification), scope)
+
+
+def _check_variables(template: Template, scope: Scope) -> None:
+    """Warn of inputs of an operation that would have the same variable."""
+    for interface, operation in template.operations:
+        names: dict[str, str] = {}
+        for name in interface.inputs(operation.name):
+            first = names.setdefault(variable(name), name)
+            if first != name:
+                problem = f"the inputs {first} and {name} of {operation.name} have one variable, {variable(name)}"
+                path = (*template.path, "interfaces", interface.name)
+                scope.report.warn("same-variable", problem, path, "rename one of them")
 
 
 def _is_incomplete(interface: Interface | None) -> bool:

@@ -6,7 +6,6 @@ template substitutes has a layer of its own. A `Part` is a node of a layer, a `L
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +18,7 @@ from heat_config_agent.tosca import filters, requirements
 from heat_config_agent.tosca.definitions import CapabilityDefinition, Type
 from heat_config_agent.tosca.service import Node, Requirement, Service
 from heat_config_agent.tosca.templates import Relationship, Template
+from heat_config_agent.tosca.variables import variable
 
 COMPUTE = "tosca.nodes.Compute"
 HOSTED_ON = "tosca.relationships.HostedOn"
@@ -142,12 +142,6 @@ class Link:
     def hosts(self) -> bool:
         """True if the target hosts the source."""
         return self.type is not None and HOSTED_ON in self.type.keys
-
-
-def variable(name: str) -> str:
-    """Return a name as it may begin the name of a variable."""
-    made = re.sub(r"[^A-Za-z0-9_]", "_", name)
-    return f"_{made}" if made[:1].isdigit() else made
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,10 @@ from heat_config_agent.tosca.documents import Document
 from heat_config_agent.tosca.entities import operations
 from heat_config_agent.tosca.filters import check_filter
 from heat_config_agent.tosca.functions import Scope
-from heat_config_agent.tosca.grammar import EMPTY
+from heat_config_agent.tosca.grammar import EMPTY, Short
 from heat_config_agent.tosca.interface_definitions import InterfaceDefinition, check_operations
+from heat_config_agent.tosca.primitives import kind_of
+from heat_config_agent.tosca.refinements import check_refinement
 from heat_config_agent.tosca.report import Report, nearest
 from heat_config_agent.tosca.subjects import TypeSubject
 from heat_config_agent.tosca.triggers import check_triggers
@@ -180,8 +182,12 @@ class _TypeCheck:
             self.report.wrong("key-missing", problem, path, nearest(interface.name, known) or "add type")
         check_operations(content, path, self.report)
         self._check_inputs(content.get("inputs"), interface.inputs, (*path, "inputs"))
+        declared = interface.type.operations if interface.type is not None else {}
         for name, operation, where in operations(content, path):
             self._check_operation(operation, interface.operations[name].inputs, where)
+            hint = nearest(name, declared) if name not in declared else ""
+            if hint:
+                self.report.warn("misspelt", f"{interface.name} has no operation {name}: it is a new one", where, hint)
         for name, notification in (content.get("notifications") or {}).items():
             functions.check_outputs(notification, (*path, "notifications", name), self.scope)
 
@@ -288,6 +294,10 @@ def check_definitions(
         if content is EMPTY:
             continue
         definition, here = defined[name], (*path, name)
+        if isinstance(content, Short) and definition.parent is None:
+            problem = f"{name} must be a property: a map, not {kind_of(content['value'])}"
+            report.wrong("kind", problem, here, "a value alone refines an inherited property")
+            continue
         type_, old = definition.schema.type, definition.parent.schema.type if definition.parent else None
         named = content.get("type")
         if named is not None:
@@ -310,6 +320,7 @@ def check_definitions(
             value = content.get(key)
             if value is not None:
                 values.check(value, definition.schema, (*here, key), report)
+        check_refinement(content, definition, here, report)
 
 
 def check_schema(content: Any, path: Path, document: Document) -> None:

@@ -130,6 +130,8 @@ def check_properties(
         if definition.status in {"deprecated", "unsupported"}:
             report.warn("status", f"the property {name} is {definition.status}", (*path, name))
         check(value, definition.schema, (*path, name), report)
+        if definition.fixed is not None and value not in (None, definition.fixed):
+            report.wrong("refine", f"the type of {owner} fixes the value of {name}", (*path, name), "leave it out")
     for name, definition in defined.items():
         if name not in values and definition.required and definition.default is None:
             report.wrong("required", f"{owner} needs a value for the property {name}", lacking, f"add {name}")

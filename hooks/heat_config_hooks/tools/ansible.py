@@ -151,7 +151,8 @@ finish = protocol.collect
 def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     """Run the playbook, and return the exit code of ansible-playbook."""
     argv, activity = _argv(request, place), Activity()
-    local = _inventory(request, place) == _LOCAL
+    inventory = _inventory(request, place)
+    local = inventory == _LOCAL or Path(inventory).parent == place.run  # there is the one of the `tosca` hook
     environment = ansible_settings.environment(request, place, local=local)
     if environment.get("ANSIBLE_STDOUT_CALLBACK") in _SUPPORTED:
         code = _run_with_runner(argv, environment, place, activity)

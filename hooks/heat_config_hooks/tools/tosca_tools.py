@@ -44,6 +44,11 @@ class CallbackModule(CallbackBase):
 """
 """A callback plugin of Ansible that prints nothing and writes the facts that a playbook has set."""
 
+_THIS_MACHINE = b"""\
+localhost ansible_connection=local ansible_python_interpreter="{{ ansible_playbook_python }}"
+"""
+"""An inventory of Ansible that has this machine with the settings it has where no inventory names it."""
+
 _COOKBOOK = "heat_config_tosca"
 """The cookbook that is made for a recipe that stands alone."""
 
@@ -87,6 +92,7 @@ def write(processor: str, tool: Tool, file: Path | None) -> None:
         folder = _plugins(tool.place)
         files.make_directory(folder)
         files.replace(folder / "heat_config_facts.py", _FACTS.format(names=names, path=path).encode())
+        files.replace(_inventory(tool.place), _THIS_MACHINE)
     elif processor == "chef" and file is not None and _is_recipe(file):
         book = file.parent / "cookbooks" / _COOKBOOK
         files.make_directory(book / "recipes")
@@ -109,12 +115,21 @@ def _plugins(place: protocol.Workplace) -> Path:
     return place.run / "callback plugins"
 
 
+def _inventory(place: protocol.Workplace) -> Path:
+    """Return the path for the inventory with this machine."""
+    return place.run / "this machine.ini"
+
+
 def _text(file: Path) -> str:
     return files.read(file, files.LARGEST).decode("utf-8", "replace")
 
 
 def _playbook(request: protocol.Request, place: protocol.Workplace, file: Path) -> protocol.Request:
-    own = {"callback_plugins": [str(_plugins(place))]} if script_outputs.names(request.outputs) else {}
+    own: dict[str, object] = {}
+    if script_outputs.names(request.outputs):
+        own["callback_plugins"] = [str(_plugins(place))]
+    if not place.environment.get("HEAT_ANSIBLE_INVENTORY"):
+        own["inventory"] = str(_inventory(place))
     return replace(request, config=_text(file), options={**request.options, **own})
 
 

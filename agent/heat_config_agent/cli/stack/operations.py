@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.cli.mistakes import mistake_line
-from heat_config_agent.cli.stack import definitions, sessions, signatures, timeline, values
+from heat_config_agent.cli.stack import definitions, plan, sessions, signatures, timeline, values
 from heat_config_agent.cli.stack.live_view import view_of
 from heat_config_agent.hot import capabilities
 from heat_config_agent.language.mistakes import Invalid
@@ -20,10 +20,9 @@ from heat_config_agent.language.report import ordered
 from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings
-from heat_config_agent.stack import advice, deployments, listing, preview, validation
+from heat_config_agent.stack import advice, deployments, listing
 from heat_config_agent.stack.definition import Definition
 from heat_config_agent.stack.live import Stack
-from heat_config_agent.stack.preview import Change
 from heat_config_agent.stack.records import COMPLETE, CREATE, DELETE, FAILED, INIT, RESUME, ROLLBACK, SUSPEND
 from heat_config_agent.stack.session import Session
 from heat_config_agent.stack.snapshots import ArchivingSession
@@ -33,8 +32,6 @@ Command: TypeAlias = Callable[[argparse.Namespace], int]
 
 _STDERR_LINES = 5
 """Number of lines of standard error that are shown of a failed deployment."""
-
-_STYLES = {preview.ADDED: "good", preview.REMOVED: "bad", preview.REPLACED: "warn", preview.UPDATED: "warn"}
 
 
 def with_mistakes(command: Command) -> Command:
@@ -70,7 +67,7 @@ def create(options: argparse.Namespace) -> int:
     definition = definitions.new(options, options.name, _types(settings))
     _warned(settings, definition)
     if options.dry_run:
-        return show_plan(_created(settings, definition), as_json=options.json)
+        return plan.show(settings, definition, None, as_json=options.json)
     return carry_out(settings, options, lambda session: _making(session, definition, options), definition)
 
 
@@ -86,7 +83,7 @@ def update(options: argparse.Namespace) -> int:
     definition = definitions.changed(options, stack)
     _warned(settings, definition)
     if options.dry_run:
-        return show_plan(_changed(settings, stack, definition), as_json=options.json)
+        return plan.show(settings, definition, stack, as_json=options.json)
     return carry_out(
         settings, options, lambda session: session.update(definition, rollback=options.rollback), definition
     )
@@ -101,10 +98,10 @@ def preview_(options: argparse.Namespace) -> int:
         stack = sessions.look(settings, name)
         definition = definitions.changed(options, stack)
         _warned(settings, definition)
-        return show_plan(_changed(settings, stack, definition), as_json=options.json)
+        return plan.show(settings, definition, stack, as_json=options.json)
     definition = definitions.new(options, name, _types(settings))
     _warned(settings, definition)
-    return show_plan(_created(settings, definition), as_json=options.json)
+    return plan.show(settings, definition, None, as_json=options.json)
 
 
 def apply(settings: Settings, template: str, options: Any, content: bytes | None) -> int:
@@ -135,9 +132,7 @@ def _applied(settings: Settings, options: argparse.Namespace) -> int:
     )
     _warned(settings, definition)
     if options.plan:
-        return show_plan(
-            _changed(settings, stack, definition) if stack else _created(settings, definition), as_json=options.json
-        )
+        return plan.show(settings, definition, stack, as_json=options.json)
 
     def work(session: Session) -> None:
         root = session.root
@@ -200,7 +195,8 @@ def delete(options: argparse.Namespace) -> int:
     codes = []
     for name in options.names:
         options.name = name
-        codes.append(carry_out(settings, options, lambda session: session.delete(force=options.force), None))
+        work = functools.partial(ArchivingSession.delete, force=options.force)
+        codes.append(carry_out(settings, options, work, None, without_types=options.force))
     return max(codes)
 
 
@@ -209,11 +205,20 @@ def carry_out(
     options: argparse.Namespace,
     work: Callable[[ArchivingSession], object],
     definition: Definition | None,
+    *,
+    without_types: bool = False,
 ) -> int:
-    """Work on a stack to the end, and print the outcome."""
+    """Work on a stack to the end, and print the outcome. `without_types` is that of `sessions.work`."""
     view = view_of(options.name, as_json=options.json)
     began = time.monotonic()
-    with sessions.work(settings, options.name, view, server=options.server or "", limit=options.timeout) as session:
+    with sessions.work(
+        settings,
+        options.name,
+        view,
+        server=options.server or "",
+        limit=options.timeout,
+        without_types=without_types,
+    ) as session:
         stack = session.root
         names = definition.resources if definition else stack.resources if stack else ()
         view.expect(list(names), timeline.earlier(settings, session))
@@ -307,25 +312,3 @@ def _way_out(settings: Settings, root: Stack) -> list[str]:
     resume, update = (terminal.line(settings.command("stack", word, root.name)) for word in ("resume", "update"))
     first = f"`{resume}` and then " if root.record.action == SUSPEND else ""
     return [f"if its template has to be fixed, {first}`{update}` with the new template repairs the stack"]
-
-
-def _created(settings: Settings, definition: Definition) -> list[Change]:
-    validation.check(definition, _types(settings))
-    return [Change(name, each.type, preview.ADDED) for name, each in definition.resources.items()]
-
-
-def _changed(settings: Settings, stack: Stack, definition: Definition) -> list[Change]:
-    validation.check(definition, _types(settings))
-    return list(preview.changes(stack, definition))
-
-
-def show_plan(changes: list[Change], *, as_json: bool) -> int:
-    """Print the change of each resource."""
-    if as_json:
-        terminal.say(json.dumps([{"name": each.name, "type": each.type, "change": each.effect} for each in changes]))
-        return ExitCode.OK
-    lines = terminal.table([(each.effect, each.name, each.type) for each in changes])
-    for each, line in zip(changes, lines, strict=True):
-        terminal.say(terminal.styled(line, _STYLES.get(each.effect, "quiet")))
-    terminal.say(f"{terminal.count(len(changes), 'resource')}; nothing was done")
-    return ExitCode.OK

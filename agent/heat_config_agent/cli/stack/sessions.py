@@ -79,7 +79,7 @@ def types(directories: tuple[str, ...]) -> Types:
     from heat_config_agent.stack import plugins  # noqa: PLC0415  # what stands for Heat is slow to load
 
     loaded = plugins.load(map(Path, directories))
-    for each in loaded.disabled:
+    for each in (*loaded.disabled, *loaded.remarks):
         terminal.say(f"warning: {terminal.line(each)}", error=True)
     return known_types(loaded.types)
 
@@ -106,7 +106,8 @@ def look(settings: Settings, name: str, warn: Callable[[str], None] = warned) ->
         raise damaged(store) if store.damage else missing(settings, name)
     if store.damage:
         warn(store.damage)
-    return _seen(settings, store, record, definition_of(record, record.source, load) if record.source else None)
+    definition = definition_of(record, record.source, load) if record.source else None
+    return _seen(settings, store, record, definition, warn)
 
 
 def outline(settings: Settings, name: str) -> Stack | None:
@@ -117,20 +118,31 @@ def outline(settings: Settings, name: str) -> Stack | None:
     store = Store(listing.folder(settings.state, name), write=False, only=StackRecord.KIND)
     if store.root is None and store.damage:
         raise damaged(store)
-    return _seen(settings, store, store.root, None) if store.root is not None else None
+    return _seen(settings, store, store.root, None, warned) if store.root is not None else None
 
 
-def _seen(settings: Settings, store: Store, record: StackRecord, definition: Definition | None) -> Stack:
-    world = World(store, types(settings.words("plugin_dirs")), _Nobody())
+def _seen(
+    settings: Settings, store: Store, record: StackRecord, definition: Definition | None, warn: Callable[[str], None]
+) -> Stack:
+    world = World(store, types(settings.words("plugin_dirs")), _Nobody(), unusable=functools.cache(warn))
     world.expect_signals = lambda handle, _token: address(record.port, handle)
     return Stack(world, record, definition)
 
 
 @contextlib.contextmanager
 def work(
-    settings: Settings, name: str, view: View, *, server: str = "", limit: float | None = None
+    settings: Settings,
+    name: str,
+    view: View,
+    *,
+    server: str = "",
+    limit: float | None = None,
+    without_types: bool = False,
 ) -> Iterator[ArchivingSession]:
-    """Open a stack for work, which may be a new one. Raises LockedError, StateError, UsageError."""
+    """Open a stack for work, which may be a new one. Raises LockedError, StateError, UsageError.
+
+    Without types, it is a warning if the type of a resource cannot be used: the stack is to be forgotten.
+    """
     lock.guard(settings.state)
     folder = listing.folder(settings.state, name)
     all_types = types(settings.words("plugin_dirs"))
@@ -140,7 +152,15 @@ def work(
         ending.callback(forget, folder)
         ending.callback(machine.close)
         watched = _Watched(machine, view, progress, limit)
-        opened = ArchivingSession(folder, all_types, watched, load, happened=view.happened, warn=view.warn)
+        opened = ArchivingSession(
+            folder,
+            all_types,
+            watched,
+            load,
+            happened=view.happened,
+            warn=view.warn,
+            unusable=functools.cache(view.warn) if without_types else None,
+        )
         opened.world.left_unchanged = view.left_unchanged
         progress.path_of = functools.partial(path_of_deployment, opened.store)
         with contextlib.closing(opened) as session:

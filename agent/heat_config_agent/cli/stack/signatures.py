@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from heat_config_agent.cli.languages import is_packed
 from heat_config_agent.model.errors import UsageError
 from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_hooks.files import take
@@ -52,9 +53,10 @@ def opened(options: Any, template: str) -> Opened:
         raise AssertionError(template)
     if given:
         signed.check(template, b"")
-    elif os.path.isdir(template) or template.endswith((".csar", ".zip")):  # noqa: PTH112
-        return Opened(_copied(template, signed), evidence=signed.evidence)
-    return Opened(template, signed.read, signed.evidence, Chosen(signed.covers, signed.read))
+    elif is_packed(template):
+        return Opened(_copied(gate.named(template), signed), evidence=signed.evidence)
+    disk = Chosen(signed.covers, signed.read, has_archives=bool(given))  # the tree was compared as a whole
+    return Opened(template, signed.read, signed.evidence, disk)
 
 
 def _copied(template: str, signed: Gate) -> str:
@@ -65,7 +67,7 @@ def _copied(template: str, signed: Gate) -> str:
 
     folder = tempfile.mkdtemp(prefix="heat-config-signed-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    root = os.path.dirname(os.path.normpath(template)) or "."  # noqa: PTH120  # it may be empty
+    root = os.path.dirname(template) or "."  # noqa: PTH120  # it may be empty
     for name in signed.names:
         target = Path(folder, name)
         if not target.resolve().is_relative_to(Path(folder).resolve()):
@@ -75,4 +77,4 @@ def _copied(template: str, signed: Gate) -> str:
             target.write_bytes(signed.read(Path(root, name)))
         except OSError as error:
             raise UsageError(f"cannot read {name}: {error.strerror}") from error
-    return str(Path(folder, os.path.basename(os.path.normpath(template))))  # noqa: PTH119
+    return str(Path(folder, os.path.basename(template)))  # noqa: PTH119

@@ -13,7 +13,8 @@ import sys
 from heat_config_agent.model.deployment import Credentials
 from heat_config_agent.model.errors import DeniedError, UnreachableError
 from heat_config_agent.runs.providers import CA_FILE, LARGEST, SECONDS, USER, ProviderError, folder
-from heat_config_agent.web.keystone import Cloud
+from heat_config_agent.settings.in_force import refused_url
+from heat_config_agent.web.keystone import Cloud, Connections
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
@@ -27,7 +28,8 @@ def _payload(name: str) -> bytes:
     missing = [field for field in ("auth_url", "user_id", "password", "project_id") if not given.get(field)]
     if missing:
         raise ProviderError(f"the deployment has no user of Keystone: it lacks deploy_{missing[0]}")
-    cloud = Cloud(Credentials(**given), os.environ.get(CA_FILE) or None)
+    ca_file = os.environ.get(CA_FILE) or None
+    cloud = Cloud(Credentials(**given), ca_file, Connections(ca_file, _allow))
     try:
         answer = cloud.ask(  # the endpoint is that of the catalog; the host in the URL is ignored
             "GET",
@@ -46,6 +48,12 @@ def _payload(name: str) -> bytes:
     if answer.status != 200 or answer.is_page:
         raise ProviderError(f"Barbican answers HTTP {answer.status} {answer.reason}".rstrip())
     return answer.body
+
+
+def _allow(url: str) -> None:
+    """Raise UnreachableError if the policy refuses to reach a URL: that of Keystone, or of Barbican in its catalog."""
+    if refusal := refused_url(url):
+        raise UnreachableError(refusal)
 
 
 if __name__ == "__main__":

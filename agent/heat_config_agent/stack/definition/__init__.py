@@ -252,9 +252,19 @@ class Environment(Protocol):
         """
 
     def of_text(
-        self, resource: str, template: str, identity: Identity, parameters: Mapping[str, Json], *, known: bool = True
+        self,
+        resource: str,
+        template: str,
+        identity: Identity,
+        parameters: Mapping[str, Json],
+        *,
+        known: bool = True,
+        mappings: Mapping[str, str] | None = None,
     ) -> Definition:
-        """Return the definition of a stack whose template is text. Raises `Invalid`, as `nested` does."""
+        """Return the definition of a stack whose template is text. Raises `Invalid`, as `nested` does.
+
+        `mappings` are types with the types that stand for them in this stack; they precede those of the environment.
+        """
 
     def of_file(
         self, resource: str, template: str, identity: Identity, parameters: Mapping[str, Json], *, known: bool = True

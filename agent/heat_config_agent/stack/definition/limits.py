@@ -121,16 +121,30 @@ def within_template(work: Callable[[], _T]) -> _T:
         return within(TEMPLATE_SECONDS, work)
     finally:
         if collects:
-            if not _frozen:  # to count is to go through all that is frozen
-                _frozen[:] = [True] * bool(gc.get_freeze_count())
-            gc.freeze()
-            if not _frozen:  # then it moves what there is to the oldest generation
-                gc.unfreeze()
+            _count_as_old()
             gc.enable()
 
 
-_frozen: list[bool] = []
-"""True, as one element, once objects are frozen: they stay so."""
+_FREEZES = 4
+"""How often a process whose start is frozen also freezes what it has made of templates.
+
+A command reads few templates. In a process that reads many, garbage that is frozen would never be freed.
+"""
+
+_freezes: list[bool] = []
+"""An element for each time that objects were frozen, and stay so; the first is the start of the process."""
+
+
+def _count_as_old() -> None:
+    """Have the next collection not search the objects that there are now."""
+    if not _freezes and gc.get_freeze_count():  # to count is to go through all that is frozen
+        _freezes.append(True)
+    if not _freezes:
+        gc.freeze()
+        gc.unfreeze()  # they are in the oldest generation now
+    elif len(_freezes) <= _FREEZES:
+        gc.freeze()
+        _freezes.append(True)
 
 
 @contextmanager

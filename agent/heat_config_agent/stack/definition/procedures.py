@@ -22,6 +22,8 @@ class Delivery:
     properties: Mapping[str, Tree]
     keeper: str
     """The resource that keeps the outputs."""
+    kept_as: str
+    """The name of the operation among those whose outputs the resource keeps."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from heat_config_agent.stack.resources.signal_urls import (
     UpdateWaitConditionHandle,
 )
 from heat_config_agent.stack.resources.stacks import CfnStack, HeatStack
+from heat_config_agent.stack.resources.unusable import Unusable
 from heat_config_agent.stack.resources.values import Delay, Nothing, RandomString, TestResource, Value
 from heat_config_agent.stack.resources.wait_conditions import WaitCondition, WaitConditionHandle
 from heat_config_agent.stack.types import Types
@@ -92,6 +93,7 @@ def known_types(plugins: Mapping[str, type[Resource]] | None = None) -> Types:
         SERVICE_TYPES,
         template=TEMPLATE,
         placeholder=PLACEHOLDER,
+        unusable=Unusable,
         of_cloud=placeholder,
         former=former_placeholder,
     )

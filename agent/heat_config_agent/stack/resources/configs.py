@@ -27,7 +27,7 @@ _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 """Heat writes YAML with libyaml, which breaks long lines at other places than the writer in Python."""
 
 
-class _Config(Resource):
+class Config(Resource):
     """The base class of all configs."""
 
     stack: Stack
@@ -65,7 +65,7 @@ class _Config(Resource):
         return found.config if name == "config" and found is not None else None
 
 
-class SoftwareConfig(_Config):
+class SoftwareConfig(Config):
     """A config that is text, such as a script."""
 
     properties_schema: ClassVar[Mapping[str, Schema]] = {
@@ -75,7 +75,7 @@ class SoftwareConfig(_Config):
     }
 
 
-class StructuredConfig(_Config):
+class StructuredConfig(Config):
     """A config that is a map; `get_input` in it stands for the value of an input."""
 
     properties_schema: ClassVar[Mapping[str, Schema]] = {
@@ -85,7 +85,7 @@ class StructuredConfig(_Config):
     }
 
 
-class SoftwareComponent(_Config):
+class SoftwareComponent(Config):
     """A config for each lifecycle action, each with its tool."""
 
     properties_schema: ClassVar[Mapping[str, Schema]] = {
@@ -131,7 +131,7 @@ class SoftwareComponent(_Config):
         return None
 
 
-class CloudConfig(_Config):
+class CloudConfig(Config):
     """A config for cloud-init."""
 
     properties_schema: ClassVar[Mapping[str, Schema]] = {

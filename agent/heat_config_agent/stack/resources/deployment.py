@@ -109,6 +109,11 @@ class SoftwareDeployment(Resource):
         )
         return derived
 
+    def foreseen(self, action: str) -> ConfigRecord | None:
+        """Return the config that an action carries out, as far as values are known; None for none. Raises NotFound."""
+        source = self._config(self.properties)
+        return self._derived(action, source) if self._is_for(action, source) else None
+
     def _told(self, action: str) -> dict[str, Json]:
         transport = self.properties["signal_transport"]
         return {

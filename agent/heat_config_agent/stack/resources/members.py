@@ -46,6 +46,10 @@ class Group(StackResource):
         """Yield the members that are validated: the first, because the others are like it."""
         return itertools.islice(self.members(self.known()), 1)
 
+    def first_member(self, identity: Identity) -> Definition:
+        """Return a definition with the first member, whose values are resolved in the stack as it is."""
+        return self._stack_of(identity, itertools.islice(self.members(self.properties), 1))
+
     def members_like_the_first(self) -> int:
         """Return the number of members that the first one represents in validation."""
         return len(list(self.members(self.known())))

@@ -14,12 +14,12 @@ from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import exception
 from heat_config_agent.stack.constraints import AllowedValues
 from heat_config_agent.stack.properties import Schema
-from heat_config_agent.stack.resources.configs import _GROUP, _Config
+from heat_config_agent.stack.resources.configs import _GROUP, Config
 
 TEXT, MULTIPART = "text", "multipart"
 
 
-class MultipartMime(_Config):
+class MultipartMime(Config):
     """Several configs in one."""
 
     properties_schema: ClassVar[Mapping[str, Schema]] = {

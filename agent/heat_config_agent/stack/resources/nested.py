@@ -73,8 +73,6 @@ class StackResource(Resource):
             return Stack(world, record, None, self)
         return Stack(world, record, definition, self)
 
-    nested = child
-
     def has_nested(self) -> bool:
         """Return whether there is a child stack."""
         return self.child is not None
@@ -167,7 +165,10 @@ class StackResource(Resource):
 
     def _checked(self, record: StackRecord, action: str) -> Definition:
         """Return the definition of the child if it is valid with the values that are known now. Raises `Invalid`."""
-        definition = self.child_definition(self._identity_of(record))
+        return self.checked(record, self.child_definition(self._identity_of(record)), action)
+
+    def checked(self, record: StackRecord, definition: Definition, action: str) -> Definition:
+        """Return a definition of the child if it is valid with the values that are known now. Raises `Invalid`."""
         others = sum(each.stack != record.id for each in self.stack.world.store.resources.values())
         if others + len(definition.resources) > limits.MOST_RESOURCES:
             raise exception.Error(limits.too_many(others + len(definition.resources)))

@@ -155,6 +155,8 @@ class Operation(SoftwareDeployment):
             self.record.data[_OPEN] = True
             if action == "DELETE":
                 self.record.data[_MADE] = False
+            now = {name: value for name, value in (self._latest("surroundings") or {}).items() if value is not None}
+            self._take({"surroundings": {**(self.properties["surroundings"] or {}), **now}} if now else {})
             self.stack.keep(self.record)
         return super()._act(action)
 
@@ -225,20 +227,28 @@ class Operation(SoftwareDeployment):
 
     def settle(self) -> None:
         """Resolve the values for the last time before the stack changes: the operations that undo need them."""
-        defined, frozen = self.stack.defined, self.record.definition
-        if defined is None or frozen is None or self.name not in defined.resources:
-            return
-        tree = defined.resources[self.name].properties
-        latest = {}
-        for name in ("inverse_values", "surroundings"):
-            try:
-                latest[name] = resolve(tree.get(name), self.stack.look)
-            except Unresolved:
-                continue
-        if any(frozen["properties"].get(name) != value for name, value in latest.items()):
-            self.record.definition = {**frozen, "properties": {**frozen["properties"], **latest}}
-            self.define(thaw(self.name, self.record.definition))
+        names = ("inverse_values", "surroundings")
+        if self._take({name: value for name in names if (value := self._latest(name)) is not None}):
             self.stack.keep(self.record)
+
+    def _latest(self, name: str) -> Json:
+        """Return the value that a property has at the moment; None if it cannot be resolved."""
+        defined = self.stack.defined
+        if defined is None or self.name not in defined.resources:
+            return None
+        try:
+            return resolve(defined.resources[self.name].properties.get(name), self.stack.look)
+        except Unresolved:
+            return None
+
+    def _take(self, values: Mapping[str, Json]) -> bool:
+        """Take values of properties for the ones that the record has; return whether some are others."""
+        frozen = self.record.definition
+        if frozen is None or all(frozen["properties"].get(name) == value for name, value in values.items()):
+            return False
+        self.record.definition = {**frozen, "properties": {**frozen["properties"], **values}}
+        self.define(thaw(self.name, self.record.definition))
+        return True
 
     # Attributes.
 

@@ -103,8 +103,13 @@ class Placeholder(NothingBehind):
         return self.properties_schema
 
     def mistakes(self) -> list[Wrong]:
-        """Return all mistakes; none in the properties of a resource that exists already."""
-        return [] if self.definition.external_id is not None else super().mistakes()
+        """Return all mistakes, with those of properties that are given in an older form as well."""
+        conflicts = self.facts.conflicts(self.definition.properties)
+        both = "Cannot define the following properties at the same time"
+        return [
+            *(Wrong(f"{both}: {names}", ("properties", *path)) for path, names in conflicts),
+            *super().mistakes(),
+        ]
 
     def properties_of(self, resolve: Callable[[Tree], Tree]) -> Properties:
         """Return the properties with those of older names translated, resolved by a function."""

@@ -16,6 +16,7 @@ from heat_config_agent.stack.resources.servers import NothingBehind
 class ServiceNode(NothingBehind):
     """A node, which is there when all of its operations are done."""
 
+    always_known: ClassVar[frozenset[str]] = frozenset({"state"})
     properties_schema: ClassVar[Mapping[str, Schema]] = {}
     attributes_schema: ClassVar[Mapping[str, Attribute]] = {
         "state": Attribute("The state of the node.", type=Attribute.STRING)
@@ -24,10 +25,10 @@ class ServiceNode(NothingBehind):
     def _resolve_attribute(self, name: str) -> Any:
         if name == "state":
             return nodes.state(self.stack, self.name)
-        return (self.record.data.get(nodes.OUTPUTS) or {}).get(name)
+        return nodes.kept_outputs(self.record, name)
 
     def get_attribute(self, key: str, *path: Json) -> Json:
-        """Return the state of the node, or the outputs of an operation by its name that workflows have called."""
+        """Return the state of the node, or the outputs of an operation that workflows have called."""
         return select_from_attribute(self._resolve_attribute(key), path)
 
 

@@ -6,17 +6,19 @@ import random
 import secrets
 import string
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import exception, records
 from heat_config_agent.stack.attributes import Schema as Attribute
 from heat_config_agent.stack.constraints import AllowedValues, CustomConstraint, Range
+from heat_config_agent.stack.definition import Later, Unresolved
 from heat_config_agent.stack.properties import Properties, Schema
 from heat_config_agent.stack.resource import Resource
 from heat_config_agent.stack.snippet import Snippet
 from heat_config_agent.stack.support import HIDDEN, SupportStatus
+from heat_config_agent.stack.translation import TranslationRule
 
 _TYPES = {
     "string": Schema.STRING,
@@ -130,22 +132,27 @@ class RandomString(Resource):
     }
     attributes_schema: ClassVar[Mapping[str, Attribute]] = {"value": Attribute("The text.", type=Attribute.STRING)}
 
-    def _kinds(self) -> list[tuple[str, int]]:
-        """Return character sets, each with its minimum count."""
-        sequences = self.properties["character_sequences"] or []
-        classes = self.properties["character_classes"] if "character_classes" in self.properties.data else []
-        if self.properties["sequence"]:
-            classes = [*classes, {"class": self.properties["sequence"], "min": 1}]
-        if not sequences and not classes:
-            classes = self.properties["character_classes"]
-        return [(self.CLASSES[each["class"]], each["min"]) for each in classes] + [
-            (each["sequence"], each["min"]) for each in sequences
-        ]
+    def translation_rules(self, properties: Properties) -> Iterable[TranslationRule]:
+        """Return the rules that make the older property a member of the newer one."""
+        try:
+            sequence = properties["sequence"] if "sequence" in properties.data else None
+        except (ValueError, Unresolved):  # a mistake, which is reported
+            return ()
+        if not sequence or isinstance(sequence, Later):
+            return ()
+        added = [{"class": sequence, "min": 1}]
+        return (
+            TranslationRule(properties, TranslationRule.ADD, ["character_classes"], added),
+            TranslationRule(properties, TranslationRule.DELETE, ["sequence"]),
+        )
+
+    def _kinds(self) -> list[Mapping[str, Json]]:
+        """Return the classes and sequences of characters, each with its minimum count."""
+        return [*(self.properties["character_classes"] or []), *(self.properties["character_sequences"] or [])]
 
     def validate(self) -> None:
         """Check that the length suffices for all minimum counts."""
-        least = sum(of for _, of in self._kinds())
-        if self.properties["length"] < least:
+        if self.properties["length"] < sum(each["min"] for each in self._kinds()):
             raise exception.StackValidationFailed(
                 message="Length property cannot be smaller than combined character class and "
                 "character sequence minimums"
@@ -153,7 +160,11 @@ class RandomString(Resource):
 
     def handle_create(self) -> None:
         """Create the text."""
-        kinds = self._kinds()
+        self.reparse()  # the older property may depend on a resource that was not there before
+        kinds = [
+            (self.CLASSES[each["class"]] if "class" in each else each["sequence"], each["min"])
+            for each in self._kinds()
+        ]
         found = [secrets.choice(characters) for characters, of in kinds for _ in range(of)]
         rest = [secrets.choice(kinds)[0] for _ in range(self.properties["length"] - len(found))]
         found += [secrets.choice(each) for each in rest]

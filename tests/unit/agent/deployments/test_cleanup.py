@@ -234,6 +234,31 @@ def test_an_id_that_looks_like_a_clean_up_is_none() -> None:
     assert left(entry(made("a")), lookalike, present=(deployment("a-left", "x"),)) == ["a-left"]
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"action": "(left)"},
+        {"action": "(left)", "group": "no-such-tool"},
+        {"action": "(left)", "group": "../script"},
+        {"heat_config_left": "a"},
+        {"heat_config_left": ""},
+        {"config": {"configs": [{"actions": ["(left)"], "tool": "script", "config": "x"}]}, "group": "component"},
+    ],
+)
+def test_no_document_asks_for_a_cleanup(fields: dict[str, Any]) -> None:
+    """A deployment that says it is a cleanup is answered as failed, once, and has no action of its own."""
+    if "group" in fields or "config" in fields:
+        fields = {"action": "(left)", **fields}
+    given = deployment("b", **fields)
+    known = Known(entries={}, tools=Tools(()).installed(), now=NOW)
+    (step,) = plan.make(parse(given), known)
+    assert (step.verb, step.deployment.action) == (Verb.ANSWER, "CREATE" if "heat_config_left" in fields else "")
+    assert step.reason.endswith(": only the agent makes cleanups")
+    settled = replace(entry(given, run=None), action=step.deployment.action)
+    (step,) = plan.make(parse(given), replace(known, entries={"b": settled}))
+    assert step.verb is Verb.SKIP
+
+
 def test_something_is_pending_until_it_is_cleaned_up() -> None:
     """A deployment with a pending cleanup is not forgotten."""
     known = entry(made("a"), State.ACCEPTED)

@@ -89,7 +89,7 @@ def test_the_inputs_of_the_agent_cannot_be_references() -> None:
         ("file:db", False),
         ("env", False),
         ("none", False),
-        ("*", False),
+        ("file:*", True),
     ],
 )
 def test_a_policy_lists_references(rule: str, allowed: bool) -> None:

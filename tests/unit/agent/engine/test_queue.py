@@ -6,7 +6,7 @@ from heat_config_agent.deployments import cleanup, metadata
 from heat_config_agent.deployments.plan import Step, Verb
 from heat_config_agent.engine.launch import Active
 from heat_config_agent.engine.queue import DELETE_PATIENCE, Queue
-from heat_config_agent.model.deployment import Document
+from heat_config_agent.model.deployment import CLEANUP_KEY, Document
 from heat_config_agent.model.entry import Run
 from heat_config_agent.runs.supervisor import Running
 from heat_config_hooks import processes
@@ -19,6 +19,8 @@ def step(identity: str, action: str = "CREATE", resource: str = "") -> Step:
     inputs = {"deploy_stack_id": "s/1", "deploy_resource_name": resource or identity}
     content = [deployment(identity, "text", action=action, inputs=inputs)]
     (found,) = metadata.parse(Document(source="test", content=content)).deployments
+    if action == cleanup.ACTION:
+        found = replace(found, key=f"{identity}{CLEANUP_KEY}")
     return Step(verb=Verb.RUN, deployment=found, reason="new")
 
 

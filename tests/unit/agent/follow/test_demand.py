@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,8 @@ import pytest
 from heat_config_agent.follow.demand import Demand
 from heat_config_agent.follow.git import Git
 from heat_config_agent.follow.origin import Origin
-from heat_config_agent.model import signed
 from heat_config_agent.model.errors import UsageError
-from heat_config_agent.signing import commits, ssh
+from heat_config_agent.signing import ssh
 from support.repositories import Repository
 from support.signers import Signer
 
@@ -26,11 +26,12 @@ class Followed:
 
     def __init__(self, folder: Path, allowed: str) -> None:
         self.folder, self.allowed, self.after = folder, allowed, ""
+        self.environment: dict[str, str] = {}
         self.repository = Repository(folder / "repository")
 
     def fetch(self, ref: str = "main") -> str:
         """Fetch the newest revision, as the follower does, and return it."""
-        environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(self.folder)}
+        environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(self.folder), **self.environment}
         origin = Origin(
             url=self.repository.url,
             ref=ref,
@@ -106,19 +107,112 @@ def test_a_signed_tag_stands_for_its_commit(tmp_path: Path) -> None:
     repository.git("tag", "-a", "-m", "unsigned", "v4")
     with pytest.raises(UsageError, match="has no signature"):
         followed.fetch("v4")
+    two = repository.commit({"a": "2"}, *alice.git)
+    assert followed.fetch("main") == two
+    with pytest.raises(UsageError, match=f"{one[:12]} does not follow {two[:12]}"):  # also if the settings name it
+        followed.fetch("v1")
+    repository.git("tag", "light")
+    assert followed.fetch("light") == two
+    repository.git("tag", "-a", "-m", "unsigned", "v5")
+    assert followed.fetch("v5") == two  # its commit is signed
 
 
-def test_no_byte_of_a_signed_commit_can_be_changed(tmp_path: Path) -> None:
-    """The evidence of a commit is its whole content, as git signs it."""
+def test_a_signed_commit_stands_for_those_before_it(tmp_path: Path) -> None:
+    """What is merged need not be signed: the signature of the newest commit is for all its files."""
+    alice, mallory = Signer(tmp_path, "alice"), Signer(tmp_path, "mallory")
+    followed = Followed(tmp_path, alice.line())
+    repository = followed.repository
+    one = repository.commit({"a": "1"}, *alice.git)
+    assert followed.fetch() == one
+    repository.git("checkout", "-q", "-b", "side")
+    repository.commit({"b": "2"})
+    repository.commit({"c": "3"}, *mallory.git)
+    repository.git("checkout", "-q", "main")
+    repository.commit({"a": "4"}, *alice.git)
+    repository.git(*mallory.git, "merge", "-q", "--no-ff", "-m", "by mallory", "side")
+    with pytest.raises(UsageError, match="its signer is not an allowed one"):
+        followed.fetch()
+    repository.git("reset", "-q", "--hard", "HEAD~1")
+    repository.git(*alice.git, "merge", "-q", "--no-ff", "-m", "by alice", "side")
+    assert followed.fetch() == repository.git("rev-parse", "HEAD")
+    repository.git("reset", "-q", "--hard", "HEAD^2")  # signed by an unknown user, and older
+    with pytest.raises(UsageError, match="its signer is not an allowed one"):
+        followed.fetch()
+
+
+def test_a_commit_with_two_signatures_is_not_a_signed_one(tmp_path: Path) -> None:
+    """Neither with two of ssh, nor with one of another kind in front, nor with the one of another commit."""
     alice = Signer(tmp_path, "alice")
-    repository = Repository(tmp_path / "repository")
-    revision = repository.commit({"a": "1"}, *alice.git)
-    content = repository.git("cat-file", "commit", revision) + "\n"
-    evidence = commits.of_commit(content)
-    assert ssh.problem(evidence, alice.line()) == ""
-    message = signed.halves(evidence.partition("\n")[2])[0]
-    start = evidence.index(message)
-    for position in range(start, start + len(message), 3):
-        changed = evidence[:position] + chr(ord(evidence[position]) ^ 1) + evidence[position + 1 :]
-        assert ssh.problem(changed, alice.line()) == "signature verification failed: incorrect signature"
-    assert commits.of_commit(content.replace("SSH SIGNATURE", "PGP SIGNATURE")) == ""
+    followed = Followed(tmp_path, alice.line())
+    repository = followed.repository
+    one = repository.commit({"a": "1"}, *alice.git)
+    content = repository.git("cat-file", "commit", one) + "\n"
+    start = content.index("gpgsig ")
+    end = content.index("\n\n") + 1
+    signature = content[start:end]
+    pgp = "gpgsig -----BEGIN PGP SIGNATURE-----\n \n AAAA\n -----END PGP SIGNATURE-----\n"
+    repository.commit({"evil": "2"})
+    other = repository.git("cat-file", "commit", "HEAD") + "\n"
+    where = other.index("\n\n") + 1
+    for forged in (
+        content[:start] + signature + signature + content[end:],
+        content[:start] + pgp + signature + content[end:],
+        content[:start] + signature + pgp + content[end:],
+        other[:where] + signature + other[where:],
+        other[:where] + signature.replace("gpgsig", "gpgsig-sha256") + other[where:],
+    ):
+        commit = repository.git("hash-object", "-t", "commit", "-w", "--literally", "--stdin", text=forged)
+        repository.git("update-ref", "refs/heads/main", commit)
+        with pytest.raises(UsageError, match=r"has no signature of ssh|its signature does not count"):
+            followed.fetch()
+
+
+def test_no_setting_of_git_decides_what_counts(tmp_path: Path) -> None:
+    """Settings of the user, of variables and of the repository neither allow a signer nor run anything."""
+    alice, mallory = Signer(tmp_path, "alice"), Signer(tmp_path, "mallory")
+    followed = Followed(tmp_path, alice.line())
+    repository, proof, run = followed.repository, tmp_path / "proof", tmp_path / "run"
+    good = repository.commit({"a": "alice", ".gitattributes": "* filter=evil\n"}, *alice.git)
+    repository.git("checkout", "-q", "-b", "evil")
+    repository.commit({"a": "mallory"}, *mallory.git)
+    trusted = tmp_path / "trusted"
+    trusted.write_text(mallory.line())
+    run.write_text(f"#!/bin/sh\ntouch {proof}\necho mallory@example.com\n")
+    run.chmod(0o755)
+    settings = {
+        "gpg.program": run,
+        "gpg.ssh.program": run,
+        "gpg.ssh.allowedSignersFile": trusted,
+        "core.fsmonitor": run,
+        "core.hooksPath": tmp_path / "hooks",
+        "core.sshCommand": run,
+        "filter.evil.smudge": run,
+        "filter.evil.process": run,
+        "uploadpack.packObjectsHook": run,
+    }
+    (tmp_path / "hooks").mkdir()
+    for name in ("post-checkout", "reference-transaction", "post-index-change"):
+        shutil.copy(run, tmp_path / "hooks" / name)
+        shutil.copy(run, repository.folder / ".git/hooks" / name)
+    user = tmp_path / ".gitconfig"
+    for file in (user, repository.folder / ".git/config"):
+        for name, value in settings.items():
+            subprocess.run(["git", "config", "--file", str(file), name, str(value)], check=True)
+    variables = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    subprocess.run(["git", "status"], cwd=repository.folder, env=variables, check=False, capture_output=True)
+    assert proof.exists()  # any other git would have run it
+    proof.unlink()
+    followed.environment = {
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "gpg.ssh.allowedSignersFile",
+        "GIT_CONFIG_VALUE_0": str(trusted),
+        "GIT_CONFIG_PARAMETERS": f"'core.fsmonitor={run}'",
+        "GIT_CONFIG_GLOBAL": str(user),
+        "GIT_SSH_COMMAND": str(run),
+        "GIT_TEMPLATE_DIR": str(repository.folder / ".git"),
+    }
+    with pytest.raises(UsageError, match="its signer is not an allowed one"):
+        followed.fetch("evil")
+    assert followed.fetch() == good
+    assert (tmp_path / "tree/a").read_text() == "alice"
+    assert not proof.exists()

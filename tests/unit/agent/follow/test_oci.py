@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from heat_config_agent.follow import oci
 from heat_config_agent.follow.origin import Origin
 from heat_config_agent.follow.sources import source
 from heat_config_agent.model.errors import SourceError, UsageError
@@ -150,3 +151,16 @@ def test_a_registry_that_lies_or_denies(registry: Registry, tmp_path: Path) -> N
     with pytest.raises(UsageError, match="no artifact has the tag"):
         source(origin(registry, ref="a/../b"), tmp_path).newest()
     assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("place", ["/token", "/v2/", "/store/"])
+def test_no_answer_of_a_registry_leads_past_the_policy(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """The registry, the place of its tokens, and the one to which it redirects may each be another host."""
+    monkeypatch.setattr(oci, "refused_url", lambda url: f"refused: {place}" if place in url else "")
+    registry.add(b"template", "application/yaml", "stack.yaml")
+    artifact = source(origin(registry), tmp_path)
+    with pytest.raises(SourceError, match=f"refused: {place}"):
+        artifact.fetch(artifact.newest(), tmp_path)
+    assert not any(f"{path}/".startswith(place) for path, _ in registry.asked if path)

@@ -49,6 +49,13 @@ def test_a_listed_host_is_reached(url: str) -> None:
         "http://0xc0000207/",
         "http://[::ffff:192.0.2.7]/",
         "http://[2001:db9::1]/",
+        "http://127.1/",
+        "http://192。0。2。7/",
+        "http://①92.0.2.7/",
+        "http://evil.example%00.git.example.evil/",
+        "http:///192.0.2.7/",
+        "http:heat.example/",
+        "file:///heat.example/",
         "http://heat.example:port/",
         "heat.example",
         "",
@@ -65,3 +72,8 @@ def test_a_word_that_is_no_host_is_a_mistake(word: str) -> None:
     """A rule that means something else than its author thinks would fall open."""
     with pytest.raises(ValueError, match="network: expected HOST"):
         policy.parse("/p", f"[policy]\nnetwork = {word}\n")
+
+
+def test_no_host_has_the_name_none() -> None:
+    """The word means that there is no host, also where a name server knows one of that name."""
+    assert "the host none is not in it" in policy.parse("/p", "[policy]\nnetwork = none\n").unreachable("http://none/")

@@ -62,6 +62,16 @@ def test_the_files_are_one_document_in_the_order_of_names(tmp_path: Path) -> Non
     assert (found.source, asked.trouble) == ("local", "")
 
 
+def test_each_file_may_have_a_signed_list_of_its_configs(tmp_path: Path) -> None:
+    """Of two files, the list of the last one does not replace that of the other."""
+    put(tmp_path / "a.json", "1", **{"heat-config-signatures": "one"})
+    put(tmp_path / "b.json", "2", **{"heat-config-signatures": ["two", "three"]})
+    put(tmp_path / "c.json", "3")
+    found = local(tmp_path).collect()
+    assert found is not None
+    assert found.signed_configs == tuple(f"heat-config-configs\n{each}" for each in ("one", "two", "three"))
+
+
 def test_no_directory_is_no_document(tmp_path: Path) -> None:
     """An instance need not have one; an empty one has no deployments, and that is an answer."""
     asked = local(tmp_path / "local-data")

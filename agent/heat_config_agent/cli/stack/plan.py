@@ -1,0 +1,70 @@
+"""The dry run of a stack: the change of each resource, and what the policy would refuse of it."""
+
+from __future__ import annotations
+
+import json
+
+from heat_config_agent.cli import terminal
+from heat_config_agent.cli.stack import sessions
+from heat_config_agent.model.errors import ExitCode
+from heat_config_agent.settings.effective import Settings
+from heat_config_agent.settings.in_force import policy_in_force
+from heat_config_agent.stack import preview, validation
+from heat_config_agent.stack.definition import Definition
+from heat_config_agent.stack.live import Stack
+from heat_config_agent.stack.preview import Change
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from heat_config_agent.cli.stack.refusals import Refusal  # few machines have a policy
+
+_STYLES = {preview.ADDED: "good", preview.REMOVED: "bad", preview.REPLACED: "warn", preview.UPDATED: "warn"}
+
+
+def show(settings: Settings, definition: Definition, stack: Stack | None, *, as_json: bool) -> int:
+    """Print the change of each resource of a new stack, or of one that gets another definition. Raises `Invalid`."""
+    validation.check(definition, sessions.types(settings.words("plugin_dirs")))
+    if stack is None:
+        changes = [Change(name, each.type, preview.ADDED) for name, each in definition.resources.items()]
+    else:
+        changes = list(preview.changes(stack, definition))
+    refused, mistake = _refusals(settings, definition, stack, changes)
+    if as_json:
+        terminal.say(json.dumps([_values(each, refused, mistake) for each in changes]))
+        return ExitCode.OK
+    lines = terminal.table([(each.effect, each.name, each.type) for each in changes])
+    for each, line in zip(changes, lines, strict=True):
+        terminal.say(terminal.styled(line, _STYLES.get(each.effect, "quiet")))
+    for line in terminal.table([(each.name, each.action, each.sentence) for each in refused]):
+        terminal.say(terminal.styled(line, "bad"))
+    if mistake:
+        terminal.say(terminal.styled(f"nothing new begins: {terminal.line(mistake)}", "bad"))
+    terminal.say(f"{terminal.count(len(changes), 'resource')}; nothing was done")
+    return ExitCode.OK
+
+
+def _values(change: Change, refused: list[Refusal], mistake: str) -> dict[str, object]:
+    found = [{"name": each.name, "action": each.action, "says": each.sentence} for each in refused]
+    own = [said for said, each in zip(found, refused, strict=True) if each.outer == change.name]
+    more = {"nothing_begins": mistake} if mistake else {"refused": own} if own else {}
+    return {"name": change.name, "type": change.type, "change": change.effect, **more}
+
+
+def _refusals(
+    settings: Settings, definition: Definition, stack: Stack | None, changes: list[Change]
+) -> tuple[list[Refusal], str]:
+    """Return what the policy would refuse of changes, and the mistake in the policy."""
+    policy = policy_in_force()
+    if policy is None or policy.mistake:
+        return [], policy.mistake if policy else ""
+    from heat_config_agent.cli.stack import refusals  # noqa: PLC0415  # few machines have a policy
+
+    types = sessions.types(settings.words("plugin_dirs"))
+    found = list(refusals.of(definition, types, settings, policy))
+    if stack is not None and stack.defined is not None:  # what is removed or replaced is deleted as it is now
+        before = refusals.of(stack.defined, types, settings, policy)
+        found = [
+            *(each for each in found if each.action != "DELETE"),
+            *(each for each in before if each.action == "DELETE"),
+        ]
+    return refusals.of_changes(changes, found), ""

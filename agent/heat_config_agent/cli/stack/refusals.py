@@ -1,0 +1,52 @@
+"""What the policy would refuse of a stack: its deployments for each action, before they are made."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+from heat_config_agent.deployments.plan import Known
+from heat_config_agent.engine import refusals
+from heat_config_agent.model.policy import Policy
+from heat_config_agent.runs.tools import Tools
+from heat_config_agent.settings.effective import Settings
+from heat_config_agent.stack import forecast, preview
+from heat_config_agent.stack.definition import Definition
+from heat_config_agent.stack.preview import Change
+from heat_config_agent.stack.records import CREATE, DELETE, UPDATE
+from heat_config_agent.stack.types import Types
+
+_ACTIONS: dict[str, Collection[str]] = {
+    preview.ADDED: (CREATE,),
+    preview.UPDATED: (CREATE, UPDATE),  # a child stack that is updated may create
+    preview.REPLACED: (CREATE, DELETE),
+    preview.REMOVED: (DELETE,),
+}
+"""The actions that a change of a resource may need."""
+
+
+class Refusal(NamedTuple):
+    """A deployment that the policy would refuse."""
+
+    outer: str
+    """The resource of the outermost stack that it belongs to."""
+    name: str
+    action: str
+    sentence: str
+
+
+def of(definition: Definition, types: Types, settings: Settings, policy: Policy) -> Iterator[Refusal]:
+    """Yield what the policy would refuse of a stack, in all actions of its life."""
+    known = Known(entries={}, tools=Tools(settings.hooks).installed(), now=time.time(), defaults=settings.defaults)
+    for each in forecast.deployments(definition, types):
+        source = f"stack:{definition.identity.id}/{each.name}"
+        if sentence := refusals.of_entry(source, each.entry, known, policy):
+            shown = definition.conceal.text(each.conceal.text(sentence))
+            yield Refusal(each.outer, each.name, each.action, shown)
+
+
+def of_changes(changes: Collection[Change], found: Collection[Refusal]) -> list[Refusal]:
+    """Return those of the refusals that the changes of a stack would meet."""
+    needed = {each.name: _ACTIONS.get(each.effect, ()) for each in changes}
+    return [each for each in found if each.action in needed.get(each.outer, ())]

@@ -1,0 +1,23 @@
+"""Work on everything else while a handler of a plug-in waits for something."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from heat_config_agent.stack.scheduler import Scheduler
+from heat_config_agent.stack.store import Memory
+
+
+def carry_on(scheduler: Scheduler, store: Memory, wait: Callable[[float], None], seconds: float) -> None:
+    """Carry out all other tasks for that many seconds, or until an action of a stack has begun or ended.
+
+    `wait` waits for the next event, or for that many seconds.
+    """
+    until, changing = time.monotonic() + seconds, store.changing()
+    while (left := until - time.monotonic()) > 0:
+        scheduler.turn()
+        store.flush()
+        if store.changing() != changing:
+            return
+        wait(left)
