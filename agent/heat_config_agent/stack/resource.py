@@ -73,6 +73,8 @@ class Resource(ClientUser):
     """True if an interrupted handler may be called again. Otherwise the resource counts as failed."""
     never_updated: ClassVar[bool] = False
     """True if no update changes the resource, even if its definition changes."""
+    no_signal_actions: ClassVar[tuple[str, ...]] = (SUSPEND, DELETE)
+    """The last actions after which a resource takes no signal."""
     deletes_with_snapshot: ClassVar[bool] = False
     """True if it may have the deletion policy Snapshot."""
 
@@ -325,7 +327,9 @@ class Resource(ClientUser):
         """Undo `prepare_for_replace`."""
 
     def signal(self, details: Json = None) -> None:
-        """Take a signal. Raises `NotSupported` if the type takes none."""
+        """Take a signal. Raises `NotSupported` if the type takes none, or none after its last action."""
+        if self.action in self.no_signal_actions:
+            raise exception.NotSupported(feature=f"Signal resource during {self.action}")
         handle = getattr(self, "handle_signal", None)
         if handle is None:
             raise exception.NotSupported(feature=f"to signal a resource of type {self.type()}")

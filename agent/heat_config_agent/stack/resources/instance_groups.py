@@ -109,6 +109,7 @@ class InstanceGroup(AutoScalingGroup):
     """A group of instances like a launch configuration, at its size."""
 
     POLICY: ClassVar[str] = "RollingUpdate"
+    COOLDOWN: ClassVar[str] = ""
     properties_schema: ClassVar[Mapping[str, Schema]] = {
         **_SHARED,
         LAUNCH: Schema(Schema.STRING, "The reference of the configuration.", required=True, update_allowed=True),
@@ -186,7 +187,7 @@ class InstanceGroup(AutoScalingGroup):
             return []
         return [{"Key": f"{SIGNED}groupname", "Value": self.FnGetRefId()}]
 
-    def adjust(self, adjustment: float, kind: str, least_step: int | None) -> None:
+    def adjust(self, adjustment: float, kind: str, least_step: int | None, cooldown: float | None = None) -> None:
         """Raise ValueError: only an update changes the size."""
         raise ValueError(f"{self.name} has the size of its template")
 
@@ -206,6 +207,7 @@ class CfnAutoScalingGroup(InstanceGroup):
     """A group of instances like a launch configuration, at its desired size, which policies change."""
 
     POLICY: ClassVar[str] = "AutoScalingRollingUpdate"
+    COOLDOWN: ClassVar[str] = "Cooldown"
     properties_schema: ClassVar[Mapping[str, Schema]] = {
         **_SHARED,
         LAUNCH: Schema(Schema.STRING, "The reference of the configuration.", update_allowed=True),
@@ -254,9 +256,9 @@ class CfnAutoScalingGroup(InstanceGroup):
     def _tags(self, tags: list[dict[str, Json]]) -> list[dict[str, Json]]:
         return [*super()._tags(tags), {"Key": f"{SIGNED}AutoScalingGroupName", "Value": self.FnGetRefId()}]
 
-    def adjust(self, adjustment: float, kind: str, least_step: int | None) -> None:
+    def adjust(self, adjustment: float, kind: str, least_step: int | None, cooldown: float | None = None) -> None:
         """Change the size."""
-        AutoScalingGroup.adjust(self, adjustment, kind, least_step)
+        AutoScalingGroup.adjust(self, adjustment, kind, least_step, cooldown)
 
 
 class CfnScalingPolicy(ScalingPolicy):
