@@ -195,7 +195,8 @@ class Operation(SoftwareDeployment):
             if not super()._is_complete(token):
                 return False
         except exception.Error as error:
-            raise exception.Error(f"{self._last(token)}: {error}") from None
+            last = self._last(token)
+            raise exception.Error(str(error) if last == self.name else f"{last}: {error}") from None
         action = self.record.action
         deployment = self.stack.world.store.deployments.get(token)
         if token and deployment is not None:
