@@ -35,6 +35,10 @@ ABOUT = protocol.About(
     config="the value of `AWS::CloudFormation::Init`: an object, or its JSON text",
     options=ISOLATE,
     program=PROGRAM,
+    writes={
+        "HEAT_CFN_INIT_LAST_METADATA_DIR": "/var/cache/heat-cfntools",
+        "HEAT_CFN_INIT_LOG": "/var/log/cfn-init.log",
+    },
     variables=(
         "HEAT_CFN_INIT_CMD",
         "HEAT_CFN_INIT_LAST_METADATA_DIR",
@@ -96,7 +100,9 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     """Write the metadata and run cfn-init under a lock; report failures from its log, and return an exit code."""
     config = _read(request.config)
     argv = programs.find(PROGRAM, place.environment)
-    directory = Path(place.environment.get("HEAT_CFN_INIT_LAST_METADATA_DIR") or _DIRECTORY)
+    directory = Path(
+        place.environment.get("HEAT_CFN_INIT_LAST_METADATA_DIR") or ABOUT.writes["HEAT_CFN_INIT_LAST_METADATA_DIR"]
+    )
     files.make_directory(directory)
     lock = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
@@ -145,7 +151,7 @@ def _read(config: object) -> Mapping[str, object]:
 
 
 def _log(place: protocol.Workplace) -> Path:
-    return Path(place.environment.get("HEAT_CFN_INIT_LOG") or _LOG)
+    return Path(place.environment.get("HEAT_CFN_INIT_LOG") or ABOUT.writes["HEAT_CFN_INIT_LOG"])
 
 
 def _size(path: Path) -> int:

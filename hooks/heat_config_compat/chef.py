@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from heat_config_hooks import files, programs, protocol, steps, strict_json
 from heat_config_hooks.errors import HookError
-from heat_config_hooks.options import ISOLATE, Kind, Option
+from heat_config_hooks.options import ISOLATE, USER, Kind, Option
 from heat_config_hooks.reply import Reply, nothing_done
 
 PROGRAM = programs.Program(
@@ -32,6 +32,7 @@ GIT = programs.Program(names=("git",), install="the option kitchen needs it: ins
 ABOUT = protocol.About(
     config='the run list: a list, or its JSON text, e.g. `["recipe[apache]"]`',
     options={
+        **USER,
         **ISOLATE,
         "kitchen": Option(Kind.TEXT, "URL of a git repository: the kitchen, cloned again for each run"),
         "kitchen_path": Option(Kind.TEXT, "folder of the kitchen (default `WORKING/kitchen`)"),

@@ -26,6 +26,7 @@ from heat_config_hooks.written import FAILED, Written, owner
 ABOUT = protocol.About(
     config="an object, or its YAML text: `hierarchy`, a list, and `datafiles`, the name of each and its data",
     options={"version": Option(Kind.CHOICE, "the form of hiera.yaml: Hiera 3 or Hiera 5", "3", ("3", "5"))},
+    writes={"HEAT_HIERA_CONFIG": "/etc/puppet/hiera.yaml", "HEAT_PUPPET_HIERA_DATADIR": "/etc/puppet/hieradata"},
     variables=(
         "HEAT_HIERA_CONFIG",
         "HEAT_PUPPET_HIERA_DATADIR",
@@ -142,11 +143,13 @@ def _place(name: object) -> str:
 
 
 def _hiera_yaml(place: protocol.Workplace) -> Path:
-    return Path(place.environment.get("HEAT_HIERA_CONFIG") or "/etc/puppet/hiera.yaml").absolute()
+    return Path(place.environment.get("HEAT_HIERA_CONFIG") or ABOUT.writes["HEAT_HIERA_CONFIG"]).absolute()
 
 
 def _datadir(place: protocol.Workplace) -> Path:
-    return Path(place.environment.get("HEAT_PUPPET_HIERA_DATADIR") or "/etc/puppet/hieradata").absolute()
+    return Path(
+        place.environment.get("HEAT_PUPPET_HIERA_DATADIR") or ABOUT.writes["HEAT_PUPPET_HIERA_DATADIR"]
+    ).absolute()
 
 
 def _hiera_3(datadir: Path, hierarchy: Iterable[str]) -> str:

@@ -196,6 +196,8 @@ class Ended:
     """Its exit code, or, as in a shell, 128 plus the number of the signal that ended it."""
     stdout: Path
     stderr: Path
+    output: Literal["kept", "passed on", "removed"] = "removed"
+    """What becomes of these files: the agent keeps them and masks secrets in them, or a caller prints them again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,6 +212,8 @@ class About:
     """The program that it drives; None if it needs none."""
     variables: tuple[str, ...] = ()
     """The variables that configure it."""
+    writes: Mapping[str, str] = field(default_factory=dict)
+    """The places of the machine to which it writes, by the variable that names another place."""
     cleans: Literal["", "config", "name"] = ""
     """What needs a cleanup when a deployment leaves the metadata without a DELETE of its own, see `Request.leaves`.
 

@@ -53,7 +53,15 @@ def test_a_secret_comes_from_barbican(machine: Machine, cloud: Cloud) -> None:
 def test_what_barbican_refuses_fails_the_deployment_with_a_sentence(machine: Machine, cloud: Cloud) -> None:
     """Nothing that a server says is repeated, and nothing is asked for what is no secret's id."""
     said = "the provider 'barbican' has failed: "
-    for number, reference in enumerate(("x", f"{IDENTITY}/acl", f"../{IDENTITY}", f"https://a b/secrets/{IDENTITY}")):
+    for number, reference in enumerate(
+        (
+            "x",
+            f"{IDENTITY}/acl",
+            f"https://barbican.example/v1/containers/{IDENTITY}",
+            f"../{IDENTITY}",
+            f"https://a b/secrets/{IDENTITY}",
+        )
+    ):
         assert f"{said}expected the id of a secret" in apply(machine, cloud, f"d{number}", f"barbican:{reference}").out
     assert cloud.requests == (0, 0)
     lacks = apply(machine, cloud, "e1", f"barbican:{IDENTITY}", password="")
@@ -66,5 +74,9 @@ def test_what_barbican_refuses_fails_the_deployment_with_a_sentence(machine: Mac
         assert done.code == 1
         assert why in done.out
         assert planted.WORD not in done.out + done.err
+    for number, (body, why) in enumerate(((b"\xff\xfe", "is not UTF-8 text"), (b"x" * 3 * 1024**2, "has failed: "))):
+        cloud.service.always = Answer(200, {"Content-Type": "text/plain"}, body)
+        done = apply(machine, cloud, f"h{number}", f"barbican:{IDENTITY}")
+        assert (done.code, why in done.out) == (1, True), done.out
     cloud.keystone.always = Answer(401)
     assert "Keystone answers HTTP 401" in apply(machine, cloud, "g1", f"barbican:{IDENTITY}").out

@@ -9,6 +9,7 @@ import pwd
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from support import kill_points
+from support import kill_points, planted
 from support.governed import POLICY, Governed
 from support.http import Answer, Stub
 from support.loopback import SignalServer, wait_until
@@ -96,6 +97,36 @@ def test_it_has_the_groups_of_that_user_and_a_private_folder(machine: Machine) -
     assert folders == [f"700 {USER}", f"700 {USER}", "711 root", f"700 {USER}", f"600 {USER}"]
 
 
+@pytest.mark.usefixtures("place")
+def test_an_account_needs_nothing_but_a_name(machine: Machine) -> None:
+    """As with `User=` of systemd: without a shell, a home and a password, locked and expired."""
+    (machine.folder / "passwd").write_text(
+        f"{Path('/etc/passwd').read_text()}heat-bare:x:64712:64713::/nowhere:/usr/sbin/nologin\n"
+    )
+    (machine.folder / "shadow").write_text(f"{Path('/etc/shadow').read_text()}heat-bare:!:1:0:1:7:0:1:\n")
+    governed = Governed(
+        machine, *(f"mount --bind {machine.folder}/{name} /etc/{name}" for name in ("passwd", "shadow"))
+    )
+    given = theirs("d1", f'{SH}echo "$(id -u) $(id -g) $(id -G) $HOME $USER"; umask\n', options={"user": "heat-bare"})
+    done = governed.apply([given], "--config", str(machine.config))
+    assert done.code == 0, done.out
+    assert governed.agent("log", "d1").out == "64712 64713 64713 /nowhere heat-bare\n0022\n"
+
+
+@pytest.mark.usefixtures("place")
+def test_a_python_that_the_user_cannot_read_is_named(machine: Machine) -> None:
+    """The sentence says what to do; the tool `script` needs no more of Python."""
+    folder = Path(os.__file__).parent
+    given = [theirs("d1", "print(1)\n", group="python"), theirs("d2", SH)]
+    closed = [each for each in folder.parents if not each.stat().st_mode & 0o001]
+    if not closed:
+        pytest.skip("all users can read the Python of the tests: put it where they may not")
+    apply(machine, given)
+    why = f"cannot start d1: its user cannot read the agent's Python in {folder}; install the agent where all users can"
+    assert why in machine.agent("show", "d1").out
+    assert not machine.status()["d2"]["failed"]
+
+
 def test_artifacts_are_the_users(machine: Machine, place: Path, heat: SignalServer) -> None:
     """The agent fetches artifacts, which then belong to the user, in the folder of the run."""
     body = b"an artifact\n"
@@ -132,7 +163,80 @@ def test_an_output_is_only_what_the_user_can_read(machine: Machine, place: Path,
     assert list(place.iterdir()) == []
 
 
-@pytest.mark.parametrize("tool", ["python", "ansible", "puppet", "salt"])
+_WITH_A_KEY = """
+import ctypes, os, sys
+call = ctypes.CDLL(None).syscall
+assert call(250, 1, None) > 0
+os.environ["HEAT_KEY"] = str(call(248, b"user", b"of root's login", b"the key", 7, -3))
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""Starts a program in a session with a key, as pam_keyinit does for a login."""
+
+
+def test_keys_of_roots_login_are_out_of_reach(machine: Machine, place: Path, heat: SignalServer) -> None:
+    """A run of another user has a keyring of its own; the key of root's session is known by its number only."""
+    if os.uname().machine != "x86_64":
+        pytest.skip("this test knows the system calls of x86_64 only")
+    read = 'import ctypes, os; print(ctypes.CDLL(None).syscall(250, 11, int(os.environ["HEAT_KEY"]), None, 0))'
+    script = f"{SH}/usr/bin/python3 -c '{read}'\n"
+    given = [
+        theirs("d1", script, signal=heat.url("d1")),
+        deployment("d2", script, signal=heat.url("d2")),
+    ]
+    assert place.parent.is_dir()
+    words = ["--config", str(machine.config), "--state-dir", str(machine.state), str(machine.write(given))]
+    command = [sys.executable, "-c", _WITH_A_KEY, str(BIN / "heat-config-apply"), *words]
+    done = subprocess.run(command, env=machine.environment, capture_output=True, text=True, check=False, timeout=60)
+    if "AssertionError" in done.stderr:
+        pytest.skip("the kernel gives no keyrings here: allow keyctl in the container of the tests")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [heat.values(f"d{number}")[0]["deploy_stdout"] for number in (1, 2)] == ["-1\n", "7\n"]
+
+
+@pytest.mark.fault(
+    4,
+    "what a run of another user has left behind fills its folders while they are removed",
+    "no file of it is left",
+)
+def test_folders_that_are_being_filled_are_removed(machine: Machine, place: Path) -> None:
+    """Its folders are taken from the user before they are emptied."""
+    ready = place.parent / "ready"
+    ready.mkdir()
+    ready.chmod(0o777)
+    loop = f"until [ -e {ready}/end ] || ! [ -e {ready} ]; do i=$((i+1)); mkdir -p z/$i ../z/$i; touch {ready}/it; done"
+    script = f"{SH}setsid sh -c '{loop}' >/dev/null 2>&1 </dev/null &\nuntil [ -e {ready}/it ]; do sleep 0.05; done\n"
+    done = apply(machine, [theirs("d1", script)])
+    (ready / "it").unlink()
+    wait_until((ready / "it").exists)  # it is still at work
+    left = list(place.iterdir())
+    (ready / "end").touch()
+    assert (done.code, done.err, left) == (0, "", [])
+
+
+def test_output_is_roots_again_once_it_is_final(machine: Machine, place: Path) -> None:
+    """A name that the user has given to the file of its output is another file, after secrets were masked in it."""
+    vault = machine.folder / "secrets"
+    vault.mkdir(mode=0o700)
+    (vault / "it").write_text(f"{planted.WORD}-it")
+    (vault / "it").chmod(0o600)
+    assert machine.config is not None
+    own = place.parent / "own"
+    own.mkdir()
+    own.chmod(0o777)
+    machine.config.write_text(f"[agent]\nuser_dir = {place}\nsecrets_dir = {vault}\n")
+    link = own / "link"
+    script = f"{SH}echo now $it; ln -L /proc/self/fd/1 {link} || cp /proc/self/fd/1 {link}; chmod 666 {link}\n"
+    given = theirs("d1", script, inputs={"it": {"secret": "file:it"}})
+    assert apply(machine, [given]).code == 0
+    kept = machine.state / "runs/d1/stdout"
+    assert not kept.samefile(link)
+    status = kept.stat()
+    assert (status.st_uid, status.st_mode & 0o777, status.st_nlink) == (0, 0o600, 1)
+    assert machine.agent("log", "d1").out.strip("*\n") == "now "
+    link.unlink()
+
+
+@pytest.mark.parametrize("tool", ["python", "ansible", "puppet", "salt", "chef"])
 def test_other_tools_work_as_that_user(machine: Machine, place: Path, tool: str) -> None:
     """Each tool runs and reports as that user, who owns the files that it makes."""
     if tool == "puppet":
@@ -141,7 +245,11 @@ def test_other_tools_work_as_that_user(machine: Machine, place: Path, tool: str)
     made = place.parent / "made"
     made.mkdir()
     made.chmod(0o777)
+    stand_in = made / "chef-client"  # it does what a recipe would
+    stand_in.write_text(f'{SH}sed -n \'s/.*"given": "\\(.*\\)".*/\\1/p\' "$5" | tr -d \'\\n\' >{made}/it\n')
+    stand_in.chmod(0o755)
     config = {
+        "chef": '["recipe[x]"]',
         "python": f"import os\nopen('{made}/it', 'w').write(inputs['given'])\noutputs['one'] = os.getuid()\n",
         "puppet": f"file {{ '{made}/it': content => $facts['given'] }}\n",
         "salt": f"{made}/it:\n  file.managed:\n    - contents_newline: false\n"
@@ -152,8 +260,9 @@ def test_other_tools_work_as_that_user(machine: Machine, place: Path, tool: str)
     outputs = ["one"] if tool == "python" else []
     open_home = f"mount -t overlay overlay -o lowerdir={made}:{Path.home()} {Path.home()}"  # our Python may be there
     governed = Governed(machine, open_home)
-    given = [theirs("d1", config, group=tool, inputs={"given": "text"}, outputs=outputs)]
-    done = governed.apply(given, "--config", str(machine.config), PATH=path)
+    options = {"kitchen_path": str(made)} if tool == "chef" else {}
+    given = [theirs("d1", config, group=tool, inputs={"given": "text"}, outputs=outputs, options=options)]
+    done = governed.apply(given, "--config", str(machine.config), PATH=path, HEAT_CHEF_CMD=str(stand_in))
     assert done.code == 0, done.out + machine.agent("log", "d1").err
     assert (made / "it").read_text() == "text"
     assert (made / "it").stat().st_uid == pwd.getpwnam(USER).pw_uid

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from support.cloud import PASSWORD, PROJECT, Cloud
 from support.http import Answer, Stub
 from support.loopback import SignalServer
 from support.machine import Done, Machine, deployment
+from support.stage import may_mount
+from support.tools import need_root
 
 SH = "#!/bin/sh\n"
 SECRET = f'{planted.WORD}-by/reference"&ünd'
@@ -82,24 +85,49 @@ class Safe:
         (folder / name).write_text(f"{SH}{script}\n")
         (folder / name).chmod(0o755)
 
-    def deployment(self, identity: str, url: str, more: str = "", **references: str) -> dict[str, Any]:
+    def deployment(
+        self,
+        identity: str,
+        url: str,
+        more: str = "",
+        *,
+        options: dict[str, Any] | None = None,
+        references: dict[str, str] | None = None,
+    ) -> dict[str, Any]:
         """Return a deployment that prints all secrets, then does more."""
-        names = [*self.references, *references]
+        known = {**self.references, **(references or {})}
         given: dict[str, object] = {**self._user, "deploy_signal_transport": "CFN_SIGNAL"}
-        given |= {name: {"secret": reference} for name, reference in {**self.references, **references}.items()}
-        script = f"{SH}echo it is {' '.join(f'${name}' for name in names)}\n{more}"
-        found = deployment(identity, script, inputs=given, signal=url)
+        given |= {name: {"secret": reference} for name, reference in known.items()}
+        script = f"{SH}echo it is {' '.join(f'${name}' for name in known)}\n{more}"
+        found = deployment(identity, script, inputs=given, signal=url, options=options or {})
         found["inputs"] = [each for each in found["inputs"] if each["name"] != "planted"]
         return found
 
-    def apply(self, given: dict[str, Any], **environment: Any) -> Done:
-        """Run `heat-config-apply` with the settings of the machine."""
-        return self.machine.apply([given], "--config", str(self.machine.config), SECRET_IT=SECRET, **environment)
+    def apply(self, given: dict[str, Any] | Path, *words: str, **environment: Any) -> Done:
+        """Run `heat-config-apply` with the settings of the machine, on a deployment or a template."""
+        document = given if isinstance(given, Path) else [given]
+        settings = ("--config", str(self.machine.config), *words)
+        return self.machine.apply(document, *settings, SECRET_IT=SECRET, **environment)
+
+    def apply_through(self, given: dict[str, Any] | Path, points: Iterable[str], *words: str) -> list[str]:
+        """Apply a document again and again, each time killed at another point; return the points that none passes."""
+        aims = {point: self.machine.folder / f"armed-{point}" for point in points}
+        for file in aims.values():
+            file.touch()
+        armed = kill_points.environment_of((point, 1, file) for point, file in aims.items())
+        while (done := self.apply(given, *words, **armed)).code == -9:
+            assert self.found(self.machine.said[-1:]) == []
+        assert done.code == 0, done.out + done.err
+        return [point for point, file in aims.items() if file.exists()]
+
+    def found(self, places: Iterable[tuple[str, str | bytes]]) -> list[str]:
+        """Return the places that have a secret in them, in any form."""
+        return planted.leaks(places, planted.pattern(planted.WORD))
 
     def traces(self) -> list[str]:
         """Return the files in the state directory that have a secret in them, in any form."""
         files = [path for path in self.machine.state.rglob("*") if path.is_file() and not path.is_symlink()]
-        return planted.leaks(((str(path), path.read_bytes()) for path in files), planted.pattern(planted.WORD))
+        return self.found((str(path), path.read_bytes()) for path in files)
 
 
 @pytest.fixture
@@ -143,6 +171,115 @@ def test_no_secret_is_left_after_kills(safe: Safe, heat: SignalServer, tried: Ca
     tried(len(aims))
 
 
+SOME = (
+    *("runner.prepared", "runner.announced", "runner.word", "runner.closed", "runner.concluded"),
+    *("journal.finished.before", "journal.finished.after", "runner.tidied"),
+)
+"""The transitions between which secrets are on disk."""
+
+
+@pytest.mark.fault(
+    4,
+    "kill -9 of the agent at transitions of runs of another user, of isolated runs, and of a run that is tried again, "
+    "with secrets of every provider",
+    "no secret is on disk after it, and none is in the folder of the user",
+)
+@pytest.mark.parametrize("kind", ["user", "isolated", "retry"])
+def test_no_secret_is_left_of_other_runs(
+    safe: Safe, heat: SignalServer, kind: str, tried: Callable[[int], None]
+) -> None:
+    """They have other folders, other processes, or several of them."""
+    options: dict[str, dict[str, Any]] = {
+        "user": {"user": "nobody"},
+        "isolated": {"isolate": {"network": True, "tmp": True}},
+        "retry": {"retry": {"times": 1, "codes": [3], "delay": 0.01}},
+    }
+    need_root()
+    if not may_mount():
+        pytest.skip("runs can only be isolated where mounts are allowed: run the tests as root")
+    own = Path(tempfile.mkdtemp(prefix="heat-users-", dir="/var/lib"))
+    own.chmod(0o755)
+    assert safe.machine.config is not None
+    safe.machine.config.write_text(f"{safe.machine.config.read_text()}user_dir = {own}/users\n")
+    more = '[ "$HEAT_ATTEMPT" = 2 ] || exit 3\n' if kind == "retry" else ""
+    try:
+        missed = safe.apply_through(safe.deployment("d1", heat.url("d1"), more, options=options[kind]), SOME)
+        left = [path for path in own.rglob("*") if path.is_file()]
+    finally:
+        safe.machine.end()
+        shutil.rmtree(own)
+    (result,) = heat.values("d1")
+    assert result["deploy_stdout"] == f"it is{' ***' * len(safe.references)}\n"
+    assert (missed, left, safe.traces()) == ([], [], [])
+    tried(len(SOME))
+
+
+HOT = """\
+heat_template_version: 2018-08-31
+parameters: {text: {type: string, hidden: true}}
+resources:
+  server: {type: OS::Nova::Server, properties: {image: x, flavor: y, user_data_format: SOFTWARE_CONFIG}}
+  config:
+    type: OS::Heat::SoftwareConfig
+    properties: {group: script, config: {get_file: script.sh}, inputs: INPUTS, outputs: [{name: said}]}
+  deployment:
+    type: OS::Heat::SoftwareDeployment
+    properties: {config: {get_resource: config}, server: {get_resource: server}, input_values: VALUES}
+outputs:
+  said: {value: {get_attr: [deployment, said]}}
+  composed: {value: {str_replace: {template: "it is ~", params: {"~": {get_attr: [deployment, deploy_stdout]}}}}}
+  given: {value: {str_replace: {template: "given ~", params: {"~": {get_param: text}}}}}
+"""
+
+TOSCA = """\
+tosca_definitions_version: tosca_simple_yaml_1_3
+topology_template:
+  inputs: {text: {type: string}}
+  node_templates:
+    host: {type: tosca.nodes.Compute}
+    app:
+      type: tosca.nodes.SoftwareComponent
+      requirements: [{host: host}]
+      interfaces:
+        Standard: {operations: {create: &all {implementation: script.sh, inputs: VALUES}, delete: *all}}
+  outputs:
+    said: {value: {get_operation_output: [app, Standard, create, said]}}
+    given: {value: {concat: ["given ", {get_input: text}]}}
+"""
+
+
+@pytest.mark.fault(
+    4,
+    "kill -9 of a command at transitions of a stack or a TOSCA service whose inputs refer to secrets of every provider",
+    "no secret is on disk after it, nor in the outputs of the stack",
+)
+@pytest.mark.parametrize("language", ["hot", "tosca"])
+def test_no_secret_is_left_of_stacks(safe: Safe, language: str, tried: Callable[[int], None]) -> None:
+    """Also not in outputs that are made of the parameter, or of what the deployment has printed."""
+    names = [name for name in safe.references if name != "barbican"]  # which needs a user of Keystone
+    values: dict[str, object] = {name: {"secret": safe.references[name]} for name in names}
+    values["text"] = {"get_param" if language == "hot" else "get_input": "text"}
+    texts = {"VALUES": json.dumps(values), "INPUTS": json.dumps([{"name": name} for name in values])}
+    template = {"hot": HOT, "tosca": TOSCA}[language]
+    for name, text in texts.items():
+        template = template.replace(name, text)
+    script = f'{SH}echo it is {" ".join(f"${name}" for name in values)}\necho "said $text" >$heat_outputs_path.said\n'
+    (safe.machine.folder / "script.sh").write_text(script)
+    option = {"hot": "--parameter", "tosca": "--input"}[language]
+    words = (option, 'text={"secret": "file:it"}')
+    points = [point for point in SOME if point != "runner.concluded"]  # for a server that gets the result
+    missed = safe.apply_through(safe.machine.write(template, "site.yaml"), points, *words)
+    assert missed == []
+    assert safe.traces() == []
+    place = ("--state-dir", str(safe.machine.state), "site")
+    wanted = (("output", "show", "--all"), ("show", "--json"))
+    shown = [safe.machine.command("heat-config-agent", ["stack", *each, *place], {}) for each in wanted]
+    assert safe.found((str(number), each.out + each.err) for number, each in enumerate(shown)) == []
+    assert "said = said ***\n" in shown[0].out
+    assert {"hot": "given ***", "tosca": 'given {"secret": "file:it"}'}[language] in shown[0].out
+    tried(len(points))
+
+
 @pytest.mark.fault(
     4,
     "kill -9 of the program that resolves secrets, of the command that has printed them, and of its supervisor",
@@ -153,7 +290,8 @@ def test_no_secret_is_left_after_a_run_that_was_killed(safe: Safe, heat: SignalS
     """No secret of any provider is left, whether it was only resolved or also printed."""
     safe.provider("kills", f"kill -9 $PPID; echo '{SECRET}-late'")
     more = {"program": "", "command": "kill -9 $$\n", "supervisor": "kill -9 $PPID; kill -9 $$\n"}[victim]
-    given = safe.deployment("d1", heat.url("d1"), more, **({"last": "kills:x"} if victim == "program" else {}))
+    last = {"last": "kills:x"} if victim == "program" else {}
+    given = safe.deployment("d1", heat.url("d1"), more, references=last)
     assert safe.apply(given).code == 1
     (result,) = heat.values("d1")
     printed = f"it is{' ***' * len(safe.references)}\n"

@@ -91,6 +91,17 @@ def test_secrets_of_what_is_done_go(machine: Machine, heat: SignalServer) -> Non
     assert shown["result"]["deploy_status_code"] == 0
 
 
+def test_what_is_left_of_a_run_prints_no_secret_after_that(machine: Machine) -> None:
+    """Once the secrets of a deployment are not known any more, its output cannot grow: they could not be masked."""
+    go, said = machine.folder / "go", machine.folder / "said"
+    later = f"(until [ -e {go} ]; do sleep 0.05; done; echo later $api_token; touch {said}) &\n"
+    assert machine.apply([secret(machine, then=later)], "--config", str(settings(machine, keep_secrets=0))).code == 0
+    go.touch()
+    wait_until(said.exists)
+    assert holds(machine) == set()
+    assert "later" not in machine.agent("log", "d1").out
+
+
 def test_secrets_stay_for_a_day(machine: Machine) -> None:
     """Secrets stay readable for a day, and go at the first run after that."""
     given = [secret(machine)]

@@ -53,3 +53,22 @@ def test_secrets_are_decrypted_by_the_machine_alone(machine: Booted, name: str) 
         machine.run("cp", f"{FOLDER}/db.cred", f"{FOLDER}/other.cred")
         given = {**given, "id": "other", "inputs": [{"name": "password", "value": {"secret": "systemd-creds:other"}}]}
         assert "the provider 'systemd-creds' has failed" in apply(machine, given).out
+
+
+@pytest.mark.fault(
+    4, "a run that was given a secret asks for a reboot, and the machine is rebooted", "no secret is on disk after it"
+)
+def test_a_reboot_leaves_no_secret(machine: Booted) -> None:
+    """Not from the run before the reboot, and not from the one after it."""
+    machine.run("sh", "-c", f"umask 077; printf %s '{SECRET}' >{FOLDER}/plain")
+    script = '#!/bin/sh\necho "$HEAT_REBOOTS $password"\n[ "$HEAT_REBOOTS" = 1 ] || exit 194\n'
+    given = deployment("reboots", script, inputs={"password": {"secret": "file:plain"}})
+    given["inputs"] = [each for each in given["inputs"] if each["name"] not in ("deploy_password", "planted")]
+    done = apply(machine, given)
+    assert SECRET not in done.out + machine.run("heat-config-agent", "log", "reboots").out
+    machine.run("systemctl", "reboot")
+    machine.await_reboot()
+    done = apply(machine, given)
+    assert done.code == 0, done.out
+    assert shows(machine, "reboots")["result"]["deploy_stdout"] == "1 ***\n"
+    assert machine.run("grep", "-rl", SECRET, "/var/lib/heat-config-agent", "/var/lib/heat-config", "/run").out == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -67,10 +68,11 @@ def test_limits_and_users_go_with_it(machine: Booted) -> None:
     assert not list((machine.disk / "var/lib/heat-config-users").iterdir())
 
 
-def test_a_timeout_ends_what_has_got_away(machine: Booted) -> None:
+@pytest.mark.parametrize(("name", "options"), [("i3", {"isolate": ALL}), ("i4", {"user": "nobody"})])
+def test_a_timeout_ends_what_has_got_away(machine: Booted, name: str, options: dict[str, Any]) -> None:
     """It has dropped the variable of the run and left its session; the scope has it."""
     script = "#!/bin/sh\nenv -i setsid sleep 1011 </dev/null >/dev/null 2>&1 &\nsleep 1012\n"
-    done = apply(machine, deployment("i3", script, options={"isolate": ALL, "timeout": 2}))
+    done = apply(machine, deployment(name, script, options={**options, "timeout": 2}))
     assert done.code == 1
     assert "it timed out after 2 s" in done.out
     assert running(machine, "sleep", "1011") + running(machine, "sleep", "1012") == []

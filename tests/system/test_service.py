@@ -183,11 +183,16 @@ def test_systemd_runs_it_as_another_user(service: Booted) -> None:
     place, user = "/var/lib/heat-config-agent-games", "games"
     path = service.disk / f"etc/heat-config-agent/users/{user}.conf"
     path.parent.mkdir(parents=True)
-    path.write_text(SETTINGS)
+    path.write_text(f"{SETTINGS}secrets_dir = {place}/secrets\n")
     path.parent.chmod(0o755)
+    assert service.run("install", "-d", "-m", "700", "-o", user, place, f"{place}/secrets").code == 0
+    keep = f"umask 077; printf 'the secret' >{place}/secrets/it"
+    assert service.run("runuser", "-u", user, "--", "sh", "-c", keep).code == 0
     (service.disk / "var/lib/os-collect-config").mkdir(parents=True, exist_ok=True)
     script = f"#!/bin/sh\nid -un >{place}/who\ngrep NoNewPrivs /proc/self/status >>{place}/who\nsleep 1\n"
-    deploy(service, deployment("d1", script), deployment("d2", "#!/bin/sh\ntrue\n", options={"tasks_max": 9}))
+    given = deployment("d3", "#!/bin/sh\necho ${#it} $it\n", inputs={"it": {"secret": "file:it"}})
+    limited = deployment("d2", "#!/bin/sh\ntrue\n", options={"tasks_max": 9})
+    deploy(service, deployment("d1", script), limited, given)
     assert service.run("systemctl", "daemon-reload").code == 0
     done = service.run("systemctl", "start", f"{NAME}@{user}")
     assert done.code == 0, service.run("journalctl", "--no-pager", "-u", f"{NAME}@{user}").out
@@ -197,10 +202,23 @@ def test_systemd_runs_it_as_another_user(service: Booted) -> None:
         done = service.run("runuser", "-u", user, "--", "heat-config-agent", "status", "--json", *words)
         return {each["id"]: each["state"] for each in json.loads(done.out)["deployments"]}
 
-    eventually(service, lambda: states() == {"d1": "unasked", "d2": "unasked"})
+    eventually(service, lambda: states() == dict.fromkeys(("d1", "d2", "d3"), "unasked"))
     assert service.run("cat", f"{place}/who").out.split() == [user, "NoNewPrivs:", "1"]
     shown = service.run("runuser", "-u", user, "--", "heat-config-agent", "show", *words, "d2").out
     assert "tasks_max cannot be enforced: only root can make scopes" in shown
+    assert service.run("heat-config-agent", "log", "--state-dir", place, "d3").out == "10 **********\n"
     told = service.run("runuser", "-u", user, "--", "heat-config-agent", "doctor", *words)
-    assert f"this is the user {user}, not root; out of reach are runs as other users" in " ".join(told.out.split())
+    said = " ".join(told.out.split())
+    assert f"this is the user {user}, not root; out of reach are runs as other users" in said
+    assert "systemd-unit fails: the user may not write to /etc/systemd/system (HEAT_SYSTEMD_UNIT_DIR)" in said
+    assert f"inputs may refer to secrets in {place}/secrets" in said
+    service.run("systemctl", "stop", f"{NAME}@{user}")
+    (service.disk / "etc/heat-config-agent/vault.json").write_text("{}")
+    (service.disk / "etc/heat-config-agent/vault.json").chmod(0o600)
+    path.write_text(SETTINGS)
+    assert service.run("install", "-d", "-m", "700", "/etc/heat-config-agent/secrets").code == 0
+    said = " ".join(service.run("runuser", "-u", user, "--", "heat-config-agent", "doctor", *words).out.split())
+    assert f"the user {user} cannot read /etc/heat-config-agent/secrets: no input can refer to secrets in it" in said
+    assert f"the user {user} cannot read /etc/heat-config-agent/vault.json" in said
+    assert f"it is not running → systemctl start {NAME}@{user}" in said
     assert not (service.disk / "var/lib/heat-config-agent").exists()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import pwd
 import shlex
 import stat
 import subprocess
@@ -43,10 +42,10 @@ def findings(settings: Settings, mistakes: Sequence[str]) -> Iterator[Finding]:
     yield from check_settings(settings, mistakes)
     yield from rules.check_policy(settings)
     yield from reach.check_signing()
-    yield from reach.check_reach()
-    yield from check_user(settings.text("user"))
+    yield from reach.check_reach(settings)
+    yield from reach.check_user(settings.text("user"))
     yield from reach.check_isolation(settings.defaults.isolation)
-    yield from check_secrets(Path(settings.text("secrets_dir")))
+    yield from reach.check_secrets(settings)
     yield from check_state(settings.state)
     yield from check_scripts(settings)
     yield check_runs(settings)
@@ -84,36 +83,6 @@ def check_settings(settings: Settings, mistakes: Sequence[str]) -> Iterator[Find
         yield ok("settings", "there is no settings file: the defaults are used")
     elif not mistakes:
         yield ok("settings", f"read from {', '.join(files)}")
-
-
-def check_user(name: str) -> Iterator[Finding]:
-    """Check whether runs can be those of the user that the settings name, if they name one."""
-    if not name:
-        return
-    try:
-        pwd.getpwnam(name)
-    except KeyError:
-        yield failed("user", f"the setting user names {name!r}, and there is no such user", "create it, or correct it")
-        return
-    if os.geteuid() != 0:
-        yield failed("user", f"only an agent of root can run anything as {name!r}", "remove the setting user")
-    else:
-        yield ok("user", f"tools with the option user run as {name}")
-
-
-def check_secrets(folder: Path) -> Iterator[Finding]:
-    """Check whether only root can put a secret into the folder to which inputs may refer, if there is one."""
-    try:
-        status = folder.stat()
-    except OSError:
-        return
-    place = shlex.quote(str(folder))
-    if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
-        yield failed("secrets", f"other users may write to {folder}: no secret is read from it", f"chmod go-w {place}")
-    elif status.st_mode & 0o055:
-        yield warning("secrets", f"other users may look into {folder}", f"chmod 700 {place}")
-    else:
-        yield ok("secrets", f"inputs may refer to secrets in {folder}")
 
 
 def _readable_secrets(settings: Settings) -> Iterator[Finding]:
@@ -305,7 +274,7 @@ def check_agent(directory: Path, deployed: Path, *, resume: str = "heat-config-a
         )
     if holder is None:
         if not collector:
-            yield warning(check, "it is not running", "systemctl start heat-config-agent")
+            yield warning(check, "it is not running", f"systemctl start {reach.unit()}")
     elif holder[1] != lock.DAEMON:
         yield ok(check, f"a one-shot run is at work (process {holder[0]})")
     else:
@@ -338,7 +307,7 @@ def _running(process: int, report: Mapping[str, object]) -> Iterator[Finding]:
         yield failed(
             check,
             f"process {process} exists, but has reported nothing for {silent / 60:.0f} minutes",
-            "unless the disk is full, it hangs: systemctl restart heat-config-agent (runs go on)",
+            f"unless the disk is full, it hangs: systemctl restart {reach.unit()} (runs go on)",
         )
         return
     doing = str(report.get("doing") or "starting") if report.get("process") == process else "starting"

@@ -7,6 +7,9 @@ file that was opened before: it is in the folder of the run, which the user cann
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import errno
 import json
 import os
 import pwd
@@ -14,6 +17,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -34,6 +38,33 @@ _HOME = "home"
 """The folder that is HOME in the place of that of the user, if the run is kept away from that."""
 
 
+_NEEDS_NO_PYTHON = "script"
+"""The tool whose hook loads no more modules once the process belongs to the user."""
+
+_ATTEMPTS = 3
+"""How often the folder of a run is removed: new folders may appear in it before it is taken from its user."""
+
+_JOIN_SESSION_KEYRING = 1
+"""An operation of keyctl(2)."""
+
+_KEYCTL = {
+    "x86_64": 250,
+    "i686": 288,
+    "armv7l": 311,
+    "aarch64": 219,
+    "riscv64": 219,
+    "loongarch64": 219,
+    "ppc64": 271,
+    "ppc64le": 271,
+    "s390x": 280,
+}
+"""The number of the system call keyctl, by the architecture. The C library has no function for it."""
+
+
+_NARROW = ("i686", "armv7l")
+"""The 32-bit architectures among these."""
+
+
 class UserError(Exception):
     """A run cannot be that of a user; the text says why."""
 
@@ -47,9 +78,27 @@ def place(folder: Path, mark: str, environment: Mapping[str, str]) -> protocol.W
 
 
 def remove(run: Run) -> None:
-    """Remove the folder that has everything of a run of another user. Raises OSError."""
+    """Remove the folder that has everything of a run of another user. Raises OSError.
+
+    Processes that the run has left behind may fill its folders all the time, so these are made root's first.
+    """
+    for _ in range(_ATTEMPTS if run.private else 0):
+        try:
+            files.remove(run.private)
+        except OSError:
+            _take(run.private)
+        else:
+            return
     if run.private:
         files.remove(run.private)
+
+
+def _take(folder: str) -> None:
+    """Make root the owner of a folder and of all folders in it, as far as Python can follow them."""
+    with contextlib.suppress(OSError, RecursionError):
+        for _, _, _, descriptor in os.fwalk(folder):
+            os.fchown(descriptor, 0, 0)
+            os.fchmod(descriptor, 0o700)
 
 
 def encoded(reply: Reply) -> bytes:
@@ -112,12 +161,29 @@ def become(
     if isolation:
         namespaces.enter(isolation, (own,))
         namespaces.keep_privileges_down()
+    _leave_keys()
     os.setgroups(os.getgrouplist(name, user.pw_gid))
     os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
     os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
     memory.keep_no_core()
     hidden = isolation and isolation.get("home") == "true"
     os.environ.update(HOME=str(where.run / _HOME) if hidden else user.pw_dir, USER=name, LOGNAME=name)
+
+
+def _leave_keys() -> None:
+    """Leave the keys in the kernel that the agent was started with, such as those of root's login. Raises OSError.
+
+    This is done as root, because a user could have used up the keys that it may have.
+    """
+    machine = os.uname().machine
+    number = _KEYCTL.get(machine)
+    if number is None or (sys.maxsize > 1 << 32) != (machine not in _NARROW):  # unknown, or a 32-bit Python on it
+        return
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    if call(ctypes.c_long(number), ctypes.c_long(_JOIN_SESSION_KEYRING), None) < 0:
+        problem = ctypes.get_errno()
+        if problem not in (errno.ENOSYS, errno.EPERM):  # keys are out of reach for everything that runs here
+            raise OSError(problem, f"keyctl: {os.strerror(problem)}")
 
 
 def _own(folder: Path, user: int, group: int) -> None:
@@ -130,6 +196,11 @@ def _own(folder: Path, user: int, group: int) -> None:
 
 def carry_out(job: Job, where: protocol.Workplace) -> tuple[Reply, int]:
     """Prepare, run and finish a job in this process; return the reply, and the exit code of the command."""
+    name = job.deployment.name
+    if job.tool.name != _NEEDS_NO_PYTHON and not os.access(os.__file__, os.R_OK):
+        place = Path(os.__file__).parent
+        why = f"its user cannot read the agent's Python in {place}; install the agent where all users can read it"
+        return failure(CANNOT_START, f"cannot start {name}: {why}"), 0
     for path in (where.run, where.working, where.outputs):
         path.mkdir(mode=0o700)
     if os.environ["HOME"] == str(where.run / _HOME):
@@ -138,7 +209,7 @@ def carry_out(job: Job, where: protocol.Workplace) -> tuple[Reply, int]:
     try:
         command = hook.prepare(job, where)
     except OSError as error:
-        return failure(CANNOT_START, f"cannot start {job.deployment.name}: {obstacle(error)}"), 0
+        return failure(CANNOT_START, f"cannot start {name}: {obstacle(error)}"), 0
     if not isinstance(command, protocol.Command):
         return command, 0
     for note in command.notes:
@@ -155,7 +226,7 @@ def carry_out(job: Job, where: protocol.Workplace) -> tuple[Reply, int]:
         outputs=str(where.outputs),
     )
     stdout, stderr = map(Path, _STREAMS)
-    ended = protocol.Ended(code=code, stdout=stdout, stderr=stderr)
+    ended = protocol.Ended(code=code, stdout=stdout, stderr=stderr, output="passed on")
     return hook.finish(job, run, where.run, where.environment, ended), code
 
 

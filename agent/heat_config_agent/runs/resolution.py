@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import heat_config_hooks
-from heat_config_agent.deployments import metadata
-from heat_config_agent.model.deployment import Config, Document, Tool
+from heat_config_agent.deployments import metadata, redaction
+from heat_config_agent.model.deployment import Config, Document, Input, Tool
 from heat_config_agent.model.errors import obstacle
 from heat_config_agent.model.job import Job
 from heat_config_agent.model.run_settings import RunSettings
@@ -135,16 +135,18 @@ def main() -> int:
 def _job(request: dict[str, Any], folder: Path) -> Job | Reply:
     """Return the job with the secrets in its inputs; a reply if one of them is missing. Raises OSError."""
     [deployment] = metadata.parse(Document(source=request["source"], content=[request["document"]])).deployments
-    shown = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "LC_ALL", "HEAT_RUN") if name in os.environ}
+    names = {*providers.PASSED_ON, *map(str.upper, providers.PASSED_ON)}
+    shown = {name: os.environ[name] for name in sorted(names) if name in os.environ}
     secrets: dict[str, str] = {}
     for reference in deployment.references:
-        environment = {**shown, **request["variables"]}
+        environment = {**shown, **_variables_for(reference, request["variables"])}
         if reference.startswith("barbican:"):
             environment[providers.USER] = json.dumps({name: deployment.input(f"deploy_{name}") or "" for name in _USER})
         try:
             secrets[reference] = providers.resolve(reference, request["providers"], environment)
         except providers.ProviderError as error:
-            return failure(CANNOT_START, f"the secret {reference} is missing: {error}")
+            known = redaction.search([Input(name="secrets", value=list(secrets.values()), hidden=True)])
+            return failure(CANNOT_START, known.hide(f"the secret {reference} is missing: {error}"))
     if secrets:
         resolved.keep(folder, secrets)
     document = {
@@ -163,6 +165,12 @@ def _job(request: dict[str, Any], folder: Path) -> Job | Reply:
         request=document,
         isolation=request["isolation"],
     )
+
+
+def _variables_for(reference: str, variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that tell a provider where secrets are; a secret in a variable is for `env` alone."""
+    own = f"{providers.VARIABLE}{reference.removeprefix('env:')}" if reference.startswith("env:") else ""
+    return {name: value for name, value in variables.items() if name == own or not name.startswith(providers.VARIABLE)}
 
 
 def _with_artifacts(job: Job, folder: Path, request: dict[str, Any]) -> Job | Reply:

@@ -60,7 +60,7 @@ def revealed(deployment: Deployment, folder: Path) -> Deployment | None:
 def conceal(folder: Path, names: Iterable[str]) -> None:
     """Overwrite the secrets of a run in what it has printed: the files of these names. Raises OSError.
 
-    A file in which that cannot be done is removed.
+    Processes that the run has left behind cannot add to them any more. A file in which that cannot be done is removed.
     """
     known = _read(folder)
     hidden = [Input(name=reference, value=text, hidden=True) for reference, text in (known or {}).items()]
@@ -70,9 +70,10 @@ def conceal(folder: Path, names: Iterable[str]) -> None:
             if known is None:
                 files.remove(folder / name)
             else:
+                streams.detach(folder / name)
                 for _ in streams.mask(folder / name, secrets):
                     pass
         except FileNotFoundError:
             continue
-        except OSError:  # it is not a file any more
+        except OSError:  # it is not a file any more, or there is no space for a copy
             files.remove(folder / name)

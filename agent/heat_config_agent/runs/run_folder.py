@@ -153,4 +153,4 @@ def ended_at(directory: Path, run: Run) -> float | None:
 
 def ended(directory: Path, code: int) -> Ended:
     """Return the end of a command in the form that hooks take."""
-    return Ended(code=code, stdout=directory / "stdout", stderr=directory / "stderr")
+    return Ended(code=code, stdout=directory / "stdout", stderr=directory / "stderr", output="kept")

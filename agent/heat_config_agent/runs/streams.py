@@ -52,6 +52,44 @@ def bound(path: str | Path, limit: int) -> int:
         os.close(descriptor)
 
 
+def detach(path: str | Path) -> None:
+    """Put a copy in the place of a file, so that processes that a run has left behind print into it no more.
+
+    It is called before `mask`: what they print after that would not be masked. Holes stay holes. Raises OSError.
+    """
+    copy = f"{path}.copy"
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        size = os.fstat(descriptor).st_size
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        files.remove(copy)  # of an attempt that was interrupted
+        made = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            for begin, end in list(_segments(descriptor, 0)):
+                _copy(descriptor, made, begin, min(end, size))
+            os.ftruncate(made, size)
+            Path(copy).replace(path)
+        except OSError:
+            files.remove(copy)
+            raise
+        finally:
+            os.close(made)
+    finally:
+        os.close(descriptor)
+
+
+def _copy(source: int, target: int, begin: int, end: int) -> None:
+    """Copy a part of a file to the same place of another one. Raises OSError."""
+    os.lseek(target, begin, os.SEEK_SET)
+    while begin < end:
+        part = os.pread(source, min(_BLOCK, end - begin), begin)
+        if not part:
+            return
+        files.write(target, part)
+        begin += len(part)
+
+
 def _punch(descriptor: int, begin: int, length: int) -> None:
     if length <= 0:
         return

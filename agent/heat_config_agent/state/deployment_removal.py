@@ -20,6 +20,7 @@ from heat_config_agent.state.disk_usage import Traces
 from heat_config_agent.state.journal import Journal
 from heat_config_agent.state.retention import Part, Removal
 from heat_config_hooks import files
+from heat_config_hooks.protocol import CREDENTIALS
 from heat_config_hooks.values import replace
 
 TYPE_CHECKING = False
@@ -71,9 +72,13 @@ class DeploymentRemoval:
         """Remove everything that may be secret from all files of a deployment."""
         folder = self._state / "runs" / entry.key
         document = entry.document or self._deployed.document(entry.key)
-        secrets = redaction.secrets(plan.deployment_of(entry, document)) if document else None
+        deployment = plan.deployment_of(entry, document) if document else None
+        secrets = redaction.secrets(deployment) if deployment else None
+        given = deployment is not None and any(
+            item.name not in CREDENTIALS for item in redaction.secret_inputs(deployment)
+        )
         for name in run_folder.STREAMS:
-            yield from _mask(folder / name, secrets)
+            yield from _mask(folder / name, secrets, final=given)
         run_folder.tidy(folder)
         for path in (*traces.of(entry), *_private(entry)):
             files.remove(path)
@@ -115,10 +120,16 @@ def _summary(removals: Iterable[Removal]) -> str:
     return ", ".join(f"{says[what]} {number} deployment{'s' * (number > 1)}" for what, number in numbers.items())
 
 
-def _mask(path: Path, secrets: Secrets | None) -> Iterator[None]:
-    """Mask the secrets in a file, part by part; remove the file if they are not known or that fails."""
+def _mask(path: Path, secrets: Secrets | None, *, final: bool) -> Iterator[None]:
+    """Mask the secrets in a file, part by part; remove the file if they are not known or that fails.
+
+    With `final`, processes that the run has left behind cannot add to it any more: they were given secrets, and those
+    are not known any more.
+    """
     try:
         if secrets is not None:
+            if final:
+                streams.detach(path)
             for _ in streams.mask(path, secrets):
                 yield
             return

@@ -254,13 +254,24 @@ def _logdir(place: protocol.Workplace) -> Path:
 
 
 def _log(request: protocol.Request, place: protocol.Workplace, ended: protocol.Ended) -> None:
-    """Copy the output of Puppet to the files where heat-agents keeps it."""
-    import shutil  # noqa: PLC0415  # slow to load
+    """Show the output of Puppet where heat-agents keeps a copy of it.
 
+    If the agent keeps the output, there is a link to it: in a copy, secrets would not be masked later.
+    """
+    if ended.output == "passed on":
+        return
     created = re.sub(r"[^0-9A-SU-Za-z.+-]", "-", request.creation_time)[:64]
     base = f"{created}-{request.key}" if created else request.key
     for name, source in (("stdout", ended.stdout), ("stderr", ended.stderr)):
-        path = _private(_logdir(place) / f"{base}-{name}.log")
+        path = _logdir(place) / f"{base}-{name}.log"
+        if ended.output == "kept":
+            files.make_directory(path.parent)
+            files.remove(path)
+            path.symlink_to(source.absolute())
+            continue
+        import shutil  # noqa: PLC0415  # slow to load
+
+        _private(path)
         with source.open("rb") as captured, path.open("wb") as log:
             shutil.copyfileobj(captured, log)
 

@@ -73,6 +73,7 @@ ABOUT = protocol.About(
     },
     program=QUADLET,
     variables=("HEAT_QUADLET_CMD", "HEAT_QUADLET_UNIT_DIR", "HEAT_QUADLET_WORKING"),
+    writes={"HEAT_QUADLET_UNIT_DIR": "/etc/containers/systemd"},
     files=(),
     undoes=True,
     tested="a real systemd and podman 5.4, booted in a container",
@@ -96,7 +97,7 @@ finish = protocol.collect
 
 def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     """Write the files of the config, and start their services; remove the files of earlier configs."""
-    folder = Path(place.environment.get("HEAT_QUADLET_UNIT_DIR") or "/etc/containers/systemd")
+    folder = Path(place.environment.get("HEAT_QUADLET_UNIT_DIR") or ABOUT.writes["HEAT_QUADLET_UNIT_DIR"])
     written, pending, inputs = Written(place.working), Pending(request, place), _inputs(request, place)
     mine = {str(path.relative_to(folder)) for path in written.of(owner(request)) if path.is_relative_to(folder)}
     config = {} if request.action == "DELETE" else unit_files.read(request, tuple(TYPES), _KUBERNETES)

@@ -60,6 +60,7 @@ ABOUT = protocol.About(
     },
     program=SYSTEMCTL,
     variables=("HEAT_SYSTEMD_UNIT_DIR", "HEAT_SYSTEMD_UNIT_WORKING"),
+    writes={"HEAT_SYSTEMD_UNIT_DIR": "/etc/systemd/system"},
     files=(),
     undoes=True,
     tested="a real systemd, booted in a container",
@@ -83,7 +84,7 @@ finish = protocol.collect
 
 def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     """Write, enable and start the units of the config, and remove those of earlier configs; return an exit code."""
-    folder = Path(place.environment.get("HEAT_SYSTEMD_UNIT_DIR") or "/etc/systemd/system")
+    folder = Path(place.environment.get("HEAT_SYSTEMD_UNIT_DIR") or ABOUT.writes["HEAT_SYSTEMD_UNIT_DIR"])
     written, pending, inputs = Written(place.working), Pending(request, place), _inputs(request, place)
     mine = {str(path.relative_to(folder)) for path in written.of(owner(request)) if path.is_relative_to(folder)}
     units = {} if request.action == "DELETE" else inputs.added_to(unit_files.read(request))

@@ -105,7 +105,8 @@ def _environment(command: protocol.Command) -> dict[str, str]:
 
 def _use(task: _Task, tool: Tool, command: protocol.Command) -> int:
     """Run the command of a tool as one of several steps; print its output, keep its outputs, and return its code."""
-    ended = protocol.Ended(code=0, stdout=task.place.run / "stdout", stderr=task.place.run / "stderr")
+    printed, errors = task.place.run / "stdout", task.place.run / "stderr"
+    ended = protocol.Ended(code=0, stdout=printed, stderr=errors, output="passed on")
     with ended.stdout.open("wb") as stdout, ended.stderr.open("wb") as stderr:
         code = subprocess.run(
             command.argv,

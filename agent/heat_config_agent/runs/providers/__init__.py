@@ -36,6 +36,9 @@ CA_FILE = "HEAT_CA_FILE"
 USER = "HEAT_DEPLOY_USER"
 """The variable with the user of Keystone whom the deployment names, as JSON; only `barbican` gets it."""
 
+PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "HEAT_RUN", "http_proxy", "https_proxy", "no_proxy", "all_proxy")
+"""The variables of the run that every provider gets; those of proxies also in capitals."""
+
 _COMPLAINT = 4096
 """The most bytes of a provider's standard error that are kept."""
 
@@ -99,8 +102,7 @@ def resolve(
             if stream is not None:
                 stream.close()
     if code:
-        lines = complaint.decode("utf-8", "replace").strip().splitlines()
-        why = lines[-1][:300] if lines else f"exit code {code}"
+        why = _reason(complaint, value) or f"exit code {code}"
         raise ProviderError(f"the provider {scheme!r} has failed: {why}")
     return _text(value, scheme)
 
@@ -131,6 +133,16 @@ def _talk(process: subprocess.Popen[bytes], request: bytes, end: float) -> tuple
                 else:
                     complaint = (complaint + part)[-_COMPLAINT:]
     return output, complaint
+
+
+def _reason(complaint: bytes, value: bytes) -> str:
+    """Return the last line of a standard error; what the provider has also printed as a secret is masked in it."""
+    from heat_config_agent.deployments import redaction  # noqa: PLC0415  # most providers do not fail
+    from heat_config_agent.model.deployment import Input  # noqa: PLC0415
+
+    printed = Input(name="secret", value=value.decode("utf-8", "replace"), hidden=True)
+    lines = redaction.search([printed]).hide(complaint.decode("utf-8", "replace")).strip().splitlines()
+    return lines[-1][:300] if lines else ""
 
 
 def _text(value: bytes, scheme: str) -> str:

@@ -67,6 +67,16 @@ def _credentials(path: str) -> dict[str, str]:
     return {str(key): str(value) for key, value in credentials.items()}
 
 
+_MEANINGS = {
+    "log in": {400: "role_id or secret_id is wrong or expired", 404: "no AppRole is mounted there"},
+    "read": {
+        403: "the token is expired or may not read it",
+        404: "no such secret, or no engine of version 2",
+    },
+}
+"""The meaning of a status, by the first word of the purpose. Vault's own words may contain anything."""
+
+
 class _Server:
     """A server of Vault's API."""
 
@@ -105,10 +115,11 @@ class _Server:
             answer = self._connection.ask(verb, f"{self._origin}{self._path}{path}", data, headers, 4 * LARGEST)
         except UnreachableError as error:
             raise ProviderError(f"{host} does not answer: {error}") from error
-        if answer.status == 404:
-            raise ProviderError(f"cannot {purpose}: {host} has nothing there")
         if answer.status != 200:
-            raise ProviderError(f"cannot {purpose}: {host} answers HTTP {answer.status} {answer.reason}".rstrip())
+            meanings = next(known for begin, known in _MEANINGS.items() if purpose.startswith(begin))
+            meaning = {**meanings, 503: "it is sealed or down"}.get(answer.status)
+            said = f": {meaning}" if meaning else f" {answer.reason}"
+            raise ProviderError(f"cannot {purpose}: {host} answers HTTP {answer.status}{said}".rstrip())
         try:
             content = strict_json.loads(answer.body.decode())
         except ValueError:

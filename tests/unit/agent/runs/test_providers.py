@@ -100,6 +100,7 @@ def test_a_provider_gets_the_reference_on_its_standard_input(tmp_path: Path) -> 
     [
         ("echo no such secret >&2; exit 3", "'mine' has failed: no such secret"),
         ("exit 3", "'mine' has failed: exit code 3"),
+        ("echo hunter2-of-db; echo cannot use hunter2-of-db >&2; exit 3", "'mine' has failed: cannot use ***"),
         ("kill -9 $$", "'mine' has failed: exit code -9"),
         ("exit 0", "the secret is empty"),
         (r"printf '\377'", "is not UTF-8"),

@@ -152,3 +152,28 @@ def test_without_secrets_nothing_is_written(tmp_path: Path) -> None:
     assert not any(streams.mask(path, Secrets([])))
     with pytest.raises(FileNotFoundError):
         list(streams.mask(tmp_path / "none", Secrets([SECRET.decode()])))
+
+
+def test_a_copy_is_out_of_reach_of_what_prints(tmp_path: Path) -> None:
+    """A copy has the same content and the same holes; what has the file open writes into it no more."""
+    path = tmp_path / "stdout"
+    long(path, 10 * MEBI)
+    streams.bound(path, LEAST)
+    before = read(path)
+    path.chmod(0o666)
+    (tmp_path / "stdout.copy").write_text("of an attempt that was interrupted")
+    with path.open("ab") as printing:
+        streams.detach(path)
+        printing.write(b"later")
+    assert read(path) == before
+    assert (taken(path) <= LEAST, path.stat().st_mode & 0o777) == (True, 0o600)
+    assert not (tmp_path / "stdout.copy").exists()
+
+
+def test_only_a_file_is_copied(tmp_path: Path) -> None:
+    """A link, a pipe and a folder are errors, so that the caller removes them."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    for name in ("pipe", "link", "."):
+        with pytest.raises(OSError, match=r"it is not a regular file|Too many levels"):
+            streams.detach(tmp_path / name)
